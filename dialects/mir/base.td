@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The MIR dialect, its attributes, and the type constraints that its families share.
+
+#ifndef RLX_MIR_BASE
+#define RLX_MIR_BASE
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/OpBase.td"
+include "mlir/IR/TensorEncoding.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def MIR_Dialect : Dialect {
+  let name = "mir";
+  let cppNamespace = "::rlx::mir";
+  let summary = "tensor primitives of transformer models";
+  let description = [{
+    Pure operations on ranked tensors, each with one documented meaning, a numpy
+    reference and a lowering to linalg. Programs are functions; a function's
+    arguments and results describe themselves:
+
+    - `mir.name`: the name by which callers pass the argument or read the result;
+    - `mir.kind`: `"input"` (given at each call) or `"param"` (bound once);
+    - `mir.dims`: one word per dimension, the symbol of a dynamic dimension and
+      the empty word for a static one. Equal symbols mean equal sizes.
+
+    Left out on purpose: weights in the text (a parameter is an argument), types
+    that promote silently (both operands of a binary operation have one element
+    type), padding and strided slices (composed from `concat` and `narrow`).
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let hasConstantMaterializer = 1;
+  let hasRegionArgAttrVerify = 1;
+  let hasRegionResultAttrVerify = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Enumerations
+//===----------------------------------------------------------------------===//
+
+class MIR_EnumAttr<string name, string summary, list<I32EnumAttrCase> cases>
+    : I32EnumAttr<name, summary, cases> {
+  let cppNamespace = "::rlx::mir";
+  let genSpecializedAttr = 0;
+}
+
+def MIR_SchemeEnum : MIR_EnumAttr<"Scheme", "storage scheme of a packed weight", [
+  I32EnumAttrCase<"F32", 0, "f32">, I32EnumAttrCase<"F16", 1, "f16">,
+  I32EnumAttrCase<"BF16", 2, "bf16">, I32EnumAttrCase<"Q4_0", 3, "q4_0">,
+  I32EnumAttrCase<"Q4_1", 4, "q4_1">, I32EnumAttrCase<"Q5_0", 5, "q5_0">,
+  I32EnumAttrCase<"Q5_1", 6, "q5_1">, I32EnumAttrCase<"Q8_0", 7, "q8_0">,
+  I32EnumAttrCase<"Q2_K", 8, "q2_k">, I32EnumAttrCase<"Q3_K", 9, "q3_k">,
+  I32EnumAttrCase<"Q4_K", 10, "q4_k">, I32EnumAttrCase<"Q5_K", 11, "q5_k">,
+  I32EnumAttrCase<"Q6_K", 12, "q6_k">, I32EnumAttrCase<"Q8_K", 13, "q8_k">]>;
+
+def MIR_LayoutEnum : MIR_EnumAttr<"Layout", "order of a packed weight's bytes", [
+  I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Panels", 1, "panels">]>;
+
+def MIR_ActivationEnum : MIR_EnumAttr<"Activation", "element-wise function", [
+  I32EnumAttrCase<"Gelu", 0, "gelu">, I32EnumAttrCase<"GeluApprox", 1, "gelu_approx">,
+  I32EnumAttrCase<"Silu", 2, "silu">, I32EnumAttrCase<"Relu", 3, "relu">,
+  I32EnumAttrCase<"Sigmoid", 4, "sigmoid">, I32EnumAttrCase<"Tanh", 5, "tanh">,
+  I32EnumAttrCase<"Exp", 6, "exp">, I32EnumAttrCase<"Log", 7, "log">,
+  I32EnumAttrCase<"Sqrt", 8, "sqrt">, I32EnumAttrCase<"Rsqrt", 9, "rsqrt">,
+  I32EnumAttrCase<"Neg", 10, "neg">, I32EnumAttrCase<"Abs", 11, "abs">,
+  I32EnumAttrCase<"Sin", 12, "sin">, I32EnumAttrCase<"Cos", 13, "cos">,
+  I32EnumAttrCase<"Tan", 14, "tan">, I32EnumAttrCase<"Atan", 15, "atan">,
+  I32EnumAttrCase<"Round", 16, "round">]>;
+def MIR_ActivationAttr : EnumAttr<MIR_Dialect, MIR_ActivationEnum, "activation">;
+
+def MIR_MaskKindEnum : MIR_EnumAttr<"MaskKind", "which keys a query may see", [
+  I32EnumAttrCase<"None", 0, "none">, I32EnumAttrCase<"Causal", 1, "causal">,
+  I32EnumAttrCase<"SlidingWindow", 2, "sliding_window">,
+  I32EnumAttrCase<"Custom", 3, "custom">, I32EnumAttrCase<"Bias", 4, "bias">]>;
+def MIR_MaskKindAttr : EnumAttr<MIR_Dialect, MIR_MaskKindEnum, "mask_kind">;
+
+def MIR_RopeStyleEnum : MIR_EnumAttr<"RopeStyle", "which elements rope rotates together", [
+  I32EnumAttrCase<"Half", 0, "half">, I32EnumAttrCase<"Interleaved", 1, "interleaved">]>;
+def MIR_RopeStyleAttr : EnumAttr<MIR_Dialect, MIR_RopeStyleEnum, "rope_style">;
+
+def MIR_HeadLayoutEnum : MIR_EnumAttr<"HeadLayout", "order of an attention operand's dimensions", [
+  I32EnumAttrCase<"Packed", 0, "packed">, I32EnumAttrCase<"BHSD", 1, "bhsd">,
+  I32EnumAttrCase<"BSHD", 2, "bshd">]>;
+def MIR_HeadLayoutAttr : EnumAttr<MIR_Dialect, MIR_HeadLayoutEnum, "head_layout">;
+
+def MIR_CompareKindEnum : MIR_EnumAttr<"CompareKind", "predicate of a comparison", [
+  I32EnumAttrCase<"Eq", 0, "eq">, I32EnumAttrCase<"Ne", 1, "ne">,
+  I32EnumAttrCase<"Lt", 2, "lt">, I32EnumAttrCase<"Le", 3, "le">,
+  I32EnumAttrCase<"Gt", 4, "gt">, I32EnumAttrCase<"Ge", 5, "ge">]>;
+def MIR_CompareKindAttr : EnumAttr<MIR_Dialect, MIR_CompareKindEnum, "compare_kind">;
+
+def MIR_ReduceKindEnum : MIR_EnumAttr<"ReduceKind", "how a reduction combines elements", [
+  I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">,
+  I32EnumAttrCase<"Max", 2, "max">, I32EnumAttrCase<"Min", 3, "min">,
+  I32EnumAttrCase<"Prod", 4, "prod">]>;
+def MIR_ReduceKindAttr : EnumAttr<MIR_Dialect, MIR_ReduceKindEnum, "reduce_kind">;
+
+//===----------------------------------------------------------------------===//
+// Packed weights
+//===----------------------------------------------------------------------===//
+
+class MIR_Attr<string name, string attrMnemonic, list<Trait> traits = []>
+    : AttrDef<MIR_Dialect, name, traits> {
+  let mnemonic = attrMnemonic;
+}
+
+def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
+    DeclareAttrInterfaceMethods<VerifiableTensorEncoding>]> {
+  let summary = "storage scheme of a weight that a tensor holds as bytes";
+  let description = [{
+    Encoding of an `i8` tensor that holds a weight of `n` rows (outputs) and `k`
+    columns (inputs) in the scheme's block format.
+
+    - `layout = rows` (the default): the order of GGUF files. The tensor is
+      [n, bytes of a row]; `n` isn't written.
+    - `layout = panels`: 16 rows interleaved for vector units. The tensor is
+      [ceil(n / 16), bytes of a panel]; `n` is written, and missing rows of the
+      last panel are zero.
+
+    - (C1) `k` is a positive multiple of the scheme's block length.
+    - (C2) the tensor is two-dimensional, of `i8`, and its second dimension is the
+      number of bytes that `k` takes.
+    - (C3) `n` is present exactly with `layout = panels`, and gives the first
+      dimension.
+    - (C4) the scheme has the layout: K-quant schemes have rows only.
+
+    ```mlir
+    func.func @f(%w: tensor<576x320xi8, #mir.packed<q4_1, k = 512>>) {
+      return
+    }
+    ```
+  }];
+  let parameters = (ins EnumParameter<MIR_SchemeEnum>:$scheme, "int64_t":$k,
+      OptionalParameter<"int64_t">:$n,
+      DefaultValuedParameter<EnumParameter<MIR_LayoutEnum>.cppType, "Layout::Rows">:$layout);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Elements in a block, and bytes that a block of one row takes.
+    int64_t getBlockLength() const;
+    int64_t getBlockBytes() const;
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Types and op classes
+//===----------------------------------------------------------------------===//
+
+def MIR_Float : AnyTypeOf<[F16, BF16, F32, F64], "f16, bf16, f32 or f64">;
+def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64], "a float or a signless integer">;
+def MIR_Index : AnyTypeOf<[F32, I32, I64], "f32, i32 or i64 index value">;
+
+def MIR_FloatTensor : RankedTensorOf<[MIR_Float]>;
+def MIR_Tensor : RankedTensorOf<[MIR_Number]>;
+def MIR_IndexTensor : RankedTensorOf<[MIR_Index]>;
+def MIR_BoolTensor : RankedTensorOf<[I1]>;
+def MIR_PositionTensor : 1DTensorOf<[I32]>;
+
+def MIR_IsPacked : CPred<[{
+  ::llvm::isa_and_nonnull<::rlx::mir::PackedAttr>(
+      ::llvm::cast<::mlir::RankedTensorType>($_self).getEncoding())}]>;
+def MIR_PackedTensor : Type<
+    And<[RankedTensorOf<[I8]>.predicate, MIR_IsPacked]>, "packed weight",
+    "::mlir::RankedTensorType">;
+/// A weight: dense, or packed by its type.
+def MIR_Weight : AnyTypeOf<[MIR_FloatTensor, MIR_PackedTensor], "a dense or a packed weight",
+    "::mlir::RankedTensorType">;
+
+class MIR_Op<string mnemonic, list<Trait> traits = []>
+    : Op<MIR_Dialect, mnemonic, !listconcat([Pure], traits)>;
+
+/// An op whose result type follows from its operands and attributes.
+class MIR_InferredOp<string mnemonic, list<Trait> traits = []>
+    : MIR_Op<mnemonic, !listconcat([InferTypeOpAdaptor], traits)>;
+
+#endif // RLX_MIR_BASE

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the compiler extension offers to Python, in terms that need no RTTI: MLIR code is compiled
+// without it, the nanobind unit (Module.cpp) with it, and this header joins the two.
+
+#ifndef RLX_PASSES_BRIDGE_H
+#define RLX_PASSES_BRIDGE_H
+
+#include "mlir-c/IR.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace rlx {
+
+/// Registers HIR and MIR, and with `everything` all upstream dialects and extensions too.
+void registerDialects(MlirDialectRegistry registry, bool everything);
+
+/// Registers the native passes. Upstream passes are registered by importing `mlir.ir`.
+void registerNativePasses();
+
+//===----------------------------------------------------------------------===//
+// Passes written in Python
+//===----------------------------------------------------------------------===//
+
+struct PassOption {
+  std::string name, description;
+};
+
+struct PassSpec {
+  std::string argument, description;
+  /// Name of the operation that the pass runs on; empty where it runs on any.
+  std::string anchor;
+  std::vector<PassOption> options;
+  /// Dialects whose operations the pass creates.
+  std::vector<std::string> dependentDialects;
+};
+
+/// The given options by name, in the order of the specification.
+using OptionValues = std::vector<std::pair<std::string, std::string>>;
+
+/// Runs the pass; the result is the text of the error, empty where there is none.
+using PassCallback = std::function<std::string(MlirOperation, const OptionValues &)>;
+
+void registerPythonPass(PassSpec spec, PassCallback callback);
+
+/// Registers a name for a textual pipeline.
+void registerPipeline(const std::string &name, const std::string &description,
+                      const std::string &text);
+
+//===----------------------------------------------------------------------===//
+// Running pipelines
+//===----------------------------------------------------------------------===//
+
+struct Diagnostic {
+  std::string severity, location, message;
+};
+
+struct PipelineOptions {
+  bool verify = true;
+  /// Print the IR after each pass that changed it.
+  bool printChanged = false;
+  bool timing = false;
+};
+
+struct PipelineResult {
+  bool succeeded = false;
+  std::vector<Diagnostic> diagnostics;
+  /// What printing and timing wrote.
+  std::string log;
+  /// Where the pipeline failed: the IR that it was given with the pipeline, to be run by rlx-opt.
+  std::string reproducer;
+};
+
+PipelineResult runPipeline(MlirOperation op, const std::string &pipeline,
+                           const PipelineOptions &options);
+
+/// `rlx-opt` and `rlx-lsp-server`; the result is the exit status.
+int optMain(std::vector<std::string> arguments);
+int lspMain(std::vector<std::string> arguments);
+
+/// Structural equality: locations don't count.
+bool isEquivalent(MlirOperation lhs, MlirOperation rhs);
+
+//===----------------------------------------------------------------------===//
+// Code generation
+//===----------------------------------------------------------------------===//
+
+struct TargetDescription {
+  std::string triple, cpu, features;
+};
+
+enum class CodeKind { Object, Assembly, LLVM };
+
+struct CodeResult {
+  std::string code, error;
+};
+
+/// Translates a module of the LLVM dialect, optimises at level 0 to 3, and emits code.
+CodeResult emitCode(MlirOperation module, const TargetDescription &target, int level,
+                    CodeKind kind);
+
+TargetDescription hostTarget();
+
+} // namespace rlx
+
+#endif // RLX_PASSES_BRIDGE_H

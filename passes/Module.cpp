@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The extension `rlx_mlir._compiler`.
+
+#include "passes/Bridge.h"
+
+#include "mlir/Bindings/Python/NanobindAdaptors.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+
+namespace {
+
+/// Calls Python from a thread of the pass manager. The callable is written to return the text of
+/// an error rather than to raise; one that raises all the same must not unwind through MLIR.
+std::string callPython(PyObject *callable, MlirOperation op, const rlx::OptionValues &values) {
+  nb::gil_scoped_acquire gil;
+  try {
+    return nb::cast<std::string>(nb::borrow<nb::callable>(callable)(op, values));
+  } catch (const std::exception &error) {
+    return error.what();
+  }
+}
+
+nb::object emitCode(MlirOperation module, const std::string &triple, const std::string &cpu,
+                    const std::string &features, int level, rlx::CodeKind kind) {
+  rlx::CodeResult result;
+  {
+    nb::gil_scoped_release release;
+    result = rlx::emitCode(module, {triple, cpu, features}, level, kind);
+  }
+  if (!result.error.empty())
+    throw nb::value_error(result.error.c_str());
+  return nb::bytes(result.code.data(), result.code.size());
+}
+
+} // namespace
+
+NB_MODULE(_compiler, m) {
+  m.doc() = "Dialects, passes and code generation; needs mlir.ir to be imported first.";
+
+  m.def(
+      "register_dialects",
+      [](MlirDialectRegistry registry) { rlx::registerDialects(registry, /*everything=*/false); },
+      nb::arg("registry"), "Adds HIR and MIR to a registry.");
+  m.def("register_native_passes", &rlx::registerNativePasses,
+        "Registers the passes written in C++; once for each process.");
+  m.def(
+      "register_pass",
+      [](std::string argument, std::string description, std::string anchor,
+         std::vector<std::pair<std::string, std::string>> options,
+         std::vector<std::string> dependentDialects, nb::callable run) {
+        rlx::PassSpec spec{std::move(argument), std::move(description), std::move(anchor), {},
+                           std::move(dependentDialects)};
+        for (auto &[name, text] : options)
+          spec.options.push_back({std::move(name), std::move(text)});
+        PyObject *callable = run.release().ptr(); // A pass lives as long as the process.
+        rlx::registerPythonPass(std::move(spec),
+                                [callable](MlirOperation op, const rlx::OptionValues &values) {
+                                  return callPython(callable, op, values);
+                                });
+      },
+      nb::arg("argument"), nb::arg("description"), nb::arg("anchor"), nb::arg("options"),
+      nb::arg("dependent_dialects"), nb::arg("run"),
+      "Registers a pass: run(operation, [(option, value)]) returns the text of an error, or ''.");
+
+  m.def("register_pipeline", &rlx::registerPipeline, nb::arg("name"), nb::arg("description"),
+        nb::arg("text"), "Registers a name for a textual pipeline.");
+
+  nb::class_<rlx::Diagnostic>(m, "Diagnostic")
+      .def_ro("severity", &rlx::Diagnostic::severity)
+      .def_ro("location", &rlx::Diagnostic::location)
+      .def_ro("message", &rlx::Diagnostic::message);
+  nb::class_<rlx::PipelineResult>(m, "PipelineResult")
+      .def_ro("succeeded", &rlx::PipelineResult::succeeded)
+      .def_ro("diagnostics", &rlx::PipelineResult::diagnostics)
+      .def_ro("log", &rlx::PipelineResult::log)
+      .def_ro("reproducer", &rlx::PipelineResult::reproducer);
+  m.def(
+      "run_pipeline",
+      [](MlirOperation op, const std::string &pipeline, bool verify, bool printChanged,
+         bool timing) {
+        nb::gil_scoped_release release;
+        rlx::PipelineOptions options;
+        options.verify = verify;
+        options.printChanged = printChanged;
+        options.timing = timing;
+        return rlx::runPipeline(op, pipeline, options);
+      },
+      nb::arg("op"), nb::arg("pipeline"), nb::kw_only(), nb::arg("verify") = true,
+      nb::arg("print_changed") = false, nb::arg("timing") = false,
+      "Runs a textual pipeline on an operation, without the interpreter lock.");
+  m.def(
+      "opt_main",
+      [](std::vector<std::string> arguments) {
+        nb::gil_scoped_release release;
+        return rlx::optMain(std::move(arguments));
+      },
+      nb::arg("arguments"), "Runs rlx-opt; returns its exit status.");
+  m.def(
+      "lsp_main",
+      [](std::vector<std::string> arguments) {
+        nb::gil_scoped_release release;
+        return rlx::lspMain(std::move(arguments));
+      },
+      nb::arg("arguments"), "Runs the language server; returns its exit status.");
+  m.def("is_equivalent", &rlx::isEquivalent, nb::arg("lhs"), nb::arg("rhs"),
+        "Whether two operations are the same but for their locations.");
+
+  m.def(
+      "host_target",
+      [] {
+        rlx::TargetDescription host = rlx::hostTarget();
+        return nb::make_tuple(host.triple, host.cpu, host.features);
+      },
+      "The (triple, cpu, features) of this machine.");
+  nb::enum_<rlx::CodeKind>(m, "CodeKind")
+      .value("OBJECT", rlx::CodeKind::Object)
+      .value("ASSEMBLY", rlx::CodeKind::Assembly)
+      .value("LLVM", rlx::CodeKind::LLVM);
+  m.def("emit_code", &emitCode, nb::arg("module"), nb::arg("triple"), nb::arg("cpu"),
+        nb::arg("features"), nb::arg("level"), nb::arg("kind"),
+        "Code of a module of the LLVM dialect, as bytes; level is 0 to 3.");
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Registration, running of textual pipelines, and the tools built on MLIR's mains.
+
+#include "passes/Bridge.h"
+
+#include "dialects/HIR.h"
+#include "dialects/MIR.h"
+
+#include "mlir/CAPI/IR.h"
+#include "mlir/CAPI/Registration.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/OperationSupport.h"
+#include "mlir/InitAllDialects.h"
+#include "mlir/InitAllExtensions.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "mlir/Tools/mlir-opt/MlirOptMain.h"
+
+using namespace mlir;
+
+static void registerDialects(DialectRegistry &registry, bool everything) {
+  registry.insert<rlx::hir::HIRDialect, rlx::mir::MIRDialect>();
+  if (!everything)
+    return;
+  registerAllDialects(registry);
+  registerAllExtensions(registry);
+}
+
+void rlx::registerDialects(MlirDialectRegistry registry, bool everything) {
+  ::registerDialects(*unwrap(registry), everything);
+}
+
+static std::string toString(Location location) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  location.print(stream);
+  return text;
+}
+
+static StringRef toString(DiagnosticSeverity severity) {
+  switch (severity) {
+  case DiagnosticSeverity::Note:
+    return "note";
+  case DiagnosticSeverity::Warning:
+    return "warning";
+  case DiagnosticSeverity::Error:
+    return "error";
+  case DiagnosticSeverity::Remark:
+    return "remark";
+  }
+  llvm_unreachable("every severity has a word");
+}
+
+namespace {
+/// Turns threads of the context off for a while: printing between passes needs that.
+class SingleThreaded {
+public:
+  SingleThreaded(MLIRContext *context, bool on)
+      : context(on && context->isMultithreadingEnabled() ? context : nullptr) {
+    if (this->context)
+      this->context->disableMultithreading();
+  }
+  ~SingleThreaded() {
+    if (context)
+      context->enableMultithreading();
+  }
+
+private:
+  MLIRContext *context;
+};
+} // namespace
+
+rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipeline,
+                                     const PipelineOptions &options) {
+  Operation *op = unwrap(cOp);
+  MLIRContext *context = op->getContext();
+  PipelineResult result;
+
+  auto record = [&](mlir::Diagnostic &diagnostic) {
+    auto add = [&](mlir::Diagnostic &part) {
+      result.diagnostics.push_back({toString(part.getSeverity()).str(),
+                                    toString(part.getLocation()), part.str()});
+    };
+    add(diagnostic);
+    for (mlir::Diagnostic &note : diagnostic.getNotes())
+      add(note);
+    return success();
+  };
+  ScopedDiagnosticHandler handler(context, record);
+
+  llvm::raw_string_ostream log(result.log);
+  PassManager manager(context, op->getName().getStringRef(), PassManager::Nesting::Implicit);
+  std::string parseError;
+  llvm::raw_string_ostream parseErrors(parseError);
+  // A pipeline may be anchored, `builtin.module(...)`, or a plain list of passes.
+  StringRef text = StringRef(pipeline).trim();
+  std::string anchor = op->getName().getStringRef().str() + "(";
+  if (text.starts_with(anchor) && text.ends_with(")"))
+    text = text.drop_front(anchor.size()).drop_back();
+  if (failed(parsePassPipeline(text, manager, parseErrors))) {
+    result.diagnostics.push_back({"error", "pipeline", StringRef(parseError).trim().str()});
+    return result;
+  }
+  manager.enableVerifier(options.verify);
+  SingleThreaded single(context, options.printChanged);
+  if (options.printChanged)
+    manager.enableIRPrinting([](Pass *, Operation *) { return false; },
+                             [](Pass *, Operation *) { return true; },
+                             /*printModuleScope=*/false, /*printAfterOnlyOnChange=*/true,
+                             /*printAfterOnlyOnFailure=*/false, log);
+  DefaultTimingManager timing;
+  if (options.timing) {
+    timing.setEnabled(true);
+    timing.setDisplayMode(DefaultTimingManager::DisplayMode::Tree);
+    timing.setOutput(createOutputStrategy(DefaultTimingManager::OutputFormat::Text, log));
+  }
+  TimingScope timingScope = timing.getRootScope();
+  if (options.timing)
+    manager.enableTiming(timingScope);
+
+  OwningOpRef<Operation *> before = op->clone();
+  result.succeeded = succeeded(manager.run(op));
+  if (!result.succeeded) {
+    llvm::raw_string_ostream stream(result.reproducer);
+    stream << "// rlx-opt %s --pass-pipeline='builtin.module(" << text << ")'\n";
+    before->print(stream, OpPrintingFlags().enableDebugInfo().assumeVerified());
+    stream << "\n";
+  }
+  timingScope.stop();
+  return result;
+}
+
+static std::vector<char *> pointersOf(std::vector<std::string> &arguments) {
+  std::vector<char *> pointers;
+  for (std::string &argument : arguments)
+    pointers.push_back(argument.data());
+  return pointers;
+}
+
+int rlx::optMain(std::vector<std::string> arguments) {
+  DialectRegistry registry;
+  ::registerDialects(registry, /*everything=*/true);
+  std::vector<char *> argv = pointersOf(arguments);
+  return asMainReturnCode(
+      MlirOptMain(int(argv.size()), argv.data(), "rlx-mlir optimizer driver\n", registry));
+}
+
+int rlx::lspMain(std::vector<std::string> arguments) {
+  DialectRegistry registry;
+  ::registerDialects(registry, /*everything=*/true);
+  std::vector<char *> argv = pointersOf(arguments);
+  return failed(MlirLspServerMain(int(argv.size()), argv.data(), registry));
+}
+
+bool rlx::isEquivalent(MlirOperation lhs, MlirOperation rhs) {
+  return OperationEquivalence::isEquivalentTo(unwrap(lhs), unwrap(rhs),
+                                              OperationEquivalence::IgnoreLocations);
+}

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a kernel template may assume of the processor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from .emit import Emitter, Value, vec, with_element
+
+__all__ = ["ELEMENT_BITS", "Target"]
+
+ELEMENT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8}
+
+_AVX512 = frozenset({"avx512f", "avx512bw", "avx512dq", "avx512vl"})
+_AVX2 = frozenset({"avx2", "fma", "f16c"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor: the vector width that templates use (128, 256 or 512 bits) and LLVM's names of its features.
+
+    `triple` and `cpu` are what code generation is told; an empty triple means x86-64.
+    """
+
+    vector_bits: int
+    features: frozenset[str] = frozenset()
+    triple: str = "x86_64-unknown-linux-gnu"
+    cpu: str = ""
+
+    def __post_init__(self) -> None:
+        if self.vector_bits not in (128, 256, 512):
+            raise ValueError(f"Target: vector_bits has to be 128, 256 or 512, but is {self.vector_bits}")
+
+    @classmethod
+    def from_features(cls, features: str, triple: str = "x86_64-unknown-linux-gnu", cpu: str = "") -> Target:
+        """From LLVM's feature string (`+avx2,+fma,-avx512f,...`): the widest vectors that all templates can use.
+
+        512 bits need the F, BW, DQ and VL parts of AVX-512, 256 bits AVX2 with FMA and F16C; anything else gets 128.
+        """
+        names = frozenset(word[1:] for word in features.split(",") if word.startswith("+"))
+        bits = 512 if names >= _AVX512 | _AVX2 else 256 if names >= _AVX2 else 128
+        return cls(bits, names, triple, cpu)
+
+    def has(self, feature: str) -> bool:
+        """Whether the processor has a feature, by LLVM's name, e.g. `avx512vnni`."""
+        return feature in self.features
+
+    def lanes(self, element: str) -> int:
+        """Elements in a vector register: `lanes("f32")` is 16 with 512 bits."""
+        return self.vector_bits // ELEMENT_BITS[element]
+
+    def vector(self, element: str) -> str:
+        """The type of a full vector register of `element`."""
+        return vec(self.lanes(element), element)
+
+    def narrow(self, vector_bits: int) -> Target:
+        """The same processor, used with narrower vectors."""
+        return replace(self, vector_bits=min(vector_bits, self.vector_bits))
+
+    @property
+    def x86(self) -> bool:
+        return self.triple.startswith(("x86_64", "i686", "amd64")) or not self.triple
+
+    @property
+    def registers(self) -> int:
+        """Vector registers: 32 with AVX-512 and on other architectures, 16 on x86 before it."""
+        return 32 if not self.x86 or (self.vector_bits == 512 and self.has("avx512f")) else 16
+
+    @property
+    def fused(self) -> bool:
+        """Whether multiply-add is an instruction; where it isn't, `math.fma` would be a library call per lane."""
+        return not self.x86 or self.has("fma")
+
+    @property
+    def half(self) -> bool:
+        """Whether f16 to f32 is an instruction; where it isn't, `arith.extf` would be a library call per lane."""
+        return not self.x86 or self.has("f16c")
+
+    @property
+    def vnni(self) -> bool:
+        """Whether `vpdpbusd` exists at this vector width."""
+        if not self.x86:
+            return False
+        if self.vector_bits == 512:
+            return self.has("avx512vnni")
+        return self.vector_bits == 256 and (self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl")))
+
+    def fma(self, em: Emitter, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c: rounded once where the processor can, twice where it can't."""
+        return em.fma(a, b, c) if self.fused else em.addf(em.mulf(a, b), c)
+
+    def widen(self, em: Emitter, x: Value) -> Value:
+        """f16 or bf16 (vector or scalar) to f32, exactly; f32 stays as it is."""
+        wide, bits = with_element(x.type, "f32"), with_element(x.type, "i32")
+        if wide == x.type:
+            return x
+        is_bf16 = with_element(x.type, "bf16") == x.type
+        if not is_bf16 and self.half:
+            return em.cast("arith.extf", x, wide)
+        raw = em.cast("arith.extui", em.bitcast(x, with_element(x.type, "i16")), bits)
+        if is_bf16:
+            return em.bitcast(em.shli(raw, 16), wide)
+        # Exponent and mantissa in place, then rebias by 2^112: subnormals become normal by the multiplication itself.
+        magnitude = em.shli(em.andi(raw, 0x7FFF), 13)
+        value = em.bitcast(em.mulf(em.bitcast(magnitude, wide), 2.0**112), bits)
+        special = em.select(em.cmpi("uge", magnitude, 0x0F800000), 0x7F800000, em.zero(bits))
+        sign = em.shli(em.andi(raw, 0x8000), 16)
+        return em.bitcast(em.ori(em.ori(value, special), sign), wide)

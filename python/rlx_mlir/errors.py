@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every exception that rlx_mlir raises on purpose; all derive from `RlxError`.
+
+A message names what failed, where (op, block, Python line; or file, tensor, byte offset), the rule that was broken
+and both values, in lower case and without a full stop. Errors about a value that a caller passed are `ValueError`s too.
+"""
+
+from __future__ import annotations
+
+import os
+
+
+class RlxError(Exception):
+    """Base of all errors of this package: `except RlxError` catches every one of them."""
+
+
+class BuildError(RlxError):
+    """An op could not be built: a type rule or a verifier said no. Starts with the caller's file and line."""
+
+
+class StageError(RlxError):
+    """A module is in another stage than the call needs, such as `run` on a module that was not lowered."""
+
+
+class CompileError(RlxError):
+    """The compiler could not turn a valid module into code; `reproducer` is the file to replay it from, if any."""
+
+    def __init__(self, message: str, *, reproducer: str | os.PathLike[str] | None = None) -> None:
+        self.reproducer = None if reproducer is None else os.fspath(reproducer)
+        super().__init__(message if reproducer is None else f"{message}\nreproducer: {self.reproducer}")
+
+
+class PassError(CompileError):
+    """One pass of a pipeline failed; `pass_name` is its argument, as in a textual pipeline."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        pass_name: str | None = None,
+        reproducer: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.pass_name = pass_name
+        super().__init__(message if pass_name is None else f"pass '{pass_name}': {message}", reproducer=reproducer)
+
+
+class UnsupportedError(CompileError):
+    """The input is valid, but uses something that is not implemented for the chosen target or format."""
+
+
+class ExecutionError(RlxError):
+    """Compiled code could not be loaded or run: a missing symbol, a device error, memory that cannot be had."""
+
+
+class CacheError(RlxError):
+    """A cache folder or entry cannot be used: not writable, or a checksum that does not hold."""
+
+
+class InputError(RlxError, ValueError):
+    """A value given by the caller breaks a rule: shape, element type, range, name."""
+
+
+class ContextLengthError(InputError):
+    """More positions are asked for than the executable was planned for; carries `requested` and `limit`."""
+
+    def __init__(self, message: str, *, requested: int | None = None, limit: int | None = None) -> None:
+        self.requested = requested
+        self.limit = limit
+        super().__init__(message)
+
+
+class GGUFError(RlxError, ValueError):
+    """A GGUF file is malformed, or a tensor in it cannot be read.
+
+    Attributes:
+        path: the file, or None for bytes in memory.
+        offset: byte offset in the file of what is wrong, or None where the error is not about one place.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | os.PathLike[str] | None = None,
+        offset: int | None = None,
+    ) -> None:
+        self.path = None if path is None else os.fspath(path)
+        self.offset = offset
+        where = self.path or ""
+        if offset is not None:
+            where = f"{where}: byte {offset}" if where else f"byte {offset}"
+        super().__init__(f"{where}: {message}" if where else message)
+
+
+class TokenizerError(RlxError, ValueError):
+    """A vocabulary is missing, inconsistent or of a kind that is not supported, or an id is outside of it."""
+
+
+class ChatTemplateError(RlxError, ValueError):
+    """A chat template does not parse, does not render, or refuses the messages it was given."""
+
+
+class DownloadError(RlxError):
+    """A known model could not be fetched, unpacked or verified."""

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""MLIR's Python bindings, and contexts that know our dialects and passes.
+
+Import `ir` from here, never from `mlir`: this module loads the compiler extension into them.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from mlir.ir import *  # noqa: F403
+from mlir.ir import Context, DialectRegistry, register_attribute_builder  # noqa: F401
+
+from rlx_mlir import _compiler as native
+
+_lock = threading.Lock()
+_native_passes_registered = False
+
+
+def register_native_passes() -> None:
+    """Registers the native passes, once for the process."""
+    global _native_passes_registered
+    with _lock:
+        if not _native_passes_registered:
+            native.register_native_passes()
+            _native_passes_registered = True
+
+
+def new_context() -> Context:
+    """A context that can load HIR, MIR and every upstream dialect."""
+    register_native_passes()
+    context = Context()
+    registry = DialectRegistry()
+    native.register_dialects(registry)
+    context.append_dialect_registry(registry)
+    for dialect in ("func", "hir", "mir"):
+        context.get_dialect_descriptor(dialect)
+    return context

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tokenizers made from the vocabulary in a GGUF file: byte-level BPE ("gpt2") and SentencePiece ("llama").
+
+The heavy part, merging, is the `tokenizers` and `sentencepiece` libraries'. What is done here is what differs between
+them and what GGUF files mean: special tokens are cut out of the text first, the longest first, and each piece of text
+between them is tokenised by itself. User-defined tokens are cut out always, control tokens only on request: text from
+a user can then never turn into one.
+"""
+
+from __future__ import annotations
+
+import codecs
+import enum
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..errors import TokenizerError
+
+
+class TokenType(enum.IntEnum):
+    """Kinds of tokens, numbered as in ``tokenizer.ggml.token_type``."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+# Regular expressions of each pre-tokenizer; every one splits the pieces that those before it left, and keeps all text.
+_PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
+    "gpt-2": (_GPT2,),
+    "smollm": (r"\p{N}", _GPT2),
+    "llama-bpe": (_LLAMA3.replace("DIGITS", "{1,3}"),),
+    "qwen2": (_LLAMA3.replace("DIGITS", ""),),
+    "default": (r"[\p{P}\$\+<=>\^~\|]+", _GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"),
+}
+# A whole piece that is a token is taken as it is, without merging.
+_IGNORE_MERGES = frozenset({"llama-bpe"})
+_ADD_BOS = frozenset({"llama-bpe"})
+
+# Names of tokens that end a turn in common chat formats, where the file's own end-of-text id is another one.
+_END_OF_TURN = frozenset(
+    {"<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "</s>"}
+)
+_SPACE = "\u2581"  # how SentencePiece writes a space
+
+
+class _Backend(Protocol):
+    """Tokenises text in which no special tokens are recognised."""
+
+    def encode(self, text: str) -> list[int]: ...
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """Byte-level BPE's alphabet: printable Latin-1 characters are themselves, other bytes are U+0100 and up."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = (byte for byte in range(256) if byte not in set(printable))
+    alphabet = {chr(byte): byte for byte in printable}
+    alphabet.update((chr(0x100 + index), byte) for index, byte in enumerate(others))
+    return alphabet
+
+
+_BYTE_OF = _byte_alphabet()
+
+
+class _ByteLevelBpe:
+    def __init__(self, tokens: Sequence[str], merges: Sequence[str], pre: str) -> None:
+        import tokenizers  # here, because the import is slow and not every user of the module tokenises
+        from tokenizers import models, pre_tokenizers
+
+        if pre not in _PRE_TOKENIZERS:
+            raise TokenizerError(f"the pre-tokenizer '{pre}' is not supported, known are {', '.join(_PRE_TOKENIZERS)}")
+        pairs: list[tuple[str, str]] = []
+        for index, merge in enumerate(merges):
+            cut = merge.find(" ", 1)
+            if cut < 0:
+                raise TokenizerError(f"merge {index} must be two tokens with a space between, but is {merge!r}")
+            pairs.append((merge[:cut], merge[cut + 1 :]))
+        vocabulary = {token: index for index, token in enumerate(tokens)}
+        missing = [character for character in _BYTE_OF if character not in vocabulary]
+        self.missing = bytes(_BYTE_OF[character] for character in missing)
+        try:
+            model = models.BPE(vocabulary, pairs, ignore_merges=pre in _IGNORE_MERGES)
+        except Exception as error:  # the library raises plain Exception
+            raise TokenizerError(f"vocabulary and merges do not fit together: {error}") from None
+        self.tokenizer = tokenizers.Tokenizer(model)
+        steps: list[Any] = [
+            pre_tokenizers.Split(tokenizers.Regex(expression), "isolated") for expression in _PRE_TOKENIZERS[pre]
+        ]
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False))
+        self.tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+
+def _message(number: int, payload: bytes) -> bytes:
+    """A length-delimited protobuf field."""
+    size, length = len(payload), bytearray()
+    while size > 127:
+        length.append(size & 127 | 128)
+        size >>= 7
+    length.append(size)
+    return bytes([number << 3 | 2]) + bytes(length) + payload
+
+
+class _SentencePiece:
+    def __init__(self, tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> None:
+        import sentencepiece
+
+        # Pieces are numbered by their position, so a vocabulary turns into a model by listing it. Types are numbered
+        # alike; only what merging may produce is NORMAL.
+        keep = {TokenType.NORMAL, TokenType.UNKNOWN, TokenType.BYTE}
+        model = bytearray()
+        for token, score, kind in zip(tokens, scores, types, strict=True):
+            piece = _message(1, token.encode()) + b"\x15" + struct.pack("<f", score)
+            model += _message(1, piece + bytes([0x18, kind if kind in keep else TokenType.CONTROL]))
+        byte_fallback = bytes([TokenType.BYTE in types])
+        model += _message(2, b"\x18\x02" + b"\x98\x02" + byte_fallback)  # model_type = BPE, byte_fallback
+        model += _message(3, _message(1, b"identity") + b"\x18\x00\x20\x00\x28\x01")  # no prefix, keep all spaces
+        self.processor = sentencepiece.SentencePieceProcessor()
+        try:
+            self.processor.LoadFromSerializedProto(bytes(model))
+        except (RuntimeError, OSError) as error:
+            raise TokenizerError(f"the vocabulary is not a valid SentencePiece model: {error}") from None
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.processor.EncodeAsIds(text))
+
+
+class Tokenizer:
+    """Text to token ids and back, for one vocabulary.
+
+    Attributes:
+        tokens: the vocabulary's texts, by id, as the file has them.
+        types: `TokenType` numbers, by id.
+        bos_id, eos_id: ids that begin and end a text, or None.
+        add_bos: whether `tokenize` puts ``bos_id`` first unless told otherwise.
+        add_space_prefix: whether a space goes in front of a text (SentencePiece vocabularies only).
+        stop_ids: ids after which generation ends: ``eos_id`` and control tokens that end a turn.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[str],
+        *,
+        kind: str,
+        merges: Sequence[str] = (),
+        scores: Sequence[float] = (),
+        types: Sequence[int] | None = None,
+        pre: str = "default",
+        bos_id: int | None = None,
+        eos_id: int | None = None,
+        add_bos: bool | None = None,
+        add_space_prefix: bool | None = None,
+    ) -> None:
+        """Builds the tokenizer; `from_metadata` is the usual way.
+
+        Args:
+            tokens: texts of the vocabulary, by id.
+            kind: "gpt2" for byte-level BPE, "llama" for SentencePiece.
+            merges: "gpt2": pairs of tokens with a space between, best first.
+            scores: "llama": a score for each token.
+            types: `TokenType` for each token; all NORMAL by default.
+            pre: "gpt2": name of the pre-tokenizer.
+            bos_id, eos_id: special ids.
+            add_bos, add_space_prefix: None for what is usual for the kind.
+
+        Raises TokenizerError where lengths differ, an id is outside the vocabulary, or a kind is not supported.
+        """
+        if kind not in ("gpt2", "llama"):
+            raise TokenizerError(f"the tokenizer model '{kind}' is not supported, known are gpt2, llama")
+        if not tokens:
+            raise TokenizerError("the vocabulary is empty")
+        self.kind = kind
+        self.tokens = list(tokens)
+        self.types = [int(TokenType.NORMAL)] * len(tokens) if types is None else [int(t) for t in types]
+        if len(self.types) != len(tokens):
+            raise TokenizerError(f"there are {len(tokens)} tokens, but {len(self.types)} token types")
+        for name, value in (("bos", bos_id), ("eos", eos_id)):
+            if value is not None and not 0 <= value < len(tokens):
+                raise TokenizerError(f"the {name} id must be in [0, {len(tokens)}), but is {value}")
+        self.bos_id = bos_id
+        self.eos_id = eos_id
+        self.add_bos = (kind == "llama" or pre in _ADD_BOS) if add_bos is None else add_bos
+        self.add_space_prefix = kind == "llama" and add_space_prefix is not False
+        self._backend: _Backend
+        if kind == "gpt2":
+            self._backend = _ByteLevelBpe(tokens, merges, pre)
+        else:
+            if len(scores) != len(tokens):
+                raise TokenizerError(f"there are {len(tokens)} tokens, but {len(scores)} scores")
+            self._backend = _SentencePiece(tokens, scores, self.types)
+        cut_out = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
+        special = [index for index, kind_ in enumerate(self.types) if kind_ in cut_out and self.tokens[index]]
+        special.sort(key=lambda index: -len(self.tokens[index].encode()))
+        self._special = [(self.tokens[index], index) for index in special]
+        self._user_defined = [(t, i) for t, i in self._special if self.types[i] == TokenType.USER_DEFINED]
+        stops = {i for t, i in self._special if self.types[i] == TokenType.CONTROL and t in _END_OF_TURN}
+        self.stop_ids = frozenset(stops | ({eos_id} if eos_id is not None else set()))
+        self._bytes: dict[int, bytes] = {}
+
+    @classmethod
+    def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
+        """The tokenizer that a GGUF file's metadata describes; TokenizerError where it has none, or a broken one."""
+        prefix = "tokenizer.ggml."
+
+        def get(name: str) -> Any:
+            return metadata.get(prefix + name)
+
+        kind = get("model")
+        tokens = get("tokens")
+        if not isinstance(kind, str) or not isinstance(tokens, list):
+            raise TokenizerError(f"the file has no vocabulary: '{prefix}model' and '{prefix}tokens' are needed")
+        needed = {"gpt2": "merges", "llama": "scores"}.get(kind)
+        if needed is not None and get(needed) is None:
+            raise TokenizerError(f"a '{kind}' vocabulary needs '{prefix}{needed}', which the file does not have")
+        scores, types, merges = get("scores"), get("token_type"), get("merges")
+        return cls(
+            tokens,
+            kind=kind,
+            merges=merges if isinstance(merges, list) else (),
+            scores=scores.tolist() if isinstance(scores, np.ndarray) else (),
+            types=types.tolist() if isinstance(types, np.ndarray) else None,
+            pre=get("pre") or "default",
+            bos_id=get("bos_token_id"),
+            eos_id=get("eos_token_id"),
+            add_bos=get("add_bos_token"),
+            add_space_prefix=get("add_space_prefix"),
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of tokens."""
+        return len(self.tokens)
+
+    def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
+        """Ids of a text.
+
+        Args:
+            text: any text; lone surrogates raise TokenizerError.
+            bos: put the begin-of-text id first; None does what the vocabulary asks for.
+            special: recognise the texts of control tokens. Leave it False for text that a user wrote.
+        """
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(f"the text is not valid Unicode at character {error.start}: {error.reason}") from None
+        ids: list[int] = []
+        add_bos = self.add_bos if bos is None else bos
+        if add_bos and self.bos_id is not None:
+            ids.append(self.bos_id)
+        elif bos:
+            raise TokenizerError("a begin-of-text id is asked for, but the vocabulary names none")
+        after_special = True  # the start of the text counts as one
+        for fragment in self._partition(text, self._special if special else self._user_defined):
+            if isinstance(fragment, int):
+                ids.append(fragment)
+                after_special = True
+            else:
+                spaced = self.add_space_prefix and after_special
+                ids.extend(self._backend.encode(f" {fragment}" if spaced else fragment))
+                after_special = False
+        return ids
+
+    @staticmethod
+    def _partition(text: str, special: Iterable[tuple[str, int]]) -> list[str | int]:
+        """Cuts special tokens out of the text, the longest first; pieces of text between them are never empty."""
+        fragments: list[str | int] = [text] if text else []
+        for token, index in special:
+            if token not in text:
+                continue
+            cut: list[str | int] = []
+            for fragment in fragments:
+                if isinstance(fragment, int):
+                    cut.append(fragment)
+                    continue
+                for position, piece in enumerate(fragment.split(token)):
+                    if position:
+                        cut.append(index)
+                    if piece:
+                        cut.append(piece)
+            fragments = cut
+        return fragments
+
+    def token_bytes(self, index: int, *, special: bool = False) -> bytes:
+        """UTF-8 bytes of one token, which need not be whole characters; control tokens are empty unless ``special``."""
+        if not 0 <= index < len(self.tokens):
+            raise TokenizerError(f"a token id must be in [0, {len(self.tokens)}), but is {index}")
+        kind = self.types[index]
+        if kind in (TokenType.CONTROL, TokenType.UNKNOWN):
+            return self.tokens[index].encode() if special else b""
+        found = self._bytes.get(index)
+        if found is None:
+            found = self._bytes[index] = self._raw_bytes(index, kind)
+        return found
+
+    def _raw_bytes(self, index: int, kind: int) -> bytes:
+        text = self.tokens[index]
+        if kind == TokenType.USER_DEFINED:
+            return (text.replace(_SPACE, " ") if self.kind == "llama" else text).encode()
+        if self.kind == "gpt2":
+            try:
+                return bytes(_BYTE_OF[character] for character in text)
+            except KeyError:  # not written in the byte alphabet: a token that was added as plain text
+                return text.encode()
+        if kind == TokenType.BYTE:
+            try:
+                return bytes([int(text.removeprefix("<0x").removesuffix(">"), 16)])
+            except ValueError:
+                raise TokenizerError(f"byte token {index} must be like <0x0A>, but is {text!r}") from None
+        return text.replace(_SPACE, " ").encode()
+
+    def detokenize(self, ids: Iterable[int], special: bool = False) -> str:
+        """Text of ids; bytes that are not UTF-8 become U+FFFD, control tokens are left out unless ``special``."""
+        raw = b"".join(self.token_bytes(int(index), special=special) for index in ids)
+        if self.add_space_prefix and raw.startswith(b" "):
+            raw = raw[1:]
+        return raw.decode("utf-8", errors="replace")
+
+    def stream(self, special: bool = False) -> TokenStream:
+        """A decoder to feed ids one by one, as they are generated."""
+        return TokenStream(self, special=special)
+
+
+class TokenStream:
+    """Turns ids into text as they come; characters that span tokens appear once they are complete."""
+
+    def __init__(self, tokenizer: Tokenizer, *, special: bool = False) -> None:
+        self._tokenizer = tokenizer
+        self._special = special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, index: int) -> str:
+        """Text that has become complete with this id; often empty in the middle of a character."""
+        return self._decoder.decode(self._tokenizer.token_bytes(index, special=self._special))
+
+    def flush(self) -> str:
+        """Ends the text: U+FFFD if it stopped in the middle of a character, else empty. The stream starts anew."""
+        rest = self._decoder.decode(b"", final=True)
+        self._decoder.reset()
+        return rest

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Rewrite patterns in Python, and the driver that applies them.
+
+A pattern is a function of an operation and a `Rewriter`. It either rewrites, or changes nothing and returns
+`rewriter.no_match(reason)`. New operations go before the matched one, with its location, which carries the
+block's name and the Python line that built it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.errors import RlxError
+
+
+class RewriteError(RlxError):
+    """A pattern raised, or patterns didn't come to an end."""
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A pattern that looked at an operation and declined: where, and why."""
+
+    pattern: str
+    op: str
+    location: str
+    reason: str
+
+
+@dataclass
+class RewriteReport:
+    """What a run of the driver did."""
+
+    applied: Counter[str] = field(default_factory=Counter)
+    misses: list[Miss] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A function that rewrites operations of one kind."""
+
+    root: str
+    rewrite: Callable[[Any, Rewriter], None]
+    tags: frozenset[str] = frozenset()
+
+    @property
+    def name(self) -> str:
+        return self.rewrite.__name__
+
+
+class PatternSet:
+    """Patterns by the name of the operation that they match, in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._patterns: list[Pattern] = []
+
+    def pattern(self, root: type[ir.OpView] | str, *tags: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+        """Adds a function as a pattern; `tags` say for which options of its pass it is meant, none for all."""
+        name = root if isinstance(root, str) else root.OPERATION_NAME
+
+        def add(rewrite: Callable[..., None]) -> Callable[..., None]:
+            self._patterns.append(Pattern(name, rewrite, frozenset(tags)))
+            return rewrite
+
+        return add
+
+    def select(self, *tags: str) -> list[Pattern]:
+        """The patterns without tags and those with one of `tags`."""
+        return [p for p in self._patterns if not p.tags or p.tags & set(tags)]
+
+    def __iter__(self) -> Iterator[Pattern]:
+        return iter(self._patterns)
+
+
+class Rewriter:
+    """The only way in which patterns change IR: the driver needs to know what is gone."""
+
+    def __init__(self, report: RewriteReport) -> None:
+        self._report = report
+        self._erased: set[int] = set()
+        self._changed = False
+        self._pattern = ""
+        self._op: ir.Operation | None = None
+
+    def replace(self, op: Any, *values: Any) -> None:
+        """Replaces every use of the operation's results by the values, in order, and erases it."""
+        operation = op.operation
+        replacements = [_value(value) for value in values]
+        if len(replacements) != len(operation.results):
+            raise RewriteError(
+                f"'{operation.name}' has {len(operation.results)} results, but {len(replacements)} values replace them"
+            )
+        for old, new in zip(operation.results, replacements, strict=True):
+            old.replace_all_uses_with(new)
+        self.erase(operation)
+
+    def erase(self, op: Any) -> None:
+        """Erases an operation whose results nothing uses."""
+        operation = op.operation
+        for result in operation.results:
+            if next(iter(result.uses), None) is not None:
+                raise RewriteError(f"'{operation.name}' still has uses and can't be erased")
+        self._erased.add(hash(operation))
+        self._changed = True
+        operation.erase()
+
+    def no_match(self, reason: str) -> None:
+        """Says why the pattern declined; the reason shows in fusion reports."""
+        assert self._op is not None
+        self._report.misses.append(Miss(self._pattern, self._op.name, str(self._op.location), reason))
+
+    def _apply(self, pattern: Pattern, op: ir.Operation) -> bool:
+        self._changed, self._pattern, self._op = False, pattern.name, op
+        name, location = op.name, op.location
+        try:
+            with location, ir.InsertionPoint(op):
+                pattern.rewrite(op.opview, self)
+        except Exception as error:
+            text = str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"
+            raise RewriteError(f"pattern '{pattern.name}' on '{name}' at {location}: {text}") from error
+        if self._changed:
+            self._report.applied[pattern.name] += 1
+        return self._changed
+
+
+def _value(value: Any) -> ir.Value:
+    return value if isinstance(value, ir.Value) else value.result
+
+
+def operations(root: Any, *, nested: bool = True) -> Iterator[ir.Operation]:
+    """The operations inside `root`, in order, each before those in its regions."""
+    for region in root.operation.regions:
+        for block in region.blocks:
+            for op in block.operations:
+                yield op.operation
+                if nested and len(op.operation.regions):
+                    yield from operations(op)
+
+
+def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None = None) -> RewriteReport:
+    """Applies patterns inside `root` until none matches, first pattern first, operations in order.
+
+    Args:
+        limit: number of rewrites after which the run is taken to be endless; by default 1000 and 20 for each
+            operation that is there at the start.
+
+    Raises:
+        RewriteError: a pattern raised; the message names the pattern, the operation and its location. Or the
+            limit was reached; the message names the pattern that was applied most often.
+    """
+    by_root: dict[str, list[Pattern]] = {}
+    for pattern in patterns:
+        by_root.setdefault(pattern.root, []).append(pattern)
+    report = RewriteReport()
+    rewriter = Rewriter(report)
+    changed = True
+    while changed:
+        changed = False
+        rewriter._erased.clear()
+        report.misses.clear()
+        snapshot = list(operations(root))
+        if limit is None:
+            limit = 1000 + 20 * len(snapshot)
+        for op in snapshot:
+            if hash(op) in rewriter._erased:
+                continue
+            for pattern in by_root.get(op.name, ()):
+                if rewriter._apply(pattern, op):
+                    changed = True
+                    break
+            if report.applied.total() > limit:
+                name, count = report.applied.most_common(1)[0]
+                raise RewriteError(
+                    f"rewriting doesn't end: {report.applied.total()} rewrites exceed the limit of {limit}, "
+                    f"{count} of them by pattern '{name}'"
+                )
+    return report
+
+
+def erase_dead(root: Any, dialects: Iterable[str] = ("mir", "hir")) -> int:
+    """Erases operations of the (side-effect free) dialects whose results nothing uses; returns their number."""
+    prefixes = tuple(f"{dialect}." for dialect in dialects)
+    count = 0
+    for op in reversed([op for op in operations(root) if op.name.startswith(prefixes)]):
+        if all(next(iter(result.uses), None) is None for result in op.results):
+            op.erase()
+            count += 1
+    return count

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Passes written in Python: registration in MLIR's own registry, options, and running of pipelines."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.errors import PassError
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of a pass: its meaning, its default, and how its text is read.
+
+    Attributes:
+        help: one line for `--help`.
+        default: the value where the option isn't given; its type decides how the text is read (bool, int, str).
+        choices: the words allowed, for a text option; empty where any word is.
+    """
+
+    help: str
+    default: bool | int | str
+    choices: tuple[str, ...] = ()
+
+    def parse(self, name: str, text: str) -> bool | int | str:
+        """The value of the text; raises ValueError that names the option, the rule and the text."""
+        if isinstance(self.default, bool):
+            if text not in ("true", "false"):
+                raise ValueError(f"option '{name}' expects true or false, but got '{text}'")
+            return text == "true"
+        if isinstance(self.default, int):
+            try:
+                return int(text)
+            except ValueError:
+                raise ValueError(f"option '{name}' expects an integer, but got '{text}'") from None
+        if self.choices and text not in self.choices:
+            raise ValueError(f"option '{name}' expects one of {', '.join(self.choices)}, but got '{text}'")
+        return text
+
+
+@dataclass(frozen=True)
+class PythonPass:
+    """A registered pass. `run` takes the operation and the options as keyword arguments."""
+
+    argument: str
+    summary: str
+    anchor: str
+    run: Callable[..., None]
+    dependent: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A named pipeline: its steps, each a pass with options and the reason why it stands there."""
+
+    name: str
+    summary: str
+    steps: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        """The pipeline as MLIR reads it."""
+        return ",".join(step for step, _ in self.steps)
+
+
+PASSES: dict[str, PythonPass] = {}
+PIPELINES: dict[str, Pipeline] = {}
+_lock = threading.Lock()
+_registered: set[str] = set()
+_raised: dict[str, BaseException] = {}
+_numbers = itertools.count()
+
+
+def compiler_pass(
+    argument: str,
+    *,
+    anchor: str = "builtin.module",
+    dependent: Sequence[str] = (),
+    options: Mapping[str, Option] | None = None,
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a function as a pass; the first line of its docstring is the pass's description.
+
+    Args:
+        argument: name in textual pipelines, `<dialect>-<verb>-<what>`.
+        anchor: operation that the pass runs on. Passes on `func.func` run on several threads of the pass manager.
+        dependent: dialects whose operations the pass creates, where they may be new to the context.
+        options: by name in the pipeline's spelling; `-` becomes `_` in the function's keyword.
+    """
+
+    def register(run: Callable[..., None]) -> Callable[..., None]:
+        summary = (inspect.getdoc(run) or "").partition("\n")[0].rstrip(".")
+        if not summary:
+            raise ValueError(f"pass '{argument}' has no docstring")
+        if argument in PASSES:
+            raise ValueError(f"pass '{argument}' is registered already")
+        PASSES[argument] = PythonPass(argument, summary, anchor, run, tuple(dependent), dict(options or {}))
+        return run
+
+    return register
+
+
+def named_pipeline(name: str, summary: str, *steps: tuple[str, str]) -> Pipeline:
+    """Registers a pipeline; each step is (pass with options, reason why it stands there)."""
+    PIPELINES[name] = Pipeline(name, summary, steps)
+    return PIPELINES[name]
+
+
+def _invoke(registered: PythonPass, op: ir.Operation, values: Sequence[tuple[str, str]]) -> str:
+    """Runs a pass for the pass manager: what it raises becomes the text of the pass's error."""
+    try:
+        options = {name.replace("-", "_"): option.default for name, option in registered.options.items()}
+        for name, text in values:
+            options[name.replace("-", "_")] = registered.options[name].parse(name, text)
+        with op.context, op.location:
+            registered.run(op, **options)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}" if not str(error) or _is_bug(error) else str(error)
+        with _lock:
+            _raised[text] = error
+        return text
+    return ""
+
+
+def _is_bug(error: Exception) -> bool:
+    """Whether the error's class says what happened: ours say it in their text."""
+    return not type(error).__module__.startswith("rlx_mlir")
+
+
+def register_all() -> None:
+    """Registers every pass and pipeline that Python has and MLIR doesn't know yet."""
+    import rlx_mlir.lowering  # noqa: F401  (its modules register their passes)
+
+    ir.register_native_passes()
+    with _lock:
+        for registered in [p for p in PASSES.values() if p.argument not in _registered]:
+            _registered.add(registered.argument)
+            options = [(name, _describe(option)) for name, option in registered.options.items()]
+            ir.native.register_pass(
+                registered.argument,
+                registered.summary,
+                registered.anchor,
+                options,
+                list(registered.dependent),
+                lambda op, values, registered=registered: _invoke(registered, op, values),
+            )
+        for pipeline in [p for p in PIPELINES.values() if p.name not in _registered]:
+            _registered.add(pipeline.name)
+            ir.native.register_pipeline(pipeline.name, pipeline.summary, pipeline.text)
+
+
+def _describe(option: Option) -> str:
+    default = str(option.default).lower() if isinstance(option.default, bool) else str(option.default)
+    choices = f" ({'|'.join(option.choices)})" if option.choices else ""
+    return f"{option.help}{choices}; default: {default or 'empty'}"
+
+
+def run_pipeline(
+    op: Any,
+    pipeline: str,
+    *,
+    verify: bool = True,
+    print_changed: bool = False,
+    timing: bool = False,
+) -> str:
+    """Runs a textual pipeline on a module; other threads of Python go on meanwhile.
+
+    Args:
+        op: the module, or its operation; changed in place.
+        pipeline: passes and named pipelines, such as `hir-to-mir{policy=direct},cse`.
+        verify: verify the IR after every pass.
+        print_changed: log the IR after each pass that changed it.
+        timing: log the time of each pass.
+
+    Returns:
+        The log: what printing and timing wrote.
+
+    Raises:
+        PassError: with every diagnostic, and the path of a file that reproduces the failure.
+    """
+    register_all()
+    operation = op.operation
+    result = ir.native.run_pipeline(operation, pipeline, verify=verify, print_changed=print_changed, timing=timing)
+    if result.succeeded:
+        return str(result.log)
+    lines = [f"{d.location}: {d.severity}: {d.message}" for d in result.diagnostics]
+    cause = None
+    with _lock:
+        for text in [t for t in _raised if any(t in line for line in lines)]:
+            cause = _raised.pop(text)
+    if cause is not None and _is_bug(cause):  # type: ignore[arg-type]
+        lines += traceback.format_exception(cause)
+    reproducer = _write_reproducer(result.reproducer) if result.reproducer else None
+    raise PassError(
+        "\n".join(lines) or f"pipeline '{pipeline}' failed without a diagnostic", reproducer=reproducer
+    ) from cause
+
+
+def _write_reproducer(text: str) -> Path | None:
+    """Writes the IR before the failure beside the command that fails; None where no folder is writable."""
+    folder = Path(os.environ.get("RLX_REPRODUCER_DIR", Path(tempfile.gettempdir()) / "rlx-reproducers"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{os.getpid()}-{next(_numbers)}.mlir"
+        path.write_text(text)
+    except OSError:
+        return None
+    return path

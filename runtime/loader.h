@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Links compiled objects into the process.
+#ifndef RLX_RUNTIME_LOADER_H
+#define RLX_RUNTIME_LOADER_H
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace rlx::runtime {
+
+/// Relocatable ELF objects for this machine, linked with each other, libc, libm and the conversions of
+/// 16-bit floats. The code stays where it is as long as this object lives. Thread-safe.
+class ObjectCode {
+public:
+  /// Copies the objects. Throws ExecutionError where one is damaged or for another machine, or where two
+  /// define one symbol.
+  explicit ObjectCode(const std::vector<std::string_view> &objects);
+  ~ObjectCode();
+  ObjectCode(const ObjectCode &) = delete;
+  ObjectCode &operator=(const ObjectCode &) = delete;
+
+  /// The address of a symbol that one of the objects defines. Throws ExecutionError, which names the
+  /// symbol and what else is missing, where there is none or its object uses an unknown symbol.
+  void *lookup(const std::string &name);
+
+private:
+  struct Session;
+  Session *session;
+};
+
+struct HostTarget {
+  std::string triple;
+  std::string cpu;      // LLVM's name, such as "sapphirerapids"
+  std::string features; // "+avx2,-sse4a,..."
+};
+
+/// The machine that this process runs on, as LLVM sees it.
+HostTarget hostTarget();
+
+} // namespace rlx::runtime
+
+#endif // RLX_RUNTIME_LOADER_H
