@@ -7,6 +7,17 @@
 
 #include "dialects/HIRDialect.h.inc"
 
+namespace rlx::hir {
+
+/// Starts the diagnostic of a broken rule, in the verifier or in type inference.
+using EmitError = llvm::function_ref<mlir::InFlightDiagnostic()>;
+
+/// The diagnostic that inference of the operation starts: silent without a location.
+mlir::InFlightDiagnostic emitInferenceError(std::optional<mlir::Location> location,
+                                            llvm::StringRef operation);
+
+} // namespace rlx::hir
+
 #define GET_OP_CLASSES
 #include "dialects/HIROps.h.inc"
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The HIR dialect: registration and constants.
 
 #include "dialects/HIR.h"
+
+#include "mlir/IR/Builders.h"
 
 using namespace mlir;
 using namespace rlx::hir;
@@ -8,3 +12,19 @@ using namespace rlx::hir;
 #include "dialects/HIRDialect.cpp.inc"
 
 void HIRDialect::initialize() { registerHIRDialectOperations(this); }
+
+Operation *HIRDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
+                                           Location loc) {
+  auto elements = dyn_cast<ElementsAttr>(value);
+  return elements && elements.getType() == type ? ConstantOp::create(builder, loc, type, elements)
+                                                : nullptr;
+}
+
+OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
+
+InFlightDiagnostic rlx::hir::emitInferenceError(std::optional<Location> location,
+                                                StringRef operation) {
+  if (!location)
+    return {};
+  return mlir::emitError(*location) << "'" << operation << "' op ";
+}

@@ -3,6 +3,8 @@
 #ifndef RLX_DIALECTS_MIR_H
 #define RLX_DIALECTS_MIR_H
 
+#include "dialects/MIRShape.h"
+
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"

@@ -77,7 +77,8 @@ static BlockSize blockSize(Scheme scheme) {
   llvm_unreachable("every scheme has a block size");
 }
 
-/// Bytes that a block takes in a panel, for each of the panel's rows: 5-bit values take a byte there.
+/// Bytes that a block takes in a panel, for each of the panel's rows: 5-bit values take a byte
+/// there.
 static int64_t panelBlockBytes(Scheme scheme) {
   switch (scheme) {
   case Scheme::Q5_0:
@@ -90,6 +91,16 @@ static int64_t panelBlockBytes(Scheme scheme) {
 }
 
 static constexpr int64_t panelRows = 16;
+
+int64_t PackedAttr::getRowBytes() const {
+  BlockSize block = blockSize(getScheme());
+  return getK() / block.length * block.bytes;
+}
+
+SmallVector<int64_t> PackedAttr::getPanelShape() const {
+  return {int64_t(llvm::divideCeil(getN(), panelRows)),
+          getK() / getBlockLength() * panelBlockBytes(getScheme()) * panelRows};
+}
 
 int64_t PackedAttr::getBlockLength() const { return blockSize(getScheme()).length; }
 int64_t PackedAttr::getBlockBytes() const { return blockSize(getScheme()).bytes; }
@@ -149,17 +160,14 @@ LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 LogicalResult PackedAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                          function_ref<InFlightDiagnostic()> emitError) const {
   bool panels = getLayout() == Layout::Panels;
-  int64_t blocks = getK() / getBlockLength();
-  int64_t bytes = panels ? blocks * panelBlockBytes(getScheme()) * panelRows
-                         : blocks * getBlockBytes();
+  int64_t bytes = panels ? getPanelShape()[1] : getRowBytes();
   if (!elementType.isSignlessInteger(8) || shape.size() != 2 || shape[1] != bytes) // C2
     return emitError() << "expects a packed weight with k = " << getK() << " of "
                        << stringifyScheme(getScheme()) << " to be a tensor of [rows, " << bytes
                        << "] x i8";
-  int64_t rows = (getN() + panelRows - 1) / panelRows;
-  if (panels && shape[0] != rows) // C3
-    return emitError() << "expects " << rows << " panels for n = " << getN() << ", but got "
-                       << shape[0];
+  if (panels && shape[0] != getPanelShape()[0]) // C3
+    return emitError() << "expects " << getPanelShape()[0] << " panels for n = " << getN()
+                       << ", but got " << shape[0];
   return success();
 }
 
@@ -181,8 +189,7 @@ static LogicalResult verifyValueAttribute(Operation *op, NamedAttribute attribut
   if (name == "mir.dims") {
     auto words = dyn_cast<ArrayAttr>(attribute.getValue());
     auto shaped = dyn_cast<ShapedType>(type);
-    if (!words || !shaped || !shaped.hasRank() ||
-        int64_t(words.size()) != shaped.getRank())
+    if (!words || !shaped || !shaped.hasRank() || int64_t(words.size()) != shaped.getRank())
       return error() << "expects 'mir.dims' to hold one string for each dimension of " << type
                      << ", but got " << attribute.getValue();
     for (auto [dim, word] : llvm::enumerate(words)) {

@@ -5,7 +5,14 @@
 #ifndef RLX_MIR
 #define RLX_MIR
 
+include "mir/attention.td"
 include "mir/base.td"
 include "mir/elementwise.td"
+include "mir/fused.td"
+include "mir/matmul.td"
+include "mir/norm.td"
+include "mir/quant.td"
+include "mir/reduction.td"
+include "mir/shape.td"
 
 #endif // RLX_MIR

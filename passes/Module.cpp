@@ -108,6 +108,10 @@ NB_MODULE(_compiler, m) {
         return rlx::lspMain(std::move(arguments));
       },
       nb::arg("arguments"), "Runs the language server; returns its exit status.");
+  m.def(
+      "identity", [](MlirOperation op) { return reinterpret_cast<uintptr_t>(op.ptr); },
+      nb::arg("op"),
+      "A number that is this operation's alone while it lives; its hash follows from what it holds.");
   m.def("is_equivalent", &rlx::isEquivalent, nb::arg("lhs"), nb::arg("rhs"),
         "Whether two operations are the same but for their locations.");
 

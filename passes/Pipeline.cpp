@@ -90,6 +90,8 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     return success();
   };
   ScopedDiagnosticHandler handler(context, record);
+  // A module is thousands of lines; the reproducer has it.
+  context->printOpOnDiagnostic(false);
 
   llvm::raw_string_ostream log(result.log);
   PassManager manager(context, op->getName().getStringRef(), PassManager::Nesting::Implicit);

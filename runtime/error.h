@@ -9,7 +9,8 @@
 
 namespace rlx::runtime {
 
-/// A value given by the caller breaks a rule: a size, an address, an index, an environment variable.
+/// A value given by the caller breaks a rule: a size, an address, an index, an environment
+/// variable.
 struct InputError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

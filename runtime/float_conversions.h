@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The conversions of 16-bit floats that LLVM calls by name where the target has no instruction. A
-// compiler's support library has them from some version on; these are always there, and give the same
-// bits on every machine: round to nearest even, subnormals kept, NaNs quiet.
+// compiler's support library has them from some version on; these are always there, and give the
+// same bits on every machine: round to nearest even, subnormals kept, NaNs quiet.
 #ifndef RLX_RUNTIME_FLOAT_CONVERSIONS_H
 #define RLX_RUNTIME_FLOAT_CONVERSIONS_H
 
@@ -19,8 +19,8 @@ template <typename To, typename From> To bitsOf(From value) {
   return result;
 }
 
-/// Rounds an IEEE float with `fromMantissa` stored mantissa bits, given and returned as bits, to one of
-/// 16 bits with `toMantissa`.
+/// Rounds an IEEE float with `fromMantissa` stored mantissa bits, given and returned as bits, to
+/// one of 16 bits with `toMantissa`.
 template <int fromBits, int fromMantissa, int toMantissa> uint16_t narrowFloat(uint64_t bits) {
   constexpr int toExponent = 15 - toMantissa, fromExponent = fromBits - 1 - fromMantissa;
   constexpr int64_t toBias = (1 << (toExponent - 1)) - 1, fromBias = (1 << (fromExponent - 1)) - 1;

@@ -25,8 +25,8 @@ namespace {
 // Functions that compiled code may call, whatever the process offers
 //===----------------------------------------------------------------------===//
 
-// A 16-bit float is passed and returned in the low half of the register that holds a `float`, on x86-64
-// as on AArch64, so `float` stands for it here; older compilers have no type for it.
+// A 16-bit float is passed and returned in the low half of the register that holds a `float`, on
+// x86-64 as on AArch64, so `float` stands for it here; older compilers have no type for it.
 float returnedHalf(uint16_t bits) { return bitsOf<float>(uint32_t(bits)); }
 uint16_t passedHalf(float half) { return uint16_t(bitsOf<uint32_t>(half)); }
 
@@ -73,8 +73,8 @@ const Helper kHelpers[] = {
 // LLVM
 //===----------------------------------------------------------------------===//
 
-/// One thread at a time uses LLVM, and none of them while the process forks: LLVM's own locks would stay
-/// locked in the child.
+/// One thread at a time uses LLVM, and none of them while the process forks: LLVM's own locks would
+/// stay locked in the child.
 std::mutex llvmMutex;
 
 const bool forkHandlers = [] {
@@ -104,8 +104,8 @@ void initialiseTarget() {
   (void)done;
 }
 
-/// Says what is wrong with the outline of an object, or returns "". LLVM reports most damage, but may
-/// read beyond the end of an object that was cut off.
+/// Says what is wrong with the outline of an object, or returns "". LLVM reports most damage, but
+/// may read beyond the end of an object that was cut off.
 std::string outlineProblem(std::string_view object) {
 #if defined(__x86_64__)
   constexpr unsigned machine = EM_X86_64;
@@ -125,7 +125,8 @@ std::string outlineProblem(std::string_view object) {
     return "it is for ELF machine " + std::to_string(header.e_machine) + ", this is machine " +
            std::to_string(machine);
   if (header.e_type != ET_REL)
-    return "it is ELF type " + std::to_string(header.e_type) + ", not a relocatable object (type 1)";
+    return "it is ELF type " + std::to_string(header.e_type) +
+           ", not a relocatable object (type 1)";
   auto inside = [&](uint64_t offset, uint64_t bytes) {
     return offset <= object.size() && bytes <= object.size() - offset;
   };

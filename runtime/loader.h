@@ -10,19 +10,20 @@
 
 namespace rlx::runtime {
 
-/// Relocatable ELF objects for this machine, linked with each other, libc, libm and the conversions of
-/// 16-bit floats. The code stays where it is as long as this object lives. Thread-safe.
+/// Relocatable ELF objects for this machine, linked with each other, libc, libm and the conversions
+/// of 16-bit floats. The code stays where it is as long as this object lives. Thread-safe.
 class ObjectCode {
 public:
-  /// Copies the objects. Throws ExecutionError where one is damaged or for another machine, or where two
-  /// define one symbol.
+  /// Copies the objects. Throws ExecutionError where one is cut off, no object or for another
+  /// machine, or where two define one symbol. Bytes changed inside an object may pass, or end the
+  /// process in one of LLVM's assertions: whoever stores objects keeps a checksum.
   explicit ObjectCode(const std::vector<std::string_view> &objects);
   ~ObjectCode();
   ObjectCode(const ObjectCode &) = delete;
   ObjectCode &operator=(const ObjectCode &) = delete;
 
-  /// The address of a symbol that one of the objects defines. Throws ExecutionError, which names the
-  /// symbol and what else is missing, where there is none or its object uses an unknown symbol.
+  /// The address of a symbol that one of the objects defines. Throws ExecutionError, which names
+  /// the symbol and what else is missing, where there is none or its object uses an unknown symbol.
   void *lookup(const std::string &name);
 
 private:

@@ -27,7 +27,8 @@ int64_t nanosecondsNow() {
       .count();
 }
 
-/// Results must not depend on a rounding or flush-to-zero mode that some library left in this thread.
+/// Results must not depend on a rounding or flush-to-zero mode that some library left in this
+/// thread.
 class DefaultFloatEnvironment {
 public:
   DefaultFloatEnvironment() {
@@ -67,13 +68,13 @@ Memory::Memory(size_t bytes, const char *what) {
   const bool huge = bytes >= 2 * kHugePage;
   const size_t slack = huge ? kHugePage : 0;
   mappedBytes = bytes + slack;
-  mapping =
-      mappedBytes < bytes
-          ? MAP_FAILED
-          : mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  mapping = mappedBytes < bytes ? MAP_FAILED
+                                : mmap(nullptr, mappedBytes, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
     mapping = nullptr;
-    throw ExecutionError("cannot have " + std::to_string(bytes) + " bytes of memory for the " + what);
+    throw ExecutionError("cannot have " + std::to_string(bytes) + " bytes of memory for the " +
+                         what);
   }
   uintptr_t address = reinterpret_cast<uintptr_t>(mapping);
   if (huge)
@@ -111,8 +112,8 @@ void Plan::fail(size_t call, const std::string &problem) const {
   throw InputError(name + ": " + problem);
 }
 
-/// Checks that `expr` stays within 64 bits for all sizes up to the maxima, names symbols that exist, and
-/// at the maxima is from 0 to `limit`.
+/// Checks that `expr` stays within 64 bits for all sizes up to the maxima, names symbols that
+/// exist, and at the maxima is from 0 to `limit`.
 void Plan::checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const {
   int64_t magnitude = 0;
   std::vector<int64_t> maxima;
@@ -125,7 +126,6 @@ void Plan::checkExpr(const Expr &expr, size_t call, const char *what, int64_t li
       if (symbol < 0 || size_t(symbol) >= spec.symbols.size())
         fail(call, std::string(what) + " names symbol " + std::to_string(symbol) + " of " +
                        std::to_string(spec.symbols.size()));
-      // A size may be less than the maximum: a product with a maximum of 0 is 0 for all sizes.
       overflow |= __builtin_mul_overflow(product, maxima[symbol], &product);
     }
     overflow |= __builtin_add_overflow(magnitude, product, &magnitude);
@@ -236,11 +236,18 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
     const PlanSpec::Call &call = spec.calls[i];
     const Kernel &kernel = kernels[call.kernel];
     Step &step = steps[i];
-    for (const Expr &expr : call.dims)
-      dims[dim++] = expr.evaluate(sizes);
+    for (const Expr &expr : call.dims) {
+      dims[dim] = expr.evaluate(sizes);
+      if (dims[dim] < 0)
+        fail(i, "a dim is " + std::to_string(dims[dim]) + " for these sizes");
+      ++dim;
+    }
     for (const PlanSpec::Buffer &buffer : call.buffers) {
       int64_t offset = buffer.offset.evaluate(sizes);
-      if (buffer.source == Source::Arena)
+      bool inArena = buffer.source == Source::Arena;
+      if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes))
+        fail(i, "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes");
+      if (inArena)
         pointers[pointer] = arena->data() + spec.slots[buffer.index].offset + offset;
       else
         patches[patch++].offset = offset;
@@ -264,8 +271,8 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
 void Plan::checkAddresses(const std::vector<uintptr_t> &addresses,
                           const std::vector<std::string> &names, const char *kind) const {
   if (addresses.size() != names.size())
-    throw InputError("expects " + std::to_string(names.size()) + " " + kind + " addresses, but got " +
-                     std::to_string(addresses.size()));
+    throw InputError("expects " + std::to_string(names.size()) + " " + kind +
+                     " addresses, but got " + std::to_string(addresses.size()));
   for (size_t i = 0; i < addresses.size(); ++i)
     if (addresses[i] == 0)
       throw InputError(std::string("the address of ") + kind + " '" + names[i] + "' is null");

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs a compiled entry function: a list of kernel calls on views into one arena and the caller's buffers.
+// Runs a compiled entry function: a list of kernel calls on views into one arena and the caller's
+// buffers.
 #ifndef RLX_RUNTIME_PLAN_H
 #define RLX_RUNTIME_PLAN_H
 
@@ -16,7 +17,8 @@
 
 namespace rlx::runtime {
 
-/// A polynomial in the sizes of the dynamic dimensions: the sum of coefficient * product of symbols.
+/// A polynomial in the sizes of the dynamic dimensions: the sum of coefficient * product of
+/// symbols.
 struct Expr {
   struct Term {
     int64_t coefficient;
@@ -25,7 +27,8 @@ struct Expr {
   std::vector<Term> terms; // none: 0
 
   bool isConstant() const;
-  /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a plan.
+  /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a
+  /// plan.
   int64_t evaluate(const std::vector<int64_t> &sizes) const;
 };
 
@@ -43,7 +46,7 @@ struct PlanSpec {
   };
   struct Buffer {
     Source source;
-    int index; // of the slot, input, parameter or output
+    int index;   // of the slot, input, parameter or output
     Expr offset; // bytes from its start
   };
   struct Call {
@@ -80,13 +83,13 @@ private:
 /// Owns the arena and the scratch memory. Concurrent runs of one plan take turns.
 class Plan {
 public:
-  /// Looks all kernels up and plans memory for the maxima of the symbols. Throws InputError where the
-  /// description contradicts itself, ExecutionError where a kernel is missing.
+  /// Looks all kernels up and plans memory for the maxima of the symbols. Throws InputError where
+  /// the description contradicts itself, ExecutionError where a kernel is missing.
   Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec);
 
-  /// Runs every call in order. Addresses come in the order of the spec's names; `sizes` in the order of
-  /// its symbols. Throws InputError, before anything ran, where a count, an address or a size is wrong.
-  /// Runs in the default floating-point environment, whatever the caller's is.
+  /// Runs every call in order. Addresses come in the order of the spec's names; `sizes` in the
+  /// order of its symbols. Throws InputError, before anything ran, where a count, an address or a
+  /// size is wrong. Runs in the default floating-point environment, whatever the caller's is.
   void run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
            const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes);
 
@@ -138,8 +141,8 @@ private:
   void prepare();
   /// Computes what depends on sizes only: dims, offsets, units, teams.
   void resize(const std::vector<int64_t> &sizes);
-  void checkAddresses(const std::vector<uintptr_t> &addresses, const std::vector<std::string> &names,
-                      const char *kind) const;
+  void checkAddresses(const std::vector<uintptr_t> &addresses,
+                      const std::vector<std::string> &names, const char *kind) const;
   void checkSizes(const std::vector<int64_t> &sizes) const;
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
 

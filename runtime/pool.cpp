@@ -24,8 +24,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long a thread spins before it gives up its CPU. Longer than the serial gaps between two kernels,
-/// far shorter than what a user would notice as load.
+/// How long a thread spins before it gives up its CPU. Longer than the serial gaps between two
+/// kernels, far shorter than what a user would notice as load.
 constexpr auto kSpinTime = std::chrono::microseconds(50);
 /// How long the caller yields, after spinning, before it sleeps until its workers are done.
 constexpr auto kYieldTime = std::chrono::milliseconds(1);
@@ -45,18 +45,19 @@ void futexWait(std::atomic<uint32_t> &word, uint32_t expected) {
 }
 
 void futexWake(std::atomic<uint32_t> &word) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr,
+          0);
 }
 
 //===----------------------------------------------------------------------===//
 // The pool
 //===----------------------------------------------------------------------===//
 
-/// What one worker and the caller say to each other; a cache line pair of its own, since neighbouring
-/// lines are prefetched together.
+/// What one worker and the caller say to each other; a cache line pair of its own, since
+/// neighbouring lines are prefetched together.
 struct alignas(128) Slot {
-  /// 2e: the range of region e is on offer. 2e + 1: it is taken. 0: nothing was offered yet. Whoever
-  /// changes 2e to 2e + 1 does the range.
+  /// 2e: the range of region e is on offer. 2e + 1: it is taken. 0: nothing was offered yet.
+  /// Whoever changes 2e to 2e + 1 does the range.
   std::atomic<uint64_t> state{0};
   /// 1 while the worker sleeps, or is about to; also the futex that it sleeps on.
   std::atomic<uint32_t> asleep{0};
@@ -99,8 +100,8 @@ private:
       futexWake(left);
   }
 
-  // The region: written by the caller before it offers ranges, read by whoever took one, and not written
-  // again before every range is done.
+  // The region: written by the caller before it offers ranges, read by whoever took one, and not
+  // written again before every range is done.
   RangeFn fn = nullptr;
   void *context = nullptr;
   int64_t units = 0;
@@ -111,9 +112,11 @@ private:
   int workers = 0;
   int cpus = 1;
 
-  /// True where the last region had more threads than there are CPUs: spinning would then take the CPU
-  /// from the thread that is waited for.
+  /// True where the last region had more threads than there are CPUs: spinning would then take the
+  /// CPU from the thread that is waited for.
   alignas(128) std::atomic<bool> crowded{false};
+  /// Where the caller of the last region ran when it began.
+  std::atomic<int> callerCpu{-1};
   /// Ranges of workers that are not done yet, and kCallerSleeps.
   alignas(128) std::atomic<uint32_t> left{0};
   Slot slots[kMaxThreads]; // slot 0 is not used: the caller is thread 0
@@ -123,10 +126,13 @@ private:
 alignas(Pool) unsigned char poolStorage[sizeof(Pool)];
 Pool &pool() { return *std::launder(reinterpret_cast<Pool *>(poolStorage)); }
 
-/// True when `ready` got true within `kSpinTime`.
-template <typename Ready> bool spin(Ready ready) {
+/// Waits for `ready` for `kSpinTime`; false when the time is over. Leaves the CPU to others, now
+/// and then, while `inTheWay` is true.
+template <typename Ready, typename InTheWay> bool spin(Ready ready, InTheWay inTheWay) {
   Clock::time_point end{};
   for (;;) {
+    if (inTheWay())
+      sched_yield();
     for (int i = 0; i < 64; ++i) {
       if (ready())
         return true;
@@ -141,24 +147,21 @@ template <typename Ready> bool spin(Ready ready) {
 }
 
 uint64_t Pool::waitForOffer(Slot &slot) {
-  for (;;) {
-    uint64_t state = 0;
-    bool found = spin([&] {
-      state = slot.state.load(std::memory_order_acquire);
-      return onOffer(state) || crowded.load(std::memory_order_relaxed);
-    });
-    if (found && onOffer(state))
-      return state;
-    // Both sides write their own word and then read the other's, in one order for all threads: either
-    // this thread sees the offer, or the caller sees that it has to wake this thread.
+  auto inTheWay = [this] {
+    return crowded.load(std::memory_order_relaxed) ||
+           sched_getcpu() == callerCpu.load(std::memory_order_relaxed);
+  };
+  uint64_t state = 0;
+  auto offered = [&] { return onOffer(state = slot.state.load(std::memory_order_acquire)); };
+  while (!spin(offered, inTheWay)) {
+    // Both sides write their own word and then read the other's, in one order for all threads:
+    // either this thread sees the offer, or the caller sees that it has to wake this thread.
     slot.asleep.store(1, std::memory_order_seq_cst);
     if (!onOffer(slot.state.load(std::memory_order_seq_cst)))
       futexWait(slot.asleep, 1);
     slot.asleep.store(0, std::memory_order_relaxed);
-    state = slot.state.load(std::memory_order_acquire);
-    if (onOffer(state))
-      return state;
   }
+  return state;
 }
 
 void Pool::serve(int worker) {
@@ -174,14 +177,15 @@ void Pool::serve(int worker) {
 
 void *Pool::workerMain(void *slot) {
   inRegion = true;
-  // Results must not depend on the rounding and denormal modes of the thread that happened to create
-  // this one.
+  // Results must not depend on the rounding and denormal modes of the thread that happened to
+  // create this one.
   std::fesetenv(FE_DFL_ENV);
   pool().serve(static_cast<int>(static_cast<Slot *>(slot) - pool().slots));
   return nullptr;
 }
 
-/// Creates workers up to number `wanted`. Where the system refuses, the caller takes their ranges over.
+/// Creates workers up to number `wanted`. Where the system refuses, the caller takes their ranges
+/// over.
 void Pool::grow(int wanted) {
   if (workers >= wanted)
     return;
@@ -224,7 +228,7 @@ void Pool::takeOver(int worker) {
 
 void Pool::waitForWorkers() {
   auto done = [this] { return left.load(std::memory_order_acquire) == 0; };
-  if (!crowded.load(std::memory_order_relaxed) && spin(done))
+  if (spin(done, [this] { return crowded.load(std::memory_order_relaxed); }))
     return;
   Clock::time_point end = Clock::now() + kYieldTime;
   do {
@@ -251,6 +255,9 @@ void Pool::run(RangeFn newFn, void *newContext, int64_t newUnits, int newThreads
   bool overfull = threads > cpus;
   if (crowded.load(std::memory_order_relaxed) != overfull)
     crowded.store(overfull, std::memory_order_relaxed);
+  int cpu = sched_getcpu();
+  if (callerCpu.load(std::memory_order_relaxed) != cpu)
+    callerCpu.store(cpu, std::memory_order_relaxed);
   left.store(static_cast<uint32_t>(threads - 1), std::memory_order_relaxed);
   for (int worker = 1; worker < threads; ++worker)
     offer(slots[worker]);
@@ -368,7 +375,8 @@ bool contains(const std::vector<std::string> &list, const char *word) {
 }
 
 /// The path of `group` below a mount that shows the hierarchy from `mountRoot` on: "" for the mount
-/// itself, also where the group lies outside of what the mount shows, as it does in some containers.
+/// itself, also where the group lies outside of what the mount shows, as it does in some
+/// containers.
 std::string pathBelowMount(std::string group, const std::string &mountRoot) {
   if (group.find("..") != std::string::npos)
     return "";
@@ -433,7 +441,8 @@ std::optional<double> cpuQuota(const std::string &root) {
   std::optional<double> tightest;
   std::ifstream mounts(root + "/proc/self/mountinfo");
   for (std::string line; std::getline(mounts, line);) {
-    // id, parent, device, root, mount point, options, any number of tags, "-", type, source, options
+    // id, parent, device, root, mount point, options, any number of tags, "-", type, source,
+    // options
     std::vector<std::string> fields = split(line, ' ');
     auto dash = std::find(fields.begin(), fields.end(), "-");
     if (fields.end() - dash < 4 || dash - fields.begin() < 6)

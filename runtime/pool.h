@@ -15,21 +15,21 @@ namespace rlx::runtime {
 /// The largest team of threads that a region can have.
 constexpr int kMaxThreads = 1024;
 
-/// Computes the units [begin, end). `thread`, in [0, threads), names the thread that does it: no two
-/// ranges run at one time with one `thread`, so it may index scratch memory. Must not throw.
+/// Computes the units [begin, end). `thread`, in [0, threads), names the thread that does it: no
+/// two ranges run at one time with one `thread`, so it may index scratch memory. Must not throw.
 using RangeFn = void (*)(void *context, int64_t begin, int64_t end, int thread);
 
 /// Cuts `units` into T = min(threads, units) contiguous ranges, range t being
 /// [units*t/T, units*(t+1)/T), runs each range exactly once and returns when all are done.
 ///
 /// The caller does range 0, and worker t does range t; when the caller is done and a worker has not
-/// woken up yet, the caller does that worker's range too, so that a sleeping worker costs parallelism
-/// but never a wait. Workers are created when first needed, spin for about 50 us after their last
-/// range and then sleep; they are never pinned to a CPU.
+/// woken up yet, the caller does that worker's range too, so that a sleeping worker costs
+/// parallelism but never a wait. Workers are created when first needed, spin for about 50 us after
+/// their last range and then sleep; they are never pinned to a CPU.
 ///
 /// There is one pool per process. Calls from several host threads take turns, so that they cannot
-/// oversubscribe the machine; a call from inside a range runs its units on the calling thread. A child
-/// of fork() starts with a fresh pool.
+/// oversubscribe the machine; a call from inside a range runs its units on the calling thread. A
+/// child of fork() starts with a fresh pool.
 void parallelFor(RangeFn fn, void *context, int64_t units, int threads);
 
 /// Workers that exist now, not counting the callers.
@@ -48,8 +48,8 @@ std::optional<double> cpuQuota(const std::string &root);
 /// Throws InputError where RLX_NUM_THREADS is not a number from 1 to kMaxThreads.
 int defaultThreads();
 
-/// Goes up by one in each child of fork(): state that another thread of the parent may have left half
-/// written is recognised by it.
+/// Goes up by one in each child of fork(): state that another thread of the parent may have left
+/// half written is recognised by it.
 uint64_t forkGeneration();
 
 /// A mutex that is free again in a child of fork(), whatever the parent's other threads held.

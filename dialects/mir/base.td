@@ -27,9 +27,23 @@ def MIR_Dialect : Dialect {
     - `mir.dims`: one word per dimension, the symbol of a dynamic dimension and
       the empty word for a static one. Equal symbols mean equal sizes.
 
+    What holds for all operations:
+
+    - **Sizes.** Only a dimension that is 1 in its type is broadcast. A dynamic size
+      that meets another size is equal to it at run time, and results take the static
+      one of the two. Constraints on sizes are checked where both are static.
+    - **Numbers.** f16 and bf16 are computed in f32 and rounded once, to nearest with
+      ties to even; f32 and f64 are computed in their own width. NaN and infinities
+      keep their IEEE meaning, and `max`, `min` and their reductions give NaN where an
+      element is NaN.
+    - **Values out of range.** No operation has undefined behaviour on the values of its
+      operands, but for `pos`: rows that don't fit a table or a cache are the caller's
+      error, found before the call.
+
     Left out on purpose: weights in the text (a parameter is an argument), types
     that promote silently (both operands of a binary operation have one element
-    type), padding and strided slices (composed from `concat` and `narrow`).
+    type), arithmetic on i1 (`where` and `cast` use it), padding and strided slices
+    (composed from `concat` and `narrow`).
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
@@ -142,6 +156,10 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     /// Elements in a block, and bytes that a block of one row takes.
     int64_t getBlockLength() const;
     int64_t getBlockBytes() const;
+    /// Bytes of a row in layout rows.
+    int64_t getRowBytes() const;
+    /// Shape of the tensor in layout panels: [panels, bytes of a panel].
+    ::llvm::SmallVector<int64_t> getPanelShape() const;
   }];
 }
 
@@ -150,14 +168,33 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
 //===----------------------------------------------------------------------===//
 
 def MIR_Float : AnyTypeOf<[F16, BF16, F32, F64], "f16, bf16, f32 or f64">;
-def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64], "a float or a signless integer">;
-def MIR_Index : AnyTypeOf<[F32, I32, I64], "f32, i32 or i64 index value">;
+def MIR_Arith : AnyTypeOf<[F16, BF16, F32, F64, I8, I16, I32, I64],
+    "a float or a signless integer of 8 to 64 bits">;
+def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64],
+    "a float, a signless integer or i1">;
+def MIR_Index : AnyTypeOf<[F32, I32, I64], "f32, i32 or i64 index">;
+def MIR_Mask : AnyTypeOf<[I1, F16, BF16, F32, F64], "i1 or a float">;
 
-def MIR_FloatTensor : RankedTensorOf<[MIR_Float]>;
-def MIR_Tensor : RankedTensorOf<[MIR_Number]>;
-def MIR_IndexTensor : RankedTensorOf<[MIR_Index]>;
-def MIR_BoolTensor : RankedTensorOf<[I1]>;
-def MIR_PositionTensor : 1DTensorOf<[I32]>;
+def MIR_HasNoEncoding : CPred<
+    "!::llvm::cast<::mlir::RankedTensorType>($_self).getEncoding()">;
+def MIR_IsVector : CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 1">;
+
+/// A tensor without encoding: the bytes of a packed weight aren't numbers.
+class MIR_DenseOf<Type element> : RankedTensorOf<[element], [MIR_HasNoEncoding], "dense tensor">;
+class MIR_VectorOf<Type element>
+    : RankedTensorOf<[element], [MIR_HasNoEncoding, MIR_IsVector], "dense 1-d tensor">;
+
+def MIR_FloatTensor : MIR_DenseOf<MIR_Float>;
+def MIR_ArithTensor : MIR_DenseOf<MIR_Arith>;
+def MIR_Tensor : MIR_DenseOf<MIR_Number>;
+def MIR_IndexTensor : MIR_DenseOf<MIR_Index>;
+def MIR_MaskTensor : MIR_DenseOf<MIR_Mask>;
+def MIR_BoolTensor : MIR_DenseOf<I1>;
+def MIR_I8Tensor : MIR_DenseOf<I8>;
+def MIR_I32Tensor : MIR_DenseOf<I32>;
+def MIR_F32Tensor : MIR_DenseOf<F32>;
+def MIR_FloatVector : MIR_VectorOf<MIR_Float>;
+def MIR_PositionTensor : MIR_VectorOf<I32>;
 
 def MIR_IsPacked : CPred<[{
   ::llvm::isa_and_nonnull<::rlx::mir::PackedAttr>(
@@ -165,6 +202,8 @@ def MIR_IsPacked : CPred<[{
 def MIR_PackedTensor : Type<
     And<[RankedTensorOf<[I8]>.predicate, MIR_IsPacked]>, "packed weight",
     "::mlir::RankedTensorType">;
+def MIR_AnyTensor : AnyTypeOf<[MIR_Tensor, MIR_PackedTensor],
+    "a dense tensor or a packed weight", "::mlir::RankedTensorType">;
 /// A weight: dense, or packed by its type.
 def MIR_Weight : AnyTypeOf<[MIR_FloatTensor, MIR_PackedTensor], "a dense or a packed weight",
     "::mlir::RankedTensorType">;

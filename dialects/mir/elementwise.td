@@ -1,25 +1,215 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Element-wise operations: functions of one element, arithmetic with broadcasting.
+// Element-wise operations: functions of one element, arithmetic with broadcasting, selection.
 
 #ifndef RLX_MIR_ELEMENTWISE
 #define RLX_MIR_ELEMENTWISE
 
 include "mir/base.td"
 
-def MIR_SiluOp : MIR_Op<"silu", [SameOperandsAndResultType]> {
-  let summary = "sigmoid-weighted linear unit";
+def MIR_ConstantOp : MIR_Op<"constant", [ConstantLike, AllTypesMatch<["value", "result"]>]> {
+  let summary = "a constant tensor";
+  let description = [{
+    The tensor that `value` holds, in row-major order. Weights aren't constants: they
+    are arguments of the function.
+
+    ```mlir
+    func.func @f() -> tensor<2xf32> {
+      %c = mir.constant dense<[0.25, 0.5]> : tensor<2xf32>
+      return %c : tensor<2xf32>
+    }
+    ```
+  }];
+  let arguments = (ins ElementsAttr:$value);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = "attr-dict $value";
+  let hasFolder = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions of one element
+//===----------------------------------------------------------------------===//
+
+/// `formula` gives one element; `rule` says what a reader could get wrong about it.
+class MIR_UnaryOp<string mnemonic, string what, string formula, string rule>
+    : MIR_Op<mnemonic, [AllTypesMatch<["x", "result"]>]> {
+  let summary = what;
+  let description = !strconcat([{
+    Applies to each element of `x`, of any shape:
+
+        result = }], formula, [{
+
+    }], rule, [{ f16 and bf16 are computed in f32 and rounded once. NaN gives NaN.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %y = mir.}], mnemonic, [{ %x : tensor<?x8xf32>
+      return %y : tensor<?x8xf32>
+    }
+    ```
+  }]);
   let arguments = (ins MIR_FloatTensor:$x);
   let results = (outs MIR_FloatTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x)";
 }
 
-def MIR_ConstantOp : MIR_Op<"constant", [ConstantLike, AllTypesMatch<["value", "result"]>]> {
-  let summary = "a constant tensor";
-  let arguments = (ins ElementsAttr:$value);
+def MIR_GeluOp : MIR_UnaryOp<"gelu", "Gaussian error linear unit",
+    "0.5 * x * (1 + erf(x / sqrt(2)))",
+    "This is the exact form; `mir.gelu_approx` is the one with tanh.">;
+def MIR_GeluApproxOp : MIR_UnaryOp<"gelu_approx", "Gaussian error linear unit, approximated by tanh",
+    "0.5 * x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3)))",
+    "The approximation is part of the meaning: models are trained with one or the other form.">;
+def MIR_SiluOp : MIR_UnaryOp<"silu", "sigmoid-weighted linear unit",
+    "x * sigmoid(x)", "inf gives inf, and -inf gives NaN: it is multiplied by 0.">;
+def MIR_ReluOp : MIR_UnaryOp<"relu", "rectified linear unit",
+    "x > 0 ? x : 0", "NaN isn't dropped.">;
+def MIR_SigmoidOp : MIR_UnaryOp<"sigmoid", "logistic function",
+    "1 / (1 + exp(-x))", "Infinities give 0 and 1.">;
+def MIR_TanhOp : MIR_UnaryOp<"tanh", "hyperbolic tangent",
+    "tanh(x)", "Infinities give -1 and 1.">;
+def MIR_ExpOp : MIR_UnaryOp<"exp", "exponential function",
+    "e^x", "Overflow gives inf, underflow 0.">;
+def MIR_LogOp : MIR_UnaryOp<"log", "natural logarithm",
+    "ln(x)", "0 gives -inf, negative numbers give NaN.">;
+def MIR_SqrtOp : MIR_UnaryOp<"sqrt", "square root",
+    "sqrt(x)", "Negative numbers give NaN.">;
+def MIR_RsqrtOp : MIR_UnaryOp<"rsqrt", "reciprocal of the square root",
+    "1 / sqrt(x)", "0 gives inf, negative numbers give NaN.">;
+def MIR_NegOp : MIR_UnaryOp<"neg", "negation",
+    "-x", "The sign of zero flips.">;
+def MIR_AbsOp : MIR_UnaryOp<"abs", "absolute value",
+    "|x|", "Clears the sign, that of zero too.">;
+def MIR_SinOp : MIR_UnaryOp<"sin", "sine",
+    "sin(x)", "`x` is in radians; infinities give NaN.">;
+def MIR_CosOp : MIR_UnaryOp<"cos", "cosine",
+    "cos(x)", "`x` is in radians; infinities give NaN.">;
+def MIR_TanOp : MIR_UnaryOp<"tan", "tangent",
+    "tan(x)", "`x` is in radians; infinities give NaN.">;
+def MIR_AtanOp : MIR_UnaryOp<"atan", "inverse tangent",
+    "atan(x)", "The result is in radians, from -pi/2 to pi/2.">;
+def MIR_RoundOp : MIR_UnaryOp<"round", "rounding to an integer",
+    "the integer nearest to x, the even one of two", "The sign of zero stays.">;
+
+def MIR_CastOp : MIR_Op<"cast"> {
+  let summary = "conversion to another element type";
+  let description = [{
+    Converts each element of `x` to the element type of the result:
+
+    - float to float, integer to float: rounds to nearest, ties to even;
+    - float to integer: drops the fraction and saturates; NaN gives 0;
+    - integer to integer: saturates;
+    - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1.
+
+    A cast is never dropped: a chain through a narrow type rounds.
+
+    - (C1) the result has the shape of `x`.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xbf16> {
+      %y = mir.cast %x : tensor<?x8xf32> to tensor<?x8xbf16>
+      return %y : tensor<?x8xbf16>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Tensor:$x);
   let results = (outs MIR_Tensor:$result);
-  let assemblyFormat = "attr-dict $value";
+  let assemblyFormat = "$x attr-dict `:` type($x) `to` type($result)";
   let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions of two elements
+//===----------------------------------------------------------------------===//
+
+class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Type operand>
+    : MIR_InferredOp<mnemonic, [AllElementTypesMatch<["lhs", "rhs"]>]> {
+  let summary = what;
+  let description = !strconcat([{
+    Applies to each pair of elements, after numpy's broadcasting of the shapes:
+
+        result = }], formula, [{
+
+    }], rule, [{ Neither operand's element type is promoted.
+
+    - (C1) the shapes of `lhs` and `rhs` broadcast: aligned at the last dimension,
+      two sizes are equal or one of them is 1.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>, %y: tensor<8xf32>) -> tensor<?x8xf32> {
+      %z = mir.}], mnemonic, [{ %x, %y : tensor<?x8xf32>, tensor<8xf32>
+      return %z : tensor<?x8xf32>
+    }
+    ```
+  }]);
+  let arguments = (ins operand:$lhs, operand:$rhs);
+  let results = (outs operand:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs attr-dict `:` custom<SharedType>(type($lhs), type($rhs))
+  }];
+}
+
+def MIR_AddOp : MIR_BinaryOp<"add", "sum of two tensors", "lhs + rhs",
+    "Integers wrap around.", MIR_ArithTensor>;
+def MIR_SubOp : MIR_BinaryOp<"sub", "difference of two tensors", "lhs - rhs",
+    "Integers wrap around.", MIR_ArithTensor>;
+def MIR_MulOp : MIR_BinaryOp<"mul", "product of two tensors, element by element", "lhs * rhs",
+    "Integers wrap around.", MIR_ArithTensor>;
+def MIR_DivOp : MIR_BinaryOp<"div", "quotient of two tensors", "lhs / rhs",
+    "Division by 0 gives an infinity or NaN, as IEEE says.", MIR_FloatTensor>;
+def MIR_MaxOp : MIR_BinaryOp<"max", "larger of two elements", "max(lhs, rhs)",
+    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+def MIR_MinOp : MIR_BinaryOp<"min", "smaller of two elements", "min(lhs, rhs)",
+    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+def MIR_PowOp : MIR_BinaryOp<"pow", "power", "lhs^rhs",
+    "As in C: any x^0 is 1, a negative base with a fractional exponent gives NaN.",
+    MIR_FloatTensor>;
+
+def MIR_CompareOp : MIR_InferredOp<"compare", [AllElementTypesMatch<["lhs", "rhs"]>]> {
+  let summary = "comparison of two tensors";
+  let description = [{
+    Whether `lhs kind rhs` holds for each pair of elements, after numpy's broadcasting.
+    `kind` is one of eq, ne, lt, le, gt, ge. Integers are signed. A comparison with NaN
+    is false, but for `ne`, which is true.
+
+    - (C1) the shapes of `lhs` and `rhs` broadcast.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>, %y: tensor<8xf32>) -> tensor<?x8xi1> {
+      %z = mir.compare lt %x, %y : tensor<?x8xf32>, tensor<8xf32>
+      return %z : tensor<?x8xi1>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_ArithTensor:$lhs, MIR_ArithTensor:$rhs, MIR_CompareKindAttr:$kind);
+  let results = (outs MIR_BoolTensor:$result);
+  let assemblyFormat = [{
+    `` $kind $lhs `,` $rhs attr-dict `:` custom<SharedType>(type($lhs), type($rhs))
+  }];
+}
+
+def MIR_WhereOp : MIR_InferredOp<"where", [AllElementTypesMatch<["on_true", "on_false"]>]> {
+  let summary = "choice between two tensors";
+  let description = [{
+    Takes each element from `on_true` where `condition` holds and from `on_false`
+    elsewhere, after numpy's broadcasting of all three shapes. The side that isn't
+    taken has no influence, NaN included.
+
+    - (C1) the three shapes broadcast.
+
+    ```mlir
+    func.func @f(%c: tensor<?x1xi1>, %x: tensor<?x8xf32>, %y: tensor<8xf32>) -> tensor<?x8xf32> {
+      %z = mir.where %c, %x, %y : tensor<?x1xi1>, tensor<?x8xf32>, tensor<8xf32>
+      return %z : tensor<?x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_BoolTensor:$condition, MIR_Tensor:$on_true, MIR_Tensor:$on_false);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = [{
+    $condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,`
+    custom<SharedType>(type($on_true), type($on_false))
+  }];
 }
 
 #endif // RLX_MIR_ELEMENTWISE

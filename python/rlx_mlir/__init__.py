@@ -1,1 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A compiler for transformer models on MLIR.
+
+Build a graph with `GraphModule`, look at it with `inspect`, run it by its definition with `interpret`. What is not
+needed isn't imported: `import rlx_mlir` and `rlx_mlir.runtime` don't load MLIR.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlx_mlir import errors as errors
+    from rlx_mlir.hir import GraphModule as GraphModule
+    from rlx_mlir.hir import Value as Value
+    from rlx_mlir.interpreter import interpret as interpret
+
+#: Where each name of the public API is defined; None for a submodule.
+_EXPORTS: dict[str, str | None] = {
+    "GraphModule": "rlx_mlir.hir",
+    "Value": "rlx_mlir.hir",
+    "errors": None,
+    "interpret": "rlx_mlir.interpreter",
+}
+
+__all__ = sorted(_EXPORTS)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    """Imports a name of the public API at its first use."""
+    if name not in _EXPORTS:
+        raise AttributeError(f"module 'rlx_mlir' has no attribute '{name}'")
+    home = _EXPORTS[name]
+    if home is None:
+        return importlib.import_module(f"rlx_mlir.{name}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_EXPORTS})

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weight formats: each block format described once, as data, with the decoders that follow from the description.
 
-A tensor ``[..., K]`` is stored as rows; a row of ``K`` elements is ``K / block`` consecutive blocks of ``nbytes`` bytes,
-little-endian. In a quantised block, element ``e`` of sub-block ``s = e // sub`` is
+A tensor ``[..., K]`` is stored as rows; a row of ``K`` elements is ``K / block`` consecutive blocks of ``nbytes``
+bytes, little-endian. In a quantised block, element ``e`` of sub-block ``s = e // sub`` is
 
     value[e] = (d * S[s]) * (q[e] - offset) + m[s]
 
 with ``d`` the block's scale, ``q`` the stored integer, ``S`` an optional integer scale for each sub-block (else 1) and
-``m`` either a stored minimum, ``-(dmin * M[s])``, or 0. All products are rounded to f32 in the order written, so decoding
-is bit-exact with the public decoders of the same formats. Where integers live is described by planes, see `Plane`.
+``m`` either a stored minimum, ``-(dmin * M[s])``, or 0. All products are rounded to f32 in the order written, so
+decoding is bit-exact with the public decoders of the same formats. `Plane` says where the integers are.
 
 Besides this row layout there is the ``panels`` layout for kernels, which interleaves 16 rows; see `panel_layout`.
 """
@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
@@ -232,7 +232,12 @@ _DESCRIBED = (
         10,
         256,
         84,
-        fields=(Field("scales", "u1", 0, 16), Field("qs", "u1", 16, 64), Field("d", "<f2", 80), Field("dmin", "<f2", 82)),
+        fields=(
+            Field("scales", "u1", 0, 16),
+            Field("qs", "u1", 16, 64),
+            Field("d", "<f2", 80),
+            Field("dmin", "<f2", 82),
+        ),
         quants=(_PAIRS_K,),
         sub=16,
         scale=Scaled("d", (Plane("scales", (16,), (1,), (0,), bits=4),)),
@@ -244,7 +249,12 @@ _DESCRIBED = (
         11,
         256,
         110,
-        fields=(Field("hmask", "u1", 0, 32), Field("qs", "u1", 32, 64), Field("scales", "u1", 96, 12), Field("d", "<f2", 108)),
+        fields=(
+            Field("hmask", "u1", 0, 32),
+            Field("qs", "u1", 32, 64),
+            Field("scales", "u1", 96, 12),
+            Field("d", "<f2", 108),
+        ),
         quants=(_PAIRS_K, Plane("hmask", (2, 4, 32), (0, 0, 1), (4, 1, 0), bits=1, into=2)),
         offset=4,
         sub=16,
@@ -262,7 +272,12 @@ _DESCRIBED = (
         12,
         256,
         144,
-        fields=(Field("d", "<f2", 0), Field("dmin", "<f2", 2), Field("scales", "u1", 4, 12), Field("qs", "u1", 16, 128)),
+        fields=(
+            Field("d", "<f2", 0),
+            Field("dmin", "<f2", 2),
+            Field("scales", "u1", 4, 12),
+            Field("qs", "u1", 16, 128),
+        ),
         quants=(_NIBBLES_K,),
         sub=32,
         scale=Scaled("d", _SCALES_K),
@@ -455,6 +470,36 @@ def decode(format: str | int | BlockFormat, data: np.ndarray, k: int) -> npt.NDA
     return out
 
 
+def quant_parts(
+    format: str | int | BlockFormat, data: np.ndarray, k: int
+) -> tuple[npt.NDArray[np.int16], npt.NDArray[np.float32], npt.NDArray[np.float32] | None]:
+    """The integers and factors of a quantised format, for exact integer arithmetic.
+
+    Args:
+        format: the format, its name or its GGUF type number.
+        data: uint8 ``[rows, rowbytes]``.
+        k: elements in a row.
+
+    Returns ``q - offset`` as int16 ``[rows, k]``, the scales f32 ``[rows, k / sub]`` and what is added, of the same
+    shape, or None where the format adds nothing. Raises UnsupportedError for dense formats and those without decoder.
+    """
+    fmt = get_format(format)
+    if not fmt.quants or fmt.scale is None:
+        raise UnsupportedError(f"{fmt.name} doesn't consist of integers and scales")
+    rows = _rows(fmt, data, k)
+    stored = _integers(fmt, rows, fmt.quants)
+    q = (stored.view(np.int8) if fmt.signed else stored).astype(np.int16) - np.int16(fmt.offset)
+
+    def factors(what: Scaled) -> npt.NDArray[np.float32]:
+        shape = (rows.shape[0], k // fmt.block, fmt.block // fmt.sub)
+        return np.broadcast_to(_scaled(fmt, rows, what)[..., 0], shape).reshape(rows.shape[0], k // fmt.sub)
+
+    minima = None
+    if fmt.minimum is not None:
+        minima = factors(fmt.minimum) * np.float32(fmt.minimum_sign)
+    return q.reshape(rows.shape[0], k), factors(fmt.scale), minima
+
+
 def _insert(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], integers: Bytes) -> None:
     """Inverse of `_integers`: ORs ``integers``, [rows, blocks, count], into ``rows``, whose bits there are 0."""
     for plane in planes:
@@ -522,14 +567,14 @@ class PanelLayout:
     block_bytes: int
 
 
-@lru_cache(maxsize=None)
+@cache
 def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
     """The ``panels`` layout of a format: uint8 ``[ceil(N / 16), panel_bytes]``; rows that are missing are zeros.
 
     Panel p holds rows ``16p .. 16p + 15``, their blocks along K in order. A block is f16 ``d[16]``, then f16 ``m[16]``
     where the format stores a minimum, then the integers as dwords ``[c][row]``:
 
-    - up to 4 bits: 4 x 16 dwords; byte j of dword c is element ``8c + j`` in the low nibble, ``8c + 4 + j`` in the high;
+    - up to 4 bits: 4 x 16 dwords; byte j of dword c is element ``8c + j`` (low nibble) and ``8c + 4 + j`` (high);
     - more bits: 8 x 16 dwords; byte j of dword c is element ``4c + j``, as an unsigned byte.
 
     Dense formats: elements ``[K][16]``. Raises UnsupportedError for formats without such a layout.

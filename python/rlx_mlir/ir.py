@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import threading
 
+from mlir._mlir_libs import _mlir as _bindings
 from mlir.ir import *  # noqa: F403
 from mlir.ir import Context, DialectRegistry, register_attribute_builder  # noqa: F401
 
 from rlx_mlir import _compiler as native
+
+# Operations find their Python classes by the name of their dialect.
+_bindings.globals.append_dialect_search_prefix("rlx_mlir.dialects")
 
 _lock = threading.Lock()
 _native_passes_registered = False

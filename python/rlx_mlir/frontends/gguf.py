@@ -8,6 +8,8 @@ byte offset and the rule that is broken, before memory or time is spent on sizes
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import math
 import mmap
 import os
@@ -43,6 +45,7 @@ _SCALARS: dict[int, np.dtype[Any]] = {
     11: np.dtype("<i8"),
     12: np.dtype("<f8"),
 }
+_Data = npt.NDArray[np.uint8]
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
@@ -94,7 +97,7 @@ class _Entry:
     count: int | None  # elements of an array, None for a scalar or a string
 
 
-def string_array_end(data: Any, start: int, count: int, limit: int) -> tuple[int, int]:
+def string_array_end(data: _Data, start: int, count: int, limit: int) -> tuple[int, int]:
     """Skips ``count`` strings (u64 length, then bytes) that begin at ``start``.
 
     Returns (end, skipped): the offset behind the last string skipped, and how many were; less than ``count``
@@ -136,7 +139,7 @@ def string_array_end(data: Any, start: int, count: int, limit: int) -> tuple[int
     return position, done
 
 
-def _length_places(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+def _length_places(data: _Data) -> npt.NDArray[np.int64]:
     """Offsets of bytes that are followed by seven zero bytes."""
     zero = data[1:] == 0
     for distance in (1, 2, 3):  # runs of 2, of 4, of 7
@@ -144,9 +147,9 @@ def _length_places(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
     return np.flatnonzero(zero)
 
 
-def _string_array_loop(data: npt.NDArray[np.uint8], position: int, count: int, done: int, limit: int) -> tuple[int, int]:
+def _string_array_loop(data: _Data, position: int, count: int, done: int, limit: int) -> tuple[int, int]:
     """The plain loop, for arrays in which the lengths do not stand out."""
-    view = memoryview(data)
+    view = data.data
     unpack = _U64.unpack_from
     while done < count and position + 8 <= limit:
         end = position + 8 + unpack(view, position)[0]
@@ -161,7 +164,7 @@ class _Cursor:
 
     def __init__(self, file: GGUFFile) -> None:
         self.file = file
-        self.view = memoryview(file._data)
+        self.view = file._data.data
         self.position = 0
         self.size = len(self.view)
 
@@ -170,7 +173,7 @@ class _Cursor:
 
     def need(self, size: int, what: str) -> None:
         if size > self.size - self.position:
-            raise self.fail(f"{what} needs {size} bytes, but the file ends after {self.size - self.position}: truncated")
+            raise self.fail(f"truncated: {what} needs {size} bytes, but {self.size - self.position} are left")
 
     def u32(self, what: str) -> int:
         self.need(4, what)
@@ -275,7 +278,9 @@ class GGUFFile:
     def __enter__(self) -> GGUFFile:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -291,10 +296,8 @@ class GGUFFile:
         self._data = np.empty(0, np.uint8)
         mapping, self._map = self._map, None
         if mapping is not None:
-            try:
+            with contextlib.suppress(BufferError):  # where views of it are alive, the last one unmaps it
                 mapping.close()
-            except BufferError:  # views of it are alive: the last one unmaps it
-                pass
 
     def release(self) -> None:
         """Tells the system that pages read so far are not needed again; they come back from the file when touched."""
@@ -333,7 +336,9 @@ class GGUFFile:
         try:
             return self.tensors[name]
         except KeyError:
-            raise InputError(f"no tensor '{name}' in {self.path or 'the file'}, which has {len(self.tensors)}") from None
+            raise InputError(
+                f"no tensor '{name}' in {self.path or 'the file'}, which has {len(self.tensors)}"
+            ) from None
 
     def _format(self, info: TensorInfo) -> BlockFormat:
         if info.nbytes is None:
@@ -445,7 +450,9 @@ class GGUFFile:
             rank_offset = cursor.position
             rank = cursor.u32(f"the rank of tensor '{name}'")
             if rank > MAX_DIMS:
-                raise cursor.fail(f"tensor '{name}' must have at most {MAX_DIMS} dimensions, but has {rank}", rank_offset)
+                raise cursor.fail(
+                    f"tensor '{name}' must have at most {MAX_DIMS} dimensions, but has {rank}", rank_offset
+                )
             dims_offset = cursor.position
             dims = [cursor.u64(f"a dimension of tensor '{name}'") for _ in range(rank)]
             if 0 in dims:
@@ -458,7 +465,7 @@ class GGUFFile:
         base = -(-cursor.position // self.alignment) * self.alignment
         tensors = {name: self._place(cursor, name, base, *header) for name, header in headers.items()}
         placed = sorted((t for t in tensors.values() if t.nbytes is not None), key=lambda t: t.offset)
-        for before, after in zip(placed, placed[1:], strict=False):
+        for before, after in itertools.pairwise(placed):
             if before.offset + (before.nbytes or 0) > after.offset:
                 raise cursor.fail(
                     f"tensor '{after.name}' begins at byte {after.offset}, inside tensor '{before.name}', "
@@ -500,14 +507,16 @@ class GGUFFile:
         if entry.type == _STRING:
             if entry.count is not None:
                 return self._strings(key, entry)
-            (length,) = _U64.unpack_from(self._data, entry.offset)
+            (length,) = _U64.unpack_from(self._data.data, entry.offset)
             return self._text(key, entry.offset + 8, length)
         dtype = _SCALARS[entry.type]
         count = 1 if entry.count is None else entry.count
         raw = self._data[entry.offset : entry.offset + count * dtype.itemsize]
         if entry.type == _BOOL and count and raw.max() > 1:
             at = int(raw.argmax())
-            raise GGUFError(f"a bool of '{key}' must be 0 or 1, but is {raw[at]}", path=self.path, offset=entry.offset + at)
+            raise GGUFError(
+                f"a bool of '{key}' must be 0 or 1, but is {raw[at]}", path=self.path, offset=entry.offset + at
+            )
         if entry.count is None:
             return raw.view(dtype)[0].item()
         values = raw.copy().view(dtype)  # a copy is aligned, and does not keep the file mapped
@@ -573,7 +582,9 @@ def write_gguf(
         blob = np.ascontiguousarray(data).tobytes()
         expected = math.prod(shape[:-1]) * fmt.row_bytes(shape[-1] if len(shape) else 1)
         if len(blob) != expected:
-            raise InputError(f"tensor '{name}', {fmt.name} {list(shape)}, has {expected} bytes, but {len(blob)} are given")
+            raise InputError(
+                f"tensor '{name}', {fmt.name} {list(shape)}, has {expected} bytes, but {len(blob)} are given"
+            )
         header += _string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), fmt.type_id, offset)
         blobs.append(blob + bytes(-len(blob) % alignment))
         offset += len(blobs[-1])
@@ -610,7 +621,7 @@ def _encode_value(key: str, value: Any) -> bytes:
         if not fits:
             raise InputError(f"metadata '{key}' is {value}, which does not fit 64 bits")
         value = fits[0](value)
-    elif isinstance(value, float):
+    elif isinstance(value, float) and not isinstance(value, np.generic):  # numpy's f64 is a float, too
         value = np.float32(value)
     if isinstance(value, (np.generic, np.ndarray)) and value.ndim <= 1:
         for kind, dtype in _SCALARS.items():

@@ -100,3 +100,17 @@ def _size(totals: Mapping[tuple[str, ...], int]) -> Size:
 def product(sizes: Iterable[Size | int | str]) -> Size:
     """The product of sizes; 1 where there are none."""
     return reduce(lambda a, b: a * b, sizes, Size.of(1))
+
+
+def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
+    """Numpy's broadcasting of shapes: a size beats 1, a number beats symbols, the first of several symbols stays."""
+    aligned: list[Size] = []
+    for shape in shapes:
+        sizes = list(shape)
+        if len(sizes) > len(aligned):
+            aligned = [Size.of(1)] * (len(sizes) - len(aligned)) + aligned
+        for position, size in enumerate(reversed(sizes), start=1):
+            current = aligned[-position]
+            if current.constant == 1 or (current.constant is None and size.constant not in (None, 1)):
+                aligned[-position] = size
+    return tuple(aligned)

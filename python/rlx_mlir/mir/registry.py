@@ -7,32 +7,44 @@ executable meaning, the rule for symbolic dimensions, and the pattern that lower
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, TypeVar
 
+import numpy as np
+
 from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.numerics import BF16
 from rlx_mlir.rewriting import PatternSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Numpy function of each operation, by the operation's name: operands by position (None where an optional one is
-#: absent), attributes by keyword under their ODS names as Python values (enumerations as their words).
+#: absent, a `PackedWeight` where the type is packed, all of them for a variadic one), attributes by keyword under their
+#: ODS names as Python values (enumerations as their words). Functions whose result doesn't follow from these take
+#: `result_dtype` or `result_shape`, too (-1 where the size is the operand's). `evaluate` calls them so.
 REFERENCES: dict[str, Callable[..., Any]] = {}
 
 #: Symbolic result dimensions of each operation, by name: a function of the operation and its operands' dimensions.
 DIM_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {}
 
-#: Patterns from MIR to linalg, tensor, arith and math on tensors.
+#: Patterns from MIR to linalg, tensor, arith, math and scf on tensors.
 TO_LINALG = PatternSet()
+
+#: Operations that run only when parameters are set, through their reference: they have no pattern in TO_LINALG.
+PREPARE_ONLY = frozenset({"mir.repack"})
 
 
 def reference(*ops: type[ir.OpView]) -> Callable[[Function], Function]:
-    """Registers a numpy function as the meaning of operations."""
+    """Registers a numpy function as the meaning of operations; it runs without floating-point warnings."""
 
     def register(function: Function) -> Function:
+        quiet = np.errstate(all="ignore")(function)  # infinities and NaN are values like others
         for op in ops:
-            REFERENCES[op.OPERATION_NAME] = function
+            REFERENCES[op.OPERATION_NAME] = quiet
         return function
 
     return register
@@ -57,3 +69,45 @@ def result_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Siz
     """Symbolic dimensions of an operation's results; raises KeyError where the operation has no rule."""
     dims = DIM_RULES[op.operation.name](op, operands)
     return [dims] if len(op.operation.results) == 1 else list(dims)
+
+
+_DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "bf16": BF16}
+
+
+def numpy_dtype(type: Any) -> np.dtype[Any]:
+    """The numpy type of an element type of MIR, such as `bf16` or `i32`."""
+    word = str(type)
+    return np.dtype(_DTYPES.get(word, word.replace("i", "int")))
+
+
+@cache
+def _parameters(name: str) -> frozenset[str]:
+    return frozenset(inspect.signature(REFERENCES[name]).parameters)
+
+
+def evaluate(op: Any, operands: Sequence[Any]) -> list[Any]:
+    """The results of an operation by its reference.
+
+    Args:
+        op: the operation.
+        operands: the values of its operands, in order: arrays, and a `PackedWeight` where the type is packed.
+
+    Raises KeyError where the operation has no reference, InputError where a condition at run time doesn't hold.
+    """
+    operation = op.operation
+    name = operation.name
+    attributes = {key: python_value(operation.attributes[key]) for key in operation.attributes}
+    segments = attributes.pop("operandSegmentSizes", None)
+    values = list(operands)
+    if segments is not None:
+        present = iter(values)
+        values = [next(present) if size else None for size in segments]
+    declared = operation.results[0].type
+    if "result_dtype" in _parameters(name):
+        attributes["result_dtype"] = numpy_dtype(declared.element_type)
+    if "result_shape" in _parameters(name):
+        attributes["result_shape"] = [
+            -1 if declared.is_dynamic_dim(i) else declared.get_dim_size(i) for i in range(declared.rank)
+        ]
+    results = REFERENCES[name](*values, **attributes)
+    return list(results) if isinstance(results, tuple) else [results]

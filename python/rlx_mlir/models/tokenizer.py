@@ -88,8 +88,6 @@ class _ByteLevelBpe:
                 raise TokenizerError(f"merge {index} must be two tokens with a space between, but is {merge!r}")
             pairs.append((merge[:cut], merge[cut + 1 :]))
         vocabulary = {token: index for index, token in enumerate(tokens)}
-        missing = [character for character in _BYTE_OF if character not in vocabulary]
-        self.missing = bytes(_BYTE_OF[character] for character in missing)
         try:
             model = models.BPE(vocabulary, pairs, ignore_merges=pre in _IGNORE_MERGES)
         except Exception as error:  # the library raises plain Exception
@@ -117,7 +115,12 @@ def _message(number: int, payload: bytes) -> bytes:
 
 class _SentencePiece:
     def __init__(self, tokens: Sequence[str], scores: Sequence[float], types: Sequence[int]) -> None:
-        import sentencepiece
+        try:
+            import sentencepiece
+        except ImportError:
+            raise TokenizerError(
+                "'llama' vocabularies need the package sentencepiece, which is not installed: pip install sentencepiece"
+            ) from None
 
         # Pieces are numbered by their position, so a vocabulary turns into a model by listing it. Types are numbered
         # alike; only what merging may produce is NORMAL.
@@ -247,6 +250,9 @@ class Tokenizer:
 
     def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
         """Ids of a text.
+
+        Byte-level vocabularies that lack a token for some byte (rare control characters) leave such bytes out, as the
+        runtimes that the vocabularies were made for do.
 
         Args:
             text: any text; lone surrogates raise TokenizerError.

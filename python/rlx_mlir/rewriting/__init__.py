@@ -9,6 +9,7 @@ from rlx_mlir.rewriting.patterns import (
     RewriteReport,
     apply_patterns,
     erase_dead,
+    identity,
     operations,
 )
 from rlx_mlir.rewriting.registry import Option, Pipeline, compiler_pass, named_pipeline, run_pipeline
@@ -24,6 +25,7 @@ __all__ = [
     "apply_patterns",
     "compiler_pass",
     "erase_dead",
+    "identity",
     "named_pipeline",
     "operations",
     "run_pipeline",

@@ -83,6 +83,7 @@ class Rewriter:
         self._report = report
         self._erased: set[int] = set()
         self._changed = False
+        self._matched_erased = False
         self._pattern = ""
         self._op: ir.Operation | None = None
 
@@ -104,9 +105,16 @@ class Rewriter:
         for result in operation.results:
             if next(iter(result.uses), None) is not None:
                 raise RewriteError(f"'{operation.name}' still has uses and can't be erased")
-        self._erased.add(hash(operation))
+        self._erased.add(identity(operation))
         self._changed = True
-        operation.erase()
+        if operation == self._op:
+            self._matched_erased = True  # It is the insertion point until the pattern returns.
+        else:
+            operation.erase()
+
+    def changed(self) -> None:
+        """Says that the pattern changed the matched operation in place."""
+        self._changed = True
 
     def no_match(self, reason: str) -> None:
         """Says why the pattern declined; the reason shows in fusion reports."""
@@ -114,7 +122,7 @@ class Rewriter:
         self._report.misses.append(Miss(self._pattern, self._op.name, str(self._op.location), reason))
 
     def _apply(self, pattern: Pattern, op: ir.Operation) -> bool:
-        self._changed, self._pattern, self._op = False, pattern.name, op
+        self._changed, self._matched_erased, self._pattern, self._op = False, False, pattern.name, op
         name, location = op.name, op.location
         try:
             with location, ir.InsertionPoint(op):
@@ -122,6 +130,8 @@ class Rewriter:
         except Exception as error:
             text = str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"
             raise RewriteError(f"pattern '{pattern.name}' on '{name}' at {location}: {text}") from error
+        if self._matched_erased:
+            op.erase()
         if self._changed:
             self._report.applied[pattern.name] += 1
         return self._changed
@@ -129,6 +139,11 @@ class Rewriter:
 
 def _value(value: Any) -> ir.Value:
     return value if isinstance(value, ir.Value) else value.result
+
+
+def identity(op: Any) -> int:
+    """A number that is this operation's alone while it lives (its hash follows from what it holds, and changes)."""
+    return int(ir.native.identity(op.operation))
 
 
 def operations(root: Any, *, nested: bool = True) -> Iterator[ir.Operation]:
@@ -162,11 +177,11 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
         changed = False
         rewriter._erased.clear()
         report.misses.clear()
-        snapshot = list(operations(root))
+        snapshot = [(identity(op), op) for op in operations(root)]
         if limit is None:
             limit = 1000 + 20 * len(snapshot)
-        for op in snapshot:
-            if hash(op) in rewriter._erased:
+        for number, op in snapshot:
+            if number in rewriter._erased:
                 continue
             for pattern in by_root.get(op.name, ()):
                 if rewriter._apply(pattern, op):

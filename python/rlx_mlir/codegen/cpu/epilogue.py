@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from . import UnsupportedByTemplate
 from .emit import Emitter, Value, element_of, shape_of
 
 __all__ = ["ELEMENTWISE", "IDENTITY", "SWIGLU", "Argument", "Broadcast", "Program", "Ref", "Step", "emit_elementwise"]
@@ -78,7 +79,7 @@ def emit_elementwise(em: Emitter, op: str, operands: Sequence[Value], type: str)
     Integers have add, sub, mul, max and min (signed); `where` takes its condition (i1) first.
     """
     if op not in ELEMENTWISE:
-        raise ValueError(f"elementwise: unknown operation '{op}'; known are {', '.join(ELEMENTWISE)}")
+        raise UnsupportedByTemplate(f"elementwise: unknown operation '{op}'; known are {', '.join(ELEMENTWISE)}")
     if len(operands) != ELEMENTWISE[op]:
         raise ValueError(f"elementwise {op}: expects {ELEMENTWISE[op]} operands, but got {len(operands)}")
     if op == "where":
@@ -89,10 +90,10 @@ def emit_elementwise(em: Emitter, op: str, operands: Sequence[Value], type: str)
     if op in _BINARY:
         name = _BINARY[op][0 if floating else 1]
         if not name:
-            raise ValueError(f"elementwise {op}: needs a floating-point type, but got {type}")
+            raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
         return em.binary(name, shaped[0], shaped[1])
     if not floating:
-        raise ValueError(f"elementwise {op}: needs a floating-point type, but got {type}")
+        raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
     return _UNARY[op](em, shaped[0])
 
 
@@ -144,7 +145,9 @@ class Program:
     def __post_init__(self) -> None:
         for i, step in enumerate(self.steps):
             if len(step.inputs) != ELEMENTWISE.get(step.op, -1) or step.op == "where":
-                raise ValueError(f"epilogue step {i}: no operation '{step.op}' with {len(step.inputs)} operands")
+                raise UnsupportedByTemplate(
+                    f"epilogue step {i}: no operation '{step.op}' with {len(step.inputs)} operands"
+                )
             for ref in step.inputs:
                 self._check(f"epilogue step {i}", ref, i)
         for i, ref in enumerate(self.results):

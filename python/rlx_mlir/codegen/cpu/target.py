@@ -85,6 +85,11 @@ class Target:
             return self.has("avx512vnni")
         return self.vector_bits == 256 and (self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl")))
 
+    @property
+    def dotprod(self) -> bool:
+        """Whether NEON's dot product of signed bytes exists."""
+        return self.triple.startswith("aarch64") and self.vector_bits == 128 and self.has("dotprod")
+
     def fma(self, em: Emitter, a: Value, b: Value, c: Value) -> Value:
         """a * b + c: rounded once where the processor can, twice where it can't."""
         return em.fma(a, b, c) if self.fused else em.addf(em.mulf(a, b), c)

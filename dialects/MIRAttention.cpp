@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention, rotary positions and the cache: verifiers.
+
+#include "dialects/MIR.h"
+
+using namespace mlir;
+using namespace rlx::mir;
+
+/// Checks that `pos` has an entry for each batch.
+static LogicalResult verifyPositions(Operation *op, Value pos, int64_t batch) {
+  if (!pos)
+    return success();
+  int64_t entries = cast<RankedTensorType>(pos.getType()).getDimSize(0);
+  if (sizesAgree(entries, batch))
+    return success();
+  return op->emitOpError("expects 'pos' to have one entry per batch, ")
+         << batch << ", but its length is " << entries;
+}
+
+/// Whether a number of heads or elements is positive, and small enough to be multiplied.
+static bool isCount(int64_t number) { return number > 0 && number <= INT32_MAX; }
+
+//===----------------------------------------------------------------------===//
+// AttentionOp
+//===----------------------------------------------------------------------===//
+
+int64_t AttentionOp::getKvHeads() { return getNumKvHeads().value_or(getNumHeads()); }
+
+namespace {
+/// What the shape of an operand says in its layout; `heads` and `headDim` are one product, in
+/// `headDim`, where the layout is packed.
+struct HeadShape {
+  int64_t batch = 1, heads = 1, length, headDim;
+};
+} // namespace
+
+static FailureOr<HeadShape> headShape(ArrayRef<int64_t> shape, HeadLayout layout) {
+  HeadShape result;
+  if (layout == HeadLayout::Packed) {
+    if (shape.size() != 2 && shape.size() != 3)
+      return failure();
+    result.headDim = shape.back();
+    result.length = shape[shape.size() - 2];
+    if (shape.size() == 3)
+      result.batch = shape.front();
+    return result;
+  }
+  if (shape.size() != 4)
+    return failure();
+  bool headsFirst = layout == HeadLayout::BHSD;
+  result.batch = shape[0];
+  result.heads = shape[headsFirst ? 1 : 2];
+  result.length = shape[headsFirst ? 2 : 1];
+  result.headDim = shape[3];
+  return result;
+}
+
+/// Checks that an operand holds `heads` heads of `headDim` elements.
+static LogicalResult verifyHeads(AttentionOp op, StringRef name, HeadShape shape, int64_t heads) {
+  int64_t headDim = op.getHeadDim();
+  if (op.getLayout() == HeadLayout::Packed) {
+    if (sizesAgree(shape.headDim, heads * headDim))
+      return success();
+    return op.emitOpError("expects '")
+           << name << "' to have rows of " << heads << " heads of " << headDim << " elements, "
+           << heads * headDim << ", but got " << shape.headDim;
+  }
+  if (sizesAgree(shape.heads, heads) && sizesAgree(shape.headDim, headDim))
+    return success();
+  return op.emitOpError("expects '")
+         << name << "' to have " << heads << " heads of " << headDim << " elements, but got "
+         << sizeText(shape.heads) << " of " << sizeText(shape.headDim);
+}
+
+static LogicalResult verifyMask(AttentionOp op, HeadShape q, HeadShape k) {
+  MaskKind kind = op.getMaskKind();
+  bool wanted = kind == MaskKind::Custom || kind == MaskKind::Bias;
+  if (wanted != bool(op.getMask())) // C5
+    return op.emitOpError("expects 'mask' exactly with mask_kind custom or bias, but mask_kind is ")
+           << stringifyMaskKind(kind) << " and 'mask' is " << (wanted ? "absent" : "present");
+  if (!wanted)
+    return success();
+  RankedTensorType mask = op.getMask().getType();
+  SmallVector<int64_t> target{q.batch, int64_t(op.getNumHeads()), q.length, k.length};
+  bool perKey = kind == MaskKind::Custom && mask.getRank() == 2;
+  if (perKey)
+    target = {q.batch, k.length};
+  if (mask.getRank() != int64_t(target.size()) || !broadcastsTo(mask.getShape(), target) ||
+      !sizesAgree(mask.getShape().back(), k.length)) // C6
+    return op.emitOpError("expects 'mask' of kind ")
+           << stringifyMaskKind(kind) << " to be " << shapeText(target)
+           << ", where all but the last may be 1, but got " << shapeText(mask.getShape());
+  Type element = mask.getElementType(), wantedElement = op.getQ().getType().getElementType();
+  if (element != wantedElement && !(kind == MaskKind::Custom && element.isInteger(1))) // C6
+    return op.emitOpError("expects 'mask' of kind ")
+           << stringifyMaskKind(kind) << " to be of " << wantedElement
+           << (kind == MaskKind::Custom ? " or i1" : "") << ", but got " << element;
+  return success();
+}
+
+LogicalResult AttentionOp::verify() {
+  ArrayRef<int64_t> qShape = getQ().getType().getShape(), kShape = getK().getType().getShape();
+  FailureOr<HeadShape> q = headShape(qShape, getLayout()), k = headShape(kShape, getLayout());
+  if (failed(q) || failed(k) || qShape.size() != kShape.size()) // C1
+    return emitOpError("expects 'q' and 'k' to have the rank of layout ")
+           << stringifyHeadLayout(getLayout()) << ", "
+           << (getLayout() == HeadLayout::Packed ? "both 2 or both 3" : "4")
+           << ", but their ranks are " << qShape.size() << " and " << kShape.size();
+  int64_t heads = getNumHeads(), kvHeads = getKvHeads(), headDim = getHeadDim();
+  if (!isCount(heads) || !isCount(kvHeads) || !isCount(headDim) || heads % kvHeads != 0) // C2
+    return emitOpError("expects positive 'num_heads', 'num_kv_heads' and 'head_dim', with "
+                       "'num_heads' a multiple of 'num_kv_heads', but got ")
+           << heads << ", " << kvHeads << " and " << headDim;
+  if (failed(verifyHeads(*this, "q", *q, heads)) || failed(verifyHeads(*this, "k", *k, kvHeads)))
+    return failure();                  // C3
+  if (!sizesAgree(q->batch, k->batch)) // C4
+    return emitOpError("expects 'q' and 'k' to have the same batch, but got ")
+           << q->batch << " and " << k->batch;
+  if (failed(verifyMask(*this, *q, *k)))
+    return failure();
+  bool sliding = getMaskKind() == MaskKind::SlidingWindow;
+  if (sliding != bool(getWindowAttr())) // C7
+    return emitOpError("expects 'window' exactly with mask_kind sliding_window, but mask_kind is ")
+           << stringifyMaskKind(getMaskKind()) << " and 'window' is "
+           << (sliding ? "absent" : "present");
+  if (sliding && int64_t(*getWindow()) <= 0) // C7
+    return emitOpError("expects a positive 'window', but got ") << int64_t(*getWindow());
+  if (failed(verifyPositions(*this, getPos(), q->batch))) // C8
+    return failure();
+  if (getScale() && !getScale()->isFinite()) // C9
+    return emitOpError("expects a finite 'scale', but got ") << getScaleAttr().getValueAsDouble();
+  if (getSoftcap() && !(getSoftcap()->isFinite() && getSoftcapAttr().getValueAsDouble() > 0)) // C9
+    return emitOpError("expects a positive, finite 'softcap', but got ")
+           << getSoftcapAttr().getValueAsDouble();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// RopeOp
+//===----------------------------------------------------------------------===//
+
+int64_t RopeOp::getRotated() { return getNRot().value_or(getHeadDim()); }
+
+LogicalResult RopeOp::verify() {
+  ArrayRef<int64_t> x = getX().getType().getShape(), table = getCos().getType().getShape();
+  if (x.size() < 2) // C1
+    return emitOpError("expects 'x' to have at least two dimensions, but its rank is ") << x.size();
+  int64_t headDim = getHeadDim(), rotated = getRotated(), width = x.back();
+  if (!isCount(headDim) || headDim % 2 != 0 ||
+      (ShapedType::isStatic(width) && width % headDim != 0)) // C2
+    return emitOpError("expects a positive, even 'head_dim' that divides the last dimension of "
+                       "'x', ")
+           << sizeText(width) << ", but got " << headDim;
+  if (rotated <= 0 || rotated % 2 != 0 || rotated > headDim) // C3
+    return emitOpError("expects 'n_rot' to be positive, even and at most 'head_dim', ")
+           << headDim << ", but got " << rotated;
+  if (table.size() != 2 || !sizesAgree(table.back(), headDim / 2)) // C4
+    return emitOpError("expects 'cos' and 'sin' to be [P, head_dim / 2], with ")
+           << headDim / 2 << " columns, but got " << shapeText(table);
+  Type element = getX().getType().getElementType();
+  Type tableElement = getCos().getType().getElementType();
+  if (tableElement != element && !tableElement.isF32()) // C4
+    return emitOpError("expects 'cos' and 'sin' to be of f32 or of the element type of 'x', ")
+           << element << ", but got " << tableElement;
+  int64_t length = x[x.size() - 2];
+  if (ShapedType::isStatic(length) && ShapedType::isStatic(table[0]) && table[0] < length) // C5
+    return emitOpError("expects 'cos' and 'sin' to have a row for each of the ")
+           << length << " positions of 'x', but got " << table[0];
+  return verifyPositions(*this, getPos(), x.size() == 2 ? 1 : x.front()); // C6
+}
+
+//===----------------------------------------------------------------------===//
+// CacheUpdateOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult CacheUpdateOp::verify() {
+  ArrayRef<int64_t> cache = getCache().getType().getShape(), rows = getNew().getType().getShape();
+  if (cache.size() != 3 || rows.size() != 3) // C1
+    return emitOpError("expects 'cache' and 'new' to have three dimensions, but their ranks are ")
+           << cache.size() << " and " << rows.size();
+  if (!sizesAgree(cache[0], rows[0]) || !sizesAgree(cache[2], rows[2])) // C2
+    return emitOpError("expects 'cache' and 'new' to have the same batch and width, but got ")
+           << shapeText(cache) << " and " << shapeText(rows);
+  if (ShapedType::isStatic(cache[1]) && ShapedType::isStatic(rows[1]) && rows[1] > cache[1]) // C3
+    return emitOpError("expects 'new' to have no more rows than 'cache', ")
+           << cache[1] << ", but got " << rows[1];
+  return verifyPositions(*this, getPos(), cache[0]); // C4
+}

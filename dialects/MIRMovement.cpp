@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Operations that move elements: inference, verifiers and folders.
+
+#include "dialects/MIR.h"
+
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace rlx::mir;
+
+/// Checks that `axis` is a dimension, counted from the front.
+static LogicalResult checkAxis(std::optional<Location> location, StringRef op, int64_t axis,
+                               int64_t rank) {
+  if (axis >= 0 && axis < rank)
+    return success();
+  return inferError(location, op, "expects 'axis' to be at least 0 and less than the rank, ", rank,
+                    ", but got ", axis);
+}
+
+//===----------------------------------------------------------------------===//
+// ReshapeOp
+//===----------------------------------------------------------------------===//
+
+/// Product of static sizes; nothing where one is dynamic or the product overflows.
+static std::optional<int64_t> product(ArrayRef<int64_t> sizes) {
+  int64_t result = 1;
+  for (int64_t size : sizes)
+    if (ShapedType::isDynamic(size) || llvm::MulOverflow(result, size, result))
+      return std::nullopt;
+  return result;
+}
+
+static LogicalResult inferReshape(std::optional<Location> location, RankedTensorType x,
+                                  ArrayRef<int64_t> newShape, SmallVectorImpl<Type> &results) {
+  StringRef op = ReshapeOp::getOperationName();
+  SmallVector<int64_t> shape(newShape);
+  // What x and the result have beside the sizes that both have at one position.
+  SmallVector<int64_t> from(x.getShape()), to;
+  int64_t *inferred = nullptr;
+  for (auto [position, size] : llvm::enumerate(shape)) {
+    if (size < -2 || (size == -1 && inferred)) // C1
+      return inferError(location, op, "expects 'new_shape' to hold -2, sizes and at most one -1, ",
+                        "but got ", shapeText(newShape));
+    if (size == -1) {
+      inferred = &size;
+    } else if (size == -2) {
+      if (int64_t(position) >= x.getRank()) // C2
+        return inferError(location, op, "expects -2 in 'new_shape' at a dimension of 'x', whose ",
+                          "rank is ", x.getRank(), ", but got it at ", position);
+      size = x.getDimSize(position);
+      from[position] = 1;
+    } else {
+      to.push_back(size);
+    }
+  }
+  std::optional<int64_t> have = product(from), want = product(to);
+  if (!want) // C4
+    return inferError(location, op, "expects the product of the sizes in 'new_shape' to be ",
+                      "below 2^63, but got ", shapeText(newShape));
+  bool fits = true;
+  if (have && inferred)
+    fits = *want != 0 && *have % *want == 0;
+  else if (have)
+    fits = *have == *want;
+  if (!fits) // C3
+    return inferError(location, op,
+                      "expects 'x' and the result to have the same number of elements, but 'x' is ",
+                      shapeText(x.getShape()), " and 'new_shape' ", shapeText(newShape));
+  if (inferred)
+    *inferred = have ? *have / *want : ShapedType::kDynamic;
+  results.push_back(RankedTensorType::get(shape, x.getElementType()));
+  return success();
+}
+
+LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                          Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  FailureOr<RankedTensorType> x =
+      tensorType(location, getOperationName(), "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(location, getOperationName(),
+                                            {{"new_shape", adaptor.getNewShapeAttr()}})))
+    return failure();
+  return inferReshape(location, *x, adaptor.getNewShape(), results);
+}
+
+OpFoldResult ReshapeOp::fold(FoldAdaptor) {
+  // Equal types are equal shapes: at most one dimension isn't static or that of x.
+  if (getX().getType() == getType())
+    return getX();
+  // reshape(reshape(x)) -> reshape(x), where no size is taken from what lies between.
+  auto inner = getX().getDefiningOp<ReshapeOp>();
+  SmallVector<Type> types;
+  if (!inner || llvm::is_contained(getNewShape(), -2) ||
+      failed(inferReshape(std::nullopt, inner.getX().getType(), getNewShape(), types)) ||
+      types.front() != getType())
+    return {};
+  getXMutable().assign(inner.getX());
+  return getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// TransposeOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult TransposeOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                            Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) ||
+      failed(requireAttributes(location, op, {{"permutation", adaptor.getPermutationAttr()}})))
+    return failure();
+  ArrayRef<int64_t> permutation = adaptor.getPermutation();
+  llvm::SmallBitVector seen(x->getRank());
+  SmallVector<int64_t> shape;
+  for (int64_t dim : permutation) {
+    if (dim < 0 || dim >= x->getRank() || seen.test(dim))
+      break;
+    seen.set(dim);
+    shape.push_back(x->getDimSize(dim));
+  }
+  if (shape.size() != permutation.size() || !seen.all()) // C1
+    return inferError(location, op, "expects 'permutation' to hold each of the ", x->getRank(),
+                      " dimensions of 'x' once, but got ", shapeText(permutation));
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  return success();
+}
+
+OpFoldResult TransposeOp::fold(FoldAdaptor) {
+  if (llvm::equal(getPermutation(), llvm::seq<int64_t>(getPermutation().size())))
+    return getX();
+  // transpose(transpose(x, p), q) -> transpose(x, p . q)
+  auto inner = getX().getDefiningOp<TransposeOp>();
+  if (!inner)
+    return {};
+  SmallVector<int64_t> permutation;
+  for (int64_t dim : getPermutation())
+    permutation.push_back(inner.getPermutation()[dim]);
+  setPermutation(permutation);
+  getXMutable().assign(inner.getX());
+  return getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// NarrowOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult NarrowOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(location, op,
+                                            {{"axis", adaptor.getAxisAttr()},
+                                             {"start", adaptor.getStartAttr()},
+                                             {"length", adaptor.getLengthAttr()}})))
+    return failure();
+  int64_t axis = adaptor.getAxis(), start = adaptor.getStart(), length = adaptor.getLength();
+  if (failed(checkAxis(location, op, axis, x->getRank()))) // C1
+    return failure();
+  SmallVector<int64_t> shape(x->getShape());
+  int64_t size = shape[axis];
+  if (start < 0 || length < 0 ||
+      (ShapedType::isStatic(size) && (start > size || length > size - start))) // C2
+    return inferError(location, op, "expects a range within dimension ", axis, " of 'x', of size ",
+                      sizeText(size), ", but got start ", start, " and length ", length);
+  shape[axis] = length;
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  return success();
+}
+
+OpFoldResult NarrowOp::fold(FoldAdaptor) {
+  // A range as long as a static dimension is all of it.
+  return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
+//===----------------------------------------------------------------------===//
+// ConcatOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  if (adaptor.getInputs().empty()) // C1
+    return inferError(location, op, "expects at least one input");
+  FailureOr<RankedTensorType> first =
+      tensorType(location, op, "inputs", adaptor.getInputs().front().getType());
+  if (failed(first) || failed(requireAttributes(location, op, {{"axis", adaptor.getAxisAttr()}})))
+    return failure();
+  int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(location, op, axis, first->getRank()))) // C2
+    return failure();
+  SmallVector<int64_t> shape(first->getShape());
+  for (auto [index, input] : llvm::enumerate(adaptor.getInputs().drop_front())) {
+    FailureOr<RankedTensorType> type = tensorType(location, op, "inputs", input.getType());
+    if (failed(type))
+      return failure();
+    if (type->getRank() != first->getRank() ||
+        type->getElementType() != first->getElementType()) // C1
+      return inferError(location, op,
+                        "expects inputs of one rank and element type, but input 0 is ", *first,
+                        " and input ", index + 1, " is ", *type);
+    for (auto [dim, size, other] : llvm::enumerate(shape, type->getShape())) {
+      if (int64_t(dim) == axis) {
+        size = ShapedType::isDynamic(size) || ShapedType::isDynamic(other) ? ShapedType::kDynamic
+                                                                           : size + other;
+        continue;
+      }
+      FailureOr<int64_t> joined = joinSizes(size, other);
+      if (failed(joined)) // C3
+        return inferError(location, op, "expects inputs alike in dimension ", dim, ", but it is ",
+                          size, " in input 0 and ", other, " in input ", index + 1);
+      size = *joined;
+    }
+  }
+  auto packed = dyn_cast_or_null<PackedAttr>(first->getEncoding());
+  if (packed && (axis != 0 || packed.getLayout() != Layout::Rows)) // C4
+    return inferError(location, op,
+                      "expects packed inputs in rows, joined along axis 0, but axis is ", axis,
+                      " and input 0 is ", *first);
+  results.push_back(RankedTensorType::get(shape, first->getElementType(), first->getEncoding()));
+  return success();
+}
+
+OpFoldResult ConcatOp::fold(FoldAdaptor) {
+  return getInputs().size() == 1 ? OpFoldResult(getInputs().front()) : OpFoldResult();
+}
+
+//===----------------------------------------------------------------------===//
+// ExpandOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult ExpandOp::verify() {
+  ArrayRef<int64_t> from = getX().getType().getShape(), to = getType().getShape();
+  if (from.size() > to.size()) // C1
+    return emitOpError("expects the result to have at least the rank of 'x', ")
+           << from.size() << ", but its rank is " << to.size();
+  if (!broadcastsTo(from, to)) // C2
+    return emitOpError("expects each size of 'x' to be 1 or that of the result, but 'x' is ")
+           << shapeText(from) << " and the result " << shapeText(to);
+  return success();
+}
+
+OpFoldResult ExpandOp::fold(FoldAdaptor) {
+  return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
+}
+
+//===----------------------------------------------------------------------===//
+// GatherOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> table =
+      tensorType(location, op, "table", adaptor.getTable().getType());
+  FailureOr<RankedTensorType> indices =
+      tensorType(location, op, "indices", adaptor.getIndices().getType());
+  if (failed(table) || failed(indices) ||
+      failed(requireAttributes(location, op, {{"axis", adaptor.getAxisAttr()}})))
+    return failure();
+  int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(location, op, axis, table->getRank()))) // C1
+    return failure();
+  Type element = table->getElementType();
+  SmallVector<int64_t> sizes(table->getShape());
+  if (auto packed = dyn_cast_or_null<PackedAttr>(table->getEncoding())) {
+    if (axis != 0 || packed.getLayout() != Layout::Rows) // C2
+      return inferError(location, op, "expects axis 0 and layout rows with a packed 'table', but ",
+                        "got axis ", axis, " and layout ", stringifyLayout(packed.getLayout()));
+    element = Float32Type::get(context);
+    sizes = {sizes.front(), packed.getK()};
+  }
+  ArrayRef<int64_t> all = sizes;
+  SmallVector<int64_t> shape(all.take_front(axis));
+  llvm::append_range(shape, indices->getShape());
+  llvm::append_range(shape, all.drop_front(axis + 1));
+  results.push_back(RankedTensorType::get(shape, element));
+  return success();
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions, softmax and running sums: inference and verifiers.
+
+#include "dialects/MIR.h"
+
+#include "llvm/ADT/SmallBitVector.h"
+
+using namespace mlir;
+using namespace rlx::mir;
+
+LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                         Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(location, op, {{"axes", adaptor.getAxesAttr()}})))
+    return failure();
+  llvm::SmallBitVector reduced(x->getRank());
+  for (int64_t axis : adaptor.getAxes()) {
+    if (axis < 0 || axis >= x->getRank() || reduced.test(axis)) // C1
+      return inferError(location, op, "expects 'axes' to be different dimensions of 'x', whose ",
+                        "rank is ", x->getRank(), ", but got ", shapeText(adaptor.getAxes()));
+    reduced.set(axis);
+  }
+  SmallVector<int64_t> shape;
+  for (auto [dim, size] : llvm::enumerate(x->getShape())) {
+    if (!reduced.test(dim))
+      shape.push_back(size);
+    else if (adaptor.getKeepDims())
+      shape.push_back(1);
+  }
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  Type element = getX().getType().getElementType();
+  if (getKind() == ReduceKind::Mean && !isa<FloatType>(element)) // C2
+    return emitOpError("expects 'x' to be of floats with kind mean, but its element type is ")
+           << element;
+  return success();
+}
+
+/// Checks that `axis` is a dimension, counted from either end.
+template <typename Op> static LogicalResult verifyAxis(Op op) {
+  int64_t axis = op.getAxis(), rank = op.getX().getType().getRank();
+  if (axisFromFront(axis, rank))
+    return success();
+  return op.emitOpError("expects 'axis' to be a dimension of 'x', whose rank is ")
+         << rank << ", but got " << axis;
+}
+
+LogicalResult SoftmaxOp::verify() { return verifyAxis(*this); } // C1
+
+LogicalResult CumsumOp::verify() { return verifyAxis(*this); } // C1

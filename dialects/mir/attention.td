@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Attention, rotary positions, and the cache of keys and values.
+
+#ifndef RLX_MIR_ATTENTION
+#define RLX_MIR_ATTENTION
+
+include "mir/base.td"
+
+def MIR_AttentionOp : MIR_Op<"attention", [
+    AttrSizedOperandSegments, AllTypesMatch<["q", "result"]>, AllTypesMatch<["k", "v"]>,
+    AllElementTypesMatch<["q", "k"]>]> {
+  let summary = "scaled dot-product attention";
+  let description = [{
+    For each batch b, head h and query i, over the keys j that the query may see:
+
+        s_j = scale * <q_i, k_j>              (default scale: 1 / sqrt(head_dim))
+        s_j = s_j + mask[b, h, i, j]          with mask_kind = bias
+        s_j = softcap * tanh(s_j / softcap)   with softcap
+        result_i = sum_j softmax(s)_j * v_j
+
+    All is computed in f32 (f64 for f64) and rounded once. **A query that sees no key
+    gives zeros**, and keys that aren't seen have no influence, NaN included.
+
+    **Heads.** There are `num_heads` query heads and `num_kv_heads` (default: as many)
+    heads of keys and values. They are grouped: head h uses key head
+    h / (num_heads / num_kv_heads).
+
+    **Layout** of `q`, `k`, `v` and the result, with S the number of queries or keys:
+
+    | layout | shape |
+    |---|---|
+    | packed (default) | [B, S, heads * head_dim], or [S, heads * head_dim] for B = 1 |
+    | bhsd | [B, heads, S, head_dim] |
+    | bshd | [B, S, heads, head_dim] |
+
+    **Positions.** Query i stands at position `offset + i` among the keys. Without `pos`,
+    `offset = Sk - Sq`: the last query is aligned with the last key (bottom right).
+    With `pos`, [B], `offset = pos[b]`, and only the first `pos[b] + Sq` keys exist: the
+    rest of a cache isn't filled yet.
+
+    | mask_kind | a query at position p sees the keys |
+    |---|---|
+    | none (default) | all |
+    | causal | j <= p |
+    | sliding_window | p - window < j <= p: `window` keys, its own included |
+    | custom | where `mask` is true or >= 0.5 |
+    | bias | all |
+
+    `mask` is [B, Sk] or [B, H, Sq, Sk] for custom and [B, H, Sq, Sk] for bias; any of
+    these dimensions but Sk may be 1 and is broadcast.
+
+    - (C1) `q` and `k` have the rank of `layout`.
+    - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive and below 2^31, and
+      `num_kv_heads` divides `num_heads`.
+    - (C3) `q` holds `num_heads` and `k` `num_kv_heads` heads of `head_dim` elements.
+    - (C4) `q` and `k` have the same batch.
+    - (C5) `mask` is present exactly with mask_kind custom and bias.
+    - (C6) `mask` has the shape given above; its element type is that of `q`, or i1 for
+      custom.
+    - (C7) `window` is present exactly with mask_kind sliding_window, and positive.
+    - (C8) `pos` has one entry per batch.
+    - (C9) `scale` is finite, and `softcap` is positive and finite.
+
+    ```mlir
+    func.func @f(%q: tensor<1x?x512xf32>, %k: tensor<1x128x256xf32>, %v: tensor<1x128x256xf32>,
+                 %pos: tensor<1xi32>) -> tensor<1x?x512xf32> {
+      %y = mir.attention %q, %k, %v pos(%pos : tensor<1xi32>) heads 8 kv_heads 4 head_dim 64
+          masked sliding_window window 32 : tensor<1x?x512xf32>, tensor<1x128x256xf32>
+      return %y : tensor<1x?x512xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
+      Optional<MIR_MaskTensor>:$mask, Optional<MIR_PositionTensor>:$pos,
+      I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
+      DefaultValuedAttr<MIR_MaskKindAttr, "MaskKind::None">:$mask_kind,
+      OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale, OptionalAttr<F32Attr>:$softcap,
+      DefaultValuedAttr<MIR_HeadLayoutAttr, "HeadLayout::Packed">:$layout);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v (`mask` `(` $mask^ `:` type($mask) `)`)? (`pos` `(` $pos^ `:` type($pos) `)`)?
+    `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim (`layout` `` $layout^)?
+    (`masked` `` $mask_kind^)? (`window` $window^)? (`scale` $scale^)? (`softcap` $softcap^)?
+    attr-dict `:` type($q) `,` type($k)
+  }];
+  let extraClassDeclaration = [{
+    /// Heads of keys and values: `num_kv_heads`, or as many as there are query heads.
+    int64_t getKvHeads();
+  }];
+  let hasVerifier = 1;
+}
+
+def MIR_RopeOp : MIR_Op<"rope", [
+    AllTypesMatch<["x", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
+  let summary = "rotary position embedding";
+  let description = [{
+    Rotates pairs of elements of each head by angles whose cosines and sines are given.
+    `x` is [..., S, heads * head_dim]: the position is the dimension before the last.
+    With u one head of a row, and c and s a row of `cos` and `sin`, for i < n_rot / 2:
+
+        result[a] = u[a] * c[i] - u[b] * s[i]
+        result[b] = u[b] * c[i] + u[a] * s[i]
+
+    - `style = half` (default): (a, b) = (i, i + n_rot / 2), as in GPT-NeoX;
+    - `style = interleaved`: (a, b) = (2 i, 2 i + 1), as in the first LLaMA.
+
+    Elements from `n_rot` (default: `head_dim`) on are copied. `cos` and `sin` are
+    [P, head_dim / 2], of which the first n_rot / 2 columns are read. The row is
+    `pos[b] + s` with `pos`, [B], b being the first dimension of `x`, and s without.
+    Computed in f32 (f64 for f64) and rounded once.
+
+    - (C1) `x` has at least two dimensions.
+    - (C2) `head_dim` is positive and even, and divides the last dimension of `x`.
+    - (C3) `n_rot` is positive, even and at most `head_dim`.
+    - (C4) `cos` and `sin` are [P, head_dim / 2], of f32 or the element type of `x`.
+    - (C5) `cos` and `sin` have a row for each position of `x`.
+    - (C6) `pos` has one entry per batch; a two-dimensional `x` is one batch.
+
+    ```mlir
+    func.func @f(%x: tensor<1x?x512xf32>, %cos: tensor<128x32xf32>, %sin: tensor<128x32xf32>,
+                 %pos: tensor<1xi32>) -> tensor<1x?x512xf32> {
+      %y = mir.rope %x, %cos, %sin pos(%pos : tensor<1xi32>) head_dim 64 n_rot 32 style interleaved
+          : tensor<1x?x512xf32>, tensor<128x32xf32>
+      return %y : tensor<1x?x512xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_FloatTensor:$cos, MIR_FloatTensor:$sin,
+      Optional<MIR_PositionTensor>:$pos, I64Attr:$head_dim, OptionalAttr<I64Attr>:$n_rot,
+      DefaultValuedAttr<MIR_RopeStyleAttr, "RopeStyle::Half">:$style);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $x `,` $cos `,` $sin (`pos` `(` $pos^ `:` type($pos) `)`)? `head_dim` $head_dim
+    (`n_rot` $n_rot^)? (`style` `` $style^)? attr-dict `:` type($x) `,` type($cos)
+  }];
+  let extraClassDeclaration = [{
+    /// Elements of each head that are rotated: `n_rot`, or all of them.
+    int64_t getRotated();
+  }];
+  let hasVerifier = 1;
+}
+
+def MIR_CacheUpdateOp : MIR_Op<"cache_update", [
+    AllTypesMatch<["cache", "result"]>, AllElementTypesMatch<["cache", "new"]>]> {
+  let summary = "a cache with new rows written into it";
+  let description = [{
+    `cache`, [B, P, E], with rows pos[b] to pos[b] + S - 1 of each batch b replaced by
+    those of `new`, [B, S, E]. `pos`, [B], is such that the rows fit: `pos[b] + S <= P` is
+    a condition at run time. A lowering may write into the memory of `cache`.
+
+    - (C1) `cache` and `new` have three dimensions.
+    - (C2) `cache` and `new` have the same batch and width.
+    - (C3) `new` has no more rows than `cache`.
+    - (C4) `pos` has one entry per batch.
+
+    ```mlir
+    func.func @f(%c: tensor<1x128x256xf32>, %n: tensor<1x?x256xf32>, %pos: tensor<1xi32>) -> tensor<1x128x256xf32> {
+      %y = mir.cache_update %c, %n at %pos
+          : tensor<1x128x256xf32>, tensor<1x?x256xf32>, tensor<1xi32>
+      return %y : tensor<1x128x256xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$cache, MIR_FloatTensor:$new, MIR_PositionTensor:$pos);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $cache `,` $new `at` $pos attr-dict `:` type($cache) `,` type($new) `,` type($pos)
+  }];
+  // The generated builders would name a parameter `new`.
+  let skipDefaultBuilders = 1;
+  let builders = [OpBuilder<(ins "::mlir::Value":$cache, "::mlir::Value":$rows,
+      "::mlir::Value":$pos), [{
+    $_state.addOperands({cache, rows, pos});
+    $_state.addTypes(cache.getType());
+  }]>];
+  let hasVerifier = 1;
+}
+
+#endif // RLX_MIR_ATTENTION

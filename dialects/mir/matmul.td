@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Matrix products of dense tensors. Those with packed weights stand in quant.td.
+
+#ifndef RLX_MIR_MATMUL
+#define RLX_MIR_MATMUL
+
+include "mir/base.td"
+
+def MIR_MatmulOp : MIR_InferredOp<"matmul", [AllElementTypesMatch<["lhs", "rhs"]>]> {
+  let summary = "matrix product";
+  let description = [{
+    Multiplies the matrices in the last two dimensions, for each batch of the others:
+
+        result[..., m, n] = sum_k lhs[..., m, k] * rhs[..., k, n]
+
+    With `transpose_rhs`, `rhs` is [..., n, k]: the order in which models store their
+    weights. The batch dimensions broadcast as numpy's do. The sum is in f32 (f64 for
+    f64) and rounded once; its order is free.
+
+    - (C1) `lhs` and `rhs` have at least two dimensions.
+    - (C2) `lhs` and `rhs` have the same k.
+    - (C3) the batch dimensions of `lhs` and `rhs` broadcast.
+
+    ```mlir
+    func.func @f(%x: tensor<2x?x8xf32>, %w: tensor<16x8xf32>) -> tensor<2x?x16xf32> {
+      %y = mir.matmul %x, %w transpose_rhs : tensor<2x?x8xf32>, tensor<16x8xf32>
+      return %y : tensor<2x?x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$lhs, MIR_FloatTensor:$rhs, UnitAttr:$transpose_rhs);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $lhs `,` $rhs (`transpose_rhs` $transpose_rhs^)? attr-dict `:` type($lhs) `,` type($rhs)
+  }];
+}
+
+def MIR_FusedMatmulBiasActOp : MIR_InferredOp<"fused_matmul_bias_act", [
+    AllElementTypesMatch<["x", "weight", "bias"]>]> {
+  let summary = "matrix product, bias and activation in one";
+  let description = [{
+    `activation(matmul(x, weight) + bias)`; without `activation`, the sum as it is.
+    The product stays in f32 (f64 for f64) until the activation is applied, and is
+    rounded once: f16 and bf16 results may differ in the last bit from those of three
+    operations.
+
+    `x` is [..., k], `weight` is [k, n], or [n, k] with `transpose_rhs`, `bias` is [n].
+
+    - (C1) `x` has at least one dimension, and `weight` two.
+    - (C2) `x` and `weight` have the same k.
+    - (C3) `weight` and `bias` have the same n.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>, %w: tensor<8x16xf32>, %b: tensor<16xf32>) -> tensor<?x16xf32> {
+      %y = mir.fused_matmul_bias_act %x, %w, %b activation silu
+          : tensor<?x8xf32>, tensor<8x16xf32>, tensor<16xf32>
+      return %y : tensor<?x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_FloatTensor:$weight, MIR_FloatVector:$bias,
+      OptionalAttr<MIR_ActivationAttr>:$activation, UnitAttr:$transpose_rhs);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `,` $bias (`transpose_rhs` $transpose_rhs^)? (`activation` `` $activation^)?
+    attr-dict `:` type($x) `,` type($weight) `,` type($bias)
+  }];
+}
+
+#endif // RLX_MIR_MATMUL

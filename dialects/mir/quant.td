@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Products with packed weights, and the quantisation of activations that serves them.
+
+#ifndef RLX_MIR_QUANT
+#define RLX_MIR_QUANT
+
+include "mir/base.td"
+
+def MIR_DequantMatmulOp : MIR_InferredOp<"dequant_matmul"> {
+  let summary = "product with a packed weight";
+  let description = [{
+    With W the decoded weight of n rows and k columns:
+
+        result[..., n] = sum_k x[..., k] * W[n, k]
+
+    The sum is in f32 (f64 for f64) and rounded once. A lowering may quantise `x` to
+    8 bits per block only where its precision policy says so (see `mir.block_dot`).
+
+    - (C1) `x` has at least one dimension.
+    - (C2) the last dimension of `x` is the k of `weight`.
+
+    ```mlir
+    func.func @f(%x: tensor<?x32xf32>, %w: tensor<16x20xi8, #mir.packed<q4_1, k = 32>>) -> tensor<?x16xf32> {
+      %y = mir.dequant_matmul %x, %w : tensor<?x32xf32>, tensor<16x20xi8, #mir.packed<q4_1, k = 32>>
+      return %y : tensor<?x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_PackedTensor:$weight);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = "$x `,` $weight attr-dict `:` type($x) `,` type($weight)";
+}
+
+def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
+  let summary = "quantisation of rows to 8 bits, block by block";
+  let description = [{
+    Cuts the last dimension of `x`, [..., k], into blocks of `block` elements. For each:
+
+        scale = max|x| / 127
+        q     = x / scale, rounded to nearest, ties to even; 0 where scale is 0
+        sum   = the sum of q
+
+    `q` is [..., k] of i8, `scale` [..., k / block] of f32 and `sum` [..., k / block] of
+    i32. Computed in f32. The sum is an integer, so it neither rounds nor overflows. A
+    block that holds NaN or an infinity has scale NaN and q 0, so what is computed from
+    it is NaN.
+
+    - (C1) `x` has at least one dimension, and the last is static.
+    - (C2) `block` is a positive multiple of 32.
+    - (C3) `block` divides the last dimension of `x`.
+
+    ```mlir
+    func.func @f(%x: tensor<?x64xf32>) -> (tensor<?x64xi8>, tensor<?x2xf32>, tensor<?x2xi32>) {
+      %q, %scale, %sum = mir.block_quantize %x : tensor<?x64xf32>
+      return %q, %scale, %sum : tensor<?x64xi8>, tensor<?x2xf32>, tensor<?x2xi32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, DefaultValuedAttr<I64Attr, "32">:$block);
+  let results = (outs MIR_I8Tensor:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum);
+  let assemblyFormat = "$x (`block` $block^)? attr-dict `:` type($x)";
+}
+
+def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
+    TypesMatchWith<"'scale' is of f32 and has one entry for each 32 elements of 'q'",
+        "q", "scale", "::rlx::mir::getBlockType($_self, ::rlx::mir::BlockField::Scale)">,
+    TypesMatchWith<"'sum' is of i32 and has one entry for each 32 elements of 'q'",
+        "q", "sum", "::rlx::mir::getBlockType($_self, ::rlx::mir::BlockField::Sum)">]> {
+  let summary = "product of quantised rows with a packed weight";
+  let description = [{
+    The operands are what `mir.block_quantize` gives with blocks of 32, and a weight W
+    of n rows and k columns whose blocks hold values d_w * q_w + m_w:
+
+        result[..., n] = sum over blocks of scale * (d_w * <q_w, q> + m_w * sum)
+
+    where <q_w, q> is the sum of products over the block. It is an exact integer; the
+    rest is in f32, and the order of the outer sum is free. A scheme whose scale changes
+    within 32 elements is summed in the parts that share one.
+
+    - (C1) `q` has at least one dimension, and the last is the k of `weight`.
+    - (C2) the scheme of `weight` holds integers: it is none of f32, f16 and bf16.
+
+    ```mlir
+    func.func @f(%q: tensor<?x64xi8>, %scale: tensor<?x2xf32>, %sum: tensor<?x2xi32>,
+                 %w: tensor<16x40xi8, #mir.packed<q4_1, k = 64>>) -> tensor<?x16xf32> {
+      %y = mir.block_dot %q, %scale, %sum, %w
+          : tensor<?x64xi8>, tensor<16x40xi8, #mir.packed<q4_1, k = 64>>
+      return %y : tensor<?x16xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_I8Tensor:$q, MIR_F32Tensor:$scale, MIR_I32Tensor:$sum,
+      MIR_PackedTensor:$weight);
+  let results = (outs MIR_F32Tensor:$result);
+  let assemblyFormat = [{
+    $q `,` $scale `,` $sum `,` $weight attr-dict `:` type($q) `,` type($weight)
+  }];
+  let hasVerifier = 1;
+}
+
+def MIR_RepackOp : MIR_InferredOp<"repack"> {
+  let summary = "a weight in the order that vector units read";
+  let description = [{
+    The same weight with `layout = panels` (see the `packed` attribute). `weight` is
+    packed in rows, or dense in the order [n, k]: then the scheme is its element type.
+    Runs once, when parameters are set.
+
+    - (C1) `weight` is packed in rows, or a dense [n, k] of f32, f16 or bf16.
+    - (C2) the dimensions of `weight` are static.
+    - (C3) the scheme of `weight` has panels: it is no K-quant scheme.
+
+    ```mlir
+    func.func @f(%w: tensor<24x40xi8, #mir.packed<q4_1, k = 64>>)
+        -> tensor<2x640xi8, #mir.packed<q4_1, k = 64, n = 24, layout = panels>> {
+      %p = mir.repack %w : tensor<24x40xi8, #mir.packed<q4_1, k = 64>>
+      return %p : tensor<2x640xi8, #mir.packed<q4_1, k = 64, n = 24, layout = panels>>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Weight:$weight);
+  let results = (outs MIR_PackedTensor:$result);
+  let assemblyFormat = "$weight attr-dict `:` type($weight)";
+}
+
+#endif // RLX_MIR_QUANT

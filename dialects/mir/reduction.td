@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Reductions, and what is computed from a whole row.
+
+#ifndef RLX_MIR_REDUCTION
+#define RLX_MIR_REDUCTION
+
+include "mir/base.td"
+
+def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
+  let summary = "sum, mean, largest, smallest or product along dimensions";
+  let description = [{
+    Combines all elements of `x` along `axes`. Those dimensions are removed, or kept
+    with size 1 by `keep_dims`.
+
+    | kind | value | of no element |
+    |---|---|---|
+    | sum | sum | 0 |
+    | mean | sum / count | NaN |
+    | max, min | largest, smallest; NaN where any element is NaN | -inf, inf |
+    | prod | product | 1 |
+
+    Floats are accumulated in f32 (f64 for f64) and rounded once, integers in their own
+    type, wrapping around. The order is free. The largest of no integers is the smallest
+    integer, and the other way round.
+
+    - (C1) each of `axes` is a dimension of `x`, from 0, and none stands twice.
+    - (C2) `mean` is of floats.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x1xf32> {
+      %y = mir.reduce mean %x axes [1] keep_dims : tensor<?x8xf32>
+      return %y : tensor<?x1xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_ArithTensor:$x, MIR_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
+      UnitAttr:$keep_dims);
+  let results = (outs MIR_ArithTensor:$result);
+  let assemblyFormat = [{
+    `` $kind $x `axes` $axes (`keep_dims` $keep_dims^)? attr-dict `:` type($x)
+  }];
+  let hasVerifier = 1;
+}
+
+def MIR_SoftmaxOp : MIR_Op<"softmax", [AllTypesMatch<["x", "result"]>]> {
+  let summary = "softmax along one dimension";
+  let description = [{
+    Along `axis`, which counts from the end where it is negative:
+
+        result = exp(x - max(x)) / sum(exp(x - max(x)))
+
+    Computed in f32 (f64 for f64) and rounded once. A row with NaN or inf, and one of
+    -inf only, gives NaN.
+
+    - (C1) `axis` is a dimension of `x`.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %y = mir.softmax %x : tensor<?x8xf32>
+      return %y : tensor<?x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, DefaultValuedAttr<I64Attr, "-1">:$axis);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = "$x (`axis` $axis^)? attr-dict `:` type($x)";
+  let hasVerifier = 1;
+}
+
+def MIR_CumsumOp : MIR_Op<"cumsum", [AllTypesMatch<["x", "result"]>]> {
+  let summary = "running sum along one dimension";
+  let description = [{
+    Along `axis`, which counts from the end where it is negative:
+
+        result[t] = sum_{u <= t} x[u]
+
+    With `exclusive` the sum is over u < t, so it starts with 0. Floats are accumulated
+    in f32 (f64 for f64), integers in their own type, wrapping around.
+
+    - (C1) `axis` is a dimension of `x`.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+      %y = mir.cumsum %x axis 0 exclusive : tensor<?x8xf32>
+      return %y : tensor<?x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_ArithTensor:$x, DefaultValuedAttr<I64Attr, "-1">:$axis,
+      UnitAttr:$exclusive);
+  let results = (outs MIR_ArithTensor:$result);
+  let assemblyFormat = [{
+    $x (`axis` $axis^)? (`exclusive` $exclusive^)? attr-dict `:` type($x)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // RLX_MIR_REDUCTION

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Operations that move elements and change none.
+
+#ifndef RLX_MIR_SHAPE
+#define RLX_MIR_SHAPE
+
+include "mir/base.td"
+
+def MIR_ReshapeOp : MIR_InferredOp<"reshape"> {
+  let summary = "the same elements in another shape";
+  let description = [{
+    The elements of `x`, in row-major order, with the dimensions that `new_shape`
+    lists. An entry is a size, or:
+
+    - `-1`, at most once: what the other entries leave;
+    - `-2`: the size that `x` has at this position, dynamic or not.
+
+    Where `x` is dynamic and no entry says the rest, the number of elements is a
+    condition at run time.
+
+    - (C1) each entry of `new_shape` is -2, -1 or a size, and -1 stands at most once.
+    - (C2) each -2 stands at a position that `x` has.
+    - (C3) `x` and the result have the same number of elements, and -1 isn't asked of none.
+    - (C4) the product of the sizes in `new_shape` is below 2^63.
+
+    ```mlir
+    func.func @f(%x: tensor<?x12xf32>) -> tensor<?x3x4xf32> {
+      %y = mir.reshape %x to [-2, 3, -1] : tensor<?x12xf32>
+      return %y : tensor<?x3x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Tensor:$x, DenseI64ArrayAttr:$new_shape);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = "$x `to` $new_shape attr-dict `:` type($x)";
+  let hasFolder = 1;
+}
+
+def MIR_TransposeOp : MIR_InferredOp<"transpose"> {
+  let summary = "permutation of dimensions";
+  let description = [{
+    Dimension i of the result is dimension `permutation[i]` of `x`:
+
+        result[j_0, ..., j_n] = x[i_0, ..., i_n]  where i_permutation[d] = j_d
+
+    - (C1) `permutation` holds each dimension of `x` once.
+
+    ```mlir
+    func.func @f(%x: tensor<2x?x8xf32>) -> tensor<?x2x8xf32> {
+      %y = mir.transpose %x permutation [1, 0, 2] : tensor<2x?x8xf32>
+      return %y : tensor<?x2x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Tensor:$x, DenseI64ArrayAttr:$permutation);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = "$x `permutation` $permutation attr-dict `:` type($x)";
+  let hasFolder = 1;
+}
+
+def MIR_NarrowOp : MIR_InferredOp<"narrow"> {
+  let summary = "a range of one dimension";
+  let description = [{
+    The elements of `x` whose position along `axis` is from `start` to
+    `start + length - 1`. Where that dimension is dynamic, it reaches
+    `start + length` at run time.
+
+    - (C1) `axis` is a dimension of `x`, from 0.
+    - (C2) `start` and `length` aren't negative, and the range ends within the dimension.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x4xf32> {
+      %y = mir.narrow %x axis 1 start 2 length 4 : tensor<?x8xf32>
+      return %y : tensor<?x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Tensor:$x, I64Attr:$axis, I64Attr:$start, I64Attr:$length);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = [{
+    $x `axis` $axis `start` $start `length` $length attr-dict `:` type($x)
+  }];
+  let hasFolder = 1;
+}
+
+def MIR_ConcatOp : MIR_InferredOp<"concat"> {
+  let summary = "tensors joined along one dimension";
+  let description = [{
+    The elements of the inputs one after the other along `axis`, in the order of the
+    operands.
+
+    - (C1) there is an input, and all have one rank and one element type.
+    - (C2) `axis` is a dimension of the inputs, from 0.
+    - (C3) the inputs are alike in every other dimension.
+    - (C4) packed weights have one encoding with `layout = rows`, and `axis` is 0: more
+      outputs of one product.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>, %y: tensor<?x4xf32>) -> tensor<?x12xf32> {
+      %z = mir.concat %x, %y axis 1 : tensor<?x8xf32>, tensor<?x4xf32>
+      return %z : tensor<?x12xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<MIR_AnyTensor>:$inputs, I64Attr:$axis);
+  let results = (outs MIR_AnyTensor:$result);
+  let assemblyFormat = "$inputs `axis` $axis attr-dict `:` type($inputs)";
+  let hasFolder = 1;
+}
+
+def MIR_ExpandOp : MIR_Op<"expand", [AllElementTypesMatch<["x", "result"]>]> {
+  let summary = "broadcasting to a shape";
+  let description = [{
+    Repeats `x` along the dimensions where it has size 1 and the result has another,
+    and along those that only the result has, which come first.
+
+    - (C1) the result has at least as many dimensions as `x`.
+    - (C2) aligned at the last dimension, each size of `x` is 1 or that of the result.
+
+    ```mlir
+    func.func @f(%x: tensor<8x1xf32>) -> tensor<2x8x4xf32> {
+      %y = mir.expand %x : tensor<8x1xf32> to tensor<2x8x4xf32>
+      return %y : tensor<2x8x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_Tensor:$x);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = "$x attr-dict `:` type($x) `to` type($result)";
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
+def MIR_GatherOp : MIR_InferredOp<"gather"> {
+  let summary = "entries of a table, chosen by indices";
+  let description = [{
+    Replaces dimension `axis` of `table` by the dimensions of `indices`:
+
+        result[o..., i..., t...] = table[o..., indices[i...], t...]
+
+    with o the dimensions before `axis` and t those after it. An index outside the table
+    is clamped to its ends; an f32 index drops its fraction, and NaN counts as 0.
+
+    `table` may be a packed weight of n rows and k columns. Then `axis` is 0, only the
+    rows that are asked for are decoded, and the result is [i..., k] of f32.
+
+    - (C1) `axis` is a dimension of `table`, from 0.
+    - (C2) with a packed `table`, `axis` is 0 and its layout is rows.
+
+    ```mlir
+    func.func @f(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<2x?xi32>) -> tensor<2x?x32xf32> {
+      %y = mir.gather %t, %i axis 0 : tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, tensor<2x?xi32>
+      return %y : tensor<2x?x32xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_AnyTensor:$table, MIR_IndexTensor:$indices, I64Attr:$axis);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = [{
+    $table `,` $indices `axis` $axis attr-dict `:` type($table) `,` type($indices)
+  }];
+}
+
+#endif // RLX_MIR_SHAPE

@@ -1,0 +1,426 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""f32 activations times weights in panels, with exact (f32) arithmetic on the activations.
+
+A unit of work is the same one or two panels of each weight. Few rows (static M of at most 4) decode in registers; more
+rows, or a dynamic M, decode a unit once into scratch and multiply it with register tiles.
+Every output is one chain of operations along K whose order depends on neither M, tiles nor units: a row's result is the
+same bits in any batch. The two paths differ by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .emit import Emitter, Index, Value, memref
+from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
+from .panels import PANEL_ROWS, Panel, Scheme, centre, find_scheme
+from .target import Target
+
+__all__ = ["FEW_ROWS", "Group", "block_length", "exact_gemm", "gemm_panels", "row_group", "tile_groups", "tile_rows"]
+
+FEW_ROWS = 4
+"""The largest static M that is done by decoding in registers."""
+
+K_WHOLE, K_BLOCK = 2048, 1024
+"""Up to K_WHOLE elements of K are decoded at once (256 KiB for 32 columns), longer ones in blocks of about K_BLOCK."""
+
+PREFETCH_BYTES = 1024
+
+Group = list[tuple[int, int]]
+"""Panels that a register tile covers side by side: (weight, panel within the unit)."""
+
+
+def tile_rows(target: Target) -> tuple[int, ...]:
+    """Rows of the register tiles, largest first; a tile is 32 (512 bits) or 16 columns wide."""
+    if target.vector_bits == 512:
+        return (8, 4, 2, 1)
+    if target.vector_bits == 256 or target.registers == 32:
+        return (6, 4, 2, 1)
+    return (2, 1)
+
+
+def panels_per_unit(target: Target, weights: int) -> int:
+    """Panels of each weight in a unit of the tiled path: a tile of 32 columns is two panels or one of two weights."""
+    return 2 if target.vector_bits == 512 and weights == 1 else 1
+
+
+def tile_groups(target: Target, weights: int) -> list[Group]:
+    """The tiles, side by side, that a unit has."""
+    if target.vector_bits == 512 and weights <= 2:
+        return [[(0, 0), (0, 1)]] if weights == 1 else [[(0, 0), (1, 0)]]
+    return [[(weight, 0)] for weight in range(weights)]
+
+
+def block_length(k: int, multiple: int) -> int:
+    """Elements of K that are decoded at once: K itself, or nearly equal blocks of whole `multiple`s."""
+    if k <= K_WHOLE:
+        return k
+    blocks = -(-k // K_BLOCK)
+    return -(-k // (blocks * multiple)) * multiple
+
+
+def exact_gemm(
+    em: Emitter,
+    target: Target,
+    product: Product,
+    operands: Sequence[Value],
+    outputs: Sequence[Value],
+    bounds: tuple[Value, Value],
+    parts: tuple[Accumulators, Value],
+    groups: Sequence[Group],
+    step: int,
+    decode: Callable[[Index, int, Index, Index, Value], Callable[[Index, int], Value] | None],
+) -> None:
+    """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows.
+
+    operands: x, weights, arguments; `parts`, in scratch: products, and decoded weights [groups, block, columns].
+    decode(unit, group, first k, end of k, scratch) makes a group's elements ready in scratch, or returns a function
+    (k, vector) that loads them from where they are.
+    """
+    accumulators, decoded = parts
+    weights = product.program.accumulators
+    x = em.rows(operands[0])
+    rows = row_count(em, operands[0])
+    sizes = tile_rows(target)
+    block = block_length(product.k, step)
+    blocked = block < product.k
+    lanes = target.lanes("f32")
+    group_columns = len(groups[0]) * PANEL_ROWS
+    vectors = group_columns // lanes
+    loads: list[Callable[[Index, int], Value] | None] = []
+
+    def tile(first: Index, size: int, k0: Index, k1: Index) -> None:
+        at = first if blocked else 0
+        for g in range(len(groups)):
+
+            def from_scratch(k: Index, v: int, g: int = g) -> Value:
+                return em.vload(decoded, [g, em.isub(k, k0), v * lanes], accumulators.type)
+
+            load = loads[g] or from_scratch
+            columns = [g * group_columns + v * lanes for v in range(vectors)]
+            if blocked:
+                inits = [
+                    em.vload(accumulators.data, [em.iadd(at, r), column], accumulators.type)
+                    for r in range(size)
+                    for column in columns
+                ]
+            else:
+                inits = [em.zero(accumulators.type)] * (size * vectors)
+            sums = _multiply(em, target, x, first, size, vectors, k0, k1, product.k, load, inits)
+            for r in range(size):
+                for v, column in enumerate(columns):
+                    em.vstore(sums[r * vectors + v], accumulators.data, [em.iadd(at, r), column])
+
+    with em.loop(bounds[0], bounds[1], hint="unit") as unit:
+
+        def over_rows(k0: Index, k1: Index) -> None:
+            loads[:] = [decode(unit.iv, g, k0, k1, decoded) for g in range(len(groups))]
+
+            def one(first: Index, size: int) -> None:
+                tile(first, size, k0, k1)
+                if not blocked:
+                    accumulators.finish(operands[1 + weights :], outputs, unit.iv, first, size)
+
+            row_tiles(em, rows, sizes, one)
+
+        if not blocked:
+            over_rows(0, product.k)
+        else:
+            accumulators.clear(rows)
+            with em.loop(0, product.k, block, hint="kb") as kb:
+                over_rows(kb.iv, em.imin(em.iadd(kb.iv, block), product.k))
+            accumulators.finish(operands[1 + weights :], outputs, unit.iv, 0, rows)
+
+
+def _multiply(
+    em: Emitter,
+    target: Target,
+    x: Value,
+    first: Index,
+    size: int,
+    vectors: int,
+    k0: Index,
+    k1: Index,
+    k_total: int,
+    load: Callable[[Index, int], Value],
+    inits: Sequence[Value],
+) -> list[Value]:
+    """inits + x[first : first + size, k0:k1] times `vectors` columns, along k in order; unrolled by 4."""
+    unroll = 4
+    type = inits[0].type
+
+    def step(k: Index, sums: Sequence[Value]) -> list[Value]:
+        columns = [load(k, v) for v in range(vectors)]
+        result = []
+        for r in range(size):
+            factor = em.broadcast(em.load(x, [em.iadd(first, r), k]), type)
+            result += [target.fma(em, factor, columns[v], sums[r * vectors + v]) for v in range(vectors)]
+        return result
+
+    main = em.isub(k1, em.irem(em.isub(k1, k0), unroll)) if k_total % unroll else k1
+    with em.loop(k0, main, unroll, inits, hint="k") as loop:
+        sums: list[Value] = loop.args
+        for u in range(unroll):
+            sums = step(em.iadd(loop.iv, u), sums)
+        loop.yield_(sums)
+    if k_total % unroll == 0:
+        return loop.results
+    with em.loop(main, k1, 1, loop.results, hint="k") as tail:
+        tail.yield_(step(tail.iv, tail.args))
+    return tail.results
+
+
+# -- panels -----------------------------------------------------------------------------------------------------------
+
+
+def gemm_panels(target: Target, product: Product, scheme_name: str) -> str:
+    """The kernel of a product with weights in panels, exact in the activations.
+
+    Operands: x [..., K] f32, then the weights [ceil(N / 16), panel bytes] i8 of `scheme_name`, then the program's
+    arguments; then the outputs [..., N] f32. Units are panels, or pairs of them.
+    """
+    scheme = find_scheme(scheme_name)
+    weights = product.program.accumulators
+    panels = -(-product.n // PANEL_ROWS)
+    few = product.rows is not None and product.rows <= FEW_ROWS
+    per_unit = panels_per_unit(target, weights)
+    if few and per_unit * weights * min(product.rows or 0, row_group(target)) > 4:
+        per_unit = 1  # two panels at once would leave too few registers
+    columns = per_unit * PANEL_ROWS
+    packed = memref((panels, scheme.panel_bytes(product.k)), "i8")
+    operands = [
+        ("x", memref(product.x_shape, "f32")),
+        *((f"w{i}", packed) for i in range(weights)),
+        *product.arguments(),
+    ]
+    groups = tile_groups(target, weights)
+    block = block_length(product.k, 32)
+
+    def panel_of(em: Emitter, data: Value, unit: Value, position: int) -> Panel:
+        # A panel beyond the last one is read as the last one; its columns are beyond N, so nothing of it is stored.
+        index = em.iadd(em.imul(unit, per_unit), position)
+        if panels % per_unit and position:
+            index = em.imin(index, panels - 1)
+        return Panel(em, target, scheme, data, em.imul(index, scheme.panel_bytes(product.k)))
+
+    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value]:
+        if few:
+            rows: Index = product.rows or 0
+            part = scratch.take([rows, product.k // 32 if _needs_sums(target, scheme) else 0], "f32")
+        else:
+            rows = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
+            direct = scheme.name == "f32"
+            shape = [0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS]
+            part = scratch.take(shape, "f32")
+        return Accumulators(em, target, product, columns, scratch, rows), part
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        accumulators, part = layout(em, values, scratch)
+        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+        if few:
+            x = em.rows(values[0])
+            if _needs_sums(target, scheme):
+                _block_sums(em, target, x, part, product)
+            with em.loop(begin, end, hint="unit") as unit:
+                panels_here = [panel_of(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
+                _few_rows(em, target, product, x, panels_here, part, accumulators)
+                accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
+            return
+
+        def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
+            assert isinstance(unit, Value)
+            here = [panel_of(em, flat[weight], unit, position) for weight, position in groups[g]]
+            if scheme.name == "f32":
+                return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
+            _decode(em, here, g, k0, k1, decoded)
+            return None
+
+        parts = (accumulators, part)
+        exact_gemm(em, target, product, values, outputs, (begin, end), parts, groups, 32, decode)
+
+    return write_kernel(
+        product.name,
+        operands,
+        product.outputs(),
+        units=lambda em, values: -(-panels // per_unit),
+        scratch=layout,
+        body=body,
+        order=product.operand_order,
+    )
+
+
+def _decode(em: Emitter, panels: Sequence[Panel], g: int, k0: Index, k1: Index, decoded: Value) -> None:
+    """Elements [k0, k1) of the panels, f32, into decoded[g, k - k0, 16 * panel + row]."""
+    scheme = panels[0].scheme
+    for p, panel in enumerate(panels):
+        for v in range(panel.vectors):
+            column = p * PANEL_ROWS + v * panel.lanes
+            if scheme.kind == "float":
+                with em.loop(k0, k1, hint="k") as loop:
+                    em.vstore(panel.floats(loop.iv, v), decoded, [g, em.isub(loop.iv, k0), column])
+                continue
+            with em.loop(em.idiv(k0, 32), em.idiv(k1, 32), hint="block") as blocks:
+                at = panel.at(blocks.iv)
+                if v == 0:
+                    panel.prefetch(at, PREFETCH_BYTES)
+                scale = panel.scale(at, v)
+                if panel.shift:
+                    scale = em.mulf(scale, 2.0**-panel.shift)
+                minimum = panel.minimum(at, v) if scheme.minima else None
+                first = em.isub(em.imul(blocks.iv, 32), k0)
+                with em.loop(0, scheme.dwords, hint="dword") as dwords:
+                    dword = panel.dword(at, dwords.iv, v)
+                    row = em.iadd(first, em.imul(dwords.iv, scheme.per_dword))
+                    for e in range(scheme.per_dword):
+                        number = panel.number(dword, e)
+                        if minimum is not None:
+                            value = panel.target.fma(em, scale, number, minimum)
+                        else:
+                            rest = scheme.offset - centre(panel.target, scheme)
+                            value = em.mulf(scale, em.subf(number, float(rest)) if rest else number)
+                        em.vstore(value, decoded, [g, em.iadd(row, e), column])
+
+
+# -- few rows ---------------------------------------------------------------------------------------------------------
+
+
+def row_group(target: Target) -> int:
+    """Rows that share one decoding of the weights, so that their sums stay in registers."""
+    return {512: 4, 256: 2, 128: 1}[target.vector_bits] * (2 if not target.x86 else 1)
+
+
+def _needs_sums(target: Target, scheme: Scheme) -> bool:
+    """Whether sums of u * x have to be corrected by sums of x."""
+    return scheme.minima or scheme.offset != centre(target, scheme)
+
+
+def _block_sums(em: Emitter, target: Target, x: Value, sums: Value, product: Product) -> None:
+    """sums[m, b] = the sum of block b of row m."""
+    lanes = target.lanes("f32")
+    with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // 32, hint="block") as block:
+        first = em.imul(block.iv, 32)
+        parts = [em.vload(x, [row.iv, em.iadd(first, i)], target.vector("f32")) for i in range(0, 32, lanes)]
+        while len(parts) > 1:
+            parts = [em.addf(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
+        em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, block.iv])
+
+
+def _few_rows(
+    em: Emitter,
+    target: Target,
+    product: Product,
+    x: Value,
+    panels: Sequence[Panel],
+    sums: Value,
+    accumulators: Accumulators,
+) -> None:
+    """Products of all rows with the panels, in groups of rows and panels that fit the registers."""
+    total = product.rows or 0
+    group = row_group(target)
+    # Two weights' panels go side by side only where all sums stay in registers.
+    together = len(panels) if len(panels) * min(total, group) <= 4 and target.vector_bits == 512 else 1
+    for start in range(0, len(panels), together):
+        here = panels[start : start + together]
+        for first in range(0, total, group):
+            size = min(group, total - first)
+            if here[0].scheme.kind == "float":
+                values = _few_float(em, target, product, x, here, first, size)
+            else:
+                values = _few_blocks(em, target, product, x, here, first, size, sums)
+            for r in range(size):
+                for i in range(len(here) * here[0].vectors):
+                    column = start * PANEL_ROWS + i * here[0].lanes
+                    em.vstore(values[r * len(here) * here[0].vectors + i], accumulators.data, [first + r, column])
+
+
+def _few_float(
+    em: Emitter, target: Target, product: Product, x: Value, panels: Sequence[Panel], first: int, size: int
+) -> list[Value]:
+    """Float panels: `unroll` interleaved chains along K, added at the end."""
+    unroll = {512: 4, 256: 2, 128: 1}[target.vector_bits]
+    columns = [(panel, v) for panel in panels for v in range(panel.vectors)]
+    type = target.vector("f32")
+    count = size * len(columns)
+
+    def step(k: Index, sums: Sequence[Value]) -> list[Value]:
+        values = [panel.floats(k, v) for panel, v in columns]
+        result = []
+        for r in range(size):
+            factor = em.broadcast(em.load(x, [first + r, k]), type)
+            result += [target.fma(em, value, factor, sums[r * len(columns) + i]) for i, value in enumerate(values)]
+        return result
+
+    main = product.k - product.k % unroll
+    with em.loop(0, main, unroll, [em.zero(type)] * (unroll * count), hint="k") as loop:
+        for panel in panels:
+            for line in range(0, unroll * panel.scheme.block_bytes, 64):
+                em.prefetch(panel.data, [em.iadd(panel.at(loop.iv), PREFETCH_BYTES + line)])
+        chains = [step(em.iadd(loop.iv, u), loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
+        loop.yield_([value for chain in chains for value in chain])
+    chains = [loop.results[u * count : (u + 1) * count] for u in range(unroll)]
+    for k in range(main, product.k):
+        chains[k - main] = step(k, chains[k - main])
+    while len(chains) > 1:
+        chains = [[em.addf(a, b) for a, b in zip(*chains[i : i + 2], strict=True)] for i in range(0, len(chains), 2)]
+    return chains[0]
+
+
+def _few_blocks(
+    em: Emitter,
+    target: Target,
+    product: Product,
+    x: Value,
+    panels: Sequence[Panel],
+    first: int,
+    size: int,
+    sums: Value,
+) -> list[Value]:
+    """Block panels: per block the sum of u * x, in one or two chains, then d times it plus m times the sum of x."""
+    scheme = panels[0].scheme
+    chains = 2 if target.vector_bits == 512 else 1
+    type = target.vector("f32")
+    columns = [(panel, v) for panel in panels for v in range(panel.vectors)]
+    shift, rest = panels[0].shift, scheme.offset - centre(target, scheme)
+    with em.loop(0, product.k // 32, 1, [em.zero(type)] * (size * len(columns)), hint="block") as loop:
+        starts = [panel.at(loop.iv) for panel in panels for _ in range(panel.vectors)]
+        for panel in panels:
+            panel.prefetch(panel.at(loop.iv), PREFETCH_BYTES)
+        k = em.imul(loop.iv, 32)
+        partial: list[list[Value | None]] = [[None] * chains for _ in range(size * len(columns))]
+        for c in range(scheme.dwords):
+            dwords = [panel.dword(at, c, v) for (panel, v), at in zip(columns, starts, strict=True)]
+            for e in range(scheme.per_dword):
+                position = c * scheme.per_dword + e
+                numbers = [panel.number(dword, e) for (panel, _), dword in zip(columns, dwords, strict=True)]
+                for r in range(size):
+                    factor = em.broadcast(em.load(x, [first + r, em.iadd(k, position)]), type)
+                    for i, number in enumerate(numbers):
+                        chain = partial[r * len(columns) + i]
+                        so_far = chain[position % chains]
+                        chain[position % chains] = (
+                            em.mulf(number, factor) if so_far is None else target.fma(em, number, factor, so_far)
+                        )
+        scales, minima = [], []
+        for (panel, v), at in zip(columns, starts, strict=True):
+            scale = panel.scale(at, v)
+            scales.append(em.mulf(scale, 2.0**-shift) if shift else scale)
+            minima.append(panel.minimum(at, v) if scheme.minima else None)
+        result = []
+        for r in range(size):
+            corrected = scheme.minima or rest
+            total = em.broadcast(em.load(sums, [first + r, loop.iv]), type) if corrected else None
+            for i, minimum in enumerate(minima):
+                value = [link for link in partial[r * len(columns) + i] if link is not None]
+                block = em.addf(value[0], value[1]) if len(value) > 1 else value[0]
+                accumulator = loop.args[r * len(columns) + i]
+                if total is not None and minimum is None:
+                    offset = em.const(float(-rest), type)
+                    block = target.fma(em, offset, total, block)
+                accumulator = target.fma(em, scales[i], block, accumulator)
+                if total is not None and minimum is not None:
+                    accumulator = target.fma(em, minimum, total, accumulator)
+                result.append(accumulator)
+        loop.yield_(result)
+    return loop.results

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What all matrix products share: the three functions of a kernel, tiles of rows, the epilogue."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from . import UnsupportedByTemplate
+from .emit import Emitter, Index, Value, memref, shape_of
+from .epilogue import IDENTITY, Program
+from .target import Target
+
+__all__ = ["Accumulators", "Product", "Scratch", "row_tiles", "write_kernel"]
+
+Buffers = Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Product:
+    """outputs = program(x W_0, x W_1, ..., arguments), with x [..., K] f32 and every W_i giving N columns.
+
+    x_shape: sizes of x, None where dynamic; K, the last one, is static. program.accumulators is the number of weights.
+    operand_order: the kernel's operand for each operand of the template (x or its quantised parts, weights, arguments),
+    where that isn't simply the same order; one kernel operand may serve several.
+    """
+
+    name: str
+    x_shape: tuple[int | None, ...]
+    n: int
+    program: Program = IDENTITY
+    operand_order: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.x_shape or not self.x_shape[-1] or self.n < 1:
+            shapes = f"x is {self.x_shape}, N is {self.n}"
+            raise UnsupportedByTemplate(f"{self.name}: expects static K and N of at least 1, but {shapes}")
+
+    @property
+    def k(self) -> int:
+        size = self.x_shape[-1]
+        assert size is not None
+        return size
+
+    @property
+    def rows(self) -> int | None:
+        """M, the product of the leading sizes of x; None if that is dynamic."""
+        leading = [size for size in self.x_shape[:-1] if size is not None]
+        return math.prod(leading) if len(leading) == len(self.x_shape) - 1 else None
+
+    @property
+    def out_shape(self) -> tuple[int | None, ...]:
+        return (*self.x_shape[:-1], self.n)
+
+    def arguments(self) -> list[tuple[str, str]]:
+        """The buffers of the program's arguments."""
+        natural: dict[str, tuple[int | None, ...]] = {
+            "full": self.out_shape,
+            "row": (self.n,),
+            "column": (*self.x_shape[:-1], 1),
+            "scalar": (),
+        }
+        shapes = [
+            argument.shape if argument.shape is not None else natural[argument.broadcast]
+            for argument in self.program.arguments
+        ]
+        return [(f"arg{i}", memref(shape, "f32")) for i, shape in enumerate(shapes)]
+
+    def outputs(self) -> list[tuple[str, str]]:
+        """The buffers of the results."""
+        return [(f"out{i}", memref(self.out_shape, "f32")) for i in range(len(self.program.results))]
+
+
+class Scratch:
+    """Lays out a thread's scratch: parts are added in the same order when it is measured and when it is used."""
+
+    def __init__(self, em: Emitter, buffer: Value | None = None) -> None:
+        self._em, self._buffer = em, buffer
+        self.bytes: Index = 0
+
+    def take(self, shape: Sequence[Index], element: str, width: int = 4) -> Value:
+        """The next part, aligned to 64 bytes; without a buffer, only its size counts and the value is meaningless."""
+        em = self._em
+        offset = self.bytes
+        size: Index = width
+        for extent in shape:
+            size = em.imul(size, extent)
+        self.bytes = em.iadd(offset, em.imul(em.iceildiv(size, 64), 64))
+        if self._buffer is None:
+            return Value("%unused", memref([s if isinstance(s, int) else None for s in shape], element))
+        return em.view(self._buffer, offset, shape, element)
+
+
+def write_kernel(
+    name: str,
+    operands: Buffers,
+    results: Buffers,
+    *,
+    units: Callable[[Emitter, list[Value]], Index],
+    scratch: Callable[[Emitter, list[Value], Scratch], object],
+    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch], None],
+    order: tuple[int, ...] | None = None,
+) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch` of one kernel.
+
+    The callbacks get the operands in the template's order. `scratch` takes the parts that a call needs, for their size;
+    `body(em, operands, results, begin, end, scratch)` computes the units [begin, end).
+    """
+    order = tuple(range(len(operands))) if order is None else order
+    if len(order) != len(operands) or set(order) != set(range(max(order) + 1)):
+        raise ValueError(f"{name}: operand_order {order} has to name {len(operands)} operands, and each from 0 on")
+    signature: list[tuple[str, str]] = []
+    for position in range(max(order) + 1):
+        served = [operands[i] for i, p in enumerate(order) if p == position]
+        if len({type for _, type in served}) != 1:
+            raise ValueError(f"{name}: operand {position} serves as {served}, whose types differ")
+        signature.append(served[0])
+    signature += results
+    count = max(order) + 1
+
+    def template_order(values: list[Value]) -> list[Value]:
+        return [values[position] for position in order]
+
+    em = Emitter()
+    more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
+    with em.func(f"{name}.body", [*signature, *more]) as values:
+        begin, end, buffer = values[-3:]
+        body(em, template_order(values), values[count:-3], begin, end, Scratch(em, buffer))
+    with em.func(f"{name}.units", signature, ["index"]) as values:
+        em.return_([em.index(units(em, template_order(values)))])
+    with em.func(f"{name}.scratch", signature, ["index"]) as values:
+        parts = Scratch(em)
+        scratch(em, template_order(values), parts)
+        em.return_([em.index(parts.bytes)])
+    return em.text()
+
+
+def row_count(em: Emitter, x: Value) -> Index:
+    """M of x [..., K]."""
+    count: Index = 1
+    for axis in range(len(shape_of(x.type)) - 1):
+        count = em.imul(count, em.dim(x, axis))
+    return count
+
+
+@contextmanager
+def _guarded(em: Emitter, start: Index, count: Index, size: int) -> Iterator[Index]:
+    if isinstance(count, int) and count == 1:
+        yield start
+        return
+    with em.loop(0, count, hint="tile") as loop:
+        yield em.iadd(start, em.imul(loop.iv, size))
+
+
+def row_tiles(em: Emitter, rows: Index, sizes: Sequence[int], tile: Callable[[Index, int], None]) -> None:
+    """Covers rows [0, `rows`) by tiles: `tile(first_row, size)` once per size, in a loop; `sizes` descend to 1."""
+    done: Index = 0
+    for size in sizes:
+        count = em.idiv(em.isub(rows, done), size)
+        if isinstance(count, int) and count == 0:
+            continue
+        with _guarded(em, done, count, size) as first:
+            tile(first, size)
+        done = em.iadd(done, em.imul(count, size))
+
+
+class Accumulators:
+    """The products of one unit, in scratch [rows, weights * columns] f32, and the program that turns them into outputs.
+
+    The epilogue stands once in the code, in a loop over rows, whatever the tiles are: exp and erf are long.
+    """
+
+    def __init__(
+        self,
+        em: Emitter,
+        target: Target,
+        product: Product,
+        columns: int,
+        scratch: Scratch,
+        rows: Index,
+    ) -> None:
+        self.em, self.product, self.columns = em, product, columns
+        self.type = target.vector("f32")
+        self.lanes = target.lanes("f32")
+        self.data = scratch.take([rows, columns * product.program.accumulators], "f32")
+
+    def clear(self, rows: Index) -> None:
+        """Sets the first rows to zero."""
+        em = self.em
+        zero = em.zero(self.type)
+        with (
+            em.loop(0, rows) as row,
+            em.loop(0, self.columns * self.product.program.accumulators, self.lanes) as column,
+        ):
+            em.vstore(zero, self.data, [row.iv, column.iv])
+
+    def finish(
+        self, arguments: Sequence[Value], outputs: Sequence[Value], unit: Index, first: Index, rows: Index
+    ) -> None:
+        """Outputs for the unit's columns and the output rows [first, first + rows), whose products stand from row 0."""
+        em, product = self.em, self.product
+        program = product.program
+        buffers = [
+            self._argument_buffer(value, argument.broadcast)
+            for value, argument in zip(arguments, program.arguments, strict=True)
+        ]
+        targets = [em.rows(output) for output in outputs]
+        masked = product.n % self.columns != 0
+        with em.loop(0, rows, hint="row") as row, em.loop(0, self.columns, self.lanes, hint="col") as local:
+            out_row = em.iadd(row.iv, first)
+            column = em.iadd(local.iv, em.imul(unit, self.columns))
+            # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
+            mask = em.mask(em.imax(em.isub(product.n, column), 0), self.lanes) if masked else None
+
+            def load(buffer: Value, indices: Sequence[Index]) -> Value:
+                if mask is None:
+                    return em.vload(buffer, indices, self.type)
+                return em.masked_load(buffer, indices, mask, em.zero(self.type))
+
+            def argument(i: int) -> Value:
+                kind = program.arguments[i].broadcast
+                if kind == "scalar":
+                    return em.load(buffers[i], [])
+                if kind == "column":
+                    return em.load(buffers[i], [out_row])
+                return load(buffers[i], [column] if kind == "row" else [out_row, column])
+
+            products = [
+                em.vload(self.data, [row.iv, em.iadd(local.iv, i * self.columns)], self.type)
+                for i in range(program.accumulators)
+            ]
+            for value, output in zip(program.emit(em, products, argument), targets, strict=True):
+                if mask is None:
+                    em.vstore(value, output, [out_row, column])
+                else:
+                    em.masked_store(value, output, [out_row, column], mask)
+
+    def _argument_buffer(self, value: Value, broadcast: str) -> Value:
+        """The buffer as [M, N], [N], [M] or one element."""
+        em = self.em
+        rank = len(shape_of(value.type))
+        if broadcast == "full":
+            return em.rows(value)
+        if broadcast == "scalar":
+            return em.collapse(value, []) if rank else value
+        return em.collapse(value, [list(range(rank))])

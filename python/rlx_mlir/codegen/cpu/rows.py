@@ -1,0 +1,419 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The CPU template for row-wise groups: elementwise chains, norms, softmax, reductions, rope, SwiGLU, cache writes.
+
+Operands and results are seen as rows [R, W]: W, static, is the last dimension unless said otherwise, R the product of
+the others. A unit is one row, so results don't depend on how units are cut. A `RowProgram` is a list of MIR ops in SSA
+order; the template cuts it into loops over columns: everything up to a reduction is one loop, and what a later loop
+needs again is recomputed if that is cheap and kept in a row of scratch otherwise.
+
+    x = load; s = sum(x * x)             loop 0
+    y = x * rsqrt(s / W + eps) * gamma   loop 1, stored to the result
+
+All values are f32: f16 and bf16 operands are widened on load, results rounded once on store, and a `cast` step rounds
+where it stands. Sums run over vector lanes and several accumulators (reassociated, but always in the same way); max
+and min propagate NaN; softmax of a row with +inf, or of only -inf, is NaN, as the formula says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from . import UnsupportedByTemplate
+from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from .epilogue import emit_elementwise
+from .kernel import Scratch, write_kernel
+from .row_graph import (
+    COMPARISONS,
+    REDUCTIONS,
+    ColumnLoop,
+    Graph,
+    Node,
+    Operand,
+    Plan,
+    Result,
+    Rope,
+    RowProgram,
+    Sink,
+    Step,
+    split_rows,
+)
+from .target import Target
+
+__all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
+
+
+def emit_rows(name: str, program: RowProgram, target: Target) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
+
+    Raises UnsupportedByTemplate where an op, attribute, type or shape is outside what the template covers.
+    """
+    graph = Graph(program)
+    plan = Plan(graph)
+    operands = [(f"arg{i}", operand.type) for i, operand in enumerate(program.operands)]
+    results = [(f"out{i}", result.type) for i, result in enumerate(program.results)]
+    position = program.operands.index(graph.space)
+
+    def units(em: Emitter, values: list[Value]) -> Index:
+        return _row_count(em, values[position], graph.space.width)
+
+    def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
+        _Kernel(em, target, graph, plan).take_scratch(parts)
+
+    def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
+        kernel = _Kernel(em, target, graph, plan)
+        kernel.take_scratch(parts)
+        kernel.bind(values, outs)
+        with em.loop(begin, end, hint="row") as row:
+            kernel.row(row.iv)
+
+    return write_kernel(name, operands, results, units=units, scratch=scratch, body=body)
+
+
+def _row_count(em: Emitter, buffer: Value, width: int | None) -> Index:
+    _, leading, count = split_rows(buffer.type, width)
+    total: Index = count
+    for axis in range(len(leading)):
+        total = em.imul(total, em.dim(buffer, axis))
+    return total
+
+
+class _Kernel:
+    """Emits one row of the program."""
+
+    def __init__(self, em: Emitter, target: Target, graph: Graph, plan: Plan) -> None:
+        self.em, self.target, self.graph, self.plan = em, target, graph, plan
+        self.lanes = target.lanes("f32")
+        self.type = target.vector("f32")
+        self.level = 0
+        self.scratch: dict[Node, Value] = {}
+        self.numbers: dict[Node, Value] = {}
+        self.columns: dict[tuple[Node, str, int], Value] = {}
+        """Columns that the present loop body has computed: node, base, offset from it."""
+
+    def take_scratch(self, parts: Scratch) -> None:
+        for node in self.plan.kept:
+            self.scratch[node] = parts.take([node.width], "f32")
+
+    def bind(self, operands: Sequence[Value], results: Sequence[Value]) -> None:
+        """Flat views and sizes; to be called once, at the head of the body."""
+        em, graph = self.em, self.graph
+        self.buffers = dict(zip(graph.operands, operands, strict=True))
+        self.flat = {name: self._flat(buffer) for name, buffer in self.buffers.items()}
+        self.out_buffers, self.outs = list(results), [self._flat(buffer) for buffer in results]
+        self.periods = {
+            name: _row_count(em, self.buffers[name], operand.width)
+            for name, operand in graph.operands.items()
+            if operand.role == "periodic"
+        }
+        sizes = [em.dim(self.buffers[graph.space.name], axis) for axis in range(len(graph.leading))]
+        self.positions = sizes[graph.axis] if sizes else 1
+        self.per_position: Index = graph.inner
+        for size in sizes[graph.axis + 1 :]:
+            self.per_position = em.imul(self.per_position, size)
+        self.per_batch: Index = graph.inner
+        for size in sizes[1:]:
+            self.per_batch = em.imul(self.per_batch, size)
+
+    def _flat(self, buffer: Value) -> Value:
+        rank = len(shape_of(buffer.type))
+        return self.em.collapse(buffer, [list(range(rank))]) if rank else buffer
+
+    def row(self, row: Value) -> None:
+        """Everything of one row: level by level, first numbers, then loops over columns."""
+        plan = self.plan
+        self.place(row)
+        for self.level in range(plan.levels):
+            for node in plan.numbers:
+                if node.level == self.level:
+                    self.numbers[node] = self.compute(node, [self.numbers[operand] for operand in node.inputs], "f32")
+            for sink in plan.sinks:
+                if sink.node.level == self.level and sink.node.width == 1:
+                    self.store_number(sink)
+            for width, loop in plan.loops(self.level).items():
+                self.loop(width, loop)
+            for node in plan.ropes:
+                if node.inputs[0].level == self.level:
+                    self.rope(node)
+
+    def place(self, row: Value) -> None:
+        """Where the row starts in every operand and result."""
+        em, graph = self.em, self.graph
+        self.starts: dict[str, Index] = {}
+        for name, operand in graph.operands.items():
+            if operand.role in ("row", "vector", "periodic"):
+                width, _, _ = split_rows(operand.type, operand.width)
+                index: Index = 0 if operand.role == "vector" else row
+                if operand.role == "periodic":
+                    index = em.irem(row, self.periods[name])
+                self.starts[name] = em.imul(index, width)
+        self.table_starts: dict[Node, Index] = {}
+        for node in self.plan.ropes:
+            assert node.rope is not None
+            tables = em.dim(self.buffers[node.rope.cos], 0)
+            # A position outside of the tables must not read outside of them; who calls says which positions exist.
+            position = em.imax(em.imin(self.position(row, node.rope.pos), em.isub(tables, 1)), 0)
+            self.table_starts[node] = em.imul(position, node.rope.head_dim // 2)
+        self.out_starts: list[Index] = []
+        self.stored: list[Value | None] = []
+        for sink in self.plan.sinks:
+            index, inside = row, None
+            if sink.result.pos is not None:
+                length = em.dim(self.out_buffers[sink.index], 1)
+                position = em.index(self.position(row, sink.result.pos))
+                above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, em.index(length))
+                inside = em.andi(above, below)
+                first = em.imul(em.iadd(em.imul(self.batch(row), length), position), self.per_position)
+                index = em.index(em.iadd(first, em.irem(row, self.per_position)))
+            self.out_starts.append(em.imul(index, sink.node.width))
+            self.stored.append(inside)
+
+    def batch(self, row: Value) -> Index:
+        return self.em.idiv(row, self.per_batch) if self.graph.axis > 0 else 0
+
+    def position(self, row: Value, pos: str | None) -> Index:
+        """The row's place in the sequence: pos[b] + s, or s alone."""
+        em = self.em
+        s = em.irem(em.idiv(row, self.per_position), self.positions)
+        if pos is None:
+            return s
+        return em.iadd(em.cast("arith.index_cast", em.load(self.buffers[pos], [self.batch(row)]), "index"), s)
+
+    # -- loops over columns -------------------------------------------------------------------------------------------
+
+    def loop(self, width: int, plan: ColumnLoop) -> None:
+        """One loop over `width` columns: whole vectors, several at a time where sums would wait for each other."""
+        em, lanes, reductions = self.em, self.lanes, plan.reductions
+        whole, count = width // lanes, len(reductions)
+        short = bool(reductions) and all(self.plan.is_short(node.inputs[0]) for node in reductions)
+        unroll = 4 if short and whole >= 8 else 2 if short and whole >= 4 else 1
+        wide = whole // unroll * unroll
+
+        def step(base: Index, offset: int, used: int, sums: Sequence[Value]) -> list[Value]:
+            totals = [self.accumulate(node, x, base, offset, used) for node, x in zip(reductions, sums, strict=True)]
+            at = em.iadd(base, offset)
+            for node in plan.kept:
+                self.put(self.column(node, base, offset, used), self.scratch[node], at, used)
+            for sink in plan.sinks:
+                self.store(sink, self.column(sink.node, base, offset, used), at, used)
+            return totals
+
+        def steps(base: Index, sums: Sequence[Value]) -> list[Value]:
+            parts = [sums[u * count : (u + 1) * count] for u in range(unroll)]
+            return [x for u, part in enumerate(parts) for x in step(base, u * lanes, lanes, part)]
+
+        sums = [em.const(REDUCTIONS[node.op][2], self.type) for node in reductions] * unroll
+        if wide > unroll:
+            with self.fresh_columns(), em.loop(0, wide * lanes, unroll * lanes, sums, hint="col") as loop:
+                loop.yield_(steps(loop.iv, loop.args))
+            sums = loop.results
+        elif wide:
+            with self.fresh_columns():
+                sums = steps(0, sums)
+        while len(sums) > count:
+            half = len(sums) // 2
+            pairs = zip(reductions * (half // count), sums[:half], sums[half:], strict=True)
+            sums = [em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in pairs]
+        for vector in range(wide, -(-width // lanes)):  # those that are fewer than `unroll`, then the tail
+            with self.fresh_columns():
+                sums = step(vector * lanes, 0, min(lanes, width - vector * lanes), sums)
+        for node, total in zip(reductions, sums, strict=True):
+            kind = REDUCTIONS[node.op][1]
+            self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+
+    @contextmanager
+    def fresh_columns(self) -> Iterator[None]:
+        """A loop body: what it computes is known inside of it only."""
+        self.columns.clear()
+        yield
+        self.columns.clear()
+
+    def accumulate(self, node: Node, total: Value, base: Index, offset: int, used: int) -> Value:
+        em = self.em
+        op, _, neutral = REDUCTIONS[node.op]
+        x = node.inputs[0]
+        product = x.kind == "map" and x.op == "mul" and x not in self.plan.kept
+        if op == "arith.addf" and product and used == self.lanes:
+            left, right = (self.shaped(self.column(operand, base, offset, used)) for operand in x.inputs)
+            return self.target.fma(em, left, right, total)
+        value = self.column(x, base, offset, used)
+        if used < self.lanes:
+            value = em.select(self.mask(used), value, neutral)
+        return em.binary(op, total, value)
+
+    def column(self, node: Node, base: Index, offset: int, used: int) -> Value:
+        """`used` columns of a node from base + offset on, in a vector; the number itself where its width is 1."""
+        if node.width == 1:
+            return self.numbers[node]
+        key = (node, str(base), offset)
+        if key not in self.columns:
+            self.columns[key] = self._column(node, base, offset, used)
+        return self.columns[key]
+
+    def _column(self, node: Node, base: Index, offset: int, used: int) -> Value:
+        em = self.em
+        if node in self.scratch and self.plan.kept[node] < self.level:
+            return self.get(self.scratch[node], em.iadd(base, offset), used)
+        if node.kind == "load":
+            at = em.iadd(em.iadd(self.starts[node.op], base), offset + node.start)
+            return self.get(self.flat[node.op], at, used)
+        if node.kind == "narrow":
+            return self.column(node.inputs[0], base, offset + node.start, used)
+        return self.compute(node, [self.column(operand, base, offset, used) for operand in node.inputs], self.type)
+
+    def compute(self, node: Node, operands: Sequence[Value], type: str) -> Value:
+        """One node from its operands: on vectors, or on numbers (`type` f32)."""
+        em = self.em
+        if node.kind == "const":
+            return em.const(node.number, "f32")
+        if node.kind == "scalar":
+            buffer = self.buffers[node.op]
+            return self.target.widen(em, em.load(buffer, [0] * len(shape_of(buffer.type))))
+        if node.kind == "load":
+            return self.target.widen(em, em.load(self.flat[node.op], [em.iadd(self.starts[node.op], node.start)]))
+        if node.kind == "round":
+            return self.target.widen(em, rounded(em, self.target, operands[0], node.op))
+        if node.kind == "compare":
+            left, right = (self.shaped(operand, type) for operand in operands)
+            return em.cmpf(COMPARISONS[node.op], left, right)
+        if node.op == "copy":
+            return self.shaped(operands[0], type)
+        return emit_elementwise(em, node.op, operands, type)
+
+    def shaped(self, x: Value, type: str | None = None) -> Value:
+        type = self.type if type is None else type
+        return x if x.type == type else self.em.broadcast(x, type)
+
+    # -- rope ---------------------------------------------------------------------------------------------------------
+
+    def rope(self, node: Node) -> None:
+        """Loops of its own: per head, over pairs of columns, then over the columns that aren't rotated."""
+        assert node.rope is not None
+        em, size = self.em, node.rope.head_dim
+        if node.width == size:
+            self.rope_head(node, node.rope, 0)
+        else:
+            with em.loop(0, node.width, size, hint="head") as head:
+                self.rope_head(node, node.rope, head.iv)
+
+    def rope_head(self, node: Node, rope: Rope, head: Index) -> None:
+        em, x, half, lanes = self.em, node.inputs[0], rope.n_rot // 2, self.lanes
+
+        def rotated(first: Value, second: Value, at: Index, used: int) -> tuple[Value, Value]:
+            place = em.iadd(self.table_starts[node], at)
+            cos, sin = (self.get(self.flat[table], place, used) for table in (rope.cos, rope.sin))
+            return (
+                em.subf(em.mulf(first, cos), em.mulf(second, sin)),
+                em.addf(em.mulf(second, cos), em.mulf(first, sin)),
+            )
+
+        def halves(at: Index, used: int) -> None:
+            base = em.iadd(head, at)
+            low, high = rotated(self.column(x, base, 0, used), self.column(x, base, half, used), at, used)
+            self.put_rope(node, low, base, used)
+            self.put_rope(node, high, em.iadd(base, half), used)
+
+        def interleaved(at: Index, used: int) -> None:
+            base = em.iadd(head, em.imul(at, 2))
+            counts = [min(2 * used, lanes), max(2 * used - lanes, 0)]
+            parts = [
+                self.column(x, base, part * lanes, count) if count else em.zero(self.type)
+                for part, count in enumerate(counts)
+            ]
+            even, odd = (em.shuffle(parts[0], parts[1], range(side, 2 * lanes, 2)) for side in (0, 1))
+            even, odd = rotated(even, odd, at, used)
+            pairs = [lane for pair in range(lanes) for lane in (pair, lanes + pair)]
+            for part, count in enumerate(counts):
+                if count:
+                    value = em.shuffle(even, odd, pairs[part * lanes : (part + 1) * lanes])
+                    self.put_rope(node, value, em.iadd(base, part * lanes), count)
+
+        def copied(at: Index, used: int) -> None:
+            base = em.iadd(em.iadd(head, rope.n_rot), at)
+            self.put_rope(node, self.column(x, base, 0, used), base, used)
+
+        self.vectors(half, interleaved if rope.interleaved else halves)
+        self.vectors(rope.head_dim - rope.n_rot, copied)
+
+    def vectors(self, width: int, body: Callable[[Index, int], None]) -> None:
+        """`body(first, used)` for the vectors that cover `width` columns: a loop, then the tail."""
+        whole = width // self.lanes * self.lanes
+        if whole > self.lanes:
+            with self.fresh_columns(), self.em.loop(0, whole, self.lanes, hint="col") as loop:
+                body(loop.iv, self.lanes)
+        elif whole:
+            with self.fresh_columns():
+                body(0, self.lanes)
+        if width > whole:
+            with self.fresh_columns():
+                body(whole, width - whole)
+
+    def put_rope(self, node: Node, value: Value, at: Index, used: int) -> None:
+        if node in self.scratch:
+            self.put(value, self.scratch[node], at, used)
+        for sink in self.plan.sinks:
+            if sink.node is node:
+                self.store(sink, value, at, used)
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def mask(self, used: int) -> Value:
+        return self.em.const([lane < used for lane in range(self.lanes)], vec(self.lanes, "i1"))
+
+    def get(self, buffer: Value, at: Index, used: int) -> Value:
+        """`used` elements as f32, zeros after them."""
+        em, type = self.em, with_element(self.type, element_of(buffer.type))
+        if used == self.lanes:
+            return self.target.widen(em, em.vload(buffer, [at], type))
+        return self.target.widen(em, em.masked_load(buffer, [at], self.mask(used), em.zero(type)))
+
+    def put(self, value: Value, buffer: Value, at: Index, used: int) -> None:
+        value = rounded(self.em, self.target, value, element_of(buffer.type))
+        if used == self.lanes:
+            self.em.vstore(value, buffer, [at])
+        else:
+            self.em.masked_store(value, buffer, [at], self.mask(used))
+
+    def store(self, sink: Sink, value: Value, at: Index, used: int) -> None:
+        """Columns of a result; a cache row that doesn't exist is left out."""
+        place, inside = self.em.iadd(self.out_starts[sink.index], at), self.stored[sink.index]
+        if inside is None:
+            self.put(value, self.outs[sink.index], place, used)
+            return
+        with self.em.if_(inside):
+            self.put(value, self.outs[sink.index], place, used)
+
+    def store_number(self, sink: Sink) -> None:
+        em, out = self.em, self.outs[sink.index]
+        value = rounded(em, self.target, self.numbers[sink.node], element_of(out.type))
+        if self.stored[sink.index] is not None:
+            raise UnsupportedByTemplate("rows: a cache with one element a position isn't supported")
+        em.store(value, out, [self.out_starts[sink.index]] if shape_of(out.type) else [])
+
+
+def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
+    """f32 (vector or scalar) to `element`, to nearest even; NaN stays NaN, without its payload."""
+    if element == "f32":
+        return x
+    type, half = with_element(x.type, element), with_element(x.type, "i16")
+    if element == "f16" and target.half:
+        return em.cast("arith.truncf", x, type)
+    bits = em.bitcast(x, with_element(x.type, "i32"))
+    nan = em.cmpf("uno", x, x)
+    if element == "bf16":
+        # Done on integers: LLVM calls a library function where the instruction is missing, and the instruction
+        # flushes subnormals.
+        odd = em.andi(em.shrui(bits, 16), 1)
+        up = em.shrui(em.addi(em.addi(bits, odd), 0x7FFF), 16)
+        return em.bitcast(em.cast("arith.trunci", em.select(nan, 0x7FC0, up), half), type)
+    sign = em.andi(em.shrui(bits, 16), 0x8000)
+    size = em.andi(bits, 0x7FFFFFFF)
+    odd = em.andi(em.shrui(size, 13), 1)
+    normal = em.shrui(em.addi(em.addi(size, odd), 0xFFF - (112 << 23)), 13)
+    # Adding 0.5 leaves, in the low bits, the multiple of 2^-24 that a subnormal is; the addition rounds it.
+    shifted = em.addf(em.bitcast(size, x.type), 0.5)
+    subnormal = em.subi(em.bitcast(shifted, size.type), 0x3F000000)
+    result = em.select(em.cmpi("ult", size, 113 << 23), subnormal, normal)
+    result = em.select(em.cmpi("uge", size, 143 << 23), 0x7C00, result)
+    result = em.ori(em.select(nan, 0x7E00, result), sign)
+    return em.bitcast(em.cast("arith.trunci", result, half), type)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Symbolic dimensions of values: rules of the blocks, and their propagation through a function."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.hir.function import arguments, body
+from rlx_mlir.hir.ops import blocks
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
+
+Dims = tuple[Size, ...]
+
+_UNKNOWN = "?"
+_numbers = itertools.count()
+
+
+def unknown() -> Size:
+    """A size that nothing is known of: equal to itself only."""
+    return Size.of(f"{_UNKNOWN}{next(_numbers)}")
+
+
+def is_known(size: Size) -> bool:
+    """Whether the size is made of named symbols only."""
+    return not any(symbol.startswith(_UNKNOWN) for symbol in size.symbols)
+
+
+def outputs_of(weight: ir.Value, dims: Dims, transposed: bool) -> Size:
+    """Number of outputs of a weight operand, dense or packed."""
+    if packing(weight.type) is not None or transposed:
+        return dims[0]
+    return dims[1]
+
+
+@dim_rule(*blocks("rms_norm", "rope", "residual_rms_norm"))
+def like_first(op: Any, operands: Sequence[Dims]) -> Dims:
+    """The dimensions of the first operand."""
+    return operands[0]
+
+
+@dim_rule(*blocks("linear", "linear_fused"))
+def linear(op: Any, operands: Sequence[Dims]) -> Dims:
+    """[..., K] x weight -> [..., N]"""
+    return (*operands[0][:-1], outputs_of(op.weight, operands[1], op.transpose_weight))
+
+
+@dim_rule(*blocks("dequant_matmul"))
+def dequant_matmul(op: Any, operands: Sequence[Dims]) -> Dims:
+    """[..., K] x packed [N, K] -> [..., N]"""
+    return (*operands[0][:-1], operands[1][0])
+
+
+@dim_rule(*blocks("shared_linear_pair"))
+def shared_linear_pair(op: Any, operands: Sequence[Dims]) -> list[Dims]:
+    """[..., K] x two weights -> [..., N1], [..., N2]"""
+    lead = operands[0][:-1]
+    return [
+        (*lead, outputs_of(op.w_first, operands[1], op.transpose_weight)),
+        (*lead, outputs_of(op.w_second, operands[2], op.transpose_weight)),
+    ]
+
+
+@dim_rule(*blocks("swiglu"))
+def swiglu(op: Any, operands: Sequence[Dims]) -> Dims:
+    """[..., K] -> [..., outputs of down_w]"""
+    return (*operands[0][:-1], outputs_of(op.down_w, operands[3], op.transpose_weight))
+
+
+@dim_rule(*blocks("attention", "llama_decoder_block"))
+def with_caches(op: Any, operands: Sequence[Dims]) -> Dims | list[Dims]:
+    """Like the first operand; new caches like the old ones."""
+    if op.k_cache is None:
+        return operands[0]
+    dims_of = dict(zip(op.operation.operands, operands, strict=True))
+    return [operands[0], dims_of[op.k_cache], dims_of[op.v_cache]]
+
+
+def type_dims(type: Any, names: Sequence[str] = ()) -> Dims:
+    """The dimensions of a tensor type; the dynamic ones have the given names, or are unknown."""
+    if not isinstance(type, ir.ShapedType) or not type.has_rank:
+        return ()
+    found = []
+    for i in range(type.rank):
+        if not type.is_dynamic_dim(i):
+            found.append(Size.of(type.get_dim_size(i)))
+        elif i < len(names) and names[i] not in ("", _UNKNOWN):
+            found.append(Size.of(names[i]))
+        else:
+            found.append(unknown())
+    return tuple(found)
+
+
+def operation_dims(op: ir.Operation, operands: Sequence[Dims]) -> list[Dims]:
+    """The dimensions of an operation's results: static ones from their types, the others by the operation's rule."""
+    from_types = [type_dims(result.type) for result in op.results]
+    if op.name not in DIM_RULES or all(size.constant is not None for dims in from_types for size in dims):
+        return from_types
+    try:
+        by_rule = result_dims(op.opview, operands)
+    except UnsupportedError:  # a size that is no sum of products of symbols: nothing is known of it
+        return from_types
+    return [
+        tuple(own if own.constant is not None else ruled for own, ruled in zip(dims, rule, strict=True))
+        for dims, rule in zip(from_types, by_rule, strict=True)
+    ]
+
+
+def propagate(function: ir.Operation) -> dict[ir.Value, Dims]:
+    """The dimensions of every value in a function's body, from the symbols of its arguments."""
+    dims: dict[ir.Value, Dims] = {}
+    for value, argument in zip(body(function).arguments, arguments(function), strict=True):
+        dims[value] = type_dims(value.type, argument.symbols)
+    for op in body(function).operations:
+        add_results(op.operation, dims)
+    return dims
+
+
+def add_results(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
+    """Adds the dimensions of an operation's results."""
+    if len(op.results):
+        computed = operation_dims(op, [dims[operand] for operand in op.operands])
+        dims.update(zip(op.results, computed, strict=True))
+
+
+def words(sizes: Sequence[Size]) -> tuple[int | str, ...]:
+    """Dimensions as callers read them: numbers, symbols, and '?' where nothing is known."""
+    return tuple(
+        size.constant if size.constant is not None else str(size) if is_known(size) else _UNKNOWN for size in sizes
+    )
+
+
+def evaluate(size: Size, sizes: Mapping[str, int]) -> int | None:
+    """The number, where every symbol has one."""
+    return size.evaluate(sizes) if size.symbols <= sizes.keys() else None

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The entry function of a module: its arguments and results as their attributes describe them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import InputError
+
+INPUT, PARAM = "input", "param"
+#: Roles of functions that are not the entry (`mir.role`).
+KERNEL, PREPARE = "kernel", "prepare"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a function.
+
+    Attributes:
+        index: its position.
+        name: `mir.name`, or `argN` where the text doesn't say.
+        kind: `input` or `param`.
+        type: tensor type.
+        symbols: for each dimension its symbol, '' where it is static, '?' where it is dynamic without a symbol.
+    """
+
+    index: int
+    name: str
+    kind: str
+    type: ir.RankedTensorType
+    symbols: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A result of a function: its name (`outputN` where the text doesn't say), and the argument that it is tied to."""
+
+    index: int
+    name: str
+    type: ir.Type
+    tied: int | None
+
+
+def functions(module: ir.Module | ir.Operation) -> list[ir.Operation]:
+    """The functions of a module, in order."""
+    body = module.operation.regions[0].blocks[0]
+    return [op.operation for op in body.operations if op.operation.name == "func.func"]
+
+
+def function_name(function: ir.Operation) -> str:
+    """The symbol name of a function."""
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
+
+
+def is_private(function: ir.Operation) -> bool:
+    """Whether only the module itself may call the function."""
+    return "sym_visibility" in function.attributes and "private" in str(function.attributes["sym_visibility"])
+
+
+def body(function: ir.Operation) -> ir.Block:
+    """The only block of a function."""
+    return function.regions[0].blocks[0]
+
+
+def terminator(function: ir.Operation) -> ir.Operation:
+    """The return of a function."""
+    operations = body(function).operations
+    return operations[len(operations) - 1].operation
+
+
+def role(function: ir.Operation) -> str | None:
+    """What a function is that isn't called from outside: `kernel` or `prepare`; None for the entry."""
+    return python_value(function.attributes["mir.role"]) if "mir.role" in function.attributes else None
+
+
+def entry_function(module: ir.Module | ir.Operation) -> ir.Operation:
+    """The function that callers run: the only public one with a body and without `mir.role`.
+
+    Raises InputError where there isn't exactly one, or it has several blocks.
+    """
+    found = [f for f in functions(module) if role(f) is None and not is_private(f) and len(f.regions[0].blocks)]
+    if len(found) != 1:
+        names = ", ".join(function_name(f) for f in found) or "none"
+        raise InputError(f"a module has one public function with a body and without 'mir.role', but this has: {names}")
+    if len(found[0].regions[0].blocks) != 1:
+        raise InputError(f"function '{function_name(found[0])}' has several blocks, but an entry has one")
+    return found[0]
+
+
+def function_type(function: ir.Operation) -> ir.FunctionType:
+    """The type of a function."""
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
+def attribute_dictionaries(function: ir.Operation, name: str, count: int) -> list[dict[str, ir.Attribute]]:
+    """`arg_attrs` or `res_attrs` of a function, a dictionary for each of `count`."""
+    if name not in function.attributes:
+        return [{} for _ in range(count)]
+    return [{item.name: item.attr for item in ir.DictAttr(each)} for each in ir.ArrayAttr(function.attributes[name])]
+
+
+def arguments(function: ir.Operation) -> list[Argument]:
+    """The arguments of a function."""
+    types = function_type(function).inputs
+    result = []
+    for i, (type, attributes) in enumerate(
+        zip(types, attribute_dictionaries(function, "arg_attrs", len(types)), strict=True)
+    ):
+        kind = _string(attributes.get("mir.kind"), INPUT)
+        result.append(Argument(i, _string(attributes.get("mir.name"), f"arg{i}"), kind, type, _symbols(type, attributes)))
+    return result
+
+
+def results(function: ir.Operation) -> list[Result]:
+    """The results of a function."""
+    types = function_type(function).results
+    found = []
+    for i, (type, attributes) in enumerate(
+        zip(types, attribute_dictionaries(function, "res_attrs", len(types)), strict=True)
+    ):
+        tied = attributes.get("mir.tied")
+        index = None if tied is None else int(ir.IntegerAttr(tied).value)
+        found.append(Result(i, _string(attributes.get("mir.name"), f"output{i}"), type, index))
+    return found
+
+
+def argument_attributes(context: ir.Context, name: str, kind: str, symbols: Sequence[str]) -> dict[str, ir.Attribute]:
+    """The attributes that describe an argument; `mir.dims` only where a dimension is dynamic."""
+    with context:
+        attributes = {"mir.name": ir.StringAttr.get(name), "mir.kind": ir.StringAttr.get(kind)}
+        if any(symbols):
+            attributes["mir.dims"] = ir.ArrayAttr.get([ir.StringAttr.get(symbol) for symbol in symbols])
+    return attributes
+
+
+def set_signature(
+    function: ir.Operation,
+    inputs: Sequence[ir.Type] | None = None,
+    outputs: Sequence[ir.Type] | None = None,
+    arg_attrs: Sequence[Mapping[str, ir.Attribute]] | None = None,
+    res_attrs: Sequence[Mapping[str, ir.Attribute]] | None = None,
+) -> None:
+    """Writes type and attributes of a function; what is None stays. The body is the caller's business."""
+    old = function_type(function)
+    with function.context:
+        new = ir.FunctionType.get(
+            list(old.inputs) if inputs is None else list(inputs), list(old.results) if outputs is None else list(outputs)
+        )
+        function.attributes["function_type"] = ir.TypeAttr.get(new)
+        if arg_attrs is not None:
+            function.attributes["arg_attrs"] = _dictionaries(arg_attrs)
+        if res_attrs is not None:
+            function.attributes["res_attrs"] = _dictionaries(res_attrs)
+
+
+def _dictionaries(items: Iterable[Mapping[str, ir.Attribute]]) -> ir.ArrayAttr:
+    return ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
+
+
+def _string(attribute: ir.Attribute | None, default: str) -> str:
+    return default if attribute is None else str(ir.StringAttr(attribute).value)
+
+
+def _symbols(type: Any, attributes: Mapping[str, ir.Attribute]) -> tuple[str, ...]:
+    if "mir.dims" in attributes:
+        return tuple(ir.StringAttr(word).value for word in ir.ArrayAttr(attributes["mir.dims"]))
+    if not isinstance(type, ir.ShapedType) or not type.has_rank:
+        return ()
+    return tuple("?" if type.is_dynamic_dim(i) else "" for i in range(type.rank))

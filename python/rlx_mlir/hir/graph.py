@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What building rests on: the module, its entry function, and how an operation is made or refused."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.dialects import mir
+from rlx_mlir.errors import InputError, RlxError, StageError
+from rlx_mlir.hir import dims as dimensions
+from rlx_mlir.hir import place
+from rlx_mlir.hir.function import (
+    INPUT,
+    PARAM,
+    argument_attributes,
+    arguments,
+    attribute_dictionaries,
+    body,
+    entry_function,
+    function_name,
+    function_type,
+    set_signature,
+)
+from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.hir.types import (
+    DTypeLike,
+    ShapeLike,
+    describe,
+    elements_attribute,
+    first_message,
+    numpy_dtype,
+    packed_type,
+    scalar_array,
+    tensor_type,
+)
+from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.mir.packed import packing
+
+#: Stages in the order in which compilation goes through them.
+STAGES = ("hir", "mir", "kernels", "linalg", "lir")
+BUILDABLE = ("hir", "mir")
+
+_ENUMS = {
+    "activation": mir.Activation,
+    "mask_kind": mir.MaskKind,
+    "rope_style": mir.RopeStyle,
+    "head_layout": mir.HeadLayout,
+    "compare_kind": mir.CompareKind,
+    "reduce_kind": mir.ReduceKind,
+}
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of an enumeration of the MIR dialect, named by its attribute's mnemonic."""
+
+    enum: str
+    text: str
+
+    def attribute(self, name: str, context: ir.Context) -> ir.Attribute:
+        """The attribute; InputError names it and lists the words that there are."""
+        known = [str(case) for case in _ENUMS[self.enum]]
+        if self.text not in known:
+            raise InputError(f"'{name}' is one of {', '.join(known)}, but got {self.text!r}")
+        return ir.Attribute.parse(f"#mir<{self.enum} {self.text}>", context)
+
+
+class Graph:
+    """A module with one entry function, to which operations are appended before its return.
+
+    `GraphModule` adds what callers use; the compiler reaches the IR by `ir_module`.
+    """
+
+    def __init__(self, module: ir.Module, stage: str, policy: str) -> None:
+        self._module = module
+        self._stage = stage
+        self._policy = policy
+        self._function = entry_function(module)
+        self._scopes: list[str] = []
+        self._generation = 0
+        self._changed_by = ""
+        self._dims: dict[ir.Value, dimensions.Dims] | None = None
+
+    @property
+    def ir_module(self) -> ir.Module:
+        """The MLIR module, for the compiler's own code. Whoever changes it calls `invalidate` afterwards."""
+        return self._module
+
+    @property
+    def entry(self) -> ir.Operation:
+        """The entry function, for the compiler's own code."""
+        return self._function
+
+    @property
+    def name(self) -> str:
+        """The module's name: that of its entry function."""
+        return function_name(self._function)
+
+    @property
+    def stage(self) -> str:
+        """`hir`, `mir`, `kernels`, `linalg` or `lir`."""
+        return self._stage
+
+    @property
+    def _context(self) -> ir.Context:
+        return self._module.context
+
+    @property
+    def _block(self) -> ir.Block:
+        return body(self._function)
+
+    def invalidate(self, changed_by: str) -> None:
+        """Makes every handle stale; `changed_by` says in their errors what changed the module."""
+        self._generation += 1
+        self._changed_by = changed_by
+        self._dims = None
+        self._function = entry_function(self._module)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def _value(self, handle: ir.Value) -> Value:
+        """A handle of an MLIR value of this module."""
+        if isinstance(handle, ir.BlockArgument):
+            return Value(self, handle, arguments(self._function)[handle.arg_number].name)
+        owner = ir.OpResult(handle).owner
+        return Value(self, handle, place.block_name(owner.location) or owner.name.partition(".")[2])
+
+    def _resolve(self, value: Value) -> ir.Value:
+        if value._graph is not self:
+            other = value._graph
+            raise place.caller().error(
+                f"value '{value._label}' belongs to module '{other.name}' (stage {other.stage}), "
+                f"but is used in module '{self.name}' (stage {self.stage})"
+            )
+        if value._generation != self._generation:
+            raise StageError(
+                f"{place.caller()}: value '{value._label}' of module '{self.name}' is stale: "
+                f"{self._changed_by} changed the module after the value was made"
+            )
+        return value._handle
+
+    def _all_dims(self) -> dict[ir.Value, dimensions.Dims]:
+        if self._dims is None:
+            self._dims = dimensions.propagate(self._function)
+        return self._dims
+
+    def _shape(self, handle: ir.Value) -> tuple[int | str, ...]:
+        packed = packing(ir.RankedTensorType(handle.type))
+        if packed is not None:
+            return ("?" if packed.n is None else packed.n, packed.k)
+        return dimensions.words(self._all_dims()[handle])
+
+    # -- arguments ---------------------------------------------------------------------------------------------------
+
+    def _argument(
+        self, kind: str, name: str, shape: ShapeLike, dtype: DTypeLike | None, packed: str | None = None
+    ) -> Value:
+        here = place.caller()
+        self._check_stage(f"{kind} '{name}'", here)
+        present = [argument.name for argument in arguments(self._function)]
+        try:
+            if not isinstance(name, str) or not name:
+                raise InputError(f"the name of an {kind} is a non-empty string, but got {name!r}")
+            if name in present:
+                raise InputError(f"module '{self.name}' already has an argument '{name}'")
+            if packed is None:
+                type, symbols = tensor_type(shape, "f32" if dtype is None else dtype, self._context)
+            elif dtype is not None:
+                raise InputError(f"a packed weight has no element type of its own, but got dtype {dtype!r}")
+            else:
+                type, symbols = packed_type(packed, shape, self._context), ["", ""]
+        except InputError as error:
+            raise here.error(f"{kind} '{name}': {error}") from None
+        count = len(present)
+        attributes = attribute_dictionaries(self._function, "arg_attrs", count)
+        attributes.append(argument_attributes(self._context, name, kind, symbols))
+        handle = self._block.add_argument(type, here.location(self._context, name))
+        set_signature(self._function, inputs=[*function_type(self._function).inputs, type], arg_attrs=attributes)
+        if self._dims is not None:
+            self._dims[handle] = dimensions.type_dims(handle.type, symbols)
+        return Value(self, handle, name)
+
+    def input(self, name: str, shape: ShapeLike, dtype: DTypeLike = "f32") -> Value:
+        """A tensor that is given at each call.
+
+        Args:
+            name: by which callers pass it; unique among inputs and parameters.
+            shape: sizes, or names of symbolic dimensions, such as `["batch", "seq", 64]`. Equal names mean equal
+                sizes, checked at each call.
+            dtype: `f16 bf16 f32 f64 i1 i8 i16 i32 i64`, or a numpy type.
+
+        Raises BuildError where the name is taken, or a dimension or the element type isn't one.
+        """
+        return self._argument(INPUT, name, shape, dtype)
+
+    def input_batch_seq(self, name: str, hidden: int, dtype: DTypeLike = "f32") -> Value:
+        """An input of shape `[batch, seq, hidden]` with both symbols dynamic."""
+        return self._argument(INPUT, name, ["batch", "seq", hidden], dtype)
+
+    def param(
+        self, name: str, shape: ShapeLike, dtype: DTypeLike | None = None, *, packed: str | None = None
+    ) -> Value:
+        """A tensor that is bound once and kept for all calls: a weight.
+
+        Args:
+            name: as in `input`.
+            shape: as in `input`; for a packed weight `[N, K]`, N outputs of K inputs, as in GGUF files.
+            dtype: as in `input`, f32 by default; not for packed weights.
+            packed: block format of a packed weight, such as `q4_1`; its array is uint8 `[N, bytes of a row]`.
+
+        Raises BuildError as `input` does, or where K isn't a multiple of the format's block length.
+        """
+        return self._argument(PARAM, name, shape, dtype, packed)
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[None]:
+        """Names the block that operations built inside belong to; nested names are joined by dots."""
+        if not isinstance(name, str) or not name:
+            raise place.caller().error(f"the name of a block is a non-empty string, but got {name!r}")
+        self._scopes.append(name)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def named(self, name: str, build: Callable[[Any], Any]) -> Any:
+        """Runs `build(self)` in a scope of the given name, and returns what it returns."""
+        with self.scope(name):
+            return build(self)
+
+    def constant(self, value: Any, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
+        """A constant whose elements stand in the IR: small tables, not weights.
+
+        Args:
+            value: array or number; Python numbers and lists of them become f32 or i64 unless `dtype` says else.
+            dtype: element type to convert to.
+        """
+        here = place.caller()
+        try:
+            array = np.asarray(value)
+            if dtype is not None:
+                array = array.astype(tensor_dtype(dtype, self._context))
+            elif not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
+                array = array.astype(np.float32)
+            attribute = elements_attribute(array, self._context)
+        except (InputError, ValueError, TypeError) as error:
+            raise here.error(f"constant: {describe(error)}") from None
+        return self._emit(f"{self._stage}.constant", {}, {"value": attribute}, name=name)[0]
+
+    def _check_stage(self, what: str, here: place.Place) -> None:
+        if self._stage not in BUILDABLE:
+            raise StageError(
+                f"{here}: {what} can't be added to module '{self.name}' at stage {self._stage}: "
+                f"graphs are built at stage {' or '.join(BUILDABLE)}"
+            )
+
+    def _operand(self, value: Any, what: str, here: place.Place, constants: list[ir.Value]) -> ir.Value:
+        """The MLIR value of an operand; arrays become constants, which are noted."""
+        if isinstance(value, Value):
+            return self._resolve(value)
+        if isinstance(value, np.ndarray | np.generic):
+            constants.append(self._resolve(self.constant(value)))
+            return constants[-1]
+        raise here.error(f"{what} is a Value or an array, but got {type(value).__name__} {value!r}"[:400])
+
+    def _attributes(self, given: Mapping[str, Any]) -> dict[str, ir.Attribute]:
+        """Attributes from Python values; None and False (an absent unit attribute) are left out."""
+        context, attributes = self._context, {}
+        for name, value in given.items():
+            if value is None or value is False:
+                continue
+            if isinstance(value, ir.Attribute):
+                attributes[name] = value
+            elif isinstance(value, Word):
+                attributes[name] = value.attribute(name, context)
+            elif value is True:
+                attributes[name] = ir.UnitAttr.get(context)
+            elif isinstance(value, float):
+                attributes[name] = ir.FloatAttr.get(ir.F32Type.get(context), value, loc=ir.Location.unknown(context))
+            elif isinstance(value, list):
+                attributes[name] = ir.DenseI64ArrayAttr.get([integer(entry, name) for entry in value], context)
+            else:
+                attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), integer(value, name))
+        return attributes
+
+    def _emit(
+        self,
+        op: str,
+        operands: Mapping[str, Any],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+        result: ir.Type | None = None,
+    ) -> tuple[Value, ...]:
+        """Appends an operation; its result types are inferred, its verifier runs at once.
+
+        Args:
+            operands: by ODS name; None where an optional one is absent, a sequence for a variadic one.
+            attributes: by ODS name, see `_attributes`.
+            name: of the block, inside of the scopes.
+            shape: what the caller believes the first result's shape to be; None entries aren't compared.
+            result: type of the result, for operations that can't infer it.
+
+        Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
+        """
+        here = place.caller()
+        self._check_stage(f"'{op}'", here)
+        if op.startswith("hir.") and self._stage != "hir":
+            raise StageError(
+                f"{here}: '{op}' is a block, but module '{self.name}' is at stage {self._stage}: "
+                "blocks are built at stage hir, primitives at stage mir too"
+            )
+        scopes = ".".join([*self._scopes, name] if name else self._scopes)
+        built: ir.Operation | None = None
+        constants: list[ir.Value] = []
+        values: dict[str, Any] = {} if result is None else {"result": result}
+        for key, operand in operands.items():
+            what = f"'{key}' of '{op}'"
+            if isinstance(operand, list | tuple):
+                values[key] = [self._operand(each, what, here, constants) for each in operand]
+            elif operand is not None:
+                values[key] = self._operand(operand, what, here, constants)
+        try:
+            values.update(self._attributes(attributes or {}))
+            location = here.location(self._context, scopes or op.partition(".")[2])
+            with self._context, location, ir.InsertionPoint.at_block_terminator(self._block):
+                built = operation_classes()[op](**values).operation
+                built.verify()
+            self._check_shape(built, shape)
+        except (ir.MLIRError, RlxError, ValueError, TypeError) as error:
+            if built is not None:
+                built.erase()
+            for constant in constants:
+                self._all_dims().pop(constant)
+                ir.OpResult(constant).owner.erase()
+            text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
+            raise here.error(text if f"'{op}'" in text else f"'{op}': {text}", scopes) from None
+        return tuple(Value(self, each, scopes or op.partition(".")[2]) for each in built.results)
+
+    def _check_shape(self, built: ir.Operation, shape: ShapeLike | None) -> None:
+        """Infers the symbols of the results; InputError where the first isn't as declared."""
+        known = self._all_dims()
+        computed = dimensions.operation_dims(built, [known[operand] for operand in built.operands])
+        if shape is not None:
+            inferred = dimensions.words(computed[0])
+            fits = len(shape) == len(inferred) and all(
+                declared is None or found == "?" or declared == found
+                for declared, found in zip(shape, inferred, strict=True)
+            )
+            if not fits:
+                raise InputError(f"the shape is declared as {list(shape)}, but inferred to be {list(inferred)}")
+        known.update(zip(built.results, computed, strict=True))
+
+    # -- what the operators of values call ---------------------------------------------------------------------------
+
+    def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]:
+        """Both operands, with a number made an array of the other's element type."""
+        here = place.caller()
+        if not isinstance(lhs, Value) and not isinstance(rhs, Value):
+            raise here.error(f"'{op}': one operand is a Value, but got {lhs!r} and {rhs!r}")
+
+        def convert(own: Operand, other: Operand) -> Operand:
+            if isinstance(own, Value | np.ndarray):
+                return own
+            assert isinstance(other, Value)
+            try:
+                return scalar_array(own, other.dtype)
+            except (InputError, TypeError) as error:
+                raise here.error(f"'{op}': {describe(error)}") from None
+
+        return convert(lhs, rhs), convert(rhs, lhs)
+
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        left, right = self._pair(f"mir.{kind}", lhs, rhs)
+        return self._emit(f"mir.{kind}", {"lhs": left, "rhs": right}, **options)[0]
+
+    def _unary(self, kind: str, x: Operand, **options: Any) -> Value:
+        return self._emit(f"mir.{kind}", {"x": x}, **options)[0]
+
+    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+        if isinstance(rhs, Value) and rhs.packed is not None:
+            return self._emit("mir.dequant_matmul", {"x": lhs, "weight": rhs}, **options)[0]
+        return self._emit("mir.matmul", {"lhs": lhs, "rhs": rhs}, {"transpose_rhs": transpose_rhs}, **options)[0]
+
+
+def integer(value: Any, name: str) -> int:
+    """The value as an int; InputError names the attribute."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"'{name}' is an integer, but got {value!r}") from None
+
+
+def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype[Any]:
+    """The numpy type of what a caller wrote as an element type."""
+    type, _ = tensor_type([], dtype, context)
+    return numpy_dtype(type.element_type)
+
+
+def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
+    """Dimensions from 0 on; all of them where `axes` is None. Those out of range are left for the verifier."""
+    rank = x.ndim
+    if axes is None:
+        return list(range(rank))
+    listed = list(axes) if isinstance(axes, Sequence) else [axes]
+    return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]

@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`GraphModule`: a module of the compiler at one of its stages, as Python builds and reads it."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import InputError, StageError
+from rlx_mlir.hir import place
+from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.edit import Editing
+from rlx_mlir.hir.function import KERNEL, functions, role
+from rlx_mlir.hir.graph import STAGES
+from rlx_mlir.hir.inspect import inspect
+from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.types import first_message
+from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.rewriting import operations, run_pipeline
+
+#: How blocks with a fused operation lower: to it, or to primitives.
+POLICIES = ("direct", "fusable")
+
+#: Attributes of the `builtin.module`: what its operations alone don't say.
+_STAGE, _POLICY = "mir.stage", "hir.policy"
+
+
+class GraphModule(Blocks, Editing):
+    """A module with one entry function: an IR module, and the stage that it is at.
+
+    Built by `hir`, `mir` or `define`; read by `from_text` or `from_bytecode`. Operations are appended before the
+    return; `set_outputs` says what is returned. `lower`, `bind` and `transform` give new modules and leave this one as
+    it is; `set_inputs`, `replace` and `erase_dead` change it, and make every handle of a `Value` stale.
+
+    Modules are equal where their IR is, but for locations.
+    """
+
+    # -- making ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def hir(cls, name: str, *, policy: str = "direct") -> GraphModule:
+        """An empty module of blocks and primitives; `policy` as in `with_fusion_policy`."""
+        return cls._empty(name, "hir", _checked_policy(policy))
+
+    @classmethod
+    def mir(cls, name: str) -> GraphModule:
+        """An empty module of primitives."""
+        return cls._empty(name, "mir", "direct")
+
+    @classmethod
+    def define(
+        cls, name: str, build: Callable[[GraphModule], Value | Sequence[Value] | Mapping[str, Value]]
+    ) -> GraphModule:
+        """A module at stage hir, whose outputs are what `build(module)` returns."""
+        module = cls.hir(name)
+        module.set_outputs(build(module))
+        return module
+
+    @classmethod
+    def _empty(cls, name: str, stage: str, policy: str) -> GraphModule:
+        here = place.caller()
+        if not isinstance(name, str) or not name:
+            raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
+        context = ir.new_context()
+        with context, here.location(context, name):
+            module = ir.Module.create()
+            with ir.InsertionPoint(module.body):
+                nothing = ir.TypeAttr.get(ir.FunctionType.get([], []))
+                attributes = {"sym_name": ir.StringAttr.get(name), "function_type": nothing}
+                function = ir.Operation.create("func.func", attributes=attributes, regions=1)
+                with ir.InsertionPoint(function.regions[0].blocks.append()):
+                    ir.Operation.create("func.return")
+        return cls(module, stage, policy)
+
+    @classmethod
+    def from_ir(cls, module: ir.Module, *, stage: str | None = None) -> GraphModule:
+        """A module around IR, which it takes over. For the compiler's own code.
+
+        Args:
+            stage: by default what the IR says: its attribute `mir.stage`, or else its operations.
+
+        Raises StageError where the IR can't be at the stage, InputError where it has no single entry function.
+        """
+        attributes = module.operation.attributes
+        marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
+        found = stage or marked or detect_stage(module)
+        check_stage(module, found)
+        policy = python_value(attributes[_POLICY]) if _POLICY in attributes else "direct"
+        return cls(module, found, _checked_policy(policy))
+
+    @classmethod
+    def from_text(cls, text: str | os.PathLike[str], *, stage: str | None = None) -> GraphModule:
+        """A module from IR text, or from the file of a path.
+
+        Args:
+            text: IR; or a `Path`, or a string without line breaks that names a file.
+            stage: the stage that the caller expects; by default it is detected.
+
+        Raises InputError where the text doesn't parse or has no single entry function, StageError where it isn't at
+        the stage.
+        """
+        context = ir.new_context()
+        path = Path(text) if isinstance(text, os.PathLike) or _names_file(text) else None
+        try:
+            if path is not None:
+                module = ir.Module.parseFile(str(path), context)
+            else:
+                module = ir.Module.parse(str(text), context)
+        except ir.MLIRError as error:
+            raise InputError(_parse_error(error, path)) from None
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path or 'text'}: {error}") from None
+        return cls.from_ir(module, stage=stage)
+
+    @classmethod
+    def from_bytecode(cls, data: bytes | os.PathLike[str], *, stage: str | None = None) -> GraphModule:
+        """A module from what `bytecode` gives, or from a file with it; raises as `from_text` does."""
+        content = Path(data).read_bytes() if isinstance(data, os.PathLike) else data
+        if not content.startswith(b"ML\xefR"):
+            raise InputError(f"bytecode starts with 'ML\\xefR', but got {content[:4]!r}")
+        try:
+            module = ir.Module.parse(content, ir.new_context())
+        except ir.MLIRError as error:
+            raise InputError(_parse_error(error, None)) from None
+        return cls.from_ir(module, stage=stage)
+
+    @classmethod
+    def wrap_mir_graph(cls, module: GraphModule) -> GraphModule:
+        """A module at stage hir with the primitives of one at stage mir, to which blocks can be added."""
+        if module.stage != "mir":
+            raise StageError(f"{place.caller()}: module '{module.name}' is at stage {module.stage}, but mir is needed")
+        return cls(module._copy(), "hir", "direct")
+
+    def clone(self) -> GraphModule:
+        """A copy; handles of this module are none of its."""
+        return GraphModule(self._copy(), self._stage, self._policy)
+
+    def _copy(self) -> ir.Module:
+        self._mark()
+        source = self._module.operation
+        module = ir.Module.create(source.location)
+        with self._context:
+            for name, attribute in source.attributes.items():
+                module.operation.attributes[name] = attribute
+            for op in self._module.body.operations:
+                module.body.append(op.operation.clone())
+        return module
+
+    # -- blocks and primitives ---------------------------------------------------------------------------------------
+
+    @property
+    def primitives(self) -> Primitives:
+        """The builders of primitives alone: also at stage hir, `rms_norm` and the like are operations of MIR there."""
+        return _PrimitiveView(self)
+
+    def block(self, name: str, build: Callable[[Any], Any]) -> Any:
+        """The same as `named`."""
+        return self.named(name, build)
+
+    # -- policy and lowering -----------------------------------------------------------------------------------------
+
+    @property
+    def fusion_policy(self) -> str | None:
+        """`direct` or `fusable` at stage hir; None at others, where no block is left to lower."""
+        return self._policy if self._stage == "hir" else None
+
+    def with_fusion_policy(self, policy: str) -> GraphModule:
+        """Sets how blocks with a fused operation lower, and returns the module.
+
+        Args:
+            policy: `direct`, to fused operations; `fusable`, to primitives, which differentiation and fusion passes
+                work on.
+
+        Raises StageError at other stages than hir.
+        """
+        if self._stage != "hir":
+            raise StageError(
+                f"{place.caller()}: module '{self.name}' is at stage {self._stage}: a fusion policy is of stage hir"
+            )
+        self._policy = _checked_policy(policy)
+        return self
+
+    def lower(self) -> GraphModule:
+        """A new module at stage mir, its blocks lowered by the fusion policy; the module itself after stage hir.
+
+        Raises PassError where a block can't be lowered.
+        """
+        if self._stage != "hir":
+            return self
+        return self.transform(f"hir-to-mir{{policy={self._policy}}}", stage="mir")
+
+    def lower_for_autodiff(self) -> GraphModule:
+        """`lower` under the policy fusable, whatever the module's own."""
+        return self.lower() if self._stage != "hir" else self.transform("hir-to-mir{policy=fusable}", stage="mir")
+
+    def transform(self, pipeline: str, *, stage: str | None = None) -> GraphModule:
+        """A new module: this one after a textual pipeline of passes.
+
+        Args:
+            stage: that the passes lead to; the module's own by default.
+
+        Raises PassError with the passes' diagnostics, StageError where the result isn't at the stage.
+        """
+        module = self._copy()
+        run_pipeline(module, pipeline)
+        check_stage(module, stage or self._stage)
+        return GraphModule(module, stage or self._stage, self._policy)
+
+    def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> GraphModule:
+        """A new module with symbolic dimensions replaced by sizes; others stay dynamic.
+
+        Args:
+            sizes: by symbol; also as keywords.
+
+        Raises InputError where a symbol isn't one of the module's, or a size isn't positive, PassError where an
+        operation doesn't allow the size.
+        """
+        bound = {**(sizes or {}), **more}
+        known = self.dynamic_symbols
+        for symbol, size in bound.items():
+            if symbol not in known:
+                raise InputError(
+                    f"module '{self.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}"
+                )
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise InputError(f"symbol '{symbol}' of module '{self.name}' is bound to a size >= 1, but got {size!r}")
+        if not bound:
+            return self.clone()
+        symbols = ",".join(f"{symbol}:{size}" for symbol, size in bound.items())
+        return self.transform(f"rlx-bind-dims{{symbols={symbols}}}")
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def inspect(self) -> str:
+        """What the module holds: counts, operations by kind, then a line for each argument, operation and output.
+
+        Shapes show symbols; each operation its block's name and the line that built it.
+        """
+        return inspect(self)
+
+    def to_text(self, *, locations: bool = False, generic: bool = False) -> str:
+        """The IR, which `from_text` reads.
+
+        Args:
+            locations: print where each operation comes from.
+            generic: print every operation in the generic form.
+        """
+        self._mark()
+        return str(
+            self._module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic)
+        )
+
+    def bytecode(self) -> bytes:
+        """The IR in MLIR's binary form, locations included, which `from_bytecode` reads."""
+        self._mark()
+        buffer = io.BytesIO()
+        self._module.operation.write_bytecode(buffer)
+        return buffer.getvalue()
+
+    def verify(self) -> None:
+        """Checks the IR and the contract of its stage; StageError says what doesn't hold."""
+        try:
+            self._module.operation.verify()
+        except ir.MLIRError as error:
+            raise StageError(f"module '{self.name}': {first_message(error)}") from None
+        check_stage(self._module, self._stage)
+
+    def _mark(self) -> None:
+        """Writes to the IR what its operations don't say."""
+        attributes = self._module.operation.attributes
+        attributes[_STAGE] = ir.StringAttr.get(self._stage, self._context)
+        if self._stage == "hir":
+            attributes[_POLICY] = ir.StringAttr.get(self._policy, self._context)
+        elif _POLICY in attributes:
+            del attributes[_POLICY]
+
+    def __str__(self) -> str:
+        return self.to_text()
+
+    def __repr__(self) -> str:
+        return f"<GraphModule '{self.name}' at stage {self.stage}: {len(self)} operations>"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, GraphModule):
+            return NotImplemented
+        if self is other:
+            return True
+        self._mark()
+        other._mark()
+        theirs = other._module
+        if other._context != self._context:  # types and attributes are compared by identity, within one context
+            theirs = ir.Module.parse(other.bytecode(), self._context)
+        return bool(ir.native.is_equivalent(self._module.operation, theirs.operation))
+
+    #: Modules change, so they have no hash.
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _PrimitiveView(Primitives):
+    """The builders of primitives over a module."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+
+    def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
+        return self._module._emit(*arguments, **options)
+
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        return self._module._binary(kind, lhs, rhs, **options)
+
+    def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]:
+        return self._module._pair(op, lhs, rhs)
+
+    def _unary(self, kind: str, x: Operand, **options: Any) -> Value:
+        return self._module._unary(kind, x, **options)
+
+    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+        return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
+
+
+def detect_stage(module: ir.Module) -> str:
+    """The stage that a module's operations tell; one of primitives alone is at stage mir."""
+    dialects = {op.name.partition(".")[0] for op in operations(module)}
+    if "hir" in dialects:
+        return "hir"
+    if "mir" in dialects:
+        return "kernels" if any(role(f) == KERNEL for f in functions(module)) else "mir"
+    if "linalg" in dialects:
+        return "linalg"
+    return "lir" if dialects - {"func", "builtin"} else "mir"
+
+
+def check_stage(module: ir.Module, stage: str) -> None:
+    """Raises StageError where a module has operations that its stage doesn't."""
+    if stage not in STAGES:
+        raise StageError(f"a stage is one of {', '.join(STAGES)}, but got {stage!r}")
+    banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir", "mir")}[stage]
+    for op in operations(module):
+        if op.name.partition(".")[0] in banned:
+            raise StageError(f"a module at stage {stage} has no '{op.name}', but there is one at {op.location}")
+        if stage in ("hir", "mir") and op.name.partition(".")[0] not in ("hir", "mir", "func"):
+            raise StageError(
+                f"a module at stage {stage} holds operations of hir, mir and func, but there is '{op.name}' "
+                f"at {op.location}"
+            )
+
+
+def _checked_policy(policy: str) -> str:
+    if policy not in POLICIES:
+        raise InputError(f"a fusion policy is one of {', '.join(POLICIES)}, but got {policy!r}")
+    return policy
+
+
+def _names_file(text: str) -> bool:
+    return "\n" not in text and len(text) < 4096 and (text.endswith((".mlir", ".mlirbc")) or os.path.isfile(text))
+
+
+def _parse_error(error: ir.MLIRError, path: Path | None) -> str:
+    diagnostics = error.error_diagnostics
+    where = "the IR" if path is None else str(path)
+    if not diagnostics:
+        return f"{where} doesn't parse: {error}"
+    return f"{where} doesn't parse: {diagnostics[0].location}: {diagnostics[0].message}"

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The classes of both dialects' operations, by operation name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from rlx_mlir import ir
+from rlx_mlir.dialects import hir, mir
+
+
+@cache
+def operation_classes() -> dict[str, type[ir.OpView]]:
+    """Each class under the name of its operation, such as `hir.linear`."""
+    classes = [value for module in (hir, mir) for value in vars(module).values()]
+    return {c.OPERATION_NAME: c for c in classes if isinstance(c, type) and hasattr(c, "OPERATION_NAME")}
+
+
+def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
+    """The classes of HIR operations, by name without the dialect."""
+    return tuple(operation_classes()[f"hir.{name}"] for name in names)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where a graph is built: the caller's file and line, for locations and errors."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+
+from rlx_mlir import ir
+from rlx_mlir.errors import BuildError
+
+_OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of the program that builds a graph."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+    def location(self, context: ir.Context, block: str) -> ir.Location:
+        """The location of an operation that is built here, in a block of the given name."""
+        file = ir.Location.file(self.file, self.line, 0, context)
+        return ir.Location.name(block, file, context)
+
+    def error(self, message: str, blocks: str = "") -> BuildError:
+        """An error at this place, inside of named blocks."""
+        where = f" in block '{blocks}':" if blocks else ""
+        return BuildError(f"{self}:{where} {message}")
+
+
+def caller() -> Place:
+    """The innermost frame that isn't of the graph API itself."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def block_name(location: ir.Location) -> str:
+    """The name of the block that an operation belongs to; '' where its location has none."""
+    while True:
+        if location.is_a_name():
+            return str(location.name_str)
+        if location.is_a_callsite():
+            location = location.callee
+        elif location.is_a_fused() and location.locations:
+            location = location.locations[0]
+        else:
+            return ""
+
+
+def source_line(location: ir.Location) -> Place | None:
+    """The file and line in a location; None where it has none."""
+    while True:
+        if location.is_a_file():
+            return Place(str(location.filename), int(location.start_line))
+        if location.is_a_name():
+            location = location.child_loc
+        elif location.is_a_callsite():
+            location = location.callee
+        elif location.is_a_fused() and location.locations:
+            location = location.locations[0]
+        else:
+            return None

@@ -1,0 +1,584 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builders of MIR operations, for modules at stage hir and mir.
+
+Every builder takes `name` (of the block that the operation belongs to, inside of the current scope) and `shape` (what
+the caller believes the result's shape to be, checked against the inferred one), as keywords. Operands are values or
+arrays; beside a value, binary operations take numbers too. All raise BuildError, at the caller's line, where operands
+or attributes break a rule of the operation.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.errors import InputError
+from rlx_mlir.hir import place
+from rlx_mlir.hir.graph import Word, axes_of
+from rlx_mlir.hir.types import DTypeLike, ShapeLike, dtype_word, element_type, logical_shape
+from rlx_mlir.hir.values import Operand, Value
+
+
+def word(enum: str, text: str | None) -> Word | None:
+    """A word of an enumeration as an attribute; None stays None."""
+    return None if text is None else Word(enum, text)
+
+
+def number(value: float | None) -> float | None:
+    """A float attribute; None stays None."""
+    return None if value is None else float(value)
+
+
+class Primitives:
+    """The builders; what they need of a graph is abstract here."""
+
+    @abstractmethod
+    def _emit(
+        self, op: str, operands: Any, attributes: Any = None, *, name: Any = None, shape: Any = None, result: Any = None
+    ) -> tuple[Value, ...]: ...
+
+    @abstractmethod
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value: ...
+
+    @abstractmethod
+    def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]: ...
+
+    @abstractmethod
+    def _unary(self, kind: str, x: Operand, **options: Any) -> Value: ...
+
+    @abstractmethod
+    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value: ...
+
+    # -- functions of one element ------------------------------------------------------------------------------------
+
+    def activation(self, kind: str, x: Value, **options: Any) -> Value:
+        """The function named `kind`: gelu, gelu_approx, silu, relu, sigmoid, tanh, exp, log, sqrt, rsqrt, neg, abs,
+        sin, cos, tan, atan or round."""
+        try:
+            Word("activation", kind).attribute("kind", _context(x))
+        except InputError as error:
+            raise place.caller().error(str(error)) from None
+        return self._unary(kind, x, **options)
+
+    def gelu(self, x: Value, **options: Any) -> Value:
+        """x / 2 * (1 + erf(x / sqrt(2)))."""
+        return self._unary("gelu", x, **options)
+
+    def gelu_approx(self, x: Value, **options: Any) -> Value:
+        """gelu with erf approximated by tanh."""
+        return self._unary("gelu_approx", x, **options)
+
+    def silu(self, x: Value, **options: Any) -> Value:
+        """x * sigmoid(x)."""
+        return self._unary("silu", x, **options)
+
+    def relu(self, x: Value, **options: Any) -> Value:
+        """max(x, 0); NaN stays NaN."""
+        return self._unary("relu", x, **options)
+
+    def sigmoid(self, x: Value, **options: Any) -> Value:
+        """1 / (1 + exp(-x))."""
+        return self._unary("sigmoid", x, **options)
+
+    def tanh(self, x: Value, **options: Any) -> Value:
+        """Hyperbolic tangent."""
+        return self._unary("tanh", x, **options)
+
+    def exp(self, x: Value, **options: Any) -> Value:
+        """Exponential function."""
+        return self._unary("exp", x, **options)
+
+    def log(self, x: Value, **options: Any) -> Value:
+        """Natural logarithm."""
+        return self._unary("log", x, **options)
+
+    def sqrt(self, x: Value, **options: Any) -> Value:
+        """Square root."""
+        return self._unary("sqrt", x, **options)
+
+    def rsqrt(self, x: Value, **options: Any) -> Value:
+        """1 / sqrt(x)."""
+        return self._unary("rsqrt", x, **options)
+
+    def neg(self, x: Value, **options: Any) -> Value:
+        """-x."""
+        return self._unary("neg", x, **options)
+
+    def abs(self, x: Value, **options: Any) -> Value:
+        """|x|."""
+        return self._unary("abs", x, **options)
+
+    def sin(self, x: Value, **options: Any) -> Value:
+        """Sine of radians."""
+        return self._unary("sin", x, **options)
+
+    def cos(self, x: Value, **options: Any) -> Value:
+        """Cosine of radians."""
+        return self._unary("cos", x, **options)
+
+    def tan(self, x: Value, **options: Any) -> Value:
+        """Tangent of radians."""
+        return self._unary("tan", x, **options)
+
+    def atan(self, x: Value, **options: Any) -> Value:
+        """Inverse tangent, in radians."""
+        return self._unary("atan", x, **options)
+
+    def round(self, x: Value, **options: Any) -> Value:
+        """The nearest integer, ties to even."""
+        return self._unary("round", x, **options)
+
+    def cast(self, x: Value, dtype: DTypeLike, *, name: str | None = None, shape: ShapeLike | None = None) -> Value:
+        """x in another element type; to integers it truncates and saturates."""
+        try:
+            element = element_type(dtype_word(dtype), _context(x))
+        except InputError as error:
+            raise place.caller().error(f"'mir.cast': {error}") from None
+        result = _like(x, element=element)
+        return self._emit("mir.cast", {"x": x}, name=name, shape=shape, result=result)[0]
+
+    # -- functions of two elements, with numpy's broadcasting ---------------------------------------------------------
+
+    def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """The operation named `kind`: add, sub, mul, div, max, min or pow; operands of one element type."""
+        kinds = ("add", "sub", "mul", "div", "max", "min", "pow")
+        if kind not in kinds:
+            raise place.caller().error(f"a binary operation is one of {', '.join(kinds)}, but got {kind!r}")
+        return self._binary(kind, lhs, rhs, **options)
+
+    def add(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs + rhs."""
+        return self._binary("add", lhs, rhs, **options)
+
+    def sub(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs - rhs."""
+        return self._binary("sub", lhs, rhs, **options)
+
+    def mul(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs * rhs, element by element."""
+        return self._binary("mul", lhs, rhs, **options)
+
+    def div(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs / rhs."""
+        return self._binary("div", lhs, rhs, **options)
+
+    def pow(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs to the power of rhs."""
+        return self._binary("pow", lhs, rhs, **options)
+
+    def maximum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """The larger of two elements; NaN where one is NaN. (`max` reduces dimensions.)"""
+        return self._binary("max", lhs, rhs, **options)
+
+    def minimum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """The smaller of two elements; NaN where one is NaN. (`min` reduces dimensions.)"""
+        return self._binary("min", lhs, rhs, **options)
+
+    def compare(
+        self, kind: str, lhs: Operand, rhs: Operand, *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """Whether eq, ne, lt, le, gt or ge holds, as i1; with NaN only ne does."""
+        left, right = self._pair("mir.compare", lhs, rhs)
+        attributes = {"kind": Word("compare_kind", kind)}
+        return self._emit("mir.compare", {"lhs": left, "rhs": right}, attributes, name=name, shape=shape)[0]
+
+    def eq(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs == rhs."""
+        return self.compare("eq", lhs, rhs, **options)
+
+    def ne(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs != rhs."""
+        return self.compare("ne", lhs, rhs, **options)
+
+    def lt(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs < rhs."""
+        return self.compare("lt", lhs, rhs, **options)
+
+    def le(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs <= rhs."""
+        return self.compare("le", lhs, rhs, **options)
+
+    def gt(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs > rhs."""
+        return self.compare("gt", lhs, rhs, **options)
+
+    def ge(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+        """lhs >= rhs."""
+        return self.compare("ge", lhs, rhs, **options)
+
+    def where(
+        self,
+        condition: Value | np.ndarray,
+        on_true: Operand,
+        on_false: Operand,
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+    ) -> Value:
+        """Elements of `on_true` where `condition` (i1) holds, of `on_false` elsewhere; all three broadcast."""
+        left, right = self._pair("mir.where", on_true, on_false)
+        operands = {"condition": condition, "on_true": left, "on_false": right}
+        return self._emit("mir.where", operands, name=name, shape=shape)[0]
+
+    # -- products ----------------------------------------------------------------------------------------------------
+
+    def mm(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+        """[..., M, K] times [..., K, N]; `transpose_rhs`: times [..., N, K]; or times a packed weight of N rows."""
+        return self._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
+
+    def matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+        """The same as `mm`."""
+        return self._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
+
+    def fused_matmul_bias_act(
+        self,
+        x: Value,
+        weight: Value,
+        bias: Value,
+        *,
+        activation: str | None = None,
+        transpose_rhs: bool = False,
+        **options: Any,
+    ) -> Value:
+        """activation(x weight + bias), rounded once: x [..., K], weight [K, N] (or [N, K]), bias [N]."""
+        operands = {"x": x, "weight": weight, "bias": bias}
+        attributes = {"activation": word("activation", activation), "transpose_rhs": transpose_rhs}
+        return self._emit("mir.fused_matmul_bias_act", operands, attributes, **options)[0]
+
+    def linear_bias(
+        self, x: Value, weight: Value, bias: Value | None = None, *, transpose_rhs: bool = False, **options: Any
+    ) -> Value:
+        """x weight (+ bias), as separate operations; the bias is [N]."""
+        return self.linear_bias_act(x, weight, bias, transpose_rhs=transpose_rhs, **options)
+
+    def linear_bias_act(
+        self,
+        x: Value,
+        weight: Value,
+        bias: Value | None = None,
+        *,
+        activation: str | None = None,
+        transpose_rhs: bool = False,
+        **options: Any,
+    ) -> Value:
+        """activation(x weight + bias), as separate operations; the bias is [N]."""
+        y = self._matmul(x, weight, transpose_rhs=transpose_rhs, **options)
+        if bias is not None:
+            y = self._binary("add", y, bias, **options)
+        return y if activation is None else self.activation(activation, y, **options)
+
+    def shared_matmul_pair(
+        self, x: Value, w_first: Value, w_second: Value, *, transpose_rhs: bool = False, **options: Any
+    ) -> tuple[Value, Value]:
+        """(x w_first, x w_second)."""
+        return (
+            self._matmul(x, w_first, transpose_rhs=transpose_rhs, **options),
+            self._matmul(x, w_second, transpose_rhs=transpose_rhs, **options),
+        )
+
+    def swiglu_ffn(
+        self,
+        x: Value,
+        *,
+        gate_w: Value,
+        up_w: Value,
+        down_w: Value,
+        transpose_rhs: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """(silu(x gate_w) * (x up_w)) down_w, as separate operations; dense or packed weights."""
+        gate = self._matmul(x, gate_w, transpose_rhs=transpose_rhs, name=name)
+        up = self._matmul(x, up_w, transpose_rhs=transpose_rhs, name=name)
+        hidden = self._binary("mul", self._unary("silu", gate, name=name), up, name=name)
+        return self._matmul(hidden, down_w, transpose_rhs=transpose_rhs, name=name)
+
+    def fused_swiglu_ffn(
+        self,
+        x: Value,
+        *,
+        gate_w: Value,
+        up_w: Value,
+        down_w: Value,
+        transpose_rhs: bool = False,
+        name: str | None = None,
+    ) -> Value:
+        """The function of `swiglu_ffn` with one product for [up_w, gate_w], which are dense."""
+        both = self.concat([up_w, gate_w], axis=0 if transpose_rhs else 1, name=name)
+        hidden = self.fused_swiglu(self._matmul(x, both, transpose_rhs=transpose_rhs, name=name), name=name)
+        return self._matmul(hidden, down_w, transpose_rhs=transpose_rhs, name=name)
+
+    def fused_swiglu(self, x: Value, *, gate_first: bool = False, **options: Any) -> Value:
+        """up * silu(gate) of rows [up, gate] (or [gate, up]): [..., 2F] -> [..., F]."""
+        return self._emit("mir.fused_swiglu", {"x": x}, {"gate_first": gate_first}, **options)[0]
+
+    # -- packed weights ----------------------------------------------------------------------------------------------
+
+    def dequant_matmul(self, x: Value, weight: Value, **options: Any) -> Value:
+        """x [..., K] times a packed weight of N rows: [..., N]."""
+        return self._emit("mir.dequant_matmul", {"x": x, "weight": weight}, **options)[0]
+
+    def block_quantize(self, x: Value, *, block: int = 32, **options: Any) -> tuple[Value, Value, Value]:
+        """(q i8 [..., K], scale f32 [..., K / block], sum i32 [..., K / block]), each block by its largest element."""
+        q, scale, total = self._emit("mir.block_quantize", {"x": x}, {"block": block}, **options)
+        return q, scale, total
+
+    def block_dot(self, q: Value, scale: Value, sum: Value, weight: Value, **options: Any) -> Value:
+        """Product of what `block_quantize` gives with a packed weight: f32 [..., N]."""
+        operands = {"q": q, "scale": scale, "sum": sum, "weight": weight}
+        return self._emit("mir.block_dot", operands, **options)[0]
+
+    def repack(self, weight: Value, **options: Any) -> Value:
+        """A weight (packed rows, or dense [N, K]) in the layout that kernels read."""
+        return self._emit("mir.repack", {"weight": weight}, **options)[0]
+
+    # -- shapes ------------------------------------------------------------------------------------------------------
+
+    def reshape(
+        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """The same elements in another shape.
+
+        Args:
+            new_shape: sizes; -1 for what the others leave (once); -2, or the symbol that `x` has there, for the size
+                of `x` at that position. Another symbol stands for -1.
+        """
+        own = x.shape
+        entries = [
+            entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
+            for i, entry in enumerate(new_shape)
+        ]
+        return self._emit("mir.reshape", {"x": x}, {"new_shape": entries}, name=name, shape=shape)[0]
+
+    def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Any) -> Value:
+        """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
+        order = list(range(x.ndim))[::-1] if permutation is None else axes_of(x, permutation)
+        return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
+
+    def narrow(self, x: Value, axis: int, start: int, length: int, **options: Any) -> Value:
+        """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
+        attributes = {"axis": axes_of(x, axis)[0], "start": start, "length": length}
+        return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
+
+    def concat(self, values: Sequence[Value], axis: int, **options: Any) -> Value:
+        """Values joined along one dimension; a negative axis counts from the end."""
+        listed = list(values)
+        if not listed:
+            raise place.caller().error("'mir.concat' expects at least one value, but got none")
+        return self._emit("mir.concat", {"inputs": listed}, {"axis": axes_of(listed[0], axis)[0]}, **options)[0]
+
+    def expand(
+        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """x repeated along dimensions of size 1 and new leading ones.
+
+        Args:
+            new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
+        """
+        own = x.shape
+        sizes = []
+        for i, entry in enumerate(new_shape):
+            at = i - len(new_shape) + len(own)
+            if isinstance(entry, str) and (at < 0 or own[at] != entry):
+                raise place.caller().error(
+                    f"'mir.expand' takes symbol '{entry}' only where 'x' has it, but x is {list(own)} and "
+                    f"new_shape is {list(new_shape)}"
+                )
+            sizes.append(-1 if isinstance(entry, str) else entry)
+        result = _like(x, sizes=sizes)
+        return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
+
+    def gather(self, table: Value, indices: Value | np.ndarray, axis: int = 0, **options: Any) -> Value:
+        """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension."""
+        attributes = {"axis": axes_of(table, axis)[0]}
+        return self._emit("mir.gather", {"table": table, "indices": indices}, attributes, **options)[0]
+
+    # -- reductions --------------------------------------------------------------------------------------------------
+
+    def reduce(
+        self,
+        x: Value,
+        kind: str,
+        axes: int | Sequence[int] | None = None,
+        *,
+        keep_dims: bool = False,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+    ) -> Value:
+        """Combines elements by sum, mean, max, min or prod along `axes` (all of them by default)."""
+        attributes = {"kind": Word("reduce_kind", kind), "axes": axes_of(x, axes), "keep_dims": keep_dims}
+        return self._emit("mir.reduce", {"x": x}, attributes, name=name, shape=shape)[0]
+
+    def sum(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+        """Sum along dimensions."""
+        return self.reduce(x, "sum", axes, **options)
+
+    def mean(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+        """Mean along dimensions."""
+        return self.reduce(x, "mean", axes, **options)
+
+    def max(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+        """Largest element along dimensions; NaN where any is NaN."""
+        return self.reduce(x, "max", axes, **options)
+
+    def min(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+        """Smallest element along dimensions; NaN where any is NaN."""
+        return self.reduce(x, "min", axes, **options)
+
+    def prod(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+        """Product along dimensions."""
+        return self.reduce(x, "prod", axes, **options)
+
+    def softmax(self, x: Value, axis: int = -1, **options: Any) -> Value:
+        """exp(x - max) / sum(exp(x - max)) along one dimension."""
+        return self._emit("mir.softmax", {"x": x}, {"axis": axis}, **options)[0]
+
+    def sm(self, x: Value, axis: int = -1, **options: Any) -> Value:
+        """The same as `softmax`."""
+        return self.softmax(x, axis, **options)
+
+    def cumsum(self, x: Value, axis: int = -1, *, exclusive: bool = False, **options: Any) -> Value:
+        """Running sum along one dimension, with `exclusive` without the element itself."""
+        return self._emit("mir.cumsum", {"x": x}, {"axis": axis, "exclusive": exclusive}, **options)[0]
+
+    # -- norms -------------------------------------------------------------------------------------------------------
+
+    def layer_norm(
+        self, x: Value, gamma: Value, beta: Value | None = None, *, axis: int = -1, eps: float = 1e-5, **options: Any
+    ) -> Value:
+        """(x - mean) / sqrt(variance + eps) * gamma + beta along one dimension."""
+        operands = {"x": x, "gamma": gamma, "beta": beta}
+        return self._emit("mir.layer_norm", operands, {"axis": axis, "eps": number(eps)}, **options)[0]
+
+    def ln(self, x: Value, gamma: Value, beta: Value | None = None, **options: Any) -> Value:
+        """The same as `layer_norm`."""
+        return self.layer_norm(x, gamma, beta, **options)
+
+    def rms_norm(
+        self, x: Value, gamma: Value, beta: Value | None = None, *, axis: int = -1, eps: float = 1e-5, **options: Any
+    ) -> Value:
+        """x / sqrt(mean(x^2) + eps) * gamma + beta along one dimension."""
+        operands = {"x": x, "gamma": gamma, "beta": beta}
+        return self._emit("mir.rms_norm", operands, {"axis": axis, "eps": number(eps)}, **options)[0]
+
+    def fused_residual_rms_norm(
+        self,
+        x: Value,
+        residual: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        bias: Value | None = None,
+        eps: float = 1e-5,
+        **options: Any,
+    ) -> Value:
+        """rms_norm(x + residual + bias) over the last dimension; the sum isn't rounded."""
+        operands = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta}
+        return self._emit("mir.fused_residual_rms_norm", operands, {"eps": number(eps)}, **options)[0]
+
+    def fused_residual_layer_norm(
+        self,
+        x: Value,
+        residual: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        bias: Value | None = None,
+        eps: float = 1e-5,
+        **options: Any,
+    ) -> Value:
+        """layer_norm(x + residual + bias) over the last dimension; the sum isn't rounded."""
+        operands = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta}
+        return self._emit("mir.fused_residual_layer_norm", operands, {"eps": number(eps)}, **options)[0]
+
+    # -- attention ---------------------------------------------------------------------------------------------------
+
+    def attention(
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        mask: Value | None = None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        num_kv_heads: int | None = None,
+        mask_kind: str = "none",
+        window: int | None = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+        layout: str = "packed",
+        pos: Value | None = None,
+        **options: Any,
+    ) -> Value:
+        """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
+
+        Args:
+            q: [B, Sq, num_heads * head_dim], or by `layout` (`bhsd`, `bshd`) of rank 4.
+            k, v: [B, Sk, num_kv_heads * head_dim]; query head h reads head h // (num_heads / num_kv_heads).
+            mask: with `mask_kind` custom [B, Sk] or [B, H, Sq, Sk], with bias [B, H, Sq, Sk], added to the scores.
+            mask_kind: none, causal, sliding_window, custom or bias.
+            window: number of keys that sliding_window keeps, the query's own included.
+            scale: 1 / sqrt(head_dim) by default.
+            softcap: c: scores become c tanh(score / c) before masking.
+            pos: [B] i32, the position of the first query; without it the last query stands at the last key.
+        """
+        operands = {"q": q, "k": k, "v": v, "mask": mask, "pos": pos}
+        attributes = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "head_dim": head_dim,
+            "mask_kind": Word("mask_kind", mask_kind),
+            "window": window,
+            "scale": number(scale),
+            "softcap": number(softcap),
+            "layout": Word("head_layout", layout),
+        }
+        return self._emit("mir.attention", operands, attributes, **options)[0]
+
+    def rope(
+        self,
+        x: Value,
+        cos: Value,
+        sin: Value,
+        *,
+        head_dim: int,
+        style: str,
+        n_rot: int | None = None,
+        pos: Value | None = None,
+        **options: Any,
+    ) -> Value:
+        """Rotary position embedding of x [..., S, heads * head_dim] by tables [P, head_dim / 2].
+
+        Args:
+            style: `half` rotates elements i and i + n_rot / 2 together, `interleaved` 2i and 2i + 1. It belongs to
+                the weights, so there is no default.
+            n_rot: elements of each head that are rotated, all by default.
+            pos: [B] i32, the row of the tables for the first position; 0 without it.
+        """
+        operands = {"x": x, "cos": cos, "sin": sin, "pos": pos}
+        attributes = {"head_dim": head_dim, "n_rot": n_rot, "style": Word("rope_style", style)}
+        return self._emit("mir.rope", operands, attributes, **options)[0]
+
+    def cache_update(self, cache: Value, new: Value, pos: Value, **options: Any) -> Value:
+        """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
+        return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]
+
+
+def _context(x: Any) -> ir.Context:
+    if not isinstance(x, Value):
+        raise place.caller().error(f"the operand is a Value, but got {type(x).__name__} {x!r}"[:400])
+    return x._graph._context
+
+
+def _like(x: Value, *, element: ir.Type | None = None, sizes: Sequence[int] | None = None) -> ir.Type:
+    """The type of x with another element type or other sizes (-1: dynamic)."""
+    context = _context(x)
+    own = ir.RankedTensorType(x._resolve().type)
+    dynamic = ir.ShapedType.get_dynamic_size()
+    shape = [dynamic if size == -1 else size for size in (logical_shape(own) if sizes is None else sizes)]
+    with context, ir.Location.unknown():
+        return ir.RankedTensorType.get(shape, own.element_type if element is None else element)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Element types, tensor types and constants: between the words and arrays of Python and MLIR."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any, Union
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from rlx_mlir import formats, ir
+from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.mir.packed import packing
+
+#: What a caller may write for an element type: one of our words, a numpy type or its name.
+DTypeLike = Union[str, npt.DTypeLike]
+#: What a caller may write for a shape: sizes, and names of symbolic dimensions.
+ShapeLike = Sequence[Union[int, str]]
+
+#: Every element type of the dialects, by its word in IR text.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+}
+_WORDS = {dtype: word for word, dtype in DTYPES.items()}
+_ALIASES = {"bool": "i1"}
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def dtype_word(dtype: DTypeLike) -> str:
+    """The word of an element type (`f32`, `bf16`, `i1`, …); InputError where the dialects don't have it."""
+    if isinstance(dtype, str) and (word := _ALIASES.get(dtype, dtype)) in DTYPES:
+        return word
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    # Short names mean other widths to numpy: its "i4" has 4 bytes. Only the long ones are unmistakable.
+    if found is None or (isinstance(dtype, str) and dtype != found.name) or found not in _WORDS:
+        raise InputError(f"unknown element type {dtype!r}, known are {', '.join(DTYPES)}")
+    return _WORDS[found]
+
+
+def numpy_dtype(element: ir.Type) -> np.dtype[Any]:
+    """The numpy type of an MLIR element type; InputError where there is none."""
+    found = DTYPES.get(str(element))
+    if found is None:
+        raise InputError(f"element type {element} has no numpy type, known are {', '.join(DTYPES)}")
+    return found
+
+
+def element_type(word: str, context: ir.Context) -> ir.Type:
+    """The MLIR type of an element type's word."""
+    return ir.Type.parse(word, context)
+
+
+def check_symbol(name: str) -> str:
+    """The name, where it can name a dimension: letters, digits and `_`; InputError otherwise."""
+    if not _SYMBOL.fullmatch(name):
+        raise InputError(f"a symbolic dimension is named by letters, digits and '_', but got {name!r}")
+    return name
+
+
+def tensor_type(shape: ShapeLike, dtype: DTypeLike, context: ir.Context) -> tuple[ir.RankedTensorType, list[str]]:
+    """A tensor type, and the symbol of each of its dimensions ('' for a static one)."""
+    word = dtype_word(dtype)
+    sizes, symbols = [], []
+    if isinstance(shape, str) or not isinstance(shape, Sequence):
+        raise InputError(f"a shape is a sequence of sizes and symbols, but got {shape!r}")
+    for entry in shape:
+        if isinstance(entry, str):
+            symbols.append(check_symbol(entry))
+            sizes.append(ir.ShapedType.get_dynamic_size())
+        elif isinstance(entry, int | np.integer) and not isinstance(entry, bool) and entry >= 0:
+            symbols.append("")
+            sizes.append(int(entry))
+        else:
+            raise InputError(f"a dimension is a size >= 0 or the name of a symbol, but got {entry!r} in {list(shape)}")
+    with context, ir.Location.unknown():
+        return ir.RankedTensorType.get(sizes, element_type(word, context)), symbols
+
+
+def packed_type(scheme: str, shape: ShapeLike, context: ir.Context) -> ir.RankedTensorType:
+    """The type of a packed weight [N, K] in GGUF row order."""
+    fmt = formats.get_format(scheme)
+    if len(shape) != 2 or not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
+        raise InputError(f"a packed weight has a static shape [N, K] with sizes > 0, but got {list(shape)}")
+    n, k = (int(size) for size in shape)  # type: ignore[arg-type]
+    text = f"tensor<{n}x{fmt.row_bytes(k)}xi8, #mir.packed<{fmt.name}, k = {k}>>"
+    try:
+        return ir.RankedTensorType(ir.Type.parse(text, context))
+    except ir.MLIRError as error:
+        raise InputError(f"{fmt.name} [{n}, {k}] can't be a parameter: {first_message(error)}") from None
+
+
+def first_message(error: Exception) -> str:
+    """What MLIR said first."""
+    diagnostics = getattr(error, "error_diagnostics", None)
+    return str(diagnostics[0].message) if diagnostics else str(error)
+
+
+def logical_shape(type: ir.Type) -> list[int]:
+    """The sizes of a tensor, negative where dynamic; [N, K] for a packed weight."""
+    shaped = ir.RankedTensorType(type)
+    if (packed := packing(shaped)) is not None:
+        return [-1 if packed.n is None else packed.n, packed.k]
+    return [-1 if shaped.is_dynamic_dim(i) else shaped.get_dim_size(i) for i in range(shaped.rank)]
+
+
+def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
+    """An array as an attribute, of the tensor type with its shape and element type."""
+    element = element_type(dtype_word(array.dtype), context)
+    data = np.require(array, requirements="C")
+    with context, ir.Location.unknown():
+        if array.dtype == np.bool_:
+            packed = np.packbits(data, axis=None, bitorder="little")
+            return ir.DenseElementsAttr.get(packed, type=element, shape=list(array.shape))
+        if array.dtype == ml_dtypes.bfloat16:
+            data = data.view(np.uint16)
+        return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
+
+
+def elements_array(attribute: ir.Attribute) -> np.ndarray:
+    """The array of an elements attribute; InputError where it doesn't give its elements."""
+    dense = ir.DenseElementsAttr(attribute)
+    shaped = ir.RankedTensorType(dense.type)
+    dtype = numpy_dtype(shaped.element_type)
+    if dtype != ml_dtypes.bfloat16:
+        return np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
+    # The bindings give no buffer for bf16; its text is exact, and only small constants stand in IR.
+    flat = [float(x) for x in ir.DenseFPElementsAttr(attribute)]
+    return np.array(flat, np.float32).astype(dtype).reshape(shaped.shape)
+
+
+def scalar_array(value: Any, like: np.dtype[Any]) -> np.ndarray:
+    """A Python number as a rank-0 array of the given type; InputError where that loses more than rounding."""
+    if not isinstance(value, bool | int | float | np.generic):
+        raise InputError(f"an operand is a value, an array or a number, but got {type(value).__name__} {value!r}")
+    if isinstance(value, bool | np.bool_) and like != np.bool_:
+        raise InputError(f"{value} is a bool, but the other operand is of {_WORDS[like]}")
+    if like == np.bool_:
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"{value!r} is not a bool, but the other operand is of i1")
+        return np.array(value, like)
+    if like.kind == "i":
+        info = np.iinfo(like)
+        if not isinstance(value, int | np.integer) or not info.min <= value <= info.max:
+            raise InputError(f"{value!r} can't be exact in {_WORDS[like]}, the type of the other operand")
+        return np.array(value, like)
+    with np.errstate(over="ignore"):
+        result = np.array(float(value)).astype(like)
+    if math.isfinite(value) and not np.isfinite(result.astype(np.float64)):
+        raise InputError(f"{value!r} is out of range for {_WORDS[like]}, the type of the other operand")
+    return result
+
+
+def describe(error: Exception) -> str:
+    """The text of an error of ours, or class and text of any other."""
+    return str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Handles of values: what the public API gives out in place of MLIR's own, which may dangle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.hir.types import logical_shape, numpy_dtype
+from rlx_mlir.mir.packed import packing
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir.graph import Graph
+
+#: What an operand may be: a value, or what becomes a constant.
+Operand = Union["Value", np.ndarray, int, float, bool, np.generic]
+
+
+class Value:
+    """A tensor of a module under construction: an input, a parameter or a result of an operation.
+
+    A handle is good for one module, until that module is changed otherwise than by building: then every use raises
+    StageError. Arithmetic operators build operations; numbers and arrays beside a value become constants of the
+    module (numbers in the value's element type, arrays as they are).
+    """
+
+    __slots__ = ("_generation", "_graph", "_handle", "_label")
+
+    #: Makes `array + value` come to `Value.__radd__`, where numpy would loop over the array's elements.
+    __array_ufunc__ = None
+
+    def __init__(self, graph: Graph, handle: ir.Value, label: str) -> None:
+        self._graph = graph
+        self._handle = handle
+        self._label = label
+        self._generation = graph._generation
+
+    @property
+    def shape(self) -> tuple[int | str, ...]:
+        """Sizes, and for dynamic dimensions their symbols (`batch`, `2*seq`; `?` where no rule names it).
+
+        A packed weight has its logical shape, (N, K).
+        """
+        return self._graph._shape(self._resolve())
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(logical_shape(self._resolve().type))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Element type, a numpy type (bfloat16 from `ml_dtypes`); int8 for the bytes of a packed weight."""
+        return numpy_dtype(ir.RankedTensorType(self._resolve().type).element_type)
+
+    @property
+    def packed(self) -> str | None:
+        """The scheme of a packed weight, such as `q4_1`; None for a dense tensor."""
+        found = packing(ir.RankedTensorType(self._resolve().type))
+        return None if found is None else found.scheme
+
+    @property
+    def name(self) -> str:
+        """Name of the input or parameter, or of the block that built the value."""
+        self._resolve()
+        return self._label
+
+    def _resolve(self) -> ir.Value:
+        """The MLIR value; StageError where the module has changed since."""
+        return self._graph._resolve(self)
+
+    def __add__(self, other: Operand) -> Value:
+        return self._graph._binary("add", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self._graph._binary("add", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._graph._binary("sub", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._graph._binary("sub", other, self)
+
+    def __mul__(self, other: Operand) -> Value:
+        return self._graph._binary("mul", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:
+        return self._graph._binary("mul", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._graph._binary("div", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._graph._binary("div", other, self)
+
+    def __pow__(self, other: Operand) -> Value:
+        return self._graph._binary("pow", self, other)
+
+    def __neg__(self) -> Value:
+        return self._graph._unary("neg", self)
+
+    def __matmul__(self, other: Value | np.ndarray) -> Value:
+        return self._graph._matmul(self, other)
+
+    def __rmatmul__(self, other: np.ndarray) -> Value:
+        return self._graph._matmul(other, self)
+
+    def __bool__(self) -> bool:
+        raise TypeError("a graph value has no truth value: its elements aren't known while the graph is built")
+
+    def __eq__(self, other: object) -> bool:
+        """Whether both are handles of one value; `GraphModule.eq` builds a comparison of elements."""
+        return (
+            isinstance(other, Value)
+            and self._graph is other._graph
+            and self._generation == other._generation
+            and self._handle == other._handle
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._graph), self._generation, self._handle))
+
+    def __repr__(self) -> str:
+        if self._generation != self._graph._generation:
+            return f"<Value '{self._label}': stale>"
+        dims = ", ".join(str(dim) for dim in self.shape)
+        return f"<Value '{self._label}': [{dims}] {self.packed or ir.RankedTensorType(self._handle.type).element_type}>"

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Execution of modules by the numpy references of their operations: what compiled code is compared with.
+
+Slow, exact in meaning, and independent of every lowering: HIR runs by the definitions of its blocks, MIR by those of its
+primitives.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError
+from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
+from rlx_mlir.hir.function import Argument, arguments, body, entry_function, function_name, functions, results
+from rlx_mlir.hir.module import GraphModule
+from rlx_mlir.hir.types import numpy_dtype
+from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.registry import REFERENCES, evaluate
+
+
+def interpret(
+    module: GraphModule | ir.Module, inputs: Mapping[str, np.ndarray], *, function: str | None = None
+) -> dict[str, Any]:
+    """Runs a function of a module on numpy arrays.
+
+    Args:
+        module: at a stage whose operations have references: hir, mir, or kernels.
+        inputs: every input and parameter by name. Element types must be those of the arguments (bfloat16 from
+            `ml_dtypes`); a packed weight is its bytes, uint8 or int8 `[N, bytes of a row]`, or a `PackedWeight`.
+        function: name of the function; the entry by default.
+
+    Returns the outputs by name; those of packed types are `PackedWeight`s.
+
+    Raises:
+        InputError: an input is missing, unknown, or of another shape or element type; two arguments give a symbol
+            different sizes; or a condition that an operation has at run time doesn't hold.
+        UnsupportedError: an operation has no reference.
+    """
+    graph = module.ir_module if isinstance(module, GraphModule) else module
+    listed = {function_name(f): f for f in functions(graph)}
+    if function is None:
+        entry = entry_function(graph)
+    elif function in listed:
+        entry = listed[function]
+    else:
+        raise InputError(f"the module has no function '{function}', it has {', '.join(listed) or 'none'}")
+    values = bind_inputs(entry, inputs)
+    outputs = _Interpreter(listed).run(entry, values)
+    return {result.name: value for result, value in zip(results(entry), outputs, strict=True)}
+
+
+def bind_inputs(function: ir.Operation, inputs: Mapping[str, Any]) -> list[Any]:
+    """The value of each argument of a function, checked; raises InputError as `interpret` says."""
+    known = arguments(function)
+    names = [argument.name for argument in known]
+    for name in inputs:
+        if name not in names:
+            close = difflib.get_close_matches(str(name), names, n=1)
+            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names) or 'none'}"
+            raise InputError(f"'{function_name(function)}' has no argument '{name}', {hint}")
+    if missing := [argument for argument in known if argument.name not in inputs]:
+        listed = ", ".join(f"{argument.kind} '{argument.name}'" for argument in missing)
+        raise InputError(f"'{function_name(function)}' needs a value for {listed}")
+    sizes: dict[str, tuple[int, str]] = {}
+    return [_checked(argument, inputs[argument.name], sizes) for argument in known]
+
+
+def _checked(argument: Argument, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+    """The value of an argument, where it fits; notes the sizes of symbols, with the argument that gave them."""
+    what = f"{argument.kind} '{argument.name}'"
+    if not isinstance(argument.type, ir.RankedTensorType):
+        raise StageError(f"{what} is of {argument.type}: only functions of tensors can be interpreted")
+    packed = packing(argument.type)
+    if isinstance(value, PackedWeight):
+        if packed is None or (value.scheme, value.k, value.layout) != (packed.scheme, packed.k, packed.layout):
+            raise InputError(f"{what} is of {argument.type}, but got {value.scheme} {value.layout}, k = {value.k}")
+        value = value.bytes
+    array = np.asarray(value)
+    if packed is not None and array.dtype == np.uint8:
+        array = array.view(np.int8)
+    expected = numpy_dtype(argument.type.element_type)
+    if array.dtype != expected:
+        word = "int8 or uint8" if packed is not None else expected.name
+        raise InputError(f"{what} has element type {word}, but got {array.dtype.name}")
+    declared = list(_words(argument))
+    if array.ndim != len(declared):
+        raise InputError(f"{what} has shape {_listed(declared)}, but got {list(array.shape)}")
+    for axis, (size, word) in enumerate(zip(array.shape, declared, strict=True)):
+        if isinstance(word, int):
+            if size != word:
+                raise InputError(f"{what} has shape {_listed(declared)}, but got {list(array.shape)}")
+        elif word != "?":
+            known, giver = sizes.setdefault(word, (size, what))
+            if known != size:
+                raise InputError(
+                    f"symbol '{word}' is {known} in {giver}, but {size} in {what} (dimension {axis} of "
+                    f"{list(array.shape)})"
+                )
+    return array if packed is None else PackedWeight.of(argument.type, array)
+
+
+def _words(argument: Argument) -> Iterable[int | str]:
+    for i, symbol in enumerate(argument.symbols):
+        yield symbol or argument.type.get_dim_size(i)
+
+
+def _listed(words: Sequence[int | str]) -> str:
+    return "[" + ", ".join(str(word) for word in words) + "]"
+
+
+class _Interpreter:
+    """Runs functions, of which some may call others."""
+
+    def __init__(self, listed: Mapping[str, ir.Operation]) -> None:
+        self._functions = listed
+
+    def run(self, function: ir.Operation, values: Sequence[Any]) -> list[Any]:
+        """The results of a function on the values of its arguments."""
+        block = body(function)
+        known: dict[ir.Value, Any] = dict(zip(block.arguments, values, strict=True))
+        # A value is dropped after its last use: models have more intermediate values than memory.
+        left = Counter(operand for op in block.operations for operand in op.operation.operands)
+        for op in block.operations:
+            operation = op.operation
+            operands = [known[operand] for operand in operation.operands]
+            if operation.name == "func.return":
+                return operands
+            if operation.name == "func.call":
+                callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+                computed = self.run(self._functions[callee], operands)
+            else:
+                computed = _evaluate(operation, operands)
+            known.update(zip(operation.results, computed, strict=True))
+            for operand in operation.operands:
+                left[operand] -= 1
+                if not left[operand]:
+                    known.pop(operand, None)
+        raise ExecutionError(f"function '{function_name(function)}' doesn't return")
+
+
+def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
+    """The results of one operation, which must fit its result types."""
+    if op.name not in REFERENCES:
+        raise UnsupportedError(f"'{op.name}' at {op.location} has no numpy reference")
+    try:
+        computed = evaluate(op.opview, operands)
+    except InputError as error:
+        raise InputError(f"{error} (at {op.location})") from None
+    for result, value in zip(op.results, computed, strict=True):
+        if isinstance(value, PackedWeight):
+            continue
+        type = ir.RankedTensorType(result.type)
+        shape = [size if type.is_dynamic_dim(i) else type.get_dim_size(i) for i, size in enumerate(value.shape)]
+        if value.dtype != numpy_dtype(type.element_type) or value.ndim != type.rank or list(value.shape) != shape:
+            raise ExecutionError(
+                f"the reference of '{op.name}' at {op.location} gave {value.dtype} {list(value.shape)} for {type}"
+            )
+    return computed

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Fusion of MIR primitives into MIR's fused operations; each pass is one family of patterns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.hir_to_mir import is_packed, product
+from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
+
+BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
+
+
+@compiler_pass("mir-fuse-matmul-bias-act")
+def fuse_matmul_bias_act(module: ir.Operation) -> None:
+    """Fuse matmul, the bias added to it and an activation; bits stay for f32."""
+    apply_patterns(module, BIAS_ACT)
+    erase_dead(module)
+
+
+@compiler_pass("mir-fuse-residual-norm")
+def fuse_residual_norm(module: ir.Operation) -> None:
+    """Fuse add and the norm of its sum; f16 and bf16 keep the sum in f32, so bits change there."""
+    apply_patterns(module, RESIDUAL_NORM)
+    erase_dead(module)
+
+
+@compiler_pass("mir-fuse-swiglu")
+def fuse_swiglu(module: ir.Operation) -> None:
+    """Fuse silu(x G) * (x U) with dense weights into one matmul with [U, G] and fused_swiglu."""
+    apply_patterns(module, SWIGLU)
+    erase_dead(module)
+
+
+@compiler_pass("mir-fuse-shared-input")
+def fuse_shared_input(module: ir.Operation) -> None:
+    """Fuse products of one value with several weights into one product and slices of it."""
+    apply_patterns(module, SHARED_INPUT)
+    erase_dead(module)
+
+
+def producer(value: ir.Value, *kinds: type[ir.OpView]) -> Any:
+    """The operation of one of the kinds that makes the value; None where another one does, or none."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return None
+    view = owner.opview
+    return view if isinstance(view, kinds) else None
+
+
+def only_user(value: ir.Value) -> Any:
+    """The operation that has the value's only use; None where there are more uses, or none."""
+    uses = list(value.uses)
+    return uses[0].owner.opview if len(uses) == 1 else None
+
+
+def is_parameter(value: ir.Value) -> bool:
+    """Whether the value is a parameter of its function."""
+    if not isinstance(value.owner, ir.Block):
+        return False
+    argument = ir.BlockArgument(value)
+    attributes = value.owner.owner.attributes
+    if "arg_attrs" not in attributes:
+        return False
+    own = attributes["arg_attrs"][argument.arg_number]
+    return "mir.kind" in own and python_value(own["mir.kind"]) == "param"
+
+
+def shape_of(value: ir.Value) -> list[int]:
+    """The dimensions of the value's type, a negative number where dynamic."""
+    return list(ir.RankedTensorType(value.type).shape)
+
+
+@BIAS_ACT.pattern(mir.AddOp)
+def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
+    """matmul(x, W) + b -> fused_matmul_bias_act(x, W, b)"""
+    for matmul, bias in ((producer(op.lhs, mir.MatmulOp), op.rhs), (producer(op.rhs, mir.MatmulOp), op.lhs)):
+        if matmul is None:
+            continue
+        if only_user(matmul.result) is None:
+            return rewriter.no_match("the product has other readers")
+        weight, out = shape_of(matmul.rhs), shape_of(matmul.result)
+        if len(weight) != 2 or shape_of(bias) != out[-1:]:
+            return rewriter.no_match("what is added isn't a vector as long as the product's rows")
+        fused = mir.fused_matmul_bias_act(matmul.lhs, matmul.rhs, bias, transpose_rhs=matmul.transpose_rhs or None)
+        return rewriter.replace(op, fused)
+    return None
+
+
+def fuse_activation(op: Any, rewriter: Rewriter) -> None:
+    """act(fused_matmul_bias_act(x, W, b)) -> fused_matmul_bias_act(x, W, b) with the activation"""
+    linear = producer(op.x, mir.FusedMatmulBiasActOp)
+    if linear is None or linear.activation is not None:
+        return
+    if only_user(linear.result) is None:
+        return rewriter.no_match("the sum has other readers")
+    rewriter.replace(
+        op,
+        mir.fused_matmul_bias_act(
+            linear.x,
+            linear.weight,
+            linear.bias,
+            activation=op.operation.name.removeprefix("mir."),
+            transpose_rhs=linear.transpose_rhs or None,
+        ),
+    )
+
+
+for _activation in (mir.GeluOp, mir.GeluApproxOp, mir.SiluOp, mir.ReluOp, mir.SigmoidOp, mir.TanhOp):
+    BIAS_ACT.pattern(_activation)(fuse_activation)
+
+
+def fuse_residual(op: Any, rewriter: Rewriter) -> None:
+    """norm(add(x, r)) -> fused_residual norm(x, r)"""
+    total = producer(op.x, mir.AddOp)
+    if total is None:
+        return
+    if only_user(total.result) is None:
+        return rewriter.no_match("the sum has other readers")
+    if total.lhs.type != total.rhs.type:
+        return rewriter.no_match("the sum broadcasts an operand")
+    if python_value(op.axis) not in (-1, len(shape_of(op.x)) - 1):
+        return rewriter.no_match("the norm isn't over the last axis")
+    fused = mir.fused_residual_rms_norm if isinstance(op, mir.RmsNormOp) else mir.fused_residual_layer_norm
+    rewriter.replace(op, fused(total.lhs, total.rhs, op.gamma, beta=op.beta, eps=op.eps))
+
+
+RESIDUAL_NORM.pattern(mir.RmsNormOp)(fuse_residual)
+RESIDUAL_NORM.pattern(mir.LayerNormOp)(fuse_residual)
+
+
+@SWIGLU.pattern(mir.MulOp)
+def fuse_dual_matmul(op: mir.MulOp, rewriter: Rewriter) -> None:
+    """silu(x G) * (x U) -> fused_swiglu(x [U, G])"""
+    for gated, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        silu, up = producer(gated, mir.SiluOp), producer(other, mir.MatmulOp)
+        gate = producer(silu.x, mir.MatmulOp) if silu is not None else None
+        if gate is None or up is None:
+            continue
+        if gate.lhs != up.lhs:
+            return rewriter.no_match("the products have different inputs")
+        if any(only_user(value) is None for value in (gate.result, up.result, silu.result)):
+            return rewriter.no_match("a product has other readers")
+        transposed = bool(gate.transpose_rhs)
+        weight = shape_of(gate.rhs)
+        if gate.rhs.type != up.rhs.type or transposed != bool(up.transpose_rhs) or len(weight) != 2 or min(weight) < 0:
+            return rewriter.no_match("the weights differ in type, or aren't static matrices")
+        both = mir.concat([up.rhs, gate.rhs], axis=0 if transposed else 1)
+        return rewriter.replace(op, mir.fused_swiglu(product(gate.lhs, both, transposed)))
+    return None
+
+
+@SWIGLU.pattern(mir.MulOp)
+def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
+    """silu(c[N:]) * c[:N] -> fused_swiglu(c); gate_first where the gate is the first half"""
+    for gated, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
+        silu, up = producer(gated, mir.SiluOp), producer(other, mir.NarrowOp)
+        gate = producer(silu.x, mir.NarrowOp) if silu is not None else None
+        if gate is None or up is None or gate.x != up.x:
+            continue
+        whole = shape_of(gate.x)
+        half = whole[-1] // 2
+        spans = [(python_value(n.axis) % len(whole), python_value(n.start), python_value(n.length)) for n in (up, gate)]
+        last = len(whole) - 1
+        if whole[-1] % 2 or {s[0] for s in spans} != {last} or {s[2] for s in spans} != {half}:
+            return rewriter.no_match("the slices aren't the two halves of the last axis")
+        if any(only_user(value) is None for value in (gate.result, up.result, silu.result)):
+            return rewriter.no_match("a half has other readers")
+        starts = (spans[0][1], spans[1][1])
+        if starts not in ((0, half), (half, 0)):
+            return rewriter.no_match("the slices aren't the two halves of the last axis")
+        return rewriter.replace(op, mir.fused_swiglu(gate.x, gate_first=starts == (half, 0) or None))
+    return None
+
+
+def _is_swiglu_half(value: ir.Value) -> bool:
+    """Whether the product feeds silu(a) * b: its kernel computes both products at once already."""
+    user = only_user(value)
+    if isinstance(user, mir.SiluOp):
+        user = only_user(user.result)
+    return isinstance(user, mir.MulOp) and any(producer(v, mir.SiluOp) is not None for v in (user.lhs, user.rhs))
+
+
+def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
+    """(x W1, x W2, …) -> slices of x [W1, W2, …]"""
+    x, weight = (op.lhs, op.rhs) if isinstance(op, mir.MatmulOp) else (op.x, op.weight)
+    transposed = isinstance(op, mir.MatmulOp) and bool(op.transpose_rhs)
+    if not is_parameter(weight) or _is_swiglu_half(op.result):
+        return
+    group = []
+    for use in x.uses:
+        other = use.owner.opview
+        if type(other) is not type(op) or other.operation.block != op.operation.block:
+            continue
+        first, second = (other.lhs, other.rhs) if isinstance(other, mir.MatmulOp) else (other.x, other.weight)
+        same = first == x and is_parameter(second) and not _is_swiglu_half(other.result)
+        if same and _joinable(weight, second, transposed) and transposed == bool(getattr(other, "transpose_rhs", False)):
+            group.append((other, second))
+    if len(group) < 2:
+        return
+    group.sort(key=lambda member: _position(member[1]))
+    if not all(op == member or op.operation.is_before_in_block(member.operation) for member, _ in group):
+        return  # The first product of the group in program order is the one to rewrite.
+    axis = 0 if is_packed(weight) or transposed else 1
+    whole = product(x, mir.concat([w for _, w in group], axis=axis), transposed)
+    start = 0
+    for member, _ in group:
+        width = shape_of(member.result)[-1]
+        part = mir.narrow(whole, axis=len(shape_of(whole)) - 1, start=start, length=width)
+        start += width
+        rewriter.replace(member, part)
+
+
+def _joinable(first: ir.Value, second: ir.Value, transposed: bool) -> bool:
+    a, b = ir.RankedTensorType(first.type), ir.RankedTensorType(second.type)
+    if len(a.shape) != 2 or len(b.shape) != 2 or min(*a.shape, *b.shape) < 0:
+        return False
+    inner = 1 if a.encoding is not None or transposed else 0
+    return a.encoding == b.encoding and a.element_type == b.element_type and a.shape[inner] == b.shape[inner]
+
+
+def _position(value: ir.Value) -> int:
+    return int(ir.BlockArgument(value).arg_number)
+
+
+SHARED_INPUT.pattern(mir.MatmulOp)(fuse_siblings)
+SHARED_INPUT.pattern(mir.DequantMatmulOp)(fuse_siblings)

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `lir-plan`: memory of the entry function.
+
+Its values become views into one arena, and its arguments the buffers of inputs, parameters and outputs. Sizes are
+polynomials in the symbols of dynamic dimensions; the arena is laid out for their declared maxima, so that nothing is
+allocated at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.functions import (
+    KERNEL,
+    argument_attributes,
+    entry_function,
+    functions,
+    memref_of,
+    result_attributes,
+)
+from rlx_mlir.lowering.outline import TIED
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.registry import result_dims
+from rlx_mlir.rewriting import Option, compiler_pass, operations
+
+ALIGNMENT = 64
+DEFAULT_MAXIMUM = 512
+
+
+@dataclass
+class Slot:
+    """A buffer in the arena: its size in bytes, and the first and last call that touch it."""
+
+    bytes: int
+    first: int
+    last: int
+    offset: int = -1
+
+
+def parse_sizes(text: str) -> dict[str, int]:
+    """Sizes by symbol from `seq:512,batch:4`; ValueError names the part that can't be read."""
+    sizes = {}
+    for part in filter(None, text.replace(" ", ",").split(",")):
+        name, colon, size = part.partition(":")
+        if not name or not colon or not size.isdigit():
+            raise ValueError(f"expects symbol:size, separated by commas, but got '{part}'")
+        sizes[name] = int(size)
+    return sizes
+
+
+def assign_offsets(slots: list[Slot]) -> int:
+    """Gives each slot an offset, such that slots that live at one time don't overlap; returns the arena's bytes."""
+    placed: list[Slot] = []
+    for slot in sorted(slots, key=lambda s: (-s.bytes, s.first)):
+        busy = [p for p in placed if p.first <= slot.last and slot.first <= p.last]
+        candidates = sorted({0, *(_align(p.offset + p.bytes) for p in busy)})
+        slot.offset = next(
+            start
+            for start in candidates
+            if all(start + slot.bytes <= p.offset or p.offset + p.bytes <= start for p in busy)
+        )
+        placed.append(slot)
+    return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
+
+
+def _align(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def element_bytes(kind: ir.Type) -> int:
+    """Bytes of one element in memory; booleans take one."""
+    text = str(kind)
+    return 1 if text == "i1" else int("".join(c for c in text if c.isdigit())) // 8
+
+
+class _Planner:
+    """Plans one entry function, and writes it as text."""
+
+    def __init__(self, module: Any, maxima: Mapping[str, int]) -> None:
+        self._entry = entry_function(module)
+        self._kernels = {f.name.value: f for f in functions(module, KERNEL)}
+        self._maxima = maxima
+        self._dims: dict[Any, tuple[Size, ...]] = {}
+        self._calls: list[Any] = []
+        self._roots: dict[Any, Any] = {}
+        self._lines: list[str] = []
+        self._sizes: dict[str, str] = {}
+        self._names: dict[Any, str] = {}
+        self._count = 0
+
+    def run(self) -> str:
+        """The planned function as text."""
+        self._measure()
+        self._find_symbols()
+        outputs = self._place_outputs()
+        slots = self._place_slots(set(outputs))
+        arena = assign_offsets(list(slots.values()))
+        return self._print(outputs, slots, arena)
+
+    def _measure(self) -> None:
+        """Symbolic dimensions of every value, the calls in order, and which values are views of which."""
+        attributes = argument_attributes(self._entry)
+        for argument, own in zip(self._entry.arguments, attributes, strict=True):
+            shape = ir.RankedTensorType(argument.type).shape
+            words = own.get("mir.dims") or [f"{own.get('mir.name', 'arg')}_{i}" for i in range(len(shape))]
+            self._dims[argument] = tuple(
+                Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)
+            )
+            self._roots[argument] = argument
+        for op in operations(self._entry, nested=False):
+            if op.name == "func.call":
+                self._measure_call(op)
+            elif op.name == "mir.reshape":
+                self._dims[op.results[0]] = result_dims(op.opview, [self._dims[op.operands[0]]])[0]
+                self._roots[op.results[0]] = self._roots[op.operands[0]]
+            elif op.name != "func.return":
+                raise CompileError(f"the entry function may hold calls and reshapes only, but has '{op.name}'")
+
+    def _measure_call(self, call: Any) -> None:
+        kernel = self._kernels[python_value(call.attributes["callee"])]
+        dims = dict(zip(kernel.arguments, (self._dims[v] for v in call.operands), strict=True))
+        for op in operations(kernel, nested=False):
+            if op.name == "func.return":
+                for result, value in zip(call.results, op.operands, strict=True):
+                    self._dims[result] = dims[value]
+                    self._roots[result] = result
+                continue
+            for result, own in zip(op.results, result_dims(op.opview, [dims[v] for v in op.operands]), strict=True):
+                dims[result] = own
+        for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
+            if argument >= 0:
+                self._roots[result] = self._roots[call.operands[argument]]
+        self._calls.append(call)
+
+    @staticmethod
+    def _ties(kernel: Any, call: Any) -> list[int]:
+        attributes = kernel.operation.attributes
+        return list(attributes[TIED]) if TIED in attributes else [-1] * len(call.results)
+
+    def _find_symbols(self) -> None:
+        self._symbols = sorted({s for dims in self._dims.values() for size in dims for s in size.symbols})
+
+    def _returned(self) -> list[Any]:
+        *_, terminator = operations(self._entry, nested=False)
+        return list(terminator.operands)
+
+    def _place_outputs(self) -> dict[Any, int]:
+        """The output that holds each root value."""
+        return {self._roots[value]: number for number, value in enumerate(self._returned())}
+
+    def _bytes(self, value: Any) -> Size:
+        return product(self._dims[value]) * element_bytes(ir.RankedTensorType(value.type).element_type)
+
+    def _maximum(self, size: Size) -> int:
+        return size.evaluate({s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
+
+    def _place_slots(self, outputs: set[Any]) -> dict[Any, Slot]:
+        """Arena slots of the roots that are neither arguments nor outputs."""
+        slots: dict[Any, Slot] = {}
+        for number, call in enumerate(self._calls):
+            for result in call.results:
+                if self._roots[result] == result and result not in outputs:
+                    slots[result] = Slot(self._maximum(self._bytes(result)), number, number)
+            for operand in call.operands:
+                if (root := self._roots[operand]) in slots:
+                    slots[root].last = number
+        return slots
+
+    # Text ---------------------------------------------------------------------------------------
+
+    def _print(self, outputs: dict[Any, int], slots: dict[Any, Slot], arena: int) -> str:
+        returned = self._returned()
+        parameters = ["%arena: memref<?xi8>"]
+        for number, argument in enumerate(self._entry.arguments):
+            own = self._entry.operation.attributes["arg_attrs"][number]
+            self._names.setdefault(argument, f"%arg{number}")
+            parameters.append(f"%arg{number}: {memref_of(argument.type)} {own}")
+        for number, (value, own) in enumerate(zip(returned, result_attributes(self._entry), strict=True)):
+            root = self._roots[value]
+            tied = f", mir.tied = {root.arg_number}" if isinstance(root.owner, ir.Block) else ""
+            dims = ", ".join(f'"{size}"' if size.constant is None else '""' for size in self._dims[value])
+            name = own.get("mir.name", f"output{number}")
+            parameters.append(
+                f'%out{number}: {memref_of(value.type)} {{mir.name = "{name}", mir.kind = "output", mir.dims = [{dims}]{tied}}}'
+            )
+            if self._roots[value] == value or isinstance(root.owner, ir.Block):
+                self._names[root] = f"%out{number}"
+        for argument in self._entry.arguments:
+            self._bind_symbols(argument)
+        for value, number in zip(returned, range(len(returned)), strict=True):
+            self._names[value] = f"%out{number}"
+        for root, number in outputs.items():
+            if root not in self._names:  # The output is a view of what a call makes.
+                self._names[root] = self._recast(f"%out{number}", returned[number], root)
+        for root, slot in slots.items():
+            self._names[root] = self._view(root, slot.offset)
+        for op in operations(self._entry, nested=False):
+            if op.name == "func.call":
+                self._call(op)
+        maxima = ", ".join(f"{s} = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64" for s in self._symbols)
+        naive = sum(slot.bytes for slot in slots.values())
+        attributes = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        body = "\n".join(f"  {line}" for line in self._lines)
+        header = f'func.func @"{self._entry.name.value}"({", ".join(parameters)})'
+        return f"{header}\n    attributes {{{attributes}}} {{\n{body}\n  return\n}}"
+
+    def _bind_symbols(self, argument: Any) -> None:
+        for number, size in enumerate(self._dims[argument]):
+            if size.constant is None and str(size) not in self._sizes:
+                at = self._constant(number)
+                name = self._fresh()
+                self._lines.append(f"{name} = memref.dim %arg{argument.arg_number}, {at} : {memref_of(argument.type)}")
+                self._sizes[str(size)] = name
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"%v{self._count}"
+
+    def _constant(self, value: int) -> str:
+        name = f"%c{value}"
+        if name not in self._sizes:
+            self._lines.insert(0, f"{name} = arith.constant {value} : index")
+            self._sizes[name] = name
+        return name
+
+    def _size(self, size: Size) -> str:
+        """The SSA value of a size, computed where it is a polynomial."""
+        if (constant := size.constant) is not None:
+            return self._constant(constant)
+        if (known := self._sizes.get(str(size))) is not None:
+            return known
+        total = ""
+        for symbols, coefficient in size.terms:
+            factors = [self._sizes[s] for s in symbols] + ([self._constant(coefficient)] if coefficient != 1 else [])
+            value = factors[0] if factors else self._constant(coefficient)
+            for factor in factors[1:]:
+                value = self._arith("arith.muli", value, factor)
+            total = self._arith("arith.addi", total, value) if total else value
+        self._sizes[str(size)] = total
+        return total
+
+    def _arith(self, op: str, lhs: str, rhs: str) -> str:
+        name = self._fresh()
+        self._lines.append(f"{name} = {op} {lhs}, {rhs} : index")
+        return name
+
+    def _dynamic(self, value: Any) -> list[str]:
+        shape = ir.RankedTensorType(value.type).shape
+        return [self._size(size) for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
+
+    def _view(self, value: Any, offset: int) -> str:
+        name = self._fresh()
+        sizes = ", ".join(self._dynamic(value))
+        at = self._constant(offset)
+        self._lines.append(f"{name} = memref.view %arena[{at}][{sizes}] : memref<?xi8> to {memref_of(value.type)}")
+        return name
+
+    def _recast(self, buffer: str, source: Any, value: Any) -> str:
+        """The buffer with the shape of another value of as many elements."""
+        sizes = [self._size(size) for size in self._dims[value]]
+        strides = [self._size(product(self._dims[value][i + 1 :])) for i in range(len(sizes))]
+        shape = ir.RankedTensorType(value.type)
+        layout = f"strided<[{', '.join('?' for _ in sizes)}]>"
+        dims = "x".join(["?"] * len(sizes) + [str(shape.element_type)])
+        cast, name = self._fresh(), self._fresh()
+        self._lines.append(
+            f"{cast} = memref.reinterpret_cast {buffer} to offset: [0], sizes: [{', '.join(sizes)}], "
+            f"strides: [{', '.join(strides)}] : {memref_of(source.type)} to memref<{dims}, {layout}>"
+        )
+        self._lines.append(f"{name} = memref.cast {cast} : memref<{dims}, {layout}> to {memref_of(value.type)}")
+        return name
+
+    def _buffer(self, value: Any) -> str:
+        if value not in self._names:
+            root = self._roots[value]
+            self._names[value] = self._names[root] if value == root else self._reshaped(value, root)
+        return self._names[value]
+
+    def _reshaped(self, value: Any, root: Any) -> str:
+        if value.type == root.type:
+            return self._names[root]
+        return self._recast(self._names[root], root, value)
+
+    def _call(self, call: Any) -> None:
+        values = [*call.operands, *call.results]
+        buffers = ", ".join(self._buffer(value) for value in values)
+        types = ", ".join(memref_of(value.type) for value in values)
+        callee = python_value(call.attributes["callee"])
+        self._lines.append(f"call @{callee}({buffers}) : ({types}) -> () {call.location}")
+
+
+@compiler_pass(
+    "lir-plan",
+    dependent=("memref", "arith"),
+    options={
+        "maxima": Option(f"declared maxima of dynamic sizes as symbol:size, others are {DEFAULT_MAXIMUM}", ""),
+    },
+)
+def plan(module: ir.Operation, *, maxima: str) -> None:
+    """Plan the memory of the entry function: calls on views into one arena, inputs, parameters and outputs."""
+    entry = entry_function(module)
+    text = _Planner(module, parse_sizes(maxima)).run()
+    kernels = []
+    for kernel in functions(module, KERNEL):
+        types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
+        kernels.append(f"func.func private @{kernel.name.value}({types})")
+    entry.operation.erase()
+    planned = ir.Module.parse("\n".join([text, *kernels]))
+    block = module.regions[0].blocks[0]
+    for kernel in functions(module, KERNEL):
+        kernel.operation.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}.mir")
+    for op in list(planned.body.operations):
+        block.append(op)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `mir-to-linalg`: every MIR operation as loops on tensors, valid for any shape."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rlx_mlir import ir
+from rlx_mlir.errors import CompileError
+from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
+from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
+
+
+@compiler_pass("mir-to-linalg", anchor="func.func", dependent=("arith", "linalg", "math", "scf", "tensor"))
+def mir_to_linalg(function: ir.Operation) -> None:
+    """Lower every MIR operation to linalg, tensor, arith, math and scf on tensors.
+
+    Sums may be reassociated and contracted (`fastmath<reassoc,contract>`); infinities and NaN keep their meaning. Don't
+    run `cse` between this and bufferisation: it merges destinations, which then are copied.
+
+    Raises CompileError where operations are left: the message lists them all, with their numbers.
+    """
+    apply_patterns(function, TO_LINALG)
+    left = Counter(op.name for op in operations(function) if op.name.startswith("mir."))
+    if not left:
+        return
+    names = ", ".join(f"{count} {name}" for name, count in sorted(left.items()))
+    hint = ""
+    if prepared := sorted(PREPARE_ONLY & set(left)):
+        hint = f"; {', '.join(prepared)} runs when parameters are set: move it there with 'mir-hoist-params'"
+    raise CompileError(f"expects no MIR operation to be left after lowering to linalg, but found {names}{hint}")

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `mir-outline-kernels`: groups of operations become functions, identical ones shared.
+
+After it the entry function holds calls, reshapes (views of the same memory) and nothing else. Kernels still hold MIR,
+so what a kernel means can be read, interpreted, and lowered by a template or generically.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from mlir.dialects import func
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.functions import KERNEL, ROLE, entry_function
+from rlx_mlir.lowering.fuse import only_user, producer, shape_of
+from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.rewriting import compiler_pass, identity, operations
+
+#: Attribute of a kernel: which templates may know it.
+CLASS = "mir.kernel"
+#: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
+TIED = "mir.tied_arguments"
+
+PRODUCTS = (mir.MatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
+
+UNARY = {
+    f"mir.{name}"
+    for name in (
+        "gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round".split()
+    )
+}
+BINARY = {f"mir.{name}" for name in "add sub mul div max min pow".split()}
+POINTWISE = UNARY | BINARY
+#: Operations that read and write one row at a time; their other operands are vectors or tables.
+ROW_WISE = POINTWISE | {
+    f"mir.{name}"
+    for name in (
+        "rms_norm layer_norm softmax fused_residual_rms_norm fused_residual_layer_norm fused_swiglu rope narrow "
+        "cache_update"
+    ).split()
+}
+#: A group of rows stops growing here: the size of generated code stays bounded.
+MAX_ROW_OPS = 16
+
+
+@dataclass
+class Group:
+    """Operations that become one kernel, in program order."""
+
+    kind: str
+    ops: list[Any] = field(default_factory=list)
+
+    @property
+    def members(self) -> set[int]:
+        return {identity(op) for op in self.ops}
+
+
+@compiler_pass("mir-outline-kernels", dependent=("func",))
+def outline_kernels(module: ir.Operation) -> None:
+    """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
+    entry = entry_function(module)
+    _copy_results(entry)
+    groups = form_groups(entry)
+    library = _Library(module)
+    for group in groups:
+        library.outline(group)
+    for op in reversed([op for op in operations(entry, nested=False) if op.name == "mir.constant"]):
+        if all(next(iter(result.uses), None) is None for result in op.results):
+            op.erase()
+
+
+def _copy_results(entry: Any) -> None:
+    """Gives each result of the function an operation of its own: arguments, constants and repeated values are copied."""
+    *_, terminator = operations(entry, nested=False)
+    seen: set[Any] = set()
+    for number, value in enumerate(terminator.operands):
+        root = value
+        while (reshape := producer(root, mir.ReshapeOp)) is not None:
+            root = reshape.x
+        if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":
+            with ir.InsertionPoint(terminator), terminator.location:
+                terminator.operands[number] = mir.concat([value], axis=0) if shape_of(value) else mir.max(value, value)
+        seen.add(root)
+
+
+def form_groups(entry: Any) -> list[Group]:
+    """The groups of the function's operations, in the order of their last operations."""
+    ops = [op for op in operations(entry, nested=False) if op.name.startswith("mir.")]
+    taken: set[int] = set()
+    groups: list[Group] = []
+    for op in ops:
+        if isinstance(op.opview, PRODUCTS) and identity(op) not in taken:
+            group = Group("gemm", _with_epilogue(op, taken))
+            taken |= group.members
+            groups.append(group)
+    rows: Group | None = None
+    for op in ops:
+        if identity(op) in taken:
+            rows = None if isinstance(op.opview, PRODUCTS) else rows
+            continue
+        view = op.opview
+        if isinstance(view, mir.ConstantOp | mir.ReshapeOp):
+            continue
+        if op.name in ROW_WISE and _is_row_wise(view):
+            if rows is None or len(rows.ops) == MAX_ROW_OPS or _row_space(view) != _row_space(rows.ops[0].opview):
+                rows = Group("rows")
+                groups.append(rows)
+            rows.ops.append(op)
+            continue
+        rows = None
+        groups.append(Group(_single_class(view), [op]))
+    order = {identity(op): number for number, op in enumerate(ops)}
+    for group in groups:
+        group.ops.sort(key=lambda op: order[identity(op)])
+    return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def _single_class(view: Any) -> str:
+    if isinstance(view, mir.AttentionOp):
+        return "attention"
+    if isinstance(view, mir.BlockQuantizeOp):
+        return "quantize"
+    return "generic"
+
+
+def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
+    """A product, its twin where both feed silu(a) * b, and the pointwise operations that only they feed."""
+    ops = [op]
+    value = op.results[0]
+    if twin := _twin(op, taken):
+        silu, mul, other = twin
+        ops = [op, other, silu, mul]
+        value = mul.results[0]
+    while (user := only_user(value)) is not None:
+        operation = user.operation
+        if operation.name not in POINTWISE or operation.results[0].type != value.type:
+            break
+        if not all(v == value or _fits_epilogue(v, value) for v in operation.operands):
+            break
+        ops.append(operation)
+        value = operation.results[0]
+    return ops
+
+
+def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
+    """(silu, mul, other product) where op and another product of equal kind feed silu(a) * b."""
+    first = only_user(op.results[0])
+    if first is None:
+        return None
+    if isinstance(first, mir.SiluOp):
+        silu, mul = first, only_user(first.result)
+    else:
+        mul = first
+        if not isinstance(mul, mir.MulOp):
+            return None
+        silu = producer(mul.lhs, mir.SiluOp) or producer(mul.rhs, mir.SiluOp)
+    if silu is None or not isinstance(mul, mir.MulOp) or only_user(silu.result) != mul:
+        return None
+    gate = producer(silu.x, type(op.opview))
+    up = producer(mul.rhs if mul.lhs == silu.result else mul.lhs, type(op.opview))
+    if gate is None or up is None or gate == up or isinstance(op.opview, mir.FusedMatmulBiasActOp):
+        return None
+    if op not in (gate.operation, up.operation) or only_user(gate.result) is None or only_user(up.result) is None:
+        return None
+    other = (up if op == gate.operation else gate).operation
+    same_input = list(op.operands)[:-1] == list(other.operands)[:-1]
+    same_weight = op.operands[-1 + len(op.operands)].type == other.operands[-1 + len(other.operands)].type
+    if identity(other) in taken or not same_input or not same_weight or op.block != other.block:
+        return None
+    return silu.operation, mul.operation, other
+
+
+def _fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
+    """Whether a kernel's epilogue can read the value: of the result's shape, a vector over columns, or one element."""
+    own, full = shape_of(value), shape_of(result)
+    return own == full or own == full[-1:] or all(size == 1 for size in own)
+
+
+def _is_row_wise(view: Any) -> bool:
+    """Whether the operation, with these attributes and shapes, works on one row at a time."""
+    name, result = view.operation.name, view.operation.results[0]
+    shape = shape_of(result)
+    if not shape or shape[-1] < 0:
+        return False
+    last = (-1, len(shape) - 1)
+    if name in BINARY:
+        return all(shape_of(v) == shape or shape_of(v) == shape[-1:] or _one(v) for v in view.operation.operands)
+    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp | mir.SoftmaxOp):
+        return python_value(view.axis) in last
+    if isinstance(view, mir.NarrowOp):
+        return python_value(view.axis) in last
+    if isinstance(view, mir.CacheUpdateOp):
+        return _is_in_place(view)
+    return True
+
+
+def _is_in_place(update: mir.CacheUpdateOp) -> bool:
+    """Whether the cache may be overwritten: an input that nothing else reads, whose new value is returned."""
+    if not isinstance(update.cache.owner, ir.Block) or only_user(update.cache) is None:
+        return False
+    return any(use.owner.name == "func.return" for use in update.result.uses)
+
+
+def _one(value: ir.Value) -> bool:
+    return all(size == 1 for size in shape_of(value))
+
+
+def _row_space(view: Any) -> tuple[tuple[int, ...], str]:
+    """What operations of one kernel of rows share: the leading dimensions, and the element type."""
+    value = view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
+    return tuple(shape_of(value)[:-1]), str(ir.RankedTensorType(value.type).element_type)
+
+
+class _Library:
+    """The kernels of a module by what they hold."""
+
+    def __init__(self, module: ir.Operation) -> None:
+        self._block = module.regions[0].blocks[0]
+        self._kernels: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+
+    def outline(self, group: Group) -> None:
+        """Replaces the group's operations by a call of their kernel."""
+        members = group.members
+        inputs: dict[Any, None] = {}
+        constants: dict[int, Any] = {}
+        for op in group.ops:
+            for value in op.operands:
+                owner = value.owner
+                if not isinstance(owner, ir.Block):
+                    if identity(owner) in members:
+                        continue
+                    if owner.name == "mir.constant":
+                        constants[identity(owner)] = owner
+                        continue
+                inputs[value] = None
+        outputs = [
+            result
+            for op in group.ops
+            for result in op.results
+            if any(identity(use.owner) not in members for use in result.uses)
+        ]
+        last = group.ops[-1]
+        with last.location:
+            kernel = self._build(group, [*constants.values(), *group.ops], list(inputs), outputs)
+            with ir.InsertionPoint(last):
+                call = func.CallOp([v.type for v in outputs], kernel, list(inputs))
+        for old, new in zip(outputs, call.operation.results, strict=True):
+            old.replace_all_uses_with(new)
+        for op in reversed(group.ops):
+            op.erase()
+
+    def _build(self, group: Group, ops: list[Any], inputs: list[Any], outputs: list[Any]) -> str:
+        """The name of a kernel of the operations: an existing one that is identical, or a new one."""
+        kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
+        kernel = func.FuncOp("kernel", kind, visibility="private", ip=ir.InsertionPoint.at_block_begin(self._block))
+        attributes = kernel.operation.attributes
+        attributes[ROLE] = ir.StringAttr.get(KERNEL)
+        attributes[CLASS] = ir.StringAttr.get(group.kind)
+        block = kernel.add_entry_block()
+        mapping = dict(zip(inputs, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            clone_into(ops, mapping)
+            func.ReturnOp([mapping[v] for v in outputs])
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind == "rows" else []
+        if any(number >= 0 for number in tied):
+            attributes[TIED] = ir.DenseI64ArrayAttr.get(tied)
+        text = str(kernel)
+        if text in self._kernels:
+            kernel.operation.erase()
+            return self._kernels[text]
+        stem = _stem(group)
+        number = self._counts.get(stem, 0)
+        self._counts[stem] = number + 1
+        name = f"{stem}_{number}"
+        attributes["sym_name"] = ir.StringAttr.get(name)
+        self._kernels[text] = name
+        return name
+
+
+def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:
+    update = producer(value, mir.CacheUpdateOp)
+    return inputs.index(update.cache) if update is not None else -1
+
+
+def _stem(group: Group) -> str:
+    """A name that says what the kernel does: its operations, shortened where there are many."""
+    words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops))
+    return "_".join(words[:3])

@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Work on parameters that is done once: packing of weights, and hoisting into the function `@prepare`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from mlir.dialects import func
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.functions import (
+    PREPARE,
+    ROLE,
+    argument_attributes,
+    dictionary,
+    entry_function,
+    raw_argument_attributes,
+    set_signature,
+)
+from rlx_mlir.lowering.fuse import is_parameter, producer
+from rlx_mlir.lowering.hir_to_mir import activate, is_packed
+from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
+
+QUANTIZE, PACK = PatternSet(), PatternSet()
+
+#: Schemes whose values are d * q + m with integers q of at most 8 bits in blocks of 32.
+INTEGER_SCHEMES = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
+#: Schemes that have panels.
+PANEL_SCHEMES = INTEGER_SCHEMES | {"f32", "f16", "bf16"}
+
+
+def scheme_of(weight: ir.Value) -> str:
+    """The storage scheme of a packed weight."""
+    return str(ir.RankedTensorType(weight.type).encoding).split("<", 1)[1].split(",", 1)[0]
+
+
+def is_panels(weight: ir.Value) -> bool:
+    """Whether a packed weight is laid out in panels."""
+    return "layout = panels" in str(ir.RankedTensorType(weight.type).encoding)
+
+
+@compiler_pass("mir-quantize-activations")
+def quantize_activations(module: ir.Operation) -> None:
+    """Quantise what products with integer weights read to 8 bits, so that they use integer dot products.
+
+    Changes values: the error is that of rounding each block of 32 activations to 8 bits.
+    """
+    apply_patterns(module, QUANTIZE)
+
+
+@QUANTIZE.pattern(mir.DequantMatmulOp)
+def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
+    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
+    if scheme_of(op.weight) not in INTEGER_SCHEMES:
+        return rewriter.no_match(f"{scheme_of(op.weight)} has no integer dot product")
+    if str(ir.RankedTensorType(op.x.type).element_type) != "f32":
+        return rewriter.no_match("the activations aren't of f32")
+    quantized = mir.BlockQuantizeOp(op.x)
+    return rewriter.replace(op, mir.block_dot(quantized.q, quantized.scale, quantized.sum, op.weight))
+
+
+@compiler_pass("mir-pack-weights")
+def pack_weights(module: ir.Operation) -> None:
+    """Repack weights that products read into panels; run mir-hoist-params after it."""
+    apply_patterns(module, PACK)
+
+
+def _prepared(value: ir.Value) -> bool:
+    """Whether the value follows from parameters alone."""
+    if is_parameter(value):
+        return True
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and len(owner.operands) > 0 and all(_prepared(v) for v in owner.operands)
+
+
+def pack_operand(op: Any, rewriter: Rewriter) -> None:
+    """product with rows of a packed weight -> product with its panels"""
+    weight = op.weight
+    if not _prepared(weight) or is_panels(weight):
+        return
+    if scheme_of(weight) not in PANEL_SCHEMES:
+        return rewriter.no_match(f"{scheme_of(weight)} has no panels")
+    panels = mir.repack(weight)
+    op.operation.operands[len(op.operation.operands) - 1] = panels
+    rewriter.changed()
+
+
+PACK.pattern(mir.DequantMatmulOp)(pack_operand)
+PACK.pattern(mir.BlockDotOp)(pack_operand)
+
+
+def pack_dense(op: Any, rewriter: Rewriter) -> None:
+    """matmul with a dense matrix of parameters -> dequant_matmul with its panels, then bias and activation"""
+    matmul = isinstance(op, mir.MatmulOp)
+    x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)
+    kind = ir.RankedTensorType(weight.type)
+    if not _prepared(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
+        return
+    if str(kind.element_type) != "f32":
+        return rewriter.no_match(f"products of {kind.element_type} have no template")
+    rows = weight if op.transpose_rhs else mir.transpose(weight, [1, 0])
+    y = mir.dequant_matmul(x, mir.repack(rows))
+    if not matmul:
+        y = activate(op.activation, mir.add(y, op.bias))
+    rewriter.replace(op, y)
+
+
+PACK.pattern(mir.MatmulOp)(pack_dense)
+PACK.pattern(mir.FusedMatmulBiasActOp)(pack_dense)
+
+
+@compiler_pass("mir-hoist-params")
+def hoist_params(module: ir.Operation) -> None:
+    """Move what follows from parameters alone into @prepare, which runs once when parameters are set."""
+    function = entry_function(module)
+    names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
+    hoisted: dict[int, Any] = {}
+    for op in operations(function, nested=False):
+        if op.name.startswith("mir.") and len(op.operands) and all(_from(v, hoisted) for v in op.operands):
+            hoisted[identity(op)] = op
+    if not hoisted:
+        return
+    escaping = [
+        result
+        for op in hoisted.values()
+        for result in op.results
+        if any(identity(use.owner) not in hoisted for use in result.uses)
+    ]
+    block = function.operation.regions[0].blocks[0]
+    sources = [
+        argument
+        for argument in block.arguments
+        if any(identity(use.owner) in hoisted for use in argument.uses)
+    ]
+    attributes = raw_argument_attributes(function)
+    with function.operation.location:
+        labels = _labels(escaping, names)
+        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+            kind = ir.FunctionType.get([s.type for s in sources], [v.type for v in escaping])
+            prepare = func.FuncOp(_free_name(module, "prepare"), kind)
+        prepare.operation.attributes[ROLE] = ir.StringAttr.get(PREPARE)
+        prepare.operation.attributes["arg_attrs"] = ir.ArrayAttr.get([attributes[s.arg_number] for s in sources])
+        prepare.operation.attributes["res_attrs"] = ir.ArrayAttr.get(
+            [dictionary(mir__name=ir.StringAttr.get(label)) for label in labels]
+        )
+        _move(list(hoisted.values()), sources, escaping, prepare)
+        for value, label in zip(escaping, labels, strict=True):
+            argument = block.add_argument(value.type, function.operation.location)
+            attributes.append(
+                dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param"))
+            )
+            value.replace_all_uses_with(argument)
+    for op in reversed(list(hoisted.values())):
+        op.erase()
+    for number in reversed(range(len(block.arguments))):
+        argument = block.arguments[number]
+        if is_parameter_attribute(attributes[number]) and next(iter(argument.uses), None) is None:
+            block.erase_argument(number)
+            del attributes[number]
+    set_signature(function, attributes)
+
+
+def is_parameter_attribute(attributes: Any) -> bool:
+    """Whether an argument's attributes say that it is a parameter."""
+    return "mir.kind" in attributes and python_value(attributes["mir.kind"]) == "param"
+
+
+def _from(value: ir.Value, hoisted: dict[int, Any]) -> bool:
+    return is_parameter(value) or (not isinstance(value.owner, ir.Block) and identity(value.owner) in hoisted)
+
+
+def _free_name(module: Any, name: str) -> str:
+    taken = {python_value(op.operation.attributes["sym_name"]) for op in module.regions[0].blocks[0].operations}
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
+    """A name for each prepared value: the names of what it comes from, numbered where not unique."""
+
+    def sources(value: ir.Value) -> list[str]:
+        if isinstance(value.owner, ir.Block):
+            number = ir.BlockArgument(value).arg_number
+            return [names[number] or f"arg{number}"]
+        return [name for operand in value.owner.operands for name in sources(operand)]
+
+    labels, seen = [], Counter()
+    for value in values:
+        suffix = "panels" if producer(value, mir.RepackOp) is not None else "prepared"
+        label = "+".join(dict.fromkeys(sources(value))) + ":" + suffix
+        seen[label] += 1
+        labels.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
+    return labels
+
+
+def _move(ops: list[Any], sources: list[Any], escaping: list[Any], target: Any) -> None:
+    """Clones the operations into the empty function, which returns the escaping values."""
+    block = target.add_entry_block()
+    mapping = {source: argument for source, argument in zip(sources, block.arguments, strict=True)}
+    with ir.InsertionPoint(block):
+        clone_into(ops, mapping)
+        func.ReturnOp([mapping[value] for value in escaping])
+
+
+def clone_into(ops: list[Any], mapping: dict[Any, Any]) -> None:
+    """Clones operations at the insertion point, with operands as `mapping` says; adds their results to it."""
+    for op in ops:
+        clone = op.operation.clone()
+        for number, operand in enumerate(op.operation.operands):
+            if operand in mapping:
+                clone.operation.operands[number] = mapping[operand]
+        for old, new in zip(op.operation.results, clone.operation.results, strict=True):
+            mapping[old] = new

@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which template makes a kernel's code: reads the MIR of a kernel and asks the template for its class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.attention import AttentionSpec, emit_attention
+from rlx_mlir.codegen.cpu.epilogue import Argument, Program, Step
+from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
+from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
+from rlx_mlir.codegen.cpu.kernel import Product
+from rlx_mlir.codegen.cpu.rows import Operand, Result, RowProgram, emit_rows
+from rlx_mlir.codegen.cpu.rows import Step as RowStep
+from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.functions import memref_of
+from rlx_mlir.lowering.fuse import shape_of
+from rlx_mlir.lowering.outline import PRODUCTS
+from rlx_mlir.lowering.parameters import is_panels, scheme_of
+from rlx_mlir.rewriting import operations
+
+
+def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    """The template's name, and its functions for the kernel as text.
+
+    Raises UnsupportedByTemplate, with the reason, where no template covers the kernel.
+    """
+    kind = python_value(kernel.operation.attributes["mir.kernel"])
+    if kind not in _CLASSES:
+        raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
+    return _CLASSES[kind](name, kernel, target)
+
+
+def _body(kernel: Any) -> tuple[list[Any], list[Any]]:
+    """The kernel's operations, and the values that it returns."""
+    *ops, terminator = operations(kernel, nested=False)
+    return ops, list(terminator.operands)
+
+
+def _sizes(value: ir.Value) -> tuple[int | None, ...]:
+    return tuple(None if size < 0 else size for size in shape_of(value))
+
+
+def _element(value: ir.Value) -> str:
+    return str(ir.RankedTensorType(value.type).element_type)
+
+
+def _constant(op: Any) -> float:
+    """The one number of a constant; UnsupportedByTemplate where its elements differ."""
+    value = op.attributes["value"]
+    if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
+        return float(value.get_splat_value().value)
+    raise UnsupportedByTemplate("a constant whose elements differ")
+
+
+# Products -----------------------------------------------------------------------------------------
+
+
+def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, returned = _body(kernel)
+    products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
+    first = products[0]
+    if any(op.name != first.name or list(op.operands)[:-1] != list(first.operands)[:-1] for op in products[1:]):
+        raise UnsupportedByTemplate(f"{name}: its products differ in more than their weights")
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
+    inputs = [first.operands[0]] if fused else list(first.operands)[:-1]
+    weights = [op.operands[1] if fused else list(op.operands)[-1] for op in products]
+    if any(value not in numbers for value in [*inputs, *weights]):
+        raise UnsupportedByTemplate(f"{name}: a product reads what its kernel computes")
+    builder = _ProgramBuilder(name, products)
+    if fused:
+        builder.linear(first.opview)
+    for op in ops:
+        builder.add(op)
+    program = builder.program(returned)
+    order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
+    result = first.results[0]
+    product = Product(name, _sizes(inputs[0]), shape_of(result)[-1], program, order)
+    if _element(result) != "f32" or any(_element(value) != "f32" for value in builder.arguments):
+        raise UnsupportedByTemplate(f"{name}: products of {_element(result)} have no template")
+    if isinstance(first.opview, mir.BlockDotOp):
+        _need_panels(name, weights)
+        return "gemm_int8", gemm_int8(target, product, scheme_of(weights[0]))
+    if isinstance(first.opview, mir.DequantMatmulOp):
+        _need_panels(name, weights)
+        return "gemm_panels", gemm_panels(target, product, scheme_of(weights[0]))
+    if len(shape_of(weights[0])) != 2 or min(shape_of(weights[0])) < 0 or _element(inputs[0]) != "f32":
+        raise UnsupportedByTemplate(f"{name}: the right operand isn't a static matrix of f32")
+    return "gemm_dense", gemm_dense(target, product, transpose_rhs=bool(first.opview.transpose_rhs))
+
+
+def _need_panels(name: str, weights: list[Any]) -> None:
+    if not all(is_panels(weight) for weight in weights):
+        raise UnsupportedByTemplate(f"{name}: the weight isn't in panels")
+
+
+class _ProgramBuilder:
+    """Turns the pointwise operations after products into the program of an epilogue."""
+
+    def __init__(self, name: str, products: list[Any]) -> None:
+        self._name = name
+        self._products = products
+        self._shape = shape_of(products[0].results[0])
+        self._refs: dict[Any, Any] = {op.results[0]: ("acc", i) for i, op in enumerate(products)}
+        self._steps: list[Step] = []
+        self._kinds: list[Argument] = []
+        self.arguments: list[Any] = []
+
+    def linear(self, op: mir.FusedMatmulBiasActOp) -> None:
+        """The bias and the activation of a fused product."""
+        self._steps.append(Step("add", (("acc", 0), self._ref(op.bias))))
+        if (activation := python_value(op.activation)) is not None:
+            self._steps.append(Step(activation, (("step", 0),)))
+        self._refs[op.result] = ("step", len(self._steps) - 1)
+
+    def add(self, op: Any) -> None:
+        """One operation of the kernel."""
+        if op in self._products:
+            return
+        if op.name == "mir.constant":
+            self._refs[op.results[0]] = ("const", _constant(op))
+            return
+        self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
+        self._refs[op.results[0]] = ("step", len(self._steps) - 1)
+
+    def _ref(self, value: ir.Value) -> Any:
+        if value not in self._refs:
+            own = shape_of(value)
+            broadcast = "full" if own == self._shape else "row" if own == self._shape[-1:] else "scalar"
+            self._kinds.append(Argument(broadcast, _sizes(value)))  # type: ignore[arg-type]
+            self.arguments.append(value)
+            self._refs[value] = ("arg", len(self.arguments) - 1)
+        return self._refs[value]
+
+    def program(self, returned: list[Any]) -> Program:
+        """The program that gives the returned values."""
+        outputs = tuple(self._refs[value] for value in returned)
+        return Program(tuple(self._steps), tuple(self._kinds), outputs, len(self._products))
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, returned = _body(kernel)
+    names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
+    roles: dict[Any, set[str]] = {argument: set() for argument in kernel.arguments}
+    leading = _leading(ops)
+    steps: list[RowStep] = []
+    updates: dict[Any, Any] = {}
+    for number, op in enumerate(ops):
+        view, result = op.opview, op.results[0]
+        _note_roles(view, roles, leading)
+        names[result] = f"s{number}"
+        if isinstance(view, mir.CacheUpdateOp):
+            updates[result] = view
+            continue
+        attributes = {entry.name: python_value(entry.attr) for entry in op.attributes}
+        attributes.pop("operandSegmentSizes", None)
+        if op.name == "mir.constant":
+            attributes = {"value": _constant(op)}
+        if op.name == "mir.cast":
+            attributes = {"to": _element(result)}
+        operands = tuple(None if value is None else names[value] for value in _named_operands(view))
+        steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), operands, attributes))
+    operands = []
+    for argument in kernel.arguments:
+        if len(roles[argument]) != 1:
+            raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
+        operands.append(Operand(names[argument], memref_of(argument.type), next(iter(roles[argument]))))  # type: ignore[arg-type]
+    results = []
+    for number, value in enumerate(returned):
+        update = updates.get(value)
+        source, pos = (value, None) if update is None else (update.new, names[update.pos])
+        results.append(Result(f"r{number}", memref_of(value.type), names[source], pos))
+    return "rows", emit_rows(name, RowProgram(tuple(operands), tuple(steps), tuple(results)), target)
+
+
+def _leading(ops: list[Any]) -> list[int]:
+    """The leading dimensions that rows have."""
+    for op in ops:
+        if op.name != "mir.constant":
+            view = op.opview
+            return shape_of(view.new if isinstance(view, mir.CacheUpdateOp) else op.results[0])[:-1]
+    raise UnsupportedByTemplate("a kernel of constants alone")
+
+
+def _named_operands(view: Any) -> list[Any]:
+    """The operands in the order of the operation's definition, None where an optional one is absent."""
+    if isinstance(view, mir.RopeOp):
+        return [view.x, view.cos, view.sin, view.pos]
+    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp):
+        return [view.x, view.gamma, view.beta]
+    if isinstance(view, mir.FusedResidualRmsNormOp | mir.FusedResidualLayerNormOp):
+        return [view.x, view.residual, view.bias, view.gamma, view.beta]
+    return list(view.operation.operands)
+
+
+def _note_roles(view: Any, roles: dict[Any, set[str]], leading: list[int]) -> None:
+    """Notes how the operation uses each of the kernel's arguments."""
+    special: dict[Any, str] = {}
+    if isinstance(view, mir.RopeOp):
+        special = {view.cos: "table", view.sin: "table"}
+        if view.pos is not None:
+            special[view.pos] = "pos"
+    elif isinstance(view, mir.CacheUpdateOp):
+        special = {view.cache: "tied", view.pos: "pos"}
+    for value in view.operation.operands:
+        if value in roles:
+            shape = shape_of(value)
+            natural = "row" if shape[:-1] == leading and len(shape) > 1 else "vector" if len(shape) == 1 else "periodic"
+            if all(size == 1 for size in shape) and natural != "row":
+                natural = "scalar"
+            roles[value].add(special.get(value, natural))
+
+
+# Others -------------------------------------------------------------------------------------------
+
+
+def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, _ = _body(kernel)
+    view = ops[0].opview
+    if any(_element(v) != "f32" for v in (view.q, view.k, view.v)):
+        raise UnsupportedByTemplate(f"{name}: attention of {_element(view.q)} has no template")
+    given = [v for v in (view.q, view.k, view.v, view.mask, view.pos) if v is not None]
+    if given != list(kernel.arguments):
+        raise UnsupportedByTemplate(f"{name}: one value is several operands")
+
+    def kind(value: Any) -> Any:
+        return None if value is None else memref_of(value.type)
+
+    spec = AttentionSpec(
+        kind(view.q),
+        kind(view.k),
+        kind(view.v),
+        memref_of(view.result.type),
+        mask=kind(view.mask),
+        pos=kind(view.pos),
+        **{
+            attribute: python_value(getattr(view, attribute))
+            for attribute in "num_heads head_dim num_kv_heads mask_kind window scale softcap layout".split()
+        },
+    )
+    return "attention", emit_attention(name, spec, target)
+
+
+def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, returned = _body(kernel)
+    if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
+        raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
+    return "block_quantize", block_quantize(target, name, _sizes(kernel.arguments[0]))
+
+
+_CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
+    "gemm": _gemm,
+    "rows": _rows,
+    "attention": _attention,
+    "quantize": _quantize,
+}

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Everything that Python knows of MIR: importing this package fills the registry, family by family."""
+
+from rlx_mlir.mir import attention, elementwise, fused, matmul, norms, quant, reductions, shape
+from rlx_mlir.mir.packed import PackedWeight, Packing, packing
+from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, evaluate, result_dims
+
+__all__ = [
+    "DIM_RULES",
+    "PREPARE_ONLY",
+    "REFERENCES",
+    "TO_LINALG",
+    "PackedWeight",
+    "Packing",
+    "attention",
+    "elementwise",
+    "evaluate",
+    "fused",
+    "matmul",
+    "norms",
+    "packing",
+    "quant",
+    "reductions",
+    "result_dims",
+    "shape",
+]

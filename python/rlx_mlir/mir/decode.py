@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Elements of packed weights in generated loops; everything follows from the descriptions in `rlx_mlir.formats`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_mlir import formats, ir
+from rlx_mlir.formats import PANEL_ROWS, BlockFormat, Plane, Scaled
+from rlx_mlir.mir.packed import Packing
+from rlx_mlir.mir.scalars import Scalar, extract, unsigned
+
+
+@dataclass(frozen=True)
+class _Bytes:
+    """The bytes of one row of a tensor of bytes, from a position on."""
+
+    source: ir.Value
+    row: Scalar
+    start: Scalar
+
+    def byte(self, offset: Scalar | int) -> Scalar:
+        """One byte, as i8."""
+        return extract(self.source, [self.row, self.start + offset])
+
+    def word(self, offset: Scalar | int, count: int) -> Scalar:
+        """A little-endian integer of so many bytes."""
+        start = self.start + offset
+        type = f"i{8 * count}"
+        total = unsigned(extract(self.source, [self.row, start]), type)
+        for i in range(1, count):
+            total = total | (unsigned(extract(self.source, [self.row, start + i]), type) << 8 * i)
+        return total
+
+    def number(self, offset: Scalar | int, dtype: str) -> Scalar:
+        """A float, as f32; `dtype` is a numpy name, or bf16."""
+        word, count = {"<f2": ("f16", 2), "bf16": ("bf16", 2), "<f4": ("f32", 4)}[dtype]
+        return self.word(offset, count).bitcast(word).to("f32")
+
+
+def element_value(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> Scalar:
+    """The decoded element (n, k), as f32: bit for bit what `formats.decode` gives."""
+    fmt = packing.format
+    if fmt.dense is not None:
+        dtype = "bf16" if fmt.name == "bf16" else fmt.dense.str
+        if packing.layout == "panels":
+            start = (k * PANEL_ROWS + n % PANEL_ROWS) * fmt.nbytes
+            return _Bytes(weight, n // PANEL_ROWS, start).number(0, dtype)
+        return _Bytes(weight, n, k * fmt.nbytes).number(0, dtype)
+    value = element_integer(weight, packing, n, k).to("f32") * element_scale(weight, packing, n, k)
+    if fmt.minimum is None:
+        return value
+    minimum = element_minimum(weight, packing, n, k)
+    return value + minimum
+
+
+def element_integer(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> Scalar:
+    """The integer of element (n, k), the offset subtracted, as i32."""
+    fmt = packing.format
+    if packing.layout == "panels":
+        return _panel_integer(weight, fmt, n, k)
+    stored = _planes(_block(weight, fmt, n, k), fmt, fmt.quants, k % fmt.block)
+    return _signed(stored, fmt.signed) - fmt.offset
+
+
+def element_scale(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> Scalar:
+    """The factor of the integer of element (n, k), as f32."""
+    fmt = packing.format
+    assert fmt.scale is not None, "a quantised format"
+    if packing.layout == "panels":
+        return _panel_float(weight, fmt, 0, n, k)
+    return _scaled(_block(weight, fmt, n, k), fmt, fmt.scale, k)
+
+
+def element_minimum(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> Scalar:
+    """What is added to element (n, k), as f32, for formats that have it."""
+    fmt = packing.format
+    assert fmt.minimum is not None, "a format with minima"
+    if packing.layout == "panels":
+        return _panel_float(weight, fmt, 1, n, k)
+    minimum = _scaled(_block(weight, fmt, n, k), fmt, fmt.minimum, k)
+    return -minimum if fmt.minimum_sign < 0 else minimum
+
+
+def _signed(stored: Scalar, is_byte: bool) -> Scalar:
+    """An i32 whose low byte is two's complement, or which is unsigned."""
+    return ((stored ^ 0x80) - 0x80) if is_byte else stored
+
+
+def _block(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> _Bytes:
+    return _Bytes(weight, n, (k // fmt.block) * fmt.nbytes)
+
+
+def _planes(block: _Bytes, fmt: BlockFormat, planes: tuple[Plane, ...], position: Scalar) -> Scalar:
+    """The integer at a position of a sequence, from its planes, as i32."""
+    total: Scalar | None = None
+    for plane in planes:
+        offset: Scalar = position.like(fmt.field(plane.field).offset + plane.byte0)
+        shift: Scalar = position.like(plane.shift0)
+        rest = position
+        for size, byte, bits in reversed(list(zip(plane.digits, plane.byte, plane.shift, strict=True))):
+            digit, rest = rest % size, rest // size
+            if byte:
+                offset = offset + digit * byte
+            if bits:
+                shift = shift + digit * bits
+        bits_here = (unsigned(block.byte(offset), "i32") >> shift.to("i32")) & ((1 << plane.bits) - 1)
+        bits_here = bits_here << plane.into if plane.into else bits_here
+        total = bits_here if total is None else total | bits_here
+    assert total is not None, "a format with planes"
+    return total
+
+
+def _scaled(block: _Bytes, fmt: BlockFormat, what: Scaled, k: Scalar) -> Scalar:
+    field = fmt.field(what.field)
+    factor = block.number(field.offset, field.dtype)
+    if not what.planes:
+        return factor
+    stored = _planes(block, fmt, what.planes, (k % fmt.block) // fmt.sub)
+    return factor * (_signed(stored, what.signed) - what.offset).to("f32")
+
+
+def _panel_block(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> _Bytes:
+    layout = formats.panel_layout(fmt)
+    return _Bytes(weight, n // PANEL_ROWS, (k // layout.block) * layout.block_bytes)
+
+
+def _panel_float(weight: ir.Value, fmt: BlockFormat, which: int, n: Scalar, k: Scalar) -> Scalar:
+    """Float field number `which` of the row's block."""
+    return _panel_block(weight, fmt, n, k).number((n % PANEL_ROWS + which * PANEL_ROWS) * 2, "<f2")
+
+
+def _panel_integer(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> Scalar:
+    layout = formats.panel_layout(fmt)
+    block = _panel_block(weight, fmt, n, k)
+    start = 2 * PANEL_ROWS * len(layout.floats)
+    row, e = n % PANEL_ROWS, k % layout.block
+    # Dwords [c][row]: 8 elements as nibbles, low ones first, or 4 as bytes.
+    per_dword = 8 if layout.nibbles else 4
+    stored = unsigned(block.byte(((e // per_dword) * PANEL_ROWS + row) * 4 + e % 4 + start), "i32")
+    if layout.nibbles:
+        stored = (stored >> ((e % 8) // 4 * 4).to("i32")) & 15
+    return stored - layout.bias

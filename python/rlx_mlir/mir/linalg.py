@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builders that the patterns from MIR to linalg share: loops over tensors, sizes, slices, shapes.
+
+A size is a Python int where it is static, and an index value where it is dynamic. Loops are numbered; a map lists, for
+each dimension of a tensor, the loop that runs along it, or None where the tensor is read at position 0 (broadcast).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from mlir.dialects import arith, scf, tensor
+from mlir.dialects import linalg as dialect
+
+from rlx_mlir import ir
+from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
+
+SizeLike = int | ir.Value
+Map = Sequence[int | None]
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Sizes
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def index_constant(number: int) -> ir.Value:
+    """A number as index value."""
+    return constant(element("index"), number).value
+
+
+def as_index(size: SizeLike) -> ir.Value:
+    """A size as index value."""
+    return index_constant(size) if isinstance(size, int) else size
+
+
+def size_of(value: ir.Value, dim: int) -> SizeLike:
+    """The size of one dimension; `dim` may count from the end."""
+    type = ir.RankedTensorType(value.type)
+    position = dim % type.rank
+    if not type.is_dynamic_dim(position):
+        return int(type.get_dim_size(position))
+    return tensor.DimOp(value, index_constant(position)).result
+
+
+def sizes_of(value: ir.Value) -> list[SizeLike]:
+    """The sizes of all dimensions."""
+    return [size_of(value, dim) for dim in range(ir.RankedTensorType(value.type).rank)]
+
+
+def times(*sizes: SizeLike) -> SizeLike:
+    """The product of sizes."""
+    static = 1
+    dynamic: ir.Value | None = None
+    for size in sizes:
+        if isinstance(size, int):
+            static *= size
+        else:
+            dynamic = size if dynamic is None else arith.MulIOp(dynamic, size).result
+    if dynamic is None:
+        return static
+    return dynamic if static == 1 else arith.MulIOp(dynamic, index_constant(static)).result
+
+
+def plus(*sizes: SizeLike) -> SizeLike:
+    """The sum of sizes."""
+    total: SizeLike = 0
+    for size in sizes:
+        if isinstance(total, int) and isinstance(size, int):
+            total += size
+        elif isinstance(total, int) and total == 0:
+            total = size
+        else:
+            total = arith.AddIOp(as_index(total), as_index(size)).result
+    return total
+
+
+def divided(size: SizeLike, divisor: SizeLike) -> SizeLike:
+    """The quotient of sizes, without remainder."""
+    if isinstance(size, int) and isinstance(divisor, int):
+        return size // divisor
+    return arith.DivUIOp(as_index(size), as_index(divisor)).result
+
+
+def tensor_type(sizes: Sequence[SizeLike], type: ir.Type) -> ir.RankedTensorType:
+    """The type of a tensor of these sizes."""
+    unknown = ir.ShapedType.get_dynamic_size()
+    return ir.RankedTensorType.get([size if isinstance(size, int) else unknown for size in sizes], type)
+
+
+def element_type(value: ir.Value) -> ir.Type:
+    """The element type of a tensor."""
+    return ir.RankedTensorType(value.type).element_type
+
+
+def aligned_sizes(result: ir.Type, operands: Sequence[ir.Value]) -> list[SizeLike]:
+    """The sizes of a result of numpy's broadcasting; a dynamic one is that of an operand which isn't 1 there."""
+    type = ir.RankedTensorType(result)
+    sizes: list[SizeLike] = []
+    for dim in range(type.rank):
+        if not type.is_dynamic_dim(dim):
+            sizes.append(int(type.get_dim_size(dim)))
+            continue
+        from_end = dim - type.rank
+        ranks = [(operand, ir.RankedTensorType(operand.type)) for operand in operands]
+        source = next(o for o, t in ranks if t.rank >= -from_end and t.is_dynamic_dim(t.rank + from_end))
+        sizes.append(size_of(source, from_end))
+    return sizes
+
+
+def broadcast_map(value: ir.Value, loops: Sequence[int], sizes: Sequence[SizeLike]) -> list[int | None]:
+    """The map of an operand that broadcasts to loops of these sizes, aligned at the last."""
+    type = ir.RankedTensorType(value.type)
+    first = len(loops) - type.rank
+    result: list[int | None] = []
+    for dim in range(type.rank):
+        stays = not type.is_dynamic_dim(dim) and type.get_dim_size(dim) == 1 and sizes[first + dim] != 1
+        result.append(None if stays else loops[first + dim])
+    return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Tensors
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def empty(sizes: Sequence[SizeLike], type: ir.Type) -> ir.Value:
+    """A tensor without contents, as destination."""
+    return tensor.EmptyOp(list(sizes), type).result
+
+
+def filled(sizes: Sequence[SizeLike], type: ir.Type, number: float) -> ir.Value:
+    """A tensor of one number."""
+    return generic(len(sizes), [], [(empty(sizes, type), range(len(sizes)))], lambda _: constant(type, number))
+
+
+def generic(
+    loops: int,
+    inputs: Sequence[tuple[ir.Value, Map]],
+    outputs: Sequence[tuple[ir.Value, Map]],
+    body: Callable[..., Any],
+    *,
+    reduction: Collection[int] = (),
+) -> Any:
+    """A `linalg.generic`.
+
+    Args:
+        loops: number of loops; their order is that of the nest.
+        inputs: tensors read, with their maps.
+        outputs: destinations, with their maps.
+        body: a function of one scalar for each input and output, giving one scalar for each output (a tuple where
+            there are several). Where there is a reduction, the scalars are fast (see `Scalar`).
+        reduction: the loops along which outputs accumulate.
+
+    Returns the result, or a list of them where there are several outputs.
+    """
+    operands = [*inputs, *outputs]
+    dims = [ir.AffineDimExpr.get(loop) for loop in range(loops)]
+    zero = ir.AffineConstantExpr.get(0)
+    maps = [ir.AffineMap.get(loops, 0, [zero if i is None else dims[i] for i in map]) for _, map in operands]
+    iterators = ["reduction" if loop in reduction else "parallel" for loop in range(loops)]
+    op = dialect.GenericOp(
+        [value.type for value, _ in outputs],
+        [value for value, _ in inputs],
+        [value for value, _ in outputs],
+        ir.ArrayAttr.get([ir.AffineMapAttr.get(map) for map in maps]),
+        ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{iterator}>") for iterator in iterators]),
+    )
+    types = [element_type(value) for value, _ in operands]
+    block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
+    with ir.InsertionPoint(block):
+        scalars = [Scalar(argument, fast=bool(reduction)) for argument in block.arguments]
+        result = body(*scalars)
+        results = result if isinstance(result, tuple) else (result,)
+        dialect.YieldOp([scalar.value for scalar in results])
+    return op.results[0] if len(outputs) == 1 else list(op.results)
+
+
+def elementwise(result: ir.Type, inputs: Sequence[ir.Value], body: Callable[..., Scalar]) -> ir.Value:
+    """A tensor of the result type whose elements are a function of those of the inputs, after broadcasting.
+
+    Floats come to the body in their accumulation type; what it returns is rounded to the element type.
+    """
+    sizes = aligned_sizes(result, inputs)
+    loops = range(len(sizes))
+    target = ir.RankedTensorType(result).element_type
+
+    def rounded(*scalars: Scalar) -> Scalar:
+        return body(*(scalar.widen() for scalar in scalars[:-1])).to(target)
+
+    operands = [(value, broadcast_map(value, loops, sizes)) for value in inputs]
+    return generic(len(sizes), operands, [(empty(sizes, target), loops)], rounded)
+
+
+def reduced(
+    loops: int,
+    inputs: Sequence[tuple[ir.Value, Map]],
+    sizes: Sequence[SizeLike],
+    map: Map,
+    start: float,
+    body: Callable[..., Scalar],
+    *,
+    type: ir.Type | None = None,
+) -> ir.Value:
+    """A reduction of the inputs to a tensor of these sizes, accumulated from `start` in `type`.
+
+    `body` takes the inputs' scalars, widened, and the accumulated one. The loops that `map` leaves out are reduced.
+    """
+    target = accumulator(element_type(inputs[0][0])) if type is None else type
+    return generic(
+        loops,
+        inputs,
+        [(filled(sizes, target, start), map)],
+        lambda *scalars: body(*(scalar.widen() for scalar in scalars[:-1]), scalars[-1]),
+        reduction=[loop for loop in range(loops) if loop not in map],
+    )
+
+
+def converted(value: ir.Value, result: ir.Type) -> ir.Value:
+    """The elements in the element type of the result."""
+    return value if value.type == result else elementwise(result, [value], lambda x: x)
+
+
+def extract_slice(
+    source: ir.Value, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike], *, drop: Collection[int] = ()
+) -> ir.Value:
+    """Part of a tensor; the dimensions in `drop`, of size 1, are left out of the result."""
+    kept = [size for dim, size in enumerate(sizes) if dim not in drop]
+    static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, [1] * len(sizes))), strict=True)
+    return tensor.ExtractSliceOp(tensor_type(kept, element_type(source)), source, *dynamic, *static).result
+
+
+def insert_slice(
+    source: ir.Value, target: ir.Value, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike]
+) -> ir.Value:
+    """The target with part of it replaced by the source, whose rank may lack dimensions of size 1."""
+    static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, [1] * len(sizes))), strict=True)
+    return tensor.InsertSliceOp(source, target, *dynamic, *static).result
+
+
+def _split(sizes: Sequence[SizeLike]) -> tuple[list[int], list[ir.Value]]:
+    unknown = ir.ShapedType.get_dynamic_size()
+    static = [size if isinstance(size, int) else unknown for size in sizes]
+    return static, [size for size in sizes if not isinstance(size, int)]
+
+
+def collapse(value: ir.Value, groups: Sequence[Sequence[int]]) -> ir.Value:
+    """Each group of neighbouring dimensions as one."""
+    sizes = sizes_of(value)
+    if len(groups) == len(sizes):
+        return value
+    merged = [times(*(sizes[dim] for dim in group)) for group in groups]
+    return tensor.CollapseShapeOp(tensor_type(merged, element_type(value)), value, [list(g) for g in groups]).result
+
+
+def split_dims(value: ir.Value, groups: Sequence[Sequence[int]], sizes: Sequence[SizeLike]) -> ir.Value:
+    """Inverse of `collapse`: the dimensions of `value` cut into these sizes, one group for each dimension."""
+    own = [times(*(sizes[dim] for dim in group)) for group in groups]
+    source = cast_shape(value, own)
+    if len(sizes) == len(own):
+        return source
+    static, dynamic = _split(list(sizes))
+    type = tensor_type(sizes, element_type(value))
+    return tensor.ExpandShapeOp(type, source, [list(group) for group in groups], dynamic, static).result
+
+
+def cast_shape(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
+    """The same tensor with these sizes in its type, which are its sizes at run time."""
+    type = tensor_type(sizes, element_type(value))
+    return value if value.type == type else tensor.CastOp(type, value).result
+
+
+def reshaped(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
+    """The same elements, in row-major order, in another shape."""
+    own = sizes_of(value)
+    if own == list(sizes):
+        return value
+    flat = collapse(value, [range(len(own))]) if own else split_dims(value, [], [1])
+    return split_dims(flat, [range(len(sizes))], sizes) if sizes else collapse(cast_shape(flat, [1]), [])
+
+
+def for_each(
+    start: SizeLike, stop: SizeLike, values: Sequence[ir.Value], body: Callable[..., Sequence[ir.Value]]
+) -> list[ir.Value]:
+    """A sequential loop: `body` takes the position and the carried values, and gives the next ones."""
+    loop = scf.ForOp(as_index(start), as_index(stop), index_constant(1), list(values))
+    with ir.InsertionPoint(loop.body):
+        scf.YieldOp(list(body(loop.induction_variable, *loop.inner_iter_args)))
+    return list(loop.results)
+
+
+def count_as(sizes: Sequence[SizeLike], type: ir.Type) -> Scalar:
+    """The product of sizes as a float."""
+    total = times(*sizes)
+    if isinstance(total, int):
+        return constant(type, total)
+    return Scalar(total).to(type)

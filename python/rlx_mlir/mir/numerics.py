@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the numpy references share: accumulation types, rounding, index decoding."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+
+
+def is_float(dtype: np.dtype[Any]) -> bool:
+    """Whether it is one of f16, bf16, f32 and f64."""
+    return dtype == BF16 or dtype.kind == "f"
+
+
+def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type in which values of `dtype` are computed: f32 for f16 and bf16, else the type itself."""
+    return F32 if dtype in (F16, BF16) else dtype
+
+
+def widen(x: np.ndarray) -> np.ndarray:
+    """The values in the type in which they are computed."""
+    return x.astype(accumulator(x.dtype), copy=False)
+
+
+def narrow(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The floats rounded to `dtype` once, ties to even."""
+    if x.dtype == dtype:
+        return x
+    if x.dtype == F64 and dtype == BF16:
+        x = _round_to_odd(x)  # through f32 would round twice
+    return x.astype(dtype)
+
+
+def _round_to_odd(x: np.ndarray) -> np.ndarray:
+    """f64 to f32, inexact values to the neighbour with an odd last bit: a later rounding then is the only one."""
+    near = x.astype(F32)
+    back = near.astype(F64)
+    inexact = np.isfinite(x) & (back != x)
+    # Truncated towards zero, then the last bit set; an overflow to inf truncates to the largest number.
+    bits = np.atleast_1d(near).view(np.uint32).copy()
+    bits -= np.atleast_1d(inexact & (np.abs(back) > np.abs(x))).astype(np.uint32)
+    bits |= np.atleast_1d(inexact).astype(np.uint32)
+    return bits.view(F32).reshape(x.shape)
+
+
+def erf(x: np.ndarray) -> np.ndarray:
+    """The error function of f32 or f64."""
+    function = np.frompyfunc(math.erf, 1, 1)
+    return np.asarray(function(x.astype(F64))).astype(x.dtype) if x.size else x
+
+
+def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
+    """Index values as int64 in 0 .. size - 1: fractions are dropped, NaN counts as 0, what is outside is clamped."""
+    if indices.dtype.kind == "f":
+        indices = np.clip(np.nan_to_num(indices.astype(F64), nan=0.0), 0, size)
+    return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
+
+
+def saturate(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """Numbers as signed integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
+    info = np.iinfo(dtype)
+    if x.dtype.kind in "iub":
+        return np.clip(x.astype(np.int64), info.min, info.max).astype(dtype)
+    wide = np.trunc(x.astype(F64))
+    inside = np.abs(wide) < 2.0 ** (info.bits - 1)  # exact in f64; NaN isn't inside
+    whole = np.where(inside, wide, 0.0).astype(dtype)
+    return np.where(inside | np.isnan(wide), whole, np.where(wide > 0, info.max, info.min)).astype(dtype)

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reductions, and what is computed from a whole row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.linalg import (
+    SizeLike,
+    converted,
+    count_as,
+    element_type,
+    elementwise,
+    empty,
+    extract_slice,
+    filled,
+    for_each,
+    insert_slice,
+    reduced,
+    size_of,
+    sizes_of,
+    tensor_type,
+)
+from rlx_mlir.mir.numerics import is_float as is_float_dtype
+from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.scalars import Scalar, accumulator, exp, is_float
+from rlx_mlir.rewriting import Rewriter
+
+# ----------------------------------------------------------------------------------------------------------------------
+# References
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _start(kind: str, dtype: np.dtype[Any]) -> Any:
+    """The largest or smallest of no element."""
+    if is_float_dtype(dtype):
+        return -np.inf if kind == "max" else np.inf
+    return np.iinfo(dtype).min if kind == "max" else np.iinfo(dtype).max
+
+
+@reference(mir.ReduceOp)
+def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = False) -> np.ndarray:
+    """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around."""
+    wide = widen(x)
+    along: dict[str, Any] = {"axis": tuple(axes), "keepdims": keep_dims}
+    total: Any
+    if kind in ("max", "min"):
+        function: Callable[..., Any] = np.max if kind == "max" else np.min
+        total = function(wide, initial=_start(kind, wide.dtype), **along)
+    elif kind == "prod":
+        total = np.prod(wide, dtype=wide.dtype, **along)
+    else:
+        total = np.sum(wide, dtype=wide.dtype, **along)
+        if kind == "mean":
+            total = total / wide.dtype.type(np.prod([x.shape[axis] for axis in axes]))
+    return narrow(np.asarray(total), x.dtype)
+
+
+@reference(mir.SoftmaxOp)
+def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
+    """exp(x - max(x)) / sum(exp(x - max(x)))"""
+    wide = widen(x)
+    exponential = np.exp(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))
+    return narrow(exponential / np.sum(exponential, axis=axis, keepdims=True), x.dtype)
+
+
+@reference(mir.CumsumOp)
+def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndarray:
+    """result[t] = sum of x[u] over u <= t, or u < t with `exclusive`."""
+    wide = widen(x)
+    total = np.cumsum(wide, axis=axis, dtype=wide.dtype)
+    if exclusive:
+        zeros = np.zeros_like(np.take(total, [0] if x.shape[axis] else [], axis=axis))
+        total = np.concatenate([zeros, np.delete(total, -1, axis=axis)] if x.shape[axis] else [total], axis=axis)
+    return narrow(total, x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dimensions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@dim_rule(mir.ReduceOp)
+def reduce_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x` without the axes, or with 1 there."""
+    axes = set(python_value(op.axes))
+    if op.keep_dims:
+        return tuple(Size.of(1) if i in axes else size for i, size in enumerate(operands[0]))
+    return tuple(size for i, size in enumerate(operands[0]) if i not in axes)
+
+
+@dim_rule(mir.SoftmaxOp, mir.CumsumOp)
+def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`."""
+    return operands[0]
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lowering to linalg
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+#: How a reduction combines an element with what is accumulated.
+_COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+    "sum": lambda x, total: total + x,
+    "mean": lambda x, total: total + x,
+    "max": lambda x, total: total.max(x),
+    "min": lambda x, total: total.min(x),
+    "prod": lambda x, total: total * x,
+}
+
+
+def _first(kind: str, type: ir.Type) -> float:
+    """What a reduction starts from."""
+    if kind in ("sum", "mean", "prod"):
+        return 1 if kind == "prod" else 0
+    smallest = -math.inf if is_float(type) else -(1 << (ir.IntegerType(type).width - 1))
+    largest = math.inf if is_float(type) else (1 << (ir.IntegerType(type).width - 1)) - 1
+    return smallest if kind == "max" else largest
+
+
+def reduce_axes(x: ir.Value, kind: str, axes: Collection[int], *, keep_dims: bool = False) -> ir.Value:
+    """Elements of `x` combined along `axes`, in the accumulation type; `mean` is the sum here."""
+    own = sizes_of(x)
+    loops = range(len(own))
+    map: list[int | None] = [None if dim in axes else dim for dim in loops if keep_dims or dim not in axes]
+    sizes: list[SizeLike] = [1 if dim in axes else own[dim] for dim in loops if keep_dims or dim not in axes]
+    start = _first(kind, element_type(x))
+    return reduced(len(own), [(x, loops)], sizes, map, start, _COMBINE[kind])
+
+
+@TO_LINALG.pattern(mir.ReduceOp)
+def lower_reduce(op: Any, rewriter: Rewriter) -> None:
+    """reduce(x) -> generic: result[kept] = result[kept] op x[..]; mean divides by the count"""
+    kind, axes = python_value(op.kind), python_value(op.axes)
+    total = reduce_axes(op.x, kind, axes, keep_dims=bool(op.keep_dims))
+    if kind != "mean":
+        rewriter.replace(op, converted(total, op.result.type))
+        return
+    count = count_as([size_of(op.x, axis) for axis in axes], element_type(total))
+    rewriter.replace(op, elementwise(op.result.type, [total], lambda x: x / count))
+
+
+@TO_LINALG.pattern(mir.SoftmaxOp)
+def lower_softmax(op: Any, rewriter: Rewriter) -> None:
+    """softmax(x) -> m = max(x); e = exp(x - m); e / sum(e)"""
+    axis = python_value(op.axis) % op.x.type.rank
+    largest = reduce_axes(op.x, "max", [axis], keep_dims=True)
+    wide = tensor_type(sizes_of(op.x), element_type(largest))
+    exponential = elementwise(wide, [op.x, largest], lambda x, m: exp(x - m))
+    total = reduce_axes(exponential, "sum", [axis], keep_dims=True)
+    rewriter.replace(op, elementwise(op.result.type, [exponential, total], lambda e, t: e / t))
+
+
+@TO_LINALG.pattern(mir.CumsumOp)
+def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
+    """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive"""
+    axis = python_value(op.axis) % op.x.type.rank
+    sizes = sizes_of(op.x)
+    type = element_type(op.x)
+    others = [size for dim, size in enumerate(sizes) if dim != axis]
+    part: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes)]
+    row_type = tensor_type(others, type)
+    total_type = tensor_type(others, accumulator(type))
+    exclusive = bool(op.exclusive)
+
+    def step(t: ir.Value, total: ir.Value, result: ir.Value) -> list[ir.Value]:
+        offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
+        row = extract_slice(op.x, offsets, part, drop=[axis])
+        after = elementwise(total_type, [total, row], lambda a, x: a + x)
+        written = converted(total if exclusive else after, row_type)
+        return [after, insert_slice(written, result, offsets, part)]
+
+    start = [filled(others, accumulator(type), 0), empty(sizes, type)]
+    rewriter.replace(op, for_each(0, sizes[axis], start, step)[1])

@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalars in the bodies of generated loops, with operators: a body reads like its formula."""
+
+from __future__ import annotations
+
+import math as pymath
+from collections.abc import Sequence
+from typing import Any
+
+from mlir.dialects import arith, linalg, math, tensor
+
+from rlx_mlir import ir
+
+_FLOATS = ("f16", "bf16", "f32", "f64")
+_BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+_PREDICATES = {  # (ordered float, signed integer)
+    "eq": ("OEQ", "eq"),
+    "ne": ("UNE", "ne"),
+    "lt": ("OLT", "slt"),
+    "le": ("OLE", "sle"),
+    "gt": ("OGT", "sgt"),
+    "ge": ("OGE", "sge"),
+}
+
+
+def element(word: str) -> ir.Type:
+    """The element type of a word: f16, bf16, f32, f64, i1 .. i64, index."""
+    return ir.Type.parse(word)
+
+
+def is_float(type: ir.Type) -> bool:
+    """Whether it is one of the float types of MIR."""
+    return str(type) in _FLOATS
+
+
+def accumulator(type: ir.Type) -> ir.Type:
+    """The type in which elements are computed: f32 for f16 and bf16, else the type itself."""
+    return element("f32") if str(type) in ("f16", "bf16") else type
+
+
+def constant(type: ir.Type, number: float) -> Scalar:
+    """A constant of a float, integer or index type."""
+    if is_float(type):
+        return Scalar(arith.ConstantOp(type, ir.FloatAttr.get(type, float(number))).result)
+    return Scalar(arith.ConstantOp(type, ir.IntegerAttr.get(type, int(number))).result)
+
+
+def index(dim: int) -> Scalar:
+    """The position in a loop of the surrounding `linalg.generic`."""
+    return Scalar(linalg.IndexOp(dim).result)
+
+
+class Scalar:
+    """A scalar value. Python numbers beside it take its type; what is made from a fast one is fast.
+
+    Fast arithmetic may be reassociated and contracted: sums over many elements have a free order. Infinities and NaN
+    keep their meaning. Integers are signed, `//`, `%` and `>>` apart, which take them as unsigned.
+    """
+
+    def __init__(self, value: ir.Value, *, fast: bool = False) -> None:
+        self.value = value
+        self.fast = fast
+
+    @property
+    def type(self) -> ir.Type:
+        """The element type."""
+        return self.value.type
+
+    @property
+    def word(self) -> str:
+        """The element type as text."""
+        return str(self.value.type)
+
+    def like(self, number: float) -> Scalar:
+        """A constant of this scalar's type."""
+        return constant(self.type, number)
+
+    def _apply(self, other: Scalar | float, on_floats: Any, on_integers: Any, *, swap: bool = False) -> Scalar:
+        rhs = other if isinstance(other, Scalar) else self.like(other)
+        lhs, fast = self, self.fast or rhs.fast
+        if swap:
+            lhs, rhs = rhs, lhs
+        if is_float(self.type):
+            flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc,contract>")} if fast else {}
+            return Scalar(on_floats(lhs.value, rhs.value, **flags).result, fast=fast)
+        return Scalar(on_integers(lhs.value, rhs.value).result, fast=fast)
+
+    def __add__(self, other: Scalar | float) -> Scalar:
+        return self._apply(other, arith.AddFOp, arith.AddIOp)
+
+    __radd__ = __add__
+
+    def __sub__(self, other: Scalar | float) -> Scalar:
+        return self._apply(other, arith.SubFOp, arith.SubIOp)
+
+    def __rsub__(self, other: float) -> Scalar:
+        return self._apply(other, arith.SubFOp, arith.SubIOp, swap=True)
+
+    def __mul__(self, other: Scalar | float) -> Scalar:
+        return self._apply(other, arith.MulFOp, arith.MulIOp)
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other: Scalar | float) -> Scalar:
+        return self._apply(other, arith.DivFOp, None)
+
+    def __rtruediv__(self, other: float) -> Scalar:
+        return self._apply(other, arith.DivFOp, None, swap=True)
+
+    def __floordiv__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.DivUIOp)
+
+    def __mod__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.RemUIOp)
+
+    def __and__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.AndIOp)
+
+    def __or__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.OrIOp)
+
+    def __xor__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.XOrIOp)
+
+    def __lshift__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.ShLIOp)
+
+    def __rshift__(self, other: Scalar | int) -> Scalar:
+        return self._apply(other, None, arith.ShRUIOp)
+
+    def __neg__(self) -> Scalar:
+        return Scalar(arith.NegFOp(self.value).result)
+
+    def max(self, other: Scalar | float) -> Scalar:
+        """The larger of two; NaN where one is NaN."""
+        return self._apply(other, arith.MaximumFOp, arith.MaxSIOp)
+
+    def min(self, other: Scalar | float) -> Scalar:
+        """The smaller of two; NaN where one is NaN."""
+        return self._apply(other, arith.MinimumFOp, arith.MinSIOp)
+
+    def compare(self, kind: str, other: Scalar | float) -> Scalar:
+        """`self kind other` as i1, by the words of `mir.compare`; with NaN only ne is true."""
+        rhs = other if isinstance(other, Scalar) else self.like(other)
+        on_floats, on_integers = _PREDICATES[kind]
+        if is_float(self.type):
+            return Scalar(arith.CmpFOp(getattr(arith.CmpFPredicate, on_floats), self.value, rhs.value).result)
+        return Scalar(arith.CmpIOp(getattr(arith.CmpIPredicate, on_integers), self.value, rhs.value).result)
+
+    def __lt__(self, other: Scalar | float) -> Scalar:
+        return self.compare("lt", other)
+
+    def __le__(self, other: Scalar | float) -> Scalar:
+        return self.compare("le", other)
+
+    def __gt__(self, other: Scalar | float) -> Scalar:
+        return self.compare("gt", other)
+
+    def __ge__(self, other: Scalar | float) -> Scalar:
+        return self.compare("ge", other)
+
+    def select(self, on_true: Scalar | float, on_false: Scalar | float) -> Scalar:
+        """One of two values by this condition (i1); one of them may be a number."""
+        if not isinstance(on_true, Scalar):
+            assert isinstance(on_false, Scalar), "one value gives the type"
+            on_true = on_false.like(on_true)
+        if not isinstance(on_false, Scalar):
+            on_false = on_true.like(on_false)
+        result = arith.SelectOp(self.value, on_true.value, on_false.value).result
+        return Scalar(result, fast=on_true.fast or on_false.fast)
+
+    def bitcast(self, word: str) -> Scalar:
+        """The same bits as another type."""
+        return Scalar(arith.BitcastOp(element(word), self.value).result)
+
+    def widen(self) -> Scalar:
+        """The value in the type in which it is computed."""
+        return self.to(accumulator(self.type))
+
+    def to(self, target: ir.Type | str) -> Scalar:
+        """The value as another type, by the rules of `mir.cast`; index values count as 64 bit integers."""
+        type = element(target) if isinstance(target, str) else target
+        if type == self.type:
+            return self
+        return Scalar(_convert(self, type).value, fast=self.fast)
+
+
+def _convert(x: Scalar, target: ir.Type) -> Scalar:
+    if "index" in (x.word, str(target)):
+        if x.word == "index":
+            return Scalar(arith.IndexCastOp(element("i64"), x.value).result).to(target)
+        wide = x.to("i64") if is_float(x.type) else x
+        return Scalar(arith.IndexCastOp(target, wide.value).result)
+    if str(target) == "i1":
+        return x.compare("ne", 0)
+    if is_float(target):
+        return _float_to_float(x, target) if is_float(x.type) else _integer_to_float(x, target)
+    return _float_to_integer(x, target) if is_float(x.type) else _integer_to_integer(x, target)
+
+
+def _float_to_float(x: Scalar, target: ir.Type) -> Scalar:
+    before, after = _BITS[x.word], _BITS[str(target)]
+    if before < after:
+        return Scalar(arith.ExtFOp(target, x.value).result)
+    if before == after:  # f16 and bf16
+        return x.to("f32").to(target)
+    if before == 64 and after == 16:
+        x = _round_to_odd(x)
+    return Scalar(arith.TruncFOp(target, x.value).result)
+
+
+def _round_to_odd(x: Scalar) -> Scalar:
+    """f64 to f32, inexact values to the neighbour with an odd last bit: then a later rounding is the only one."""
+    near = Scalar(arith.TruncFOp(element("f32"), x.value).result)
+    back = near.to("f64")
+    inexact = Scalar(arith.CmpFOp(arith.CmpFPredicate.ONE, back.value, x.value).result)
+    away = absolute(back) > absolute(x)
+    bits = near.bitcast("i32") - (inexact & away).to("i32") | inexact.to("i32")
+    return bits.bitcast("f32")
+
+
+def _integer_to_float(x: Scalar, target: ir.Type) -> Scalar:
+    if x.word == "i1":
+        return Scalar(arith.UIToFPOp(target, x.value).result)
+    if str(target) in ("f16", "bf16"):
+        return Scalar(arith.SIToFPOp(element("f64"), x.value).result).to(target)
+    return Scalar(arith.SIToFPOp(target, x.value).result)
+
+
+def _float_to_integer(x: Scalar, target: ir.Type) -> Scalar:
+    bits = ir.IntegerType(target).width
+    limit = float(1 << (bits - 1))
+    wide = x.to("f64") if x.word != "f64" else x
+    whole = Scalar(arith.FPToSIOp(target, wide.value).result)
+    high = (wide >= limit).select((1 << (bits - 1)) - 1, whole)
+    low = (wide < -limit).select(-(1 << (bits - 1)), high)
+    return wide.compare("ne", wide).select(0, low)
+
+
+def _integer_to_integer(x: Scalar, target: ir.Type) -> Scalar:
+    before, after = ir.IntegerType(x.type).width, ir.IntegerType(target).width
+    if before < after:
+        extend = arith.ExtUIOp if before == 1 else arith.ExtSIOp
+        return Scalar(extend(target, x.value).result)
+    clamped = x.max(-(1 << (after - 1))).min((1 << (after - 1)) - 1)
+    return Scalar(arith.TruncIOp(target, clamped.value).result)
+
+
+def unsigned(x: Scalar, word: str) -> Scalar:
+    """A wider integer, with zeros in front."""
+    return Scalar(arith.ExtUIOp(element(word), x.value).result)
+
+
+def exp(x: Scalar) -> Scalar:
+    """e^x"""
+    return Scalar(math.ExpOp(x.value).result)
+
+
+def tanh(x: Scalar) -> Scalar:
+    """tanh(x)"""
+    return Scalar(math.TanhOp(x.value).result)
+
+
+def sqrt(x: Scalar) -> Scalar:
+    """The square root of x."""
+    return Scalar(math.SqrtOp(x.value).result)
+
+
+def absolute(x: Scalar) -> Scalar:
+    """|x| of a float."""
+    return Scalar(math.AbsFOp(x.value).result)
+
+
+def round_even(x: Scalar) -> Scalar:
+    """The integer nearest to x, the even one of two."""
+    return Scalar(math.RoundEvenOp(x.value).result)
+
+
+def power(x: Scalar, y: Scalar) -> Scalar:
+    """x^y"""
+    return Scalar(math.PowFOp(x.value, y.value).result)
+
+
+def extract(source: ir.Value, positions: Sequence[Scalar]) -> Scalar:
+    """One element of a tensor, at index positions."""
+    return Scalar(tensor.ExtractOp(source, [position.value for position in positions]).result)
+
+
+def sigmoid(x: Scalar) -> Scalar:
+    """1 / (1 + exp(-x))"""
+    return 1 / (1 + exp(-x))
+
+
+def silu(x: Scalar) -> Scalar:
+    """x / (1 + exp(-x))"""
+    return x / (1 + exp(-x))
+
+
+def gelu(x: Scalar) -> Scalar:
+    """0.5 x (1 + erf(x / sqrt(2)))"""
+    return 0.5 * x * (1 + Scalar(math.ErfOp((x * pymath.sqrt(0.5)).value).result))
+
+
+def gelu_approx(x: Scalar) -> Scalar:
+    """0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))"""
+    return 0.5 * x * (1 + tanh(pymath.sqrt(2 / pymath.pi) * (x + 0.044715 * x * x * x)))
+
+
+#: Functions of one element, in the accumulation type, by the word of the activation enumeration.
+ACTIVATIONS: dict[str, Any] = {
+    "gelu": gelu,
+    "gelu_approx": gelu_approx,
+    "silu": silu,
+    "relu": lambda x: x.max(0),
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "exp": exp,
+    "log": lambda x: Scalar(math.LogOp(x.value).result),
+    "sqrt": sqrt,
+    "rsqrt": lambda x: 1 / sqrt(x),
+    "neg": lambda x: -x,
+    "abs": absolute,
+    "sin": lambda x: Scalar(math.SinOp(x.value).result),
+    "cos": lambda x: Scalar(math.CosOp(x.value).result),
+    "tan": lambda x: Scalar(math.TanOp(x.value).result),
+    "atan": lambda x: Scalar(math.AtanOp(x.value).result),
+    "round": round_even,
+}

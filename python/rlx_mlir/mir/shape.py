@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Operations that move elements and change none."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.mir.decode import element_value
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.linalg import (
+    SizeLike,
+    as_index,
+    broadcast_map,
+    cast_shape,
+    divided,
+    empty,
+    extract_slice,
+    generic,
+    insert_slice,
+    plus,
+    reshaped,
+    size_of,
+    sizes_of,
+    times,
+)
+from rlx_mlir.mir.numerics import decode_indices
+from rlx_mlir.mir.packed import PackedWeight, packing
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.scalars import Scalar, extract, index
+from rlx_mlir.rewriting import Rewriter
+
+# ----------------------------------------------------------------------------------------------------------------------
+# References
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@reference(mir.ReshapeOp)
+def reshape(x: np.ndarray, *, new_shape: Sequence[int]) -> np.ndarray:
+    """The same elements in another shape; -1 is what the others leave, -2 the size of `x` there."""
+    shape = [x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)]
+    if -1 in shape:
+        rest = int(np.prod([size for size in shape if size != -1]))
+        shape[shape.index(-1)] = x.size // rest if rest else 0
+    if int(np.prod(shape)) != x.size:
+        raise InputError(f"mir.reshape: {list(x.shape)} has {x.size} elements, but {list(new_shape)} asks for {shape}")
+    return x.reshape(shape)
+
+
+@reference(mir.TransposeOp)
+def transpose(x: np.ndarray, *, permutation: Sequence[int]) -> np.ndarray:
+    """Dimension i of the result is dimension `permutation[i]` of `x`."""
+    return np.transpose(x, permutation)
+
+
+@reference(mir.NarrowOp)
+def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.ndarray:
+    """x[.., start : start + length, ..] along `axis`."""
+    if start + length > x.shape[axis]:
+        raise InputError(
+            f"mir.narrow: dimension {axis} has size {x.shape[axis]}, but the range ends at {start + length}"
+        )
+    return x[(slice(None),) * axis + (slice(start, start + length),)]
+
+
+@reference(mir.ConcatOp)
+def concat(*inputs: np.ndarray, axis: int) -> np.ndarray:
+    """The inputs one after the other along `axis`."""
+    return np.concatenate(inputs, axis=axis)
+
+
+@reference(mir.ExpandOp)
+def expand(x: np.ndarray, *, result_shape: Sequence[int]) -> np.ndarray:
+    """numpy's broadcast_to; -1 in the shape is the size of `x` there."""
+    missing = len(result_shape) - x.ndim
+    shape = [x.shape[i - missing] if size < 0 and i >= missing else size for i, size in enumerate(result_shape)]
+    return np.broadcast_to(x, shape)
+
+
+@reference(mir.GatherOp)
+def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int) -> np.ndarray:
+    """result[o.., i.., t..] = table[o.., indices[i..], t..]; indices outside are clamped, packed rows are decoded."""
+    if isinstance(table, PackedWeight):
+        return table.take(decode_indices(indices, table.n))
+    return np.take(table, decode_indices(indices, table.shape[axis]), axis=axis)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dimensions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@dim_rule(mir.ReshapeOp)
+def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The entries of `new_shape`; raises UnsupportedError where -1 stands for no sum of products of symbols."""
+    (x,) = operands
+    sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(python_value(op.new_shape))]
+    unknown = [i for i, size in enumerate(sizes) if size == Size.of(-1)]
+    for position in unknown:
+        declared = op.result.type
+        if not declared.is_dynamic_dim(position):
+            sizes[position] = Size.of(declared.get_dim_size(position))
+            continue
+        total, rest = product(x), product(size for i, size in enumerate(sizes) if i != position)
+        quotient = total.divided_by(rest)
+        if quotient is None:
+            raise UnsupportedError(
+                f"mir.reshape at {op.location}: dimension {position} would be ({total}) / ({rest}), "
+                "which isn't a sum of products of symbols"
+            )
+        sizes[position] = quotient
+    return tuple(sizes)
+
+
+@dim_rule(mir.TransposeOp)
+def transpose_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`, permuted."""
+    return tuple(operands[0][i] for i in python_value(op.permutation))
+
+
+@dim_rule(mir.NarrowOp)
+def narrow_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`, with `length` along the axis."""
+    dims = list(operands[0])
+    dims[python_value(op.axis)] = Size.of(python_value(op.length))
+    return tuple(dims)
+
+
+@dim_rule(mir.ConcatOp)
+def concat_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The sum along the axis; elsewhere numbers beat symbols."""
+    axis = python_value(op.axis)
+    dims = []
+    for position, sizes in enumerate(zip(*operands, strict=True)):
+        if position == axis:
+            dims.append(sum(sizes, Size.of(0)))
+        else:
+            dims.append(next((size for size in sizes if size.constant is not None), sizes[0]))
+    return tuple(dims)
+
+
+@dim_rule(mir.ExpandOp)
+def expand_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """The static sizes of the result; where it is dynamic, those of `x`."""
+    (x,) = operands
+    declared = op.result.type
+    missing = declared.rank - len(x)
+    dims = []
+    for position in range(declared.rank):
+        if not declared.is_dynamic_dim(position):
+            dims.append(Size.of(declared.get_dim_size(position)))
+        elif position >= missing:
+            dims.append(x[position - missing])
+        else:
+            raise UnsupportedError(f"mir.expand at {op.location}: nothing gives the size of dimension {position}")
+    return tuple(dims)
+
+
+@dim_rule(mir.GatherOp)
+def gather_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Dimension `axis` of the table replaced by those of the indices; a packed table has k columns."""
+    table, indices = operands
+    encoding = packing(op.table.type)
+    if encoding is not None:
+        return (*indices, Size.of(encoding.k))
+    axis = python_value(op.axis)
+    return (*table[:axis], *indices, *table[axis + 1 :])
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lowering to linalg
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@TO_LINALG.pattern(mir.ReshapeOp)
+def lower_reshape(op: Any, rewriter: Rewriter) -> None:
+    """reshape(x) -> collapse_shape to one dimension, then expand_shape"""
+    own = sizes_of(op.x)
+    type = op.result.type
+    entries = python_value(op.new_shape)
+    sizes: list[SizeLike] = [
+        int(type.get_dim_size(i)) if not type.is_dynamic_dim(i) else own[i] if entry == -2 else -1
+        for i, entry in enumerate(entries)
+    ]
+    if -1 in sizes:
+        position = sizes.index(-1)
+        rest = times(*(size for i, size in enumerate(sizes) if i != position))
+        sizes[position] = divided(times(*own), rest)
+    rewriter.replace(op, reshaped(op.x, sizes))
+
+
+@TO_LINALG.pattern(mir.TransposeOp)
+def lower_transpose(op: Any, rewriter: Rewriter) -> None:
+    """transpose(x) -> generic: result[permuted] = x[..]"""
+    permutation = python_value(op.permutation)
+    own = sizes_of(op.x)
+    loops = range(len(own))
+    destination = empty([own[i] for i in permutation], op.x.type.element_type)
+    source = [permutation.index(dim) for dim in loops]
+    rewriter.replace(op, generic(len(own), [(op.x, source)], [(destination, loops)], lambda x, _: x))
+
+
+@TO_LINALG.pattern(mir.NarrowOp)
+def lower_narrow(op: Any, rewriter: Rewriter) -> None:
+    """narrow(x) -> tensor.extract_slice"""
+    axis = python_value(op.axis)
+    sizes = sizes_of(op.x)
+    offsets: list[SizeLike] = [0] * len(sizes)
+    sizes[axis], offsets[axis] = python_value(op.length), python_value(op.start)
+    rewriter.replace(op, extract_slice(op.x, offsets, sizes))
+
+
+@TO_LINALG.pattern(mir.ConcatOp)
+def lower_concat(op: Any, rewriter: Rewriter) -> None:
+    """concat(x, y, ..) -> tensor.insert_slice of each into one destination"""
+    axis = python_value(op.axis)
+    inputs = list(op.inputs)
+    type = op.result.type
+    lengths = [size_of(x, axis) for x in inputs]
+    sizes = [
+        plus(*lengths)
+        if dim == axis
+        else next((size for x in inputs if isinstance(size := size_of(x, dim), int)), size_of(inputs[0], dim))
+        for dim in range(type.rank)
+    ]
+    result = empty(sizes, type.element_type)
+    start: SizeLike = 0
+    for x, length in zip(inputs, lengths, strict=True):
+        offsets: list[SizeLike] = [0] * type.rank
+        offsets[axis] = start
+        part = [length if dim == axis else size for dim, size in enumerate(sizes)]
+        result = insert_slice(cast_shape(x, part), result, offsets, part)
+        start = plus(start, length)
+    rewriter.replace(op, result)
+
+
+@TO_LINALG.pattern(mir.ExpandOp)
+def lower_expand(op: Any, rewriter: Rewriter) -> None:
+    """expand(x) -> generic: result[..] = x[0 where its size is 1]"""
+    type = op.result.type
+    missing = type.rank - op.x.type.rank
+    sizes = [
+        int(type.get_dim_size(dim)) if not type.is_dynamic_dim(dim) else size_of(op.x, dim - missing)
+        for dim in range(type.rank)
+    ]
+    loops = range(type.rank)
+    operand = (op.x, broadcast_map(op.x, loops, sizes))
+    rewriter.replace(op, generic(type.rank, [operand], [(empty(sizes, type.element_type), loops)], lambda x, _: x))
+
+
+@TO_LINALG.pattern(mir.GatherOp)
+def lower_gather(op: Any, rewriter: Rewriter) -> None:
+    """gather(table, i) -> generic over the result: tensor.extract at the clamped index, or decoding of packed rows"""
+    type = op.result.type
+    encoding = packing(op.table.type)
+    axis = python_value(op.axis)
+    count = op.indices.type.rank
+    table = [] if encoding is not None else sizes_of(op.table)
+    inner = [encoding.k] if encoding is not None else table[axis + 1 :]
+    sizes = [*table[:axis], *sizes_of(op.indices), *inner]
+    last = as_index(size_of(op.table, axis))
+
+    def pick(position: Scalar, _: Scalar) -> Scalar:
+        row = position.to("i64") if position.word != "i64" else position
+        limit = Scalar(last).to("i64") - 1
+        chosen = row.min(limit).max(0).to("index")
+        at = [index(dim) for dim in range(type.rank)]
+        if encoding is not None:
+            return element_value(op.table, encoding, chosen, at[-1])
+        return extract(op.table, [*at[:axis], chosen, *at[axis + count :]])
+
+    operand = (op.indices, range(axis, axis + count))
+    destination = (empty(sizes, type.element_type), range(type.rank))
+    rewriter.replace(op, generic(type.rank, [operand], [destination], pick))

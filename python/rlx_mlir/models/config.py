@@ -1,0 +1,399 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a model is, read from a GGUF file's metadata and checked against its tensors.
+
+An architecture is data: which metadata keys it has, which tensors of which shape, and how it rotates positions. The
+checks run before anything is built or compiled, and say everything that is wrong in one error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..errors import GGUFError, InputError, UnsupportedError
+from ..frontends.gguf import GGUFFile, TensorInfo
+
+WEIGHT_TYPES = frozenset(
+    {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}
+)
+"""Types that a weight matrix may have."""
+
+VECTOR_TYPES = frozenset({"f32", "f16", "bf16"})
+"""Types that a vector (a norm's scale) may have; it is f32 at run time."""
+
+_LISTED = 12  # names that an error spells out
+
+
+@dataclass(frozen=True)
+class TensorRule:
+    """A tensor that an architecture asks for.
+
+    Attributes:
+        name: in the file; that of a layer follows ``blk.<number>.``.
+        dims: its shape by the names of `ModelConfig.sizes`, innermost last; a matrix is [outputs, inputs].
+        optional: the file may lack it.
+    """
+
+    name: str
+    dims: tuple[str, ...]
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """What tells one architecture from another.
+
+    Attributes:
+        name: ``general.architecture``, and the prefix of its metadata keys.
+        rope_style: ``interleaved`` (pairs 2i, 2i + 1) or ``half`` (pairs i, i + n/2), as the file's weights need it.
+        model_tensors: tensors outside the layers.
+        layer_tensors: tensors of each layer.
+        refused: keys (without the prefix) that change what is computed in a way that is not implemented, with the
+            value at which they change nothing.
+    """
+
+    name: str
+    rope_style: str
+    model_tensors: tuple[TensorRule, ...]
+    layer_tensors: tuple[TensorRule, ...]
+    refused: Mapping[str, Any]
+
+
+_REFUSED: dict[str, Any] = {
+    "attention.causal": True,
+    "attention.clamp_kqv": 0.0,
+    "attention.max_alibi_bias": 0.0,
+    "attention.scale": 0.0,
+    "attention.sliding_window": 0,
+    "attn_logit_softcapping": 0.0,
+    "embedding_scale": 1.0,
+    "expert_count": 0,
+    "final_logit_softcapping": 0.0,
+    "logit_scale": 1.0,
+    "residual_scale": 1.0,
+    "rope.scaling.attn_factor": 1.0,
+    "use_parallel_residual": False,
+}
+
+_MODEL_TENSORS = (
+    TensorRule("token_embd.weight", ("vocab", "hidden")),
+    TensorRule("output_norm.weight", ("hidden",)),
+    TensorRule("output.weight", ("vocab", "hidden"), optional=True),
+)
+_LAYER_TENSORS = (
+    TensorRule("attn_norm.weight", ("hidden",)),
+    TensorRule("attn_q.weight", ("q_width", "hidden")),
+    TensorRule("attn_k.weight", ("kv_width", "hidden")),
+    TensorRule("attn_v.weight", ("kv_width", "hidden")),
+    TensorRule("attn_output.weight", ("hidden", "q_width")),
+    TensorRule("ffn_norm.weight", ("hidden",)),
+    TensorRule("ffn_gate.weight", ("ffn", "hidden")),
+    TensorRule("ffn_up.weight", ("ffn", "hidden")),
+    TensorRule("ffn_down.weight", ("hidden", "ffn")),
+)
+
+ARCHITECTURES: dict[str, Architecture] = {
+    "llama": Architecture(
+        "llama",
+        rope_style="interleaved",  # converters permute the rows of Q and K of this family to it
+        model_tensors=(*_MODEL_TENSORS, TensorRule("rope_freqs.weight", ("rope_pairs",), optional=True)),
+        layer_tensors=_LAYER_TENSORS,
+        refused=_REFUSED,
+    ),
+}
+"""Architectures that can be built, by the name in the file."""
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A decoder-only transformer of the LLaMA family.
+
+    Attributes:
+        architecture: name in `ARCHITECTURES`.
+        layers: decoder layers.
+        hidden: width of the residual stream.
+        heads, kv_heads: query heads, and key/value heads, which divide them.
+        head_dim: width of a head.
+        ffn: width inside the feed-forward network.
+        vocab: token ids.
+        context: positions that the model was made for.
+        eps: of the RMS norms.
+        rope_base, rope_dims, rope_scale: positions are rotated in the first ``rope_dims`` elements of a head, pair i
+            by ``position / (rope_scale * rope_base^(2i / rope_dims))``.
+        tied_head: the embedding table is the output matrix too.
+        weights: the file's tensors that the model uses, by name.
+    """
+
+    architecture: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    vocab: int
+    context: int
+    eps: float
+    rope_base: float
+    rope_dims: int
+    rope_scale: float
+    tied_head: bool
+    weights: Mapping[str, TensorInfo]
+
+    @classmethod
+    def from_gguf(cls, file: GGUFFile) -> ModelConfig:
+        """Reads and checks the configuration.
+
+        Raises UnsupportedError for an architecture, option or tensor type that is not implemented, GGUFError for
+        keys and tensors that are missing, malformed or don't fit each other. Metadata is checked first, one key at a
+        time; everything wrong with the tensors is in one error.
+        """
+        architecture = ARCHITECTURES.get(file.architecture)
+        if architecture is None:
+            raise UnsupportedError(
+                f"{_where(file)}architecture '{file.architecture}' is not supported, "
+                f"known are {', '.join(sorted(ARCHITECTURES))}"
+            )
+        config = cls(**_numbers(file, architecture), weights={})
+        weights = _tensors(file, architecture, config)
+        return cls(**{**config.numbers(), "weights": weights, "tied_head": "output.weight" not in weights})
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Sizes by the names that tensor rules use."""
+        return {
+            "hidden": self.hidden,
+            "q_width": self.heads * self.head_dim,
+            "kv_width": self.kv_width,
+            "ffn": self.ffn,
+            "vocab": self.vocab,
+            "rope_pairs": self.rope_dims // 2,
+        }
+
+    @property
+    def kv_width(self) -> int:
+        """Elements of one cached row of keys, and of values."""
+        return self.kv_heads * self.head_dim
+
+    @property
+    def rope_style(self) -> str:
+        """How pairs are chosen, see `Architecture`."""
+        return ARCHITECTURES[self.architecture].rope_style
+
+    @property
+    def head_weight(self) -> str:
+        """Name of the matrix that gives logits."""
+        return "token_embd.weight" if self.tied_head else "output.weight"
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights; a tied head counts once."""
+        return sum(weight.size for weight in self.weights.values())
+
+    def numbers(self) -> dict[str, Any]:
+        """All fields but the weights, as JSON can write them."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}
+
+    def rope_tables(
+        self, positions: int, factors: np.ndarray | None = None
+    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """Cosines and sines of positions 0 … positions - 1, f32 [positions, head_dim / 2] each.
+
+        Angles are computed in f64. Pairs behind ``rope_dims`` have angle 0. ``factors``, [rope_dims / 2], divide the
+        frequencies (``rope_freqs.weight``).
+        """
+        pairs = np.arange(self.rope_dims // 2, dtype=np.float64)
+        frequencies = np.power(self.rope_base, -2.0 * pairs / self.rope_dims) / self.rope_scale
+        if factors is not None:
+            frequencies /= factors.astype(np.float64)
+        angles = np.zeros((positions, self.head_dim // 2))
+        angles[:, : len(pairs)] = np.arange(positions, dtype=np.float64)[:, None] * frequencies
+        return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+class _Keys:
+    """Metadata of one architecture, each value checked as it is read."""
+
+    def __init__(self, file: GGUFFile, prefix: str) -> None:
+        self.file = file
+        self.prefix = prefix
+
+    def get(self, key: str) -> Any:
+        return self.file.metadata.get(f"{self.prefix}.{key}")
+
+    def fail(self, key: str, rule: str, value: Any) -> GGUFError:
+        return GGUFError(f"metadata '{self.prefix}.{key}' must be {rule}, but is {value!r}", path=self.file.path)
+
+    def require(self, keys: Iterable[str]) -> None:
+        missing = [f"'{self.prefix}.{key}'" for key in keys if self.get(key) is None]
+        if missing:
+            raise GGUFError(f"metadata {', '.join(missing)} must be there, but the file lacks it", path=self.file.path)
+
+    def integer(self, key: str, default: int, least: int = 1) -> int:
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, np.ndarray) and len(value) and (value == value[0]).all():
+            value = value[0].item()  # some writers give one number for each layer
+        elif isinstance(value, np.ndarray):
+            raise UnsupportedError(
+                f"{_where(self.file)}metadata '{self.prefix}.{key}' differs between layers, which is not supported: "
+                f"{np.unique(value)[:8].tolist()}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value < 1 << 31:
+            raise self.fail(key, f"an integer from {least} to 2^31 - 1", value)
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        value = self.get(key)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
+            raise self.fail(key, "a finite number above 0", value)
+        return float(value)
+
+
+def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
+    """The fields of `ModelConfig` that the metadata gives; vocab from the embedding table."""
+    keys = _Keys(file, architecture.name)
+    _refuse(keys, architecture)
+    keys.require(
+        (
+            "block_count",
+            "context_length",
+            "embedding_length",
+            "feed_forward_length",
+            "attention.head_count",
+            "attention.layer_norm_rms_epsilon",
+        )
+    )
+    layers = keys.integer("block_count", 0)
+    if layers > len(file.tensors):  # every layer has tensors: a number that cannot be true isn't worth a long list
+        raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
+    hidden, heads = keys.integer("embedding_length", 0), keys.integer("attention.head_count", 0)
+    kv_heads = keys.integer("attention.head_count_kv", heads)
+    if heads % kv_heads:
+        raise keys.fail("attention.head_count", f"a multiple of the key/value heads, {kv_heads}", heads)
+    if keys.get("attention.key_length") is None and hidden % heads:
+        raise keys.fail("embedding_length", f"a multiple of the heads, {heads}, where no key length is given", hidden)
+    head_dim = keys.integer("attention.key_length", hidden // heads)
+    if head_dim < 2 or head_dim % 2:
+        raise keys.fail("attention.key_length", "even", head_dim)
+    value_length = keys.integer("attention.value_length", head_dim)
+    if value_length != head_dim:
+        raise UnsupportedError(
+            f"{_where(file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
+        )
+    rope_dims = keys.integer("rope.dimension_count", head_dim)
+    if rope_dims % 2 or rope_dims > head_dim:
+        raise keys.fail("rope.dimension_count", f"even and at most the head's width, {head_dim}", rope_dims)
+    if rope_dims < head_dim and architecture.rope_style != "interleaved":
+        raise UnsupportedError(f"{_where(file)}rotating {rope_dims} of a head's {head_dim} elements is not supported")
+    embedding = file.tensors.get("token_embd.weight")
+    vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
+    declared = keys.integer("vocab_size", vocab)
+    if vocab and declared != vocab:
+        raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
+    return {
+        "architecture": architecture.name,
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "kv_heads": kv_heads,
+        "head_dim": head_dim,
+        "ffn": keys.integer("feed_forward_length", 0),
+        "vocab": vocab or declared,
+        "context": keys.integer("context_length", 0),
+        "eps": keys.number("attention.layer_norm_rms_epsilon", 0),
+        "rope_base": keys.number("rope.freq_base", 10000.0),
+        "rope_dims": rope_dims,
+        "rope_scale": _rope_scale(keys),
+        "tied_head": False,
+    }
+
+
+def _refuse(keys: _Keys, architecture: Architecture) -> None:
+    found = [
+        f"'{keys.prefix}.{key}' = {keys.get(key)!r}"
+        for key, neutral in architecture.refused.items()
+        if keys.get(key) is not None and np.any(keys.get(key) != neutral)
+    ]
+    if found:
+        raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
+
+
+def _rope_scale(keys: _Keys) -> float:
+    kind = keys.get("rope.scaling.type")
+    factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1.0))
+    if kind is None:
+        return keys.number("rope.scale_linear", 1.0)
+    if kind not in ("none", "linear"):
+        raise UnsupportedError(
+            f"{_where(keys.file)}rope scaling '{kind}' (metadata '{keys.prefix}.rope.scaling.type') is not supported, "
+            "known are none, linear"
+        )
+    return factor if kind == "linear" else 1.0
+
+
+def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) -> dict[str, TensorInfo]:
+    """The tensors by name, in the order of use; raises one error with everything that is wrong with them."""
+    rules = {rule.name: rule for rule in architecture.model_tensors}
+    for layer in range(config.layers):
+        for rule in architecture.layer_tensors:
+            rules[f"blk.{layer}.{rule.name}"] = rule
+    sizes = config.sizes
+    missing = [name for name, rule in rules.items() if name not in file.tensors and not rule.optional]
+    unknown = [name for name in file.tensors if name not in rules]
+    wrong, types = [], []
+    for name, rule in rules.items():
+        info = file.tensors.get(name)
+        if info is None:
+            continue
+        expected = tuple(sizes[dim] for dim in rule.dims)
+        if info.shape != expected:
+            wrong.append(f"'{name}' must be {list(expected)} [{', '.join(rule.dims)}], but is {list(info.shape)}")
+        if info.type not in (WEIGHT_TYPES if len(rule.dims) == 2 else VECTOR_TYPES):
+            types.append(f"'{name}' is {info.type}")
+    if missing or wrong:
+        parts = [f"missing tensors: {_list(missing)}"] if missing else []
+        parts += [f"wrong shapes: {_list(wrong)}"] if wrong else []
+        raise GGUFError(f"the tensors don't fit the metadata: {'; '.join(parts)}", path=file.path)
+    if types:
+        raise UnsupportedError(
+            f"{_where(file)}tensor types that are not supported: {_list(types)}; a matrix may be "
+            f"{', '.join(sorted(WEIGHT_TYPES))}, a vector {', '.join(sorted(VECTOR_TYPES))}"
+        )
+    if unknown:
+        raise UnsupportedError(
+            f"{_where(file)}architecture '{architecture.name}' has no use for these tensors, and leaving them out "
+            f"would change results: {_list(unknown)}"
+        )
+    return {name: file.tensors[name] for name in rules if name in file.tensors}
+
+
+def _list(names: list[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return ", ".join(names[:_LISTED]) + more
+
+
+def _where(file: GGUFFile) -> str:
+    return f"{file.path}: " if file.path else ""
+
+
+def check_context(config: ModelConfig, context: int | None, default: int = 2048) -> int:
+    """Positions to plan for: ``context``, or what the model was made for, at most ``default``.
+
+    Raises InputError where ``context`` isn't from 1 to the model's own.
+    """
+    if context is None:
+        return min(config.context, default)
+    if isinstance(context, bool) or not isinstance(context, int) or not 1 <= context <= config.context:
+        raise InputError(f"'context' must be from 1 to the model's, {config.context}, but is {context!r}")
+    return context
+
+
+__all__ = ["ARCHITECTURES", "Architecture", "ModelConfig", "TensorRule", "check_context"]

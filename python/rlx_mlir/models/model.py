@@ -1,0 +1,441 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Language models that run: a GGUF file, its tokenizer, and its two compiled modules.
+
+Threads: one `Model` may be used from several. Every call of `logits` and every `Generation` has its own cache of keys
+and values; the compiled code is shared, and calls take turns at it, one chunk of a prompt or one token at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ContextLengthError, InputError
+from ..frontends.gguf import GGUFFile
+from . import llama
+from .chat import ChatTemplate
+from .config import ModelConfig, check_context
+from .generation import Generation, Stats, StopStrings, peak_rss
+from .hub import resolve
+from .sampling import Sampler
+from .tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from ..hir import GraphModule
+
+Floats = npt.NDArray[np.float32]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+Progress = Callable[[str], None]
+
+ACTIVATIONS = ("int8", "exact")
+MAX_OUTPUTS = 128
+"""Positions of one call that get logits, at most: the head's result is by far the largest there is."""
+
+
+class Executable(Protocol):
+    """What a model needs of compiled code."""
+
+    def set_params(self, params: Mapping[str, np.ndarray], /) -> Any:
+        """Binds the weights."""
+
+    def run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        /,
+        *,
+        outputs: Mapping[str, np.ndarray] | None = None,
+        donate: Collection[str] = (),
+    ) -> Mapping[str, np.ndarray]:
+        """One call; ``donate`` names inputs whose memory the tied results take."""
+
+
+def _silent(text: str) -> None:
+    """No progress is shown."""
+
+
+def load_model(
+    path_or_name: str | os.PathLike[str],
+    *,
+    threads: int | None = None,
+    activations: str = "int8",
+    context: int | None = None,
+    chunk: int = 512,
+    target: str = "cpu",
+    cache: bool = True,
+    download: bool = True,
+    progress: Progress | None = None,
+) -> Model:
+    """Loads a model: opens and checks its file, compiles it (or finds it compiled), prepares its weights.
+
+    Args:
+        path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be.
+        threads: of the compiled code; None for as many as the process may use.
+        activations: ``int8`` quantises what is multiplied by quantised weights, block by block; ``exact`` computes
+            with decoded weights in f32.
+        context: positions that can be used, at most the model's own; by default that, but not more than 2048.
+        chunk: tokens of a prompt that are processed at once.
+        cache: keep compiled code for later processes, and use it.
+        download: fetch a model of a known name that is not there.
+        progress: called with a few words before each step that may take time.
+
+    Raises InputError for bad arguments, GGUFError and UnsupportedError for the file, DownloadError, CompileError.
+    """
+    say = progress or _silent
+    if activations not in ACTIVATIONS:
+        raise InputError(f"'activations' must be one of {', '.join(ACTIVATIONS)}, but is {activations!r}")
+    if isinstance(chunk, bool) or not isinstance(chunk, int) or chunk < 1:
+        raise InputError(f"'chunk' must be an integer of at least 1, but is {chunk!r}")
+    begin = time.perf_counter()
+    say(f"opening {os.fspath(path_or_name)}")
+    file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
+    config = ModelConfig.from_gguf(file)
+    context = check_context(config, context)
+    chunk = min(chunk, context)
+    opened = time.perf_counter()
+    executables: dict[str, Executable] = {}
+    for program in llama.PROGRAMS:
+        say(f"compiling {program}")
+        executables[program] = compile_program(
+            config,
+            program,
+            context=context,
+            chunk=chunk,
+            threads=threads,
+            activations=activations,
+            target=target,
+            cache=cache,
+        )
+    compiled = time.perf_counter()
+    model = Model(file, config, context=context, chunk=chunk, **executables)
+    say("preparing weights")
+    params = llama.parameters(config, file, context)
+    for executable in executables.values():
+        executable.set_params(params)
+    file.release()  # what was repacked isn't read again
+    ready = time.perf_counter()
+    model._times(load_seconds=opened - begin + ready - compiled, compile_seconds=compiled - opened)
+    return model
+
+
+def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
+    """The largest size of each symbolic dimension of a module."""
+    if program == "decode":
+        return {"context": context}
+    return {"context": context, "seq": chunk, "outputs": min(chunk, MAX_OUTPUTS)}
+
+
+def compile_program(config: ModelConfig, program: str, *, context: int, chunk: int, **options: Any) -> Executable:
+    """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
+
+    ``options`` are those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cache.
+    """
+    from ..compiler import compile_cached
+
+    return compile_cached(
+        llama.describe(config, program),
+        partial(llama.build, config, program),
+        maxima=maxima(program, context=context, chunk=chunk),
+        **options,
+    )
+
+
+class _Session:
+    """One sequence: the caches, and the tokens whose keys and values they hold."""
+
+    def __init__(self, model: Model) -> None:
+        shape = (1, model.context, model.config.kv_width)
+        self.model = model
+        self.caches = {name: np.zeros(shape, np.float32) for name in llama.cache_names(model.config)}
+        self.tokens: list[int] = []
+        self._logits = np.empty((1, 1, model.config.vocab), np.float32)
+
+    def prefill(self, ids: Sequence[int]) -> Floats:
+        """Logits [vocab] after all of ``ids``, which are processed in chunks. Good until the next call."""
+        for start in range(0, len(ids), self.model.chunk):
+            part = ids[start : start + self.model.chunk]
+            self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
+        return self._logits[0, 0]
+
+    def all_logits(self, ids: Sequence[int], out: Floats) -> None:
+        """Logits after each of ``ids``, into ``out`` [len(ids), vocab]."""
+        step = min(self.model.chunk, MAX_OUTPUTS)
+        for start in range(0, len(ids), step):
+            part = ids[start : start + step]
+            self._prefill(part, np.arange(len(part), dtype=np.int32), out[None, start : start + len(part)])
+
+    def decode(self, token: int) -> Floats:
+        """Logits [vocab] after one more token. Good until the next call."""
+        self._run(self.model._decode, [token], {}, self._logits)
+        return self._logits[0, 0]
+
+    def _prefill(self, ids: Sequence[int], rows: npt.NDArray[np.int32], out: Floats) -> None:
+        self._run(self.model._prefill, ids, {"rows": rows}, out)
+
+    def _run(self, executable: Executable, ids: Sequence[int], inputs: dict[str, np.ndarray], out: Floats) -> None:
+        inputs |= {"tokens": np.array([ids], np.int32), "pos": np.array([len(self.tokens)], np.int32)}
+        with self.model._turn:
+            results = executable.run({**inputs, **self.caches}, outputs={"logits": out}, donate=self.caches.keys())
+        self.caches = {name: results[name] for name in self.caches}
+        self.tokens.extend(ids)
+
+
+class Model:
+    """A loaded model; `load_model` makes one.
+
+    Attributes:
+        config: what the model is.
+        file: its open file.
+        context: positions that a sequence can have.
+        chunk: tokens of a prompt that are processed at once.
+    """
+
+    def __init__(
+        self,
+        file: GGUFFile,
+        config: ModelConfig,
+        *,
+        prefill: Executable,
+        decode: Executable,
+        context: int,
+        chunk: int,
+    ) -> None:
+        self.file = file
+        self.config = config
+        self.context = context
+        self.chunk = chunk
+        self._prefill = prefill
+        self._decode = decode
+        self._turn = threading.Lock()  # around the compiled code
+        self._state = threading.Lock()  # around everything below
+        self._stats = Stats()
+        self._spare: _Session | None = None
+        self._tokenizer: Tokenizer | None = None
+        self._template: ChatTemplate | None = None
+
+    def __repr__(self) -> str:
+        name = Path(self.file.path).name if self.file.path else "in memory"
+        return f"Model({name}, {self.config.architecture}, {self.config.layers} layers, context {self.context})"
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, made at its first use; TokenizerError where the file has none that is supported."""
+        with self._state:
+            if self._tokenizer is None:
+                tokenizer = Tokenizer.from_metadata(self.file.metadata)
+                if tokenizer.vocab_size > self.config.vocab:
+                    raise InputError(
+                        f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only "
+                        f"{self.config.vocab} rows"
+                    )
+                self._tokenizer = tokenizer
+            return self._tokenizer
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """The chat template; ChatTemplateError where the file has none."""
+        with self._state:
+            if self._template is None:
+                self._template = ChatTemplate.from_metadata(self.file.metadata)
+            return self._template
+
+    @property
+    def threads(self) -> int | None:
+        """Threads of the compiled code, where it says."""
+        return getattr(self._decode, "threads", None)
+
+    @property
+    def stats(self) -> Stats:
+        """What the last finished call and loading took."""
+        with self._state:
+            return dataclasses.replace(self._stats, peak_rss=peak_rss())
+
+    def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
+        """Token ids of a text, see `Tokenizer.tokenize`."""
+        return self.tokenizer.tokenize(text, bos=bos, special=special)
+
+    def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
+        """Text of token ids, see `Tokenizer.detokenize`."""
+        return self.tokenizer.detokenize(ids, special=special)
+
+    def module(self, function: str = "prefill") -> GraphModule:
+        """The graph of ``prefill`` or ``decode``, newly built: to read, to lower step by step, to change."""
+        return llama.build(self.config, function)
+
+    def logits(self, token_ids: Sequence[int] | np.ndarray) -> Floats:
+        """Logits of the next token at every position, f32 [len(token_ids), vocab], each given the tokens before it.
+
+        Runs with a cache of its own. Raises InputError for ids outside the vocabulary, ContextLengthError for more
+        ids than the context has positions.
+        """
+        ids = self._ids(token_ids, "token_ids")
+        out = np.empty((len(ids), self.config.vocab), np.float32)
+        begin = time.perf_counter()
+        _Session(self).all_logits(ids, out)
+        self._times(
+            prompt_tokens=len(ids),
+            reused_tokens=0,
+            generated_tokens=0,
+            prompt_seconds=time.perf_counter() - begin,
+            decode_seconds=0.0,
+        )
+        return out
+
+    def generate(
+        self,
+        prompt: Prompt,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        seed: int | None = None,
+        greedy: bool = False,
+        stop: str | Sequence[str] = (),
+        chat: bool | None = None,
+        ignore_eos: bool = False,
+    ) -> Generation:
+        """Continues a prompt; the result is an iterator over pieces of text.
+
+        Where a prompt begins with all tokens of the sequence that this model finished last (a conversation that goes
+        on), their keys and values are taken over and only the rest is processed.
+
+        Args:
+            prompt: a text; token ids; or chat messages, mappings with "role" and "content".
+            max_tokens: tokens to generate at most; fewer where the context is full before.
+            temperature, top_k, top_p, seed, greedy: see `Sampler`.
+            stop: texts at which generation ends; they are not given out.
+            chat: True puts a text into the chat template as a user's message; messages always go there.
+            ignore_eos: go on where the model ends its turn.
+
+        Raises InputError for bad arguments, ContextLengthError where the prompt is longer than the context; both at
+        the call, before anything is generated.
+        """
+        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
+            raise InputError(f"'max_tokens' must be an integer of at least 1, but is {max_tokens!r}")
+        sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, greedy=greedy)
+        stops = StopStrings([stop] if isinstance(stop, str) else list(stop))
+        ids = self._ids(self._prompt_ids(prompt, chat), "the prompt")
+        ends = frozenset() if ignore_eos else self.tokenizer.stop_ids
+        return Generation(ids, partial(self._pieces, sampler, stops, ends, max_tokens))
+
+    def _pieces(
+        self,
+        sampler: Sampler,
+        stops: StopStrings,
+        ends: frozenset[int],
+        max_tokens: int,
+        generation: Generation,
+    ) -> Iterator[str]:
+        session = self._take(generation.prompt_ids)
+        reused = len(session.tokens)
+        spent = [0.0, 0.0]  # on the prompt, on what follows
+        try:
+            stream = self.tokenizer.stream()
+            begin = time.perf_counter()
+            logits = session.prefill(generation.prompt_ids[reused:])
+            spent[0] = time.perf_counter() - begin
+            reason = ""
+            while not reason:
+                begin = time.perf_counter()
+                token = sampler(logits)
+                if token in ends:
+                    reason = "stop"
+                    break
+                generation.ids.append(token)
+                piece = stops.push(stream.push(token))
+                if stops.found:
+                    reason = "stop"
+                elif len(generation.ids) == max_tokens:
+                    reason = "length"
+                elif len(session.tokens) == self.context:
+                    reason = "context"
+                if len(generation.ids) > 1:
+                    spent[1] += time.perf_counter() - begin
+                if piece:
+                    yield piece
+                if not reason:
+                    begin = time.perf_counter()
+                    logits = session.decode(token)
+                    spent[1] += time.perf_counter() - begin
+            rest = "" if stops.found else stops.push(stream.flush())
+            rest += "" if stops.found else stops.flush()
+            generation.finish_reason = reason
+            if rest:
+                yield rest
+        finally:
+            self._give_back(session)
+            self._times(
+                prompt_tokens=len(generation.prompt_ids) - reused,
+                reused_tokens=reused,
+                generated_tokens=len(generation.ids),
+                prompt_seconds=spent[0],
+                decode_seconds=spent[1],
+            )
+            generation.stats = self.stats
+
+    def _prompt_ids(self, prompt: Prompt, chat: bool | None) -> Sequence[int] | np.ndarray:
+        messages: Sequence[Mapping[str, Any]]
+        if isinstance(prompt, str):
+            if not chat:
+                return self.tokenizer.tokenize(prompt)
+            messages = [{"role": "user", "content": prompt}]
+        elif len(prompt) and isinstance(prompt[0], Mapping):
+            if chat is False:
+                raise InputError("'chat' is False, but the prompt is a list of messages")
+            messages = prompt  # type: ignore[assignment]
+        else:
+            if chat:
+                raise InputError("'chat' is True, but the prompt is a list of token ids")
+            return prompt  # type: ignore[return-value]
+        text = self.chat_template.render(messages)
+        has_bos = bool(self.chat_template.bos_token) and text.startswith(self.chat_template.bos_token)
+        return self.tokenizer.tokenize(text, bos=False if has_bos else None, special=True)
+
+    def _ids(self, given: Sequence[int] | np.ndarray, what: str) -> list[int]:
+        """Checked token ids: an index outside the embedding table would be clamped in silence."""
+        array = np.asarray(given)
+        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
+            raise InputError(f"{what} must be one or more token ids, but is {array.dtype} {list(array.shape)}")
+        bad = (array < 0) | (array >= self.config.vocab)
+        if bad.any():
+            at = int(bad.argmax())
+            raise InputError(f"a token id must be in [0, {self.config.vocab}), but {array[at]} is at position {at}")
+        if array.size > self.context:
+            raise ContextLengthError(
+                f"{what} has {array.size} tokens, but the context has {self.context} positions; load the model with "
+                f"a larger 'context' (its own is {self.config.context})",
+                requested=int(array.size),
+                limit=self.context,
+            )
+        return [int(index) for index in array]
+
+    def _take(self, ids: Sequence[int]) -> _Session:
+        """The session that was finished last, emptied unless ``ids`` go on from it; a new one where there is none."""
+        with self._state:
+            session, self._spare = self._spare, None
+        if session is None:
+            return _Session(self)
+        known = len(session.tokens)
+        if known >= len(ids) or list(ids[:known]) != session.tokens:
+            session.tokens.clear()  # rows of the caches behind the position are never read
+        return session
+
+    def _give_back(self, session: _Session) -> None:
+        with self._state:
+            self._spare = session
+
+    def _times(self, **values: Any) -> None:
+        with self._state:
+            self._stats = dataclasses.replace(self._stats, **values)
+
+
+__all__ = ["Model", "compile_program", "load_model", "maxima"]

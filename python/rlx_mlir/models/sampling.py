@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Choosing the next token from logits."""
+
+from __future__ import annotations
+
+import math
+from typing import overload
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import InputError
+
+_Ids = npt.NDArray[np.int64]
+
+
+class Sampler:
+    """Draws token ids from logits, in this order:
+
+    1. divide by ``temperature``;
+    2. keep the ``top_k`` largest (of equal ones, those of smaller index); 0 keeps all;
+    3. softmax over what is kept;
+    4. keep the shortest run of most likely tokens whose probabilities reach ``top_p``; 1.0 keeps all;
+    5. renormalise and draw.
+
+    ``greedy`` or a temperature of 0 takes the largest logit, of equal ones the first. Two samplers with the same
+    parameters and ``seed`` make the same choices for the same logits; each has its own stream, and ``seed=None``
+    takes one from the system. Probabilities are f64. Logits of -inf are never chosen.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 0.8,
+        top_k: int = 40,
+        top_p: float = 0.95,
+        seed: int | None = None,
+        greedy: bool = False,
+    ) -> None:
+        """Raises InputError where temperature < 0, top_k < 0, top_p is not in (0, 1], or seed < 0."""
+        if not (math.isfinite(temperature) and temperature >= 0):
+            raise InputError(f"'temperature' must be finite and at least 0, but is {temperature}")
+        if top_k < 0 or top_k != int(top_k):
+            raise InputError(f"'top_k' must be an integer of at least 0, but is {top_k}")
+        if not 0 < top_p <= 1:
+            raise InputError(f"'top_p' must be in (0, 1], but is {top_p}")
+        if seed is not None and seed < 0:
+            raise InputError(f"'seed' must be at least 0, but is {seed}")
+        self.temperature = float(temperature)
+        self.top_k = int(top_k)
+        self.top_p = float(top_p)
+        self.seed = seed
+        self.greedy = greedy or temperature == 0
+        self._random = np.random.Generator(np.random.PCG64(seed))
+
+    def __repr__(self) -> str:
+        if self.greedy:
+            return "Sampler(greedy=True)"
+        return f"Sampler(temperature={self.temperature}, top_k={self.top_k}, top_p={self.top_p}, seed={self.seed})"
+
+    @overload
+    def __call__(self, logits: np.ndarray[tuple[int], np.dtype[np.floating]]) -> int: ...
+    @overload
+    def __call__(self, logits: np.ndarray) -> int | _Ids: ...
+    def __call__(self, logits: np.ndarray) -> int | _Ids:
+        """Chooses from logits ``[vocab]`` (an int) or ``[batch, vocab]`` (int64 ``[batch]``, drawn in order).
+
+        Raises InputError where a logit is NaN or +inf, where all of a row are -inf, and for other shapes.
+        """
+        if logits.ndim == 2:
+            return np.array([self._choose(row, index) for index, row in enumerate(logits)], np.int64)
+        if logits.ndim != 1:
+            raise InputError(f"'logits' must be [vocab] or [batch, vocab], but has the shape {list(logits.shape)}")
+        return self._choose(logits, None)
+
+    def probabilities(self, logits: np.ndarray) -> tuple[_Ids, npt.NDArray[np.float64]]:
+        """Ids that can be drawn from logits ``[vocab]``, the most likely first, and their probabilities (sum 1)."""
+        return self._distribution(_checked(logits, None))
+
+    def _choose(self, logits: np.ndarray, row: int | None) -> int:
+        values = _checked(logits, row)
+        if self.greedy:
+            return int(np.argmax(values))
+        ids, probabilities = self._distribution(values)
+        cumulative = np.cumsum(probabilities)
+        drawn = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")
+        return int(ids[min(int(drawn), len(ids) - 1)])
+
+    def _distribution(self, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
+        if self.greedy:
+            return np.array([np.argmax(values)], np.int64), np.ones(1)
+        ids = self._largest(values)
+        ids = ids[np.argsort(-values[ids], kind="stable")]
+        kept = values[ids].astype(np.float64)
+        weights = np.exp((kept - kept[0]) / self.temperature)
+        probabilities = weights / weights.sum()
+        if self.top_p < 1:
+            count = int(np.searchsorted(np.cumsum(probabilities), self.top_p)) + 1
+            ids, probabilities = ids[:count], probabilities[:count] / probabilities[:count].sum()
+        return ids, probabilities
+
+    def _largest(self, values: npt.NDArray[np.float32]) -> _Ids:
+        """Indices of the ``top_k`` largest values in ascending order; never of -inf."""
+        size = len(values)
+        if not 0 < self.top_k < size:
+            return np.flatnonzero(values > -np.inf)
+        threshold = np.partition(values, size - self.top_k)[size - self.top_k]
+        above = np.flatnonzero(values > threshold)
+        if threshold == -np.inf:
+            return above
+        equal = np.flatnonzero(values == threshold)[: self.top_k - len(above)]
+        return np.union1d(above, equal)
+
+
+def _checked(logits: np.ndarray, row: int | None) -> npt.NDArray[np.float32]:
+    """``logits`` [vocab] as f32, if one can choose from them."""
+    where = "'logits'" if row is None else f"'logits' of row {row}"
+    if logits.ndim != 1 or logits.size == 0:
+        raise InputError(f"{where} must be [vocab] and not empty, but has the shape {list(logits.shape)}")
+    values = logits.astype(np.float32)
+    bad = np.isnan(values)
+    if bad.any():
+        raise InputError(
+            f"{where} must not be NaN, but {int(bad.sum())} of {values.size} are, the first at {int(bad.argmax())}"
+        )
+    largest = values.max()
+    if not np.isfinite(largest):
+        raise InputError(f"the largest of {where} must be finite, but is {largest} at {int(values.argmax())}")
+    return values

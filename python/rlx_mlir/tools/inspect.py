@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a GGUF file holds, in numbers: for `rlx inspect`. Works for files that can't be run, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..errors import RlxError
+from ..frontends.gguf import GGUFFile, TensorInfo
+from ..models.config import ModelConfig
+from ..models.hub import resolve
+
+_SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context")
+
+
+def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]:
+    """Architecture, sizes, tensor types and whether the model can be run, as JSON can write them.
+
+    Args:
+        name_or_path: a file, or the name of a known model that is on this machine.
+        tensors: list every tensor.
+
+    Raises InputError or DownloadError where there is no such file, GGUFError where it is malformed.
+    """
+    path = resolve(name_or_path, download=False)
+    file = GGUFFile(path)
+    infos = list(file.tensors.values())
+    found: dict[str, Any] = {
+        "file": str(path),
+        "bytes": path.stat().st_size,
+        "version": file.version,
+        "name": file.metadata.get("general.name"),
+        "architecture": file.architecture,
+        "parameters": sum(info.size for info in infos),
+        "tensors": len(infos),
+        "tensor_bytes": sum(info.nbytes or 0 for info in infos),
+        "types": _types(infos),
+        "tokenizer": file.metadata.get("tokenizer.ggml.model"),
+        "pre_tokenizer": file.metadata.get("tokenizer.ggml.pre"),
+        "chat_template": "tokenizer.chat_template" in file.metadata,
+        "context": file.metadata.get(f"{file.architecture}.context_length"),
+    }
+    try:
+        config = ModelConfig.from_gguf(file)
+    except RlxError as error:
+        prefix = f"{path}: "
+        found["runs"], found["reason"] = False, str(error).removeprefix(prefix)
+    else:
+        found["runs"], found["reason"] = True, None
+        found["config"] = config.numbers()
+    if tensors:
+        found["tensor_list"] = [
+            {"name": info.name, "shape": list(info.shape), "type": info.type, "bytes": info.nbytes} for info in infos
+        ]
+    return found
+
+
+def _types(infos: list[TensorInfo]) -> list[dict[str, Any]]:
+    """Tensor types with counts and shares, the one with most bytes first."""
+    total = sum(info.nbytes or 0 for info in infos) or 1
+    by_type: dict[str, list[TensorInfo]] = {}
+    for info in infos:
+        by_type.setdefault(info.type, []).append(info)
+    rows = []
+    for name, group in by_type.items():
+        size = sum(info.nbytes or 0 for info in group)
+        rows.append(
+            {
+                "type": name,
+                "tensors": len(group),
+                "parameters": sum(info.size for info in group),
+                "bytes": size,
+                "percent": round(100 * size / total, 2),
+            }
+        )
+    return sorted(rows, key=lambda row: -int(row["bytes"]))
+
+
+def format_description(found: Mapping[str, Any]) -> str:
+    """The description as lines of text."""
+    lines = [
+        f"file          {Path(found['file']).name}, {found['bytes'] / 1e6:.1f} MB, GGUF version {found['version']}",
+        f"model         {found['name'] or 'unnamed'}",
+        f"architecture  {found['architecture']}",
+        f"parameters    {found['parameters']:,} in {found['tensors']} tensors",
+    ]
+    if found["context"] is not None:
+        lines.append(f"context       {found['context']}")
+    if "config" in found:
+        sizes = found["config"]
+        lines.append(f"sizes         {', '.join(f'{name} {sizes[name]}' for name in _SIZES if name != 'context')}")
+        lines.append(f"head          {'tied to the embedding table' if sizes['tied_head'] else 'a matrix of its own'}")
+    tokenizer = found["tokenizer"] or "none"
+    if found["pre_tokenizer"]:
+        tokenizer += f" ({found['pre_tokenizer']})"
+    lines.append(f"tokenizer     {tokenizer}, {'with' if found['chat_template'] else 'without'} a chat template")
+    lines.append(f"runs          {'yes' if found['runs'] else 'no: ' + found['reason']}")
+    lines += ["", f"{'type':<12} {'tensors':>8} {'parameters':>15} {'MB':>9} {'% of bytes':>11}"]
+    lines += [
+        f"{row['type']:<12} {row['tensors']:>8} {row['parameters']:>15,} {row['bytes'] / 1e6:>9.1f} "
+        f"{row['percent']:>11.2f}"
+        for row in found["types"]
+    ]
+    if "tensor_list" in found:
+        width = max((len(row["name"]) for row in found["tensor_list"]), default=4)
+        lines += ["", f"{'tensor':<{width}}  {'type':<8} {'bytes':>12}  shape"]
+        lines += [
+            f"{row['name']:<{width}}  {row['type']:<8} {row['bytes'] if row['bytes'] is not None else '?':>12}  "
+            f"{row['shape']}"
+            for row in found["tensor_list"]
+        ]
+    return "\n".join(lines)
+
+
+__all__ = ["describe_file", "format_description"]

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The Python module rlx_mlir._runtime; python/rlx_mlir/_runtime.pyi is its documentation.
+#include "error.h"
+#include "loader.h"
+#include "plan.h"
+#include "pool.h"
+
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace nb = nanobind;
+using namespace rlx::runtime;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Python objects -> PlanSpec
+//===----------------------------------------------------------------------===//
+
+template <typename T> T castItem(nb::handle item, const char *what) {
+  T value{};
+  if (!nb::try_cast<T>(item, value))
+    throw InputError(std::string(what) + " cannot be " + nb::cast<std::string>(nb::repr(item)));
+  return value;
+}
+
+/// The items of a list or tuple that has `count` of them; any number where it is negative.
+std::vector<nb::object> items(nb::handle sequence, Py_ssize_t count, const char *what) {
+  if (!nb::isinstance<nb::list>(sequence) && !nb::isinstance<nb::tuple>(sequence))
+    throw InputError(std::string(what) + " must be a list or tuple, but it is " +
+                     nb::cast<std::string>(nb::repr(sequence)));
+  std::vector<nb::object> result;
+  for (nb::handle item : sequence)
+    result.push_back(nb::borrow(item));
+  if (count >= 0 && Py_ssize_t(result.size()) != count)
+    throw InputError(std::string(what) + " must have " + std::to_string(count) +
+                     " items, but it is " + nb::cast<std::string>(nb::repr(sequence)));
+  return result;
+}
+
+/// An int, or a list of (coefficient, [symbol, ...]).
+Expr parseExpr(nb::handle object) {
+  Expr expr;
+  if (nb::isinstance<nb::int_>(object)) {
+    expr.terms.push_back({castItem<int64_t>(object, "an expression"), {}});
+    return expr;
+  }
+  for (const nb::object &item : items(object, -1, "an expression")) {
+    std::vector<nb::object> term = items(item, 2, "a term (coefficient, symbols)");
+    expr.terms.push_back({castItem<int64_t>(term[0], "a coefficient"),
+                          castItem<std::vector<int>>(term[1], "the symbols of a term")});
+  }
+  return expr;
+}
+
+std::vector<Expr> parseExprs(nb::handle list) {
+  std::vector<Expr> exprs;
+  for (const nb::object &item : items(list, -1, "dims"))
+    exprs.push_back(parseExpr(item));
+  return exprs;
+}
+
+PlanSpec::Buffer parseBuffer(nb::handle object) {
+  std::vector<nb::object> parts = items(object, 3, "a buffer (kind, index, offset)");
+  std::string kind = castItem<std::string>(parts[0], "the kind of a buffer");
+  Source source;
+  if (kind == "arena")
+    source = Source::Arena;
+  else if (kind == "input")
+    source = Source::Input;
+  else if (kind == "param")
+    source = Source::Param;
+  else if (kind == "output")
+    source = Source::Output;
+  else
+    throw InputError("the kind of a buffer must be arena, input, param or output, but it is '" +
+                     kind + "'");
+  return {source, castItem<int>(parts[1], "the index of a buffer"), parseExpr(parts[2])};
+}
+
+PlanSpec::Call parseCall(nb::handle object) {
+  std::vector<nb::object> parts = items(object, 4, "a call (kernel, buffers, dims, work)");
+  PlanSpec::Call call{castItem<int>(parts[0], "a kernel"), {}, parseExprs(parts[2]), std::nullopt};
+  for (const nb::object &item : items(parts[1], -1, "buffers"))
+    call.buffers.push_back(parseBuffer(item));
+  if (!parts[3].is_none())
+    call.work = parseExpr(parts[3]);
+  return call;
+}
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects) {
+  std::vector<std::string_view> views;
+  for (const nb::bytes &object : objects)
+    views.emplace_back(static_cast<const char *>(object.data()), object.size());
+  nb::gil_scoped_release released;
+  new (self) ObjectCode(views);
+}
+
+void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
+              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
+              const std::vector<std::pair<int64_t, int64_t>> &slots,
+              std::vector<std::string> kernels, std::vector<std::string> inputs,
+              std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
+              int threads) {
+  PlanSpec spec;
+  for (const auto &[name, maximum] : symbols)
+    spec.symbols.push_back({name, maximum});
+  for (const auto &[offset, bytes] : slots)
+    spec.slots.push_back({offset, bytes});
+  spec.kernels = std::move(kernels);
+  spec.inputs = std::move(inputs);
+  spec.params = std::move(params);
+  spec.outputs = std::move(outputs);
+  spec.arenaBytes = arenaBytes;
+  spec.threads = threads == 0 ? defaultThreads() : threads;
+  for (const nb::object &call : items(calls, -1, "calls"))
+    spec.calls.push_back(parseCall(call));
+  nb::gil_scoped_release released;
+  new (self) Plan(std::move(code), std::move(spec));
+}
+
+/// parallelFor over a Python function. The first exception is raised again when all ranges are
+/// done.
+void parallelForPython(nb::callable fn, int64_t units, int threads) {
+  struct Region {
+    nb::callable fn;
+    std::mutex mutex;
+    std::exception_ptr first;
+  } region{std::move(fn), {}, nullptr};
+  if (threads < 0 || threads > kMaxThreads)
+    throw InputError("threads must be from 0 to " + std::to_string(kMaxThreads) + ", but it is " +
+                     std::to_string(threads));
+  int team = threads == 0 ? defaultThreads() : threads;
+  auto runRange = [](void *context, int64_t begin, int64_t end, int thread) {
+    Region &region = *static_cast<Region *>(context);
+    nb::gil_scoped_acquire acquired;
+    try {
+      region.fn(begin, end, thread);
+    } catch (...) {
+      std::lock_guard<std::mutex> guard(region.mutex);
+      if (!region.first)
+        region.first = std::current_exception();
+    }
+  };
+  {
+    nb::gil_scoped_release released;
+    parallelFor(runRange, &region, units, team);
+  }
+  if (region.first)
+    std::rethrow_exception(region.first);
+}
+
+void translateError(const std::exception_ptr &error, void *) {
+  auto raise = [](const char *name, const std::exception &cause) {
+    nb::object type = nb::module_::import_("rlx_mlir.errors").attr(name);
+    // What LLVM says about a damaged object may quote bytes that aren't UTF-8.
+    const char *text = cause.what();
+    nb::object message =
+        nb::steal(PyUnicode_DecodeUTF8(text, Py_ssize_t(std::strlen(text)), "replace"));
+    PyErr_SetObject(type.ptr(), message.ptr());
+  };
+  try {
+    std::rethrow_exception(error);
+  } catch (const InputError &cause) {
+    raise("InputError", cause);
+  } catch (const ExecutionError &cause) {
+    raise("ExecutionError", cause);
+  }
+}
+
+} // namespace
+
+NB_MODULE(_runtime, m) {
+  // Plans and code that live in module globals are not taken down at exit; that is no mistake.
+  nb::set_leak_warnings(false);
+  nb::register_exception_translator(translateError);
+
+  m.def("default_threads", &defaultThreads);
+  m.def("available_cpus", &availableCpus);
+  m.def("cpu_quota", &cpuQuota, nb::arg("root") = "");
+  m.def("worker_count", &workerCount, nb::call_guard<nb::gil_scoped_release>());
+  m.def("parallel_for", &parallelForPython, nb::arg("fn"), nb::arg("units"),
+        nb::arg("threads") = 0);
+  m.def("host_target", [] {
+    HostTarget target = hostTarget();
+    return nb::make_tuple(target.triple, target.cpu, target.features);
+  });
+
+  nb::class_<ObjectCode>(m, "ObjectCode")
+      .def("__init__", &makeObjectCode, nb::arg("objects"))
+      .def(
+          "lookup",
+          [](ObjectCode &self, const std::string &name) {
+            nb::gil_scoped_release released;
+            return reinterpret_cast<uintptr_t>(self.lookup(name));
+          },
+          nb::arg("name"));
+
+  nb::class_<Plan>(m, "Plan")
+      .def("__init__", &makePlan, nb::arg("code"), nb::kw_only(), nb::arg("symbols"),
+           nb::arg("arena_bytes"), nb::arg("slots"), nb::arg("kernels"), nb::arg("inputs"),
+           nb::arg("params"), nb::arg("outputs"), nb::arg("calls"), nb::arg("threads") = 0)
+      .def("run", &Plan::run, nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"),
+           nb::arg("sizes"), nb::call_guard<nb::gil_scoped_release>())
+      .def("profile", &Plan::profile, nb::arg("enabled"), nb::call_guard<nb::gil_scoped_release>())
+      .def("timings",
+           [](Plan &self) {
+             Plan::Timings timings = [&] {
+               nb::gil_scoped_release released;
+               return self.timings();
+             }();
+             return nb::make_tuple(timings.runs, timings.nanoseconds);
+           })
+      .def_prop_ro("calls",
+                   [](const Plan &self) {
+                     std::vector<std::string> names;
+                     for (size_t i = 0; i < self.callCount(); ++i)
+                       names.push_back(self.kernelOf(i));
+                     return names;
+                   })
+      .def_prop_ro("threads", &Plan::threads)
+      .def_prop_ro("arena_bytes", &Plan::arenaBytes)
+      .def_prop_ro("scratch_bytes", &Plan::scratchBytes);
+}

@@ -1,0 +1,109 @@
+// RUN: rlx-opt %s --canonicalize | FileCheck %s
+
+// CHECK-LABEL: func @cast_same_type
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @cast_same_type(%x: tensor<?xf32>) -> tensor<?xf32> {
+  %y = mir.cast %x : tensor<?xf32> to tensor<?xf32>
+  return %y : tensor<?xf32>
+}
+
+/// The narrow type between rounds: that is what the program asked for.
+// CHECK-LABEL: func @no_fold_cast_chain
+//       CHECK:   mir.cast {{.*}} to tensor<4xbf16>
+//       CHECK:   mir.cast {{.*}} to tensor<4xf32>
+func.func @no_fold_cast_chain(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %y = mir.cast %x : tensor<4xf32> to tensor<4xbf16>
+  %z = mir.cast %y : tensor<4xbf16> to tensor<4xf32>
+  return %z : tensor<4xf32>
+}
+
+// CHECK-LABEL: func @expand_same_type
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x1xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @expand_same_type(%x: tensor<?x1xf32>) -> tensor<?x1xf32> {
+  %y = mir.expand %x : tensor<?x1xf32> to tensor<?x1xf32>
+  return %y : tensor<?x1xf32>
+}
+
+// CHECK-LABEL: func @reshape_same_type
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x?x8xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @reshape_same_type(%x: tensor<?x?x8xf32>) -> tensor<?x?x8xf32> {
+  %y = mir.reshape %x to [-2, -1, 8] : tensor<?x?x8xf32>
+  return %y : tensor<?x?x8xf32>
+}
+
+// CHECK-LABEL: func @reshape_of_reshape
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   %[[R:.+]] = mir.reshape %[[X]] to [-1, 4] : tensor<?x8xf32>
+//  CHECK-NEXT:   return %[[R]]
+func.func @reshape_of_reshape(%x: tensor<?x8xf32>) -> tensor<?x4xf32> {
+  %y = mir.reshape %x to [-2, 2, 4] : tensor<?x8xf32>
+  %z = mir.reshape %y to [-1, 4] : tensor<?x2x4xf32>
+  return %z : tensor<?x4xf32>
+}
+
+/// -2 names a size of what lies between.
+// CHECK-LABEL: func @no_fold_reshape_that_takes_a_size
+//       CHECK:   mir.reshape {{.*}} to [4, -1]
+//       CHECK:   mir.reshape {{.*}} to [2, 2, -1]
+//       CHECK:   mir.reshape {{.*}} to [-2, 1, 2, -1]
+func.func @no_fold_reshape_that_takes_a_size(%x: tensor<?x8xf32>) -> tensor<2x1x2x?xf32> {
+  %y = mir.reshape %x to [4, -1] : tensor<?x8xf32>
+  %w = mir.exp %y : tensor<4x?xf32>
+  %v = mir.reshape %w to [2, 2, -1] : tensor<4x?xf32>
+  %z = mir.reshape %v to [-2, 1, 2, -1] : tensor<2x2x?xf32>
+  return %z : tensor<2x1x2x?xf32>
+}
+
+// CHECK-LABEL: func @transpose_identity
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @transpose_identity(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %y = mir.transpose %x permutation [0, 1] : tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+/// Equal types don't make a transpose the identity.
+// CHECK-LABEL: func @no_fold_transpose_of_square
+//       CHECK:   mir.transpose
+func.func @no_fold_transpose_of_square(%x: tensor<8x8xf32>) -> tensor<8x8xf32> {
+  %y = mir.transpose %x permutation [1, 0] : tensor<8x8xf32>
+  return %y : tensor<8x8xf32>
+}
+
+// CHECK-LABEL: func @transpose_of_transpose
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x3x4xf32>)
+//  CHECK-NEXT:   %[[R:.+]] = mir.transpose %[[X]] permutation [2, 1, 0] : tensor<2x3x4xf32>
+//  CHECK-NEXT:   return %[[R]] : tensor<4x3x2xf32>
+func.func @transpose_of_transpose(%x: tensor<2x3x4xf32>) -> tensor<4x3x2xf32> {
+  %y = mir.transpose %x permutation [1, 2, 0] : tensor<2x3x4xf32>
+  %z = mir.transpose %y permutation [1, 0, 2] : tensor<3x4x2xf32>
+  return %z : tensor<4x3x2xf32>
+}
+
+// CHECK-LABEL: func @transpose_back
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x3x4xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @transpose_back(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
+  %y = mir.transpose %x permutation [1, 2, 0] : tensor<2x3x4xf32>
+  %z = mir.transpose %y permutation [2, 0, 1] : tensor<3x4x2xf32>
+  return %z : tensor<2x3x4xf32>
+}
+
+// CHECK-LABEL: func @narrow_all
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @narrow_all(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %y = mir.narrow %x axis 1 start 0 length 8 : tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func @concat_one
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//  CHECK-NEXT:   return %[[X]]
+func.func @concat_one(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
+  %y = mir.concat %x axis 0 : tensor<?x8xf32>
+  return %y : tensor<?x8xf32>
+}

@@ -1,0 +1,69 @@
+// RUN: rlx-opt %s | rlx-opt | FileCheck %s
+// RUN: rlx-opt %s --mlir-print-op-generic | rlx-opt | FileCheck %s
+
+/// What is default isn't printed.
+// CHECK-LABEL: func @attention_default
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<?x512xf32>, %[[K:.+]]: tensor<?x512xf32>, %[[V:.+]]: tensor<?x512xf32>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] heads 8 head_dim 64 : tensor<?x512xf32>, tensor<?x512xf32>
+func.func @attention_default(%q: tensor<?x512xf32>, %k: tensor<?x512xf32>, %v: tensor<?x512xf32>) -> tensor<?x512xf32> {
+  %r = mir.attention %q, %k, %v heads 8 head_dim 64 layout packed masked none : tensor<?x512xf32>, tensor<?x512xf32>
+  return %r : tensor<?x512xf32>
+}
+
+// CHECK-LABEL: func @attention_causal
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x?x512xbf16>, %[[K:.+]]: tensor<2x?x128xbf16>, %[[V:.+]]: tensor<2x?x128xbf16>, %[[P:.+]]: tensor<2xi32>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] pos(%[[P]] : tensor<2xi32>) heads 8 kv_heads 2 head_dim 64 masked causal scale 2.500000e-01 softcap 5.000000e+01 : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+func.func @attention_causal(%q: tensor<2x?x512xbf16>, %k: tensor<2x?x128xbf16>, %v: tensor<2x?x128xbf16>, %p: tensor<2xi32>) -> tensor<2x?x512xbf16> {
+  %r = mir.attention %q, %k, %v pos(%p : tensor<2xi32>) heads 8 kv_heads 2 head_dim 64 masked causal scale 0.25 softcap 50.0 : tensor<2x?x512xbf16>, tensor<2x?x128xbf16>
+  return %r : tensor<2x?x512xbf16>
+}
+
+// CHECK-LABEL: func @attention_window
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x8x?x64xf32>, %[[K:.+]]: tensor<2x4x32x64xf32>, %[[V:.+]]: tensor<2x4x32x64xf32>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] heads 8 kv_heads 4 head_dim 64 layout bhsd masked sliding_window window 16 : tensor<2x8x?x64xf32>, tensor<2x4x32x64xf32>
+func.func @attention_window(%q: tensor<2x8x?x64xf32>, %k: tensor<2x4x32x64xf32>, %v: tensor<2x4x32x64xf32>) -> tensor<2x8x?x64xf32> {
+  %r = mir.attention %q, %k, %v heads 8 kv_heads 4 head_dim 64 layout bhsd masked sliding_window window 16 : tensor<2x8x?x64xf32>, tensor<2x4x32x64xf32>
+  return %r : tensor<2x8x?x64xf32>
+}
+
+// CHECK-LABEL: func @attention_custom
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x5x8x64xf32>, %[[K:.+]]: tensor<2x7x8x64xf32>, %[[V:.+]]: tensor<2x7x8x64xf32>, %[[M:.+]]: tensor<2x7xf32>, %[[N:.+]]: tensor<1x1x5x7xi1>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] mask(%[[M]] : tensor<2x7xf32>) heads 8 head_dim 64 layout bshd masked custom : tensor<2x5x8x64xf32>, tensor<2x7x8x64xf32>
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] mask(%[[N]] : tensor<1x1x5x7xi1>) heads 8 head_dim 64 layout bshd masked custom : tensor<2x5x8x64xf32>, tensor<2x7x8x64xf32>
+func.func @attention_custom(%q: tensor<2x5x8x64xf32>, %k: tensor<2x7x8x64xf32>, %v: tensor<2x7x8x64xf32>, %m: tensor<2x7xf32>, %n: tensor<1x1x5x7xi1>) {
+  %0 = mir.attention %q, %k, %v mask(%m : tensor<2x7xf32>) heads 8 head_dim 64 layout bshd masked custom : tensor<2x5x8x64xf32>, tensor<2x7x8x64xf32>
+  %1 = mir.attention %q, %k, %v mask(%n : tensor<1x1x5x7xi1>) heads 8 head_dim 64 layout bshd masked custom : tensor<2x5x8x64xf32>, tensor<2x7x8x64xf32>
+  return
+}
+
+// CHECK-LABEL: func @attention_bias
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<1x?x512xf32>, %[[K:.+]]: tensor<1x128x512xf32>, %[[V:.+]]: tensor<1x128x512xf32>, %[[M:.+]]: tensor<1x8x?x128xf32>, %[[P:.+]]: tensor<1xi32>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] mask(%[[M]] : tensor<1x8x?x128xf32>) pos(%[[P]] : tensor<1xi32>) heads 8 head_dim 64 masked bias : tensor<1x?x512xf32>, tensor<1x128x512xf32>
+func.func @attention_bias(%q: tensor<1x?x512xf32>, %k: tensor<1x128x512xf32>, %v: tensor<1x128x512xf32>, %m: tensor<1x8x?x128xf32>, %p: tensor<1xi32>) -> tensor<1x?x512xf32> {
+  %0 = mir.attention %q, %k, %v mask(%m : tensor<1x8x?x128xf32>) pos(%p : tensor<1xi32>) heads 8 head_dim 64 masked bias : tensor<1x?x512xf32>, tensor<1x128x512xf32>
+  return %0 : tensor<1x?x512xf32>
+}
+
+// CHECK-LABEL: func @rope
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x512xf32>, %[[C:.+]]: tensor<128x32xf32>, %[[S:.+]]: tensor<128x32xf32>)
+//       CHECK:   mir.rope %[[X]], %[[C]], %[[S]] head_dim 64 : tensor<?x512xf32>, tensor<128x32xf32>
+func.func @rope(%x: tensor<?x512xf32>, %c: tensor<128x32xf32>, %s: tensor<128x32xf32>) -> tensor<?x512xf32> {
+  %r = mir.rope %x, %c, %s head_dim 64 style half : tensor<?x512xf32>, tensor<128x32xf32>
+  return %r : tensor<?x512xf32>
+}
+
+// CHECK-LABEL: func @rope_interleaved
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x8x5x64xf16>, %[[C:.+]]: tensor<5x32xf32>, %[[S:.+]]: tensor<5x32xf32>, %[[P:.+]]: tensor<?xi32>)
+//       CHECK:   mir.rope %[[X]], %[[C]], %[[S]] pos(%[[P]] : tensor<?xi32>) head_dim 64 n_rot 32 style interleaved : tensor<2x8x5x64xf16>, tensor<5x32xf32>
+func.func @rope_interleaved(%x: tensor<2x8x5x64xf16>, %c: tensor<5x32xf32>, %s: tensor<5x32xf32>, %p: tensor<?xi32>) -> tensor<2x8x5x64xf16> {
+  %r = mir.rope %x, %c, %s pos(%p : tensor<?xi32>) head_dim 64 n_rot 32 style interleaved : tensor<2x8x5x64xf16>, tensor<5x32xf32>
+  return %r : tensor<2x8x5x64xf16>
+}
+
+// CHECK-LABEL: func @cache_update
+//  CHECK-SAME:   (%[[C:.+]]: tensor<1x128x256xf32>, %[[N:.+]]: tensor<1x?x256xf32>, %[[P:.+]]: tensor<1xi32>)
+//       CHECK:   mir.cache_update %[[C]], %[[N]] at %[[P]] : tensor<1x128x256xf32>, tensor<1x?x256xf32>, tensor<1xi32>
+func.func @cache_update(%c: tensor<1x128x256xf32>, %n: tensor<1x?x256xf32>, %p: tensor<1xi32>) -> tensor<1x128x256xf32> {
+  %r = mir.cache_update %c, %n at %p : tensor<1x128x256xf32>, tensor<1x?x256xf32>, tensor<1xi32>
+  return %r : tensor<1x128x256xf32>
+}

@@ -1,0 +1,131 @@
+// RUN: rlx-opt %s --split-input-file --verify-diagnostics
+
+func.func @cast_c1_shape(%x: tensor<?x8xf32>) {
+  // expected-error @below {{expects the result to have the shape of 'x', [?, 8], but its shape is [4, 8]}}
+  %y = mir.cast %x : tensor<?x8xf32> to tensor<4x8xf16>
+  return
+}
+
+// -----
+
+func.func @add_c1_shapes(%x: tensor<4x8xf32>, %y: tensor<4xf32>) {
+  // expected-error @below {{'mir.add' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4, 8] and [4]}}
+  %z = mir.add %x, %y : tensor<4x8xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @sub_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.sub' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.sub %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @mul_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.mul' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.mul %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @div_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.div' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.div %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @max_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.max' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.max %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @min_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.min' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.min %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @pow_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.pow' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.pow %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @add_element_types(%x: tensor<4xf32>, %y: tensor<4xf16>) {
+  // expected-error @below {{failed to verify that all of {lhs, rhs} have same element type}}
+  %z = mir.add %x, %y : tensor<4xf32>, tensor<4xf16>
+  return
+}
+
+// -----
+
+/// The bytes of a packed weight aren't numbers.
+func.func @add_packed(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor<4x20xi8>) {
+  // expected-error @below {{operand #0 must be dense tensor}}
+  %z = mir.add %x, %y : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<4x20xi8>
+  return
+}
+
+// -----
+
+func.func @add_i1(%x: tensor<4xi1>) {
+  // expected-error @below {{operand #0 must be dense tensor of a float or a signless integer of 8 to 64 bits values}}
+  %z = mir.add %x, %x : tensor<4xi1>
+  return
+}
+
+// -----
+
+/// Inference reads types that no constraint has checked yet.
+func.func @add_unranked(%x: tensor<4xf32>, %y: tensor<*xf32>) {
+  // expected-error @below {{invalid kind of type specified: expected builtin.tensor, but found 'tensor<*xf32>'}}
+  %z = mir.add %x, %y : tensor<4xf32>, tensor<*xf32>
+  return
+}
+
+// -----
+
+/// Only a result that inference gives is accepted.
+func.func @add_result(%x: tensor<4xf32>) {
+  // expected-error @below {{inferred type(s) 'tensor<4xf32>' are incompatible with return type(s) of operation 'tensor<?xf32>'}}
+  // expected-error @below {{failed to infer returned types}}
+  %z = "mir.add"(%x, %x) : (tensor<4xf32>, tensor<4xf32>) -> tensor<?xf32>
+  return
+}
+
+// -----
+
+func.func @compare_c1_shapes(%x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{'mir.compare' op expects the shapes of 'lhs' and 'rhs' to broadcast, but got [4] and [5]}}
+  %z = mir.compare lt %x, %y : tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @where_c1_sides(%c: tensor<i1>, %x: tensor<4xf32>, %y: tensor<5xf32>) {
+  // expected-error @below {{expects the shapes of 'on_true' and 'on_false' to broadcast, but got [4] and [5]}}
+  %z = mir.where %c, %x, %y : tensor<i1>, tensor<4xf32>, tensor<5xf32>
+  return
+}
+
+// -----
+
+func.func @where_c1_condition(%c: tensor<3xi1>, %x: tensor<4xf32>) {
+  // expected-error @below {{expects the shapes of 'condition' and the choices to broadcast, but got [3] and [4]}}
+  %z = mir.where %c, %x, %x : tensor<3xi1>, tensor<4xf32>
+  return
+}

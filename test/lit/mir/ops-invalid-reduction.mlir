@@ -1,0 +1,39 @@
+// RUN: rlx-opt %s --split-input-file --verify-diagnostics
+
+func.func @reduce_c1_twice(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axes' to be different dimensions of 'x', whose rank is 2, but got [1, 1]}}
+  %r = mir.reduce sum %x axes [1, 1] : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_c1_range(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axes' to be different dimensions of 'x', whose rank is 2, but got [-1]}}
+  %r = mir.reduce sum %x axes [-1] : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @reduce_c2_mean(%x: tensor<4x8xi32>) {
+  // expected-error @below {{expects 'x' to be of floats with kind mean, but its element type is 'i32'}}
+  %r = mir.reduce mean %x axes [1] : tensor<4x8xi32>
+  return
+}
+
+// -----
+
+func.func @softmax_c1_axis(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axis' to be a dimension of 'x', whose rank is 2, but got -3}}
+  %r = mir.softmax %x axis -3 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @cumsum_c1_axis(%x: tensor<f32>) {
+  // expected-error @below {{expects 'axis' to be a dimension of 'x', whose rank is 0, but got -1}}
+  %r = mir.cumsum %x : tensor<f32>
+  return
+}

@@ -1,0 +1,185 @@
+// RUN: rlx-opt %s --split-input-file --verify-diagnostics
+
+func.func @reshape_c1_entry(%x: tensor<4x6xf32>) {
+  // expected-error @below {{expects 'new_shape' to hold -2, sizes and at most one -1, but got [-3, 8]}}
+  %r = mir.reshape %x to [-3, 8] : tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c1_two_inferred(%x: tensor<4x6xf32>) {
+  // expected-error @below {{expects 'new_shape' to hold -2, sizes and at most one -1, but got [-1, -1]}}
+  %r = mir.reshape %x to [-1, -1] : tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c2_position(%x: tensor<4x6xf32>) {
+  // expected-error @below {{expects -2 in 'new_shape' at a dimension of 'x', whose rank is 2, but got it at 2}}
+  %r = mir.reshape %x to [-2, 6, -2] : tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c3_count(%x: tensor<4x6xf32>) {
+  // expected-error @below {{expects 'x' and the result to have the same number of elements, but 'x' is [4, 6] and 'new_shape' [5, 5]}}
+  %r = mir.reshape %x to [5, 5] : tensor<4x6xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c3_indivisible(%x: tensor<?x6xf32>) {
+  // expected-error @below {{but 'x' is [?, 6] and 'new_shape' [-2, 4, -1]}}
+  %r = mir.reshape %x to [-2, 4, -1] : tensor<?x6xf32>
+  return
+}
+
+// -----
+
+/// Of no elements, -1 could be any size.
+func.func @reshape_c3_ambiguous(%x: tensor<0x6xf32>) {
+  // expected-error @below {{but 'x' is [0, 6] and 'new_shape' [0, -1]}}
+  %r = mir.reshape %x to [0, -1] : tensor<0x6xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c4_size(%x: tensor<?x6xf32>) {
+  // expected-error @below {{expects the product of the sizes in 'new_shape' to be below 2^63, but got [4294967296, 4294967296]}}
+  %r = mir.reshape %x to [4294967296, 4294967296] : tensor<?x6xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_c1_twice(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expects 'permutation' to hold each of the 2 dimensions of 'x' once, but got [0, 0]}}
+  %r = mir.transpose %x permutation [0, 0] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_c1_missing(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expects 'permutation' to hold each of the 2 dimensions of 'x' once, but got [1]}}
+  %r = mir.transpose %x permutation [1] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @transpose_c1_negative(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expects 'permutation' to hold each of the 2 dimensions of 'x' once, but got [0, -1]}}
+  %r = mir.transpose %x permutation [0, -1] : tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @narrow_c1_axis(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got 2}}
+  %r = mir.narrow %x axis 2 start 0 length 1 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @narrow_c2_end(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects a range within dimension 1 of 'x', of size 8, but got start 6 and length 3}}
+  %r = mir.narrow %x axis 1 start 6 length 3 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @narrow_c2_negative(%x: tensor<?x8xf32>) {
+  // expected-error @below {{expects a range within dimension 0 of 'x', of size ?, but got start -1 and length 3}}
+  %r = mir.narrow %x axis 0 start -1 length 3 : tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @concat_c1_none() {
+  // expected-error @below {{expects at least one input}}
+  // expected-error @below {{failed to infer returned types}}
+  %r = "mir.concat"() <{axis = 0 : i64}> : () -> tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @concat_c1_element_type(%x: tensor<4xf32>, %y: tensor<4xf16>) {
+  // expected-error @below {{expects inputs of one rank and element type, but input 0 is 'tensor<4xf32>' and input 1 is 'tensor<4xf16>'}}
+  %r = mir.concat %x, %y axis 0 : tensor<4xf32>, tensor<4xf16>
+  return
+}
+
+// -----
+
+func.func @concat_c1_rank(%x: tensor<4xf32>, %y: tensor<4x1xf32>) {
+  // expected-error @below {{expects inputs of one rank and element type, but input 0 is 'tensor<4xf32>' and input 1 is 'tensor<4x1xf32>'}}
+  %r = mir.concat %x, %y axis 0 : tensor<4xf32>, tensor<4x1xf32>
+  return
+}
+
+// -----
+
+func.func @concat_c2_axis(%x: tensor<4xf32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 1, but got -1}}
+  %r = mir.concat %x, %x axis -1 : tensor<4xf32>, tensor<4xf32>
+  return
+}
+
+// -----
+
+func.func @concat_c3_sizes(%x: tensor<4x8xf32>, %y: tensor<5x8xf32>) {
+  // expected-error @below {{expects inputs alike in dimension 0, but it is 4 in input 0 and 5 in input 1}}
+  %r = mir.concat %x, %y axis 1 : tensor<4x8xf32>, tensor<5x8xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c1_rank(%x: tensor<1x8xf32>) {
+  // expected-error @below {{expects the result to have at least the rank of 'x', 2, but its rank is 1}}
+  %r = mir.expand %x : tensor<1x8xf32> to tensor<8xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c2_size(%x: tensor<8xf32>) {
+  // expected-error @below {{expects each size of 'x' to be 1 or that of the result, but 'x' is [8] and the result [8, 4]}}
+  %r = mir.expand %x : tensor<8xf32> to tensor<8x4xf32>
+  return
+}
+
+// -----
+
+func.func @gather_c1_axis(%t: tensor<32x8xf32>, %i: tensor<3xi32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got 2}}
+  %r = mir.gather %t, %i axis 2 : tensor<32x8xf32>, tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c2_axis(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<3xi32>) {
+  // expected-error @below {{expects axis 0 and layout rows with a packed 'table', but got axis 1 and layout rows}}
+  %r = mir.gather %t, %i axis 1 : tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, tensor<3xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c2_layout(%t: tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 32, layout = panels>>, %i: tensor<3xi32>) {
+  // expected-error @below {{expects axis 0 and layout rows with a packed 'table', but got axis 0 and layout panels}}
+  %r = mir.gather %t, %i axis 0 : tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 32, layout = panels>>, tensor<3xi32>
+  return
+}

@@ -1,0 +1,48 @@
+// RUN: rlx-opt %s | rlx-opt | FileCheck %s
+// RUN: rlx-opt %s --mlir-print-op-generic | rlx-opt | FileCheck %s
+
+// CHECK-LABEL: func @reduce
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x4x8xf32>)
+//       CHECK:   %[[A:.+]] = mir.reduce sum %[[X]] axes [2, 0] : tensor<?x4x8xf32>
+//       CHECK:   %[[B:.+]] = mir.reduce mean %[[X]] axes [1] keep_dims : tensor<?x4x8xf32>
+//       CHECK:   %[[C:.+]] = mir.reduce max %[[X]] axes [0, 1, 2] : tensor<?x4x8xf32>
+//       CHECK:   %[[D:.+]] = mir.reduce min %[[X]] axes [] : tensor<?x4x8xf32>
+//       CHECK:   %[[E:.+]] = mir.reduce prod %[[X]] axes [0] keep_dims : tensor<?x4x8xf32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]], %[[D]], %[[E]] : tensor<4xf32>, tensor<?x1x8xf32>, tensor<f32>, tensor<?x4x8xf32>, tensor<1x4x8xf32>
+func.func @reduce(%x: tensor<?x4x8xf32>)
+    -> (tensor<4xf32>, tensor<?x1x8xf32>, tensor<f32>, tensor<?x4x8xf32>, tensor<1x4x8xf32>) {
+  %a = mir.reduce sum %x axes [2, 0] : tensor<?x4x8xf32>
+  %b = mir.reduce mean %x axes [1] keep_dims : tensor<?x4x8xf32>
+  %c = mir.reduce max %x axes [0, 1, 2] : tensor<?x4x8xf32>
+  %d = mir.reduce min %x axes [] : tensor<?x4x8xf32>
+  %e = mir.reduce prod %x axes [0] keep_dims : tensor<?x4x8xf32>
+  return %a, %b, %c, %d, %e : tensor<4xf32>, tensor<?x1x8xf32>, tensor<f32>, tensor<?x4x8xf32>, tensor<1x4x8xf32>
+}
+
+// CHECK-LABEL: func @reduce_integers
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xi32>)
+//       CHECK:   mir.reduce sum %[[X]] axes [0] : tensor<4xi32>
+func.func @reduce_integers(%x: tensor<4xi32>) -> tensor<i32> {
+  %a = mir.reduce sum %x axes [0] : tensor<4xi32>
+  return %a : tensor<i32>
+}
+
+// CHECK-LABEL: func @softmax
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf16>)
+//       CHECK:   %[[A:.+]] = mir.softmax %[[X]] : tensor<?x8xf16>
+//       CHECK:   mir.softmax %[[A]] axis 0 : tensor<?x8xf16>
+func.func @softmax(%x: tensor<?x8xf16>) -> tensor<?x8xf16> {
+  %a = mir.softmax %x axis -1 : tensor<?x8xf16>
+  %b = mir.softmax %a axis 0 : tensor<?x8xf16>
+  return %b : tensor<?x8xf16>
+}
+
+// CHECK-LABEL: func @cumsum
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xi64>)
+//       CHECK:   %[[A:.+]] = mir.cumsum %[[X]] : tensor<?x8xi64>
+//       CHECK:   mir.cumsum %[[A]] axis -2 exclusive : tensor<?x8xi64>
+func.func @cumsum(%x: tensor<?x8xi64>) -> tensor<?x8xi64> {
+  %a = mir.cumsum %x : tensor<?x8xi64>
+  %b = mir.cumsum %a axis -2 exclusive : tensor<?x8xi64>
+  return %b : tensor<?x8xi64>
+}

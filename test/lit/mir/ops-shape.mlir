@@ -1,0 +1,96 @@
+// RUN: rlx-opt %s | rlx-opt | FileCheck %s
+// RUN: rlx-opt %s --mlir-print-op-generic | rlx-opt | FileCheck %s
+
+// CHECK-LABEL: func @reshape_static
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4x6xf32>)
+//       CHECK:   %[[A:.+]] = mir.reshape %[[X]] to [2, -1] : tensor<4x6xf32>
+//       CHECK:   %[[B:.+]] = mir.reshape %[[X]] to [24] : tensor<4x6xf32>
+//       CHECK:   return %[[A]], %[[B]] : tensor<2x12xf32>, tensor<24xf32>
+func.func @reshape_static(%x: tensor<4x6xf32>) -> (tensor<2x12xf32>, tensor<24xf32>) {
+  %a = mir.reshape %x to [2, -1] : tensor<4x6xf32>
+  %b = mir.reshape %x to [24] : tensor<4x6xf32>
+  return %a, %b : tensor<2x12xf32>, tensor<24xf32>
+}
+
+/// Sizes that are taken over leave the rest static, so -1 is too.
+// CHECK-LABEL: func @reshape_dynamic
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x?x12xf32>)
+//       CHECK:   %[[A:.+]] = mir.reshape %[[X]] to [-2, -2, 3, -1] : tensor<?x?x12xf32>
+//       CHECK:   %[[B:.+]] = mir.reshape %[[X]] to [-1, 12] : tensor<?x?x12xf32>
+//       CHECK:   %[[C:.+]] = mir.reshape %[[X]] to [4, 3] : tensor<?x?x12xf32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]] : tensor<?x?x3x4xf32>, tensor<?x12xf32>, tensor<4x3xf32>
+func.func @reshape_dynamic(%x: tensor<?x?x12xf32>) -> (tensor<?x?x3x4xf32>, tensor<?x12xf32>, tensor<4x3xf32>) {
+  %a = mir.reshape %x to [-2, -2, 3, -1] : tensor<?x?x12xf32>
+  %b = mir.reshape %x to [-1, 12] : tensor<?x?x12xf32>
+  %c = mir.reshape %x to [4, 3] : tensor<?x?x12xf32>
+  return %a, %b, %c : tensor<?x?x3x4xf32>, tensor<?x12xf32>, tensor<4x3xf32>
+}
+
+// CHECK-LABEL: func @reshape_scalar
+//  CHECK-SAME:   (%[[X:.+]]: tensor<1xf32>)
+//       CHECK:   mir.reshape %[[X]] to [] : tensor<1xf32>
+func.func @reshape_scalar(%x: tensor<1xf32>) -> tensor<f32> {
+  %a = mir.reshape %x to [] : tensor<1xf32>
+  return %a : tensor<f32>
+}
+
+// CHECK-LABEL: func @transpose
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x?x8xi1>)
+//       CHECK:   %[[R:.+]] = mir.transpose %[[X]] permutation [2, 0, 1] : tensor<2x?x8xi1>
+//       CHECK:   return %[[R]] : tensor<8x2x?xi1>
+func.func @transpose(%x: tensor<2x?x8xi1>) -> tensor<8x2x?xi1> {
+  %r = mir.transpose %x permutation [2, 0, 1] : tensor<2x?x8xi1>
+  return %r : tensor<8x2x?xi1>
+}
+
+// CHECK-LABEL: func @narrow
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
+//       CHECK:   %[[A:.+]] = mir.narrow %[[X]] axis 1 start 6 length 2 : tensor<?x8xf32>
+//       CHECK:   %[[B:.+]] = mir.narrow %[[X]] axis 0 start 6 length 0 : tensor<?x8xf32>
+//       CHECK:   return %[[A]], %[[B]] : tensor<?x2xf32>, tensor<0x8xf32>
+func.func @narrow(%x: tensor<?x8xf32>) -> (tensor<?x2xf32>, tensor<0x8xf32>) {
+  %a = mir.narrow %x axis 1 start 6 length 2 : tensor<?x8xf32>
+  %b = mir.narrow %x axis 0 start 6 length 0 : tensor<?x8xf32>
+  return %a, %b : tensor<?x2xf32>, tensor<0x8xf32>
+}
+
+// CHECK-LABEL: func @concat
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[Y:.+]]: tensor<2x4xf32>)
+//       CHECK:   %[[A:.+]] = mir.concat %[[X]], %[[Y]], %[[X]] axis 1 : tensor<?x8xf32>, tensor<2x4xf32>, tensor<?x8xf32>
+//       CHECK:   %[[B:.+]] = mir.concat %[[X]], %[[X]] axis 0 : tensor<?x8xf32>, tensor<?x8xf32>
+//       CHECK:   %[[C:.+]] = mir.concat %[[X]] axis 0 : tensor<?x8xf32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]] : tensor<2x20xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+func.func @concat(%x: tensor<?x8xf32>, %y: tensor<2x4xf32>) -> (tensor<2x20xf32>, tensor<?x8xf32>, tensor<?x8xf32>) {
+  %a = mir.concat %x, %y, %x axis 1 : tensor<?x8xf32>, tensor<2x4xf32>, tensor<?x8xf32>
+  %b = mir.concat %x, %x axis 0 : tensor<?x8xf32>, tensor<?x8xf32>
+  %c = mir.concat %x axis 0 : tensor<?x8xf32>
+  return %a, %b, %c : tensor<2x20xf32>, tensor<?x8xf32>, tensor<?x8xf32>
+}
+
+// CHECK-LABEL: func @expand
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x1xf32>)
+//       CHECK:   mir.expand %[[X]] : tensor<?x1xf32> to tensor<2x?x4xf32>
+func.func @expand(%x: tensor<?x1xf32>) -> tensor<2x?x4xf32> {
+  %r = mir.expand %x : tensor<?x1xf32> to tensor<2x?x4xf32>
+  return %r : tensor<2x?x4xf32>
+}
+
+// CHECK-LABEL: func @gather
+//  CHECK-SAME:   (%[[T:.+]]: tensor<2x32x8xf16>, %[[I:.+]]: tensor<?x3xi64>, %[[F:.+]]: tensor<f32>)
+//       CHECK:   %[[A:.+]] = mir.gather %[[T]], %[[I]] axis 1 : tensor<2x32x8xf16>, tensor<?x3xi64>
+//       CHECK:   %[[B:.+]] = mir.gather %[[T]], %[[F]] axis 2 : tensor<2x32x8xf16>, tensor<f32>
+//       CHECK:   return %[[A]], %[[B]] : tensor<2x?x3x8xf16>, tensor<2x32xf16>
+func.func @gather(%t: tensor<2x32x8xf16>, %i: tensor<?x3xi64>, %f: tensor<f32>) -> (tensor<2x?x3x8xf16>, tensor<2x32xf16>) {
+  %a = mir.gather %t, %i axis 1 : tensor<2x32x8xf16>, tensor<?x3xi64>
+  %b = mir.gather %t, %f axis 2 : tensor<2x32x8xf16>, tensor<f32>
+  return %a, %b : tensor<2x?x3x8xf16>, tensor<2x32xf16>
+}
+
+// CHECK-LABEL: func @gather_packed
+//  CHECK-SAME:   (%[[T:.+]]: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %[[I:.+]]: tensor<1x?xi32>)
+//       CHECK:   %[[R:.+]] = mir.gather %[[T]], %[[I]] axis 0 : tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<1x?xi32>
+//       CHECK:   return %[[R]] : tensor<1x?x64xf32>
+func.func @gather_packed(%t: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %i: tensor<1x?xi32>) -> tensor<1x?x64xf32> {
+  %r = mir.gather %t, %i axis 0 : tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<1x?xi32>
+  return %r : tensor<1x?x64xf32>
+}

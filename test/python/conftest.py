@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Fixtures that several test files share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import tiny_models
+
+from rlx_mlir.errors import DownloadError
+from rlx_mlir.models import hub
+
+
+def _local(name: str) -> Path:
+    try:
+        return hub.resolve(name, download=False)
+    except DownloadError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def smollm2_path() -> Path:
+    """SmolLM2-135M-Instruct.Q4_1.gguf, where it is installed or in the cache; tests are skipped elsewhere."""
+    return _local("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3_path() -> Path:
+    """gemma-3-270m-q4_k_m.gguf, where it is in the cache; tests are skipped elsewhere."""
+    return _local("gemma3")
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random model of two layers, hidden 64, 4 heads over 2, with q4_1, q8_0 and f32 weights and a tied head."""
+    return tiny_models.write(tmp_path_factory.mktemp("models") / "tiny.gguf")

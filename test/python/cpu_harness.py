@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiles the text of a kernel template for this machine and calls it with numpy arrays.
+
+Buffers end right before a page that may not be touched, so an access past the end is a crash, not a lucky zero; the
+results and the scratch start as NaN, so what a kernel forgets to write is seen.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import mmap
+from collections.abc import Sequence
+
+import numpy as np
+from mlir.execution_engine import ExecutionEngine
+from mlir.ir import Context, Module, StringAttr, UnitAttr
+from mlir.passmanager import PassManager
+
+from rlx_mlir.codegen.cpu.target import Target
+
+# What the instructions of the tests' targets need; the machine's own features are used for the code itself.
+TARGETS = {
+    512: Target(512, frozenset({"fma", "f16c", "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl"})),
+    256: Target(256, frozenset({"fma", "f16c", "avx2"})),
+    128: Target(128),
+}
+
+LOWER = (
+    "builtin.module(canonicalize,cse,convert-vector-to-scf,lower-affine,expand-strided-metadata,lower-affine,"
+    "convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-vector-to-llvm{reassociate-fp-reductions=true},"
+    "convert-index-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,"
+    "convert-cf-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
+)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def protect(array: np.ndarray, start: int, stop: int) -> None:
+    """Makes the bytes [start, stop) of a buffer, both on page boundaries, inaccessible."""
+    if _libc.mprotect(ctypes.c_void_p(array.ctypes.data + start), ctypes.c_size_t(stop - start), 0):
+        raise OSError(ctypes.get_errno(), "mprotect")
+
+
+def guarded(array: np.ndarray, fill: int | None = None) -> np.ndarray:
+    """A copy that ends where an inaccessible page begins; with `fill`, every byte of it is that."""
+    page = mmap.PAGESIZE
+    whole = -(-array.nbytes // page) * page
+    memory = mmap.mmap(-1, whole + page)
+    raw = np.frombuffer(memory, np.uint8)
+    protect(raw, whole, whole + page)
+    copy = raw[whole - array.nbytes : whole].view(array.dtype).reshape(array.shape)
+    if fill is None:
+        copy[...] = array
+    else:
+        raw[whole - array.nbytes : whole] = fill
+    return copy
+
+
+class _Descriptor(ctypes.Structure):
+    """A memref of any rank: the ABI has exactly 2 * rank trailing numbers, of which more is never read."""
+
+    _fields_ = (("base", ctypes.c_void_p), ("data", ctypes.c_void_p), ("rest", ctypes.c_int64 * 17))
+
+
+def _descriptor(array: np.ndarray) -> _Descriptor:
+    strides = [stride // array.itemsize for stride in array.strides] if array.size else [0] * array.ndim
+    numbers = [0, *array.shape, *strides]
+    return _Descriptor(array.ctypes.data, array.ctypes.data, (ctypes.c_int64 * 17)(*numbers))
+
+
+class Kernel:
+    """`@name.body`, `@name.units`, `@name.scratch` of one text, compiled."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.text = name, text
+        with Context():
+            module = Module.parse(text)
+            for op in module.body:
+                op.attributes["llvm.emit_c_interface"] = UnitAttr.get()
+                op.attributes["sym_visibility"] = StringAttr.get("public")
+            PassManager.parse(LOWER).run(module.operation)
+            self._engine = ExecutionEngine(module, opt_level=1)
+
+    def _call(self, part: str, arguments: Sequence[_Descriptor | ctypes.c_int64]) -> None:
+        """Calls `@name.part` through MLIR's packed interface: an array of pointers to the arguments (memrefs are
+        pointers to descriptors themselves) and, last, to the result."""
+        address = self._engine.raw_lookup(f"_mlir_ciface_{self.name}.{part}")
+        assert address, f"{self.name}.{part} is not in the compiled module"
+        values = [
+            argument if isinstance(argument, ctypes.c_int64) else ctypes.c_void_p(ctypes.addressof(argument))
+            for argument in arguments
+        ]
+        packed = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(packed))
+
+    def _number(self, part: str, descriptors: Sequence[_Descriptor]) -> int:
+        result = ctypes.c_int64(-1)
+        self._call(part, [*descriptors, result])
+        return result.value
+
+    def units(self, buffers: Sequence[np.ndarray]) -> int:
+        """The number of units for buffers of these shapes."""
+        return self._number("units", [_descriptor(buffer) for buffer in buffers])
+
+    def run(self, buffers: Sequence[np.ndarray], cuts: Sequence[int] | None = None) -> None:
+        """Calls the body on all units, or on the runs of units between neighbouring `cuts`."""
+        descriptors = [_descriptor(buffer) for buffer in buffers]
+        total, size = self._number("units", descriptors), self._number("scratch", descriptors)
+        assert size % 64 == 0, f"scratch of {size} bytes"
+        memory = np.full(size + 128, 0xFF, np.uint8)
+        start = -memory.ctypes.data % 64
+        scratch = _descriptor(memory[start : start + size])
+        edges = [0, total] if cuts is None else sorted({0, total, *(cut for cut in cuts if 0 < cut < total)})
+        for begin, end in itertools.pairwise(edges):
+            self._call("body", [*descriptors, ctypes.c_int64(begin), ctypes.c_int64(end), scratch])
+        rest = np.concatenate([memory[:start], memory[start + size :]])
+        assert (rest == 0xFF).all(), "the kernel wrote past its scratch"
+
+    def __call__(
+        self, operands: Sequence[np.ndarray], results: Sequence[np.ndarray], cuts: Sequence[int] | None = None
+    ) -> list[np.ndarray]:
+        """Runs the kernel on guarded copies; `results` give shapes and types. Tied results need `run`."""
+        inputs = [guarded(np.ascontiguousarray(operand)) for operand in operands]
+        outputs = [guarded(result, 0xFF) for result in results]
+        self.run([*inputs, *outputs], cuts)
+        for before, after in zip(operands, inputs, strict=True):
+            assert before.tobytes() == after.tobytes(), "the kernel wrote into an operand"
+        return outputs
+
+
+@functools.cache
+def compiled(name: str, text: str) -> Kernel:
+    """The kernel of a text; compiled once in a test session."""
+    return Kernel(name, text)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models whose modules run by the interpreter instead of compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rlx_mlir import interpret
+from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.hir import GraphModule
+from rlx_mlir.models import llama
+from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.model import Model
+
+
+class Interpreted:
+    """What compiled code offers, by the operations' definitions. Counts its calls."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.module = module
+        self.params: dict[str, np.ndarray] = {}
+        self.calls: list[int] = []
+
+    def set_params(self, params: Mapping[str, np.ndarray]) -> None:
+        self.params = dict(params)
+
+    def run(
+        self,
+        inputs: Mapping[str, np.ndarray],
+        *,
+        outputs: Mapping[str, np.ndarray] | None = None,
+        donate: Collection[str] = (),
+    ) -> dict[str, np.ndarray]:
+        assert set(donate) <= set(inputs)
+        self.calls.append(inputs["tokens"].shape[1])
+        results = interpret(self.module, {**inputs, **self.params})
+        for name, array in (outputs or {}).items():
+            assert array.shape == results[name].shape
+            array[...] = results[name]
+            results[name] = array
+        return results
+
+
+def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk: int = 16) -> Model:
+    """The model of a file, with its modules at the given stage interpreted."""
+    file = GGUFFile(path)
+    config = ModelConfig.from_gguf(file)
+    params = llama.parameters(config, file, context)
+    executables = {}
+    for program in llama.PROGRAMS:
+        module = llama.build(config, program)
+        executables[program] = Interpreted(module.lower() if stage == "mir" else module)
+        executables[program].set_params(params)
+    return Model(file, config, context=context, chunk=chunk, **executables)

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The attention template against a plain f64 reference."""
+
+from __future__ import annotations
+
+import math
+import mmap
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from cpu_harness import TARGETS, Kernel, compiled, guarded, protect
+
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.attention import LAYOUTS, AttentionSpec, emit_attention
+from rlx_mlir.codegen.cpu.emit import memref
+
+
+@dataclass(frozen=True)
+class Case:
+    """One problem; `dynamic` types have `?` for B, Sq (unless 1) and Sk."""
+
+    queries: int
+    keys: int
+    heads: int = 2
+    kv_heads: int = 2
+    size: int = 8
+    batch: int = 1
+    kind: str = "none"
+    window: int | None = None
+    softcap: float | None = None
+    scale: float | None = None
+    layout: str = "packed"
+    rank: int = 3
+    pos: tuple[int, ...] | None = None
+    dynamic: bool = True
+    bits: int = 512
+    heads_per_unit: int | None = None
+    broadcast: bool = False
+
+    def shape(self, length: int, heads: int) -> tuple[int, ...]:
+        if self.layout == "bshd":
+            return (self.batch, length, heads, self.size)
+        if self.layout == "bhsd":
+            return (self.batch, heads, length, self.size)
+        return (self.batch, length, heads * self.size)[3 - self.rank :]
+
+    def heads_first(self, array: np.ndarray, heads: int) -> np.ndarray:
+        """[B, heads, S, D] of an array in this layout."""
+        if self.layout == "bhsd":
+            return array
+        return array.reshape(self.batch, -1, heads, self.size).swapaxes(1, 2)
+
+    @property
+    def mask_shape(self) -> tuple[int, ...] | None:
+        batch = 1 if self.broadcast else self.batch
+        if self.kind == "bias":
+            return (batch, 1 if self.broadcast else self.heads, self.queries, self.keys)
+        return (batch, self.keys) if self.kind == "custom" else None
+
+    def spec(self) -> AttentionSpec:
+        def type(length: int, heads: int) -> str:
+            sizes: list[int | None] = list(self.shape(length, heads))
+            if self.dynamic:
+                if len(sizes) > 2:
+                    sizes[0] = None
+                if length == self.keys or self.queries != 1:
+                    sizes[2 if self.layout == "bhsd" else len(sizes) - (2 if self.layout == "packed" else 3)] = None
+            return memref(sizes, "f32")
+
+        mask = None
+        if self.mask_shape is not None:
+            sizes: list[int | None] = list(self.mask_shape)
+            if self.dynamic:
+                sizes[-1] = None
+                sizes[0] = sizes[0] if self.broadcast else None
+                if self.kind == "bias" and self.queries != 1:
+                    sizes[2] = None
+            mask = memref(sizes, "f32")
+        # Sq of 1 stays static: it selects the row schedule.
+        q = memref(self.shape(1, self.heads), "f32") if self.queries == 1 else type(self.queries, self.heads)
+        return AttentionSpec(
+            q,
+            type(self.keys, self.kv_heads),
+            type(self.keys, self.kv_heads),
+            q,
+            self.heads,
+            self.size,
+            self.kv_heads,
+            mask=mask,
+            pos=None if self.pos is None else memref([None], "i32"),
+            mask_kind=self.kind,
+            window=self.window,
+            scale=self.scale,
+            softcap=self.softcap,
+            layout=self.layout,
+            heads_per_unit=self.heads_per_unit,
+        )
+
+    def kernel(self) -> Kernel:
+        return compiled("k", emit_attention("k", self.spec(), TARGETS[self.bits]))
+
+    def inputs(self, seed: int = 0) -> list[np.ndarray]:
+        rng = np.random.default_rng(seed)
+
+        def normal(shape: tuple[int, ...]) -> np.ndarray:
+            return rng.standard_normal(shape).astype(np.float32)
+
+        arrays = [normal(self.shape(self.queries, self.heads))]
+        arrays += [normal(self.shape(self.keys, self.kv_heads)) for _ in range(2)]
+        if self.kind == "bias":
+            arrays.append(normal(self.mask_shape or ()))
+        if self.kind == "custom":
+            arrays.append((rng.random(self.mask_shape) < 0.7).astype(np.float32))
+        if self.pos is not None:
+            arrays.append(np.array(self.pos, np.int32))
+        return arrays
+
+    def run(self, arrays: list[np.ndarray], cuts: list[int] | None = None) -> np.ndarray:
+        (result,) = self.kernel()(arrays, [arrays[0]], cuts)
+        return result
+
+    def reference(self, arrays: list[np.ndarray]) -> np.ndarray:
+        """In f64, with loops over heads and queries, and nothing but the visible keys."""
+        q, k, v, *rest = arrays
+        q = self.heads_first(q, self.heads).astype(np.float64)
+        k = self.heads_first(k, self.kv_heads).astype(np.float64)
+        v = self.heads_first(v, self.kv_heads).astype(np.float64)
+        scale = self.size**-0.5 if self.scale is None else self.scale
+        out = np.zeros(q.shape)
+        for b, h, i in np.ndindex(q.shape[:3]):
+            position = self.keys - self.queries + i if self.pos is None else self.pos[b] + i
+            filled = self.keys if self.pos is None else min(self.keys, self.pos[b] + self.queries)
+            seen = np.arange(max(filled, 0))
+            if self.kind in ("causal", "sliding_window"):
+                seen = seen[seen <= position]
+            if self.kind == "sliding_window":
+                seen = seen[seen > position - (self.window or 0)]
+            if self.kind == "custom":
+                seen = seen[rest[0][0 if self.broadcast else b, seen] >= 0.5]
+            if seen.size == 0:
+                continue
+            group = h // (self.heads // self.kv_heads)
+            score = k[b, group, seen] @ q[b, h, i] * scale
+            if self.kind == "bias":
+                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen]
+            if self.softcap is not None:
+                score = self.softcap * np.tanh(score / self.softcap)
+            weight = np.exp(score - score.max())
+            out[b, h, i] = weight / weight.sum() @ v[b, group, seen]
+        if self.layout == "bhsd":
+            return out
+        return out.swapaxes(1, 2).reshape(self.shape(self.queries, self.heads))
+
+    def check(self) -> np.ndarray:
+        arrays = self.inputs()
+        result = self.run(arrays)
+        np.testing.assert_allclose(result, self.reference(arrays), rtol=2e-5, atol=2e-5)
+        return result
+
+
+SHAPES = [(1, 1), (1, 7), (2, 5), (5, 2), (33, 33), (70, 131), (1, 600)]
+KINDS: list[dict[str, Any]] = [
+    {"kind": "none"},
+    {"kind": "causal"},
+    {"kind": "sliding_window", "window": 3},
+    {"kind": "custom"},
+    {"kind": "bias"},
+]
+BITS = sorted(TARGETS)
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize(("queries", "keys"), SHAPES)
+def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int) -> None:
+    Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, **kind).check()
+
+
+@pytest.mark.parametrize(
+    ("size", "bits"),
+    [
+        (size, bits)
+        for i, size in enumerate((1, 3, 8, 20, 64, 80, 128, 256))
+        for bits in (BITS[i % 3], BITS[(i + 1) % 3])
+    ],
+)
+@pytest.mark.parametrize(("queries", "keys"), [(1, 37), (18, 67)])
+def test_head_sizes(queries: int, keys: int, size: int, bits: int) -> None:
+    Case(queries, keys, heads=2, kv_heads=1, size=size, kind="causal", bits=bits).check()
+
+
+@pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (9, 3), (4, 1), (12, 12), (32, 8), (28, 4)])
+@pytest.mark.parametrize("queries", [1, 5])
+def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: int) -> None:
+    case = Case(queries, 6, heads=heads, kv_heads=kv_heads, size=16, batch=2)
+    case.check()
+    q, k, v = case.inputs()
+    v[...] = np.repeat(np.arange(kv_heads), case.size)  # the value of a head is its number
+    result = case.run([q, k, v])
+    expected = np.repeat(np.arange(heads) // (heads // kv_heads), case.size)
+    np.testing.assert_allclose(result, np.broadcast_to(expected, result.shape), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shared", [1, 2, 4])
+def test_heads_that_share_a_unit(shared: int) -> None:
+    case = Case(1, 150, heads=8, kv_heads=2, size=64, kind="causal", heads_per_unit=shared)
+    result = case.check()
+    alone = replace(case, heads_per_unit=1)
+    assert result.tobytes() == alone.run(alone.inputs()).tobytes()
+    assert case.kernel().units([*case.inputs(), result]) == 8 // shared
+
+
+def test_units_balance_threads() -> None:
+    def units(heads: int, kv_heads: int, threads: int) -> int:
+        case = Case(1, 4, heads=heads, kv_heads=kv_heads)
+        spec = replace(case.spec(), threads=threads)
+        q, k, v = case.inputs()
+        return compiled("k", emit_attention("k", spec, TARGETS[256])).units([q, k, v, q])
+
+    assert units(32, 8, 8) == 8  # a group a thread
+    assert units(4, 1, 2) == 2  # half of the only group
+    assert units(4, 1, 4) == 4
+    assert units(12, 12, 2) == 12
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 19), (5, 19)])
+def test_layouts(queries: int, keys: int, dynamic: bool, layout: str) -> None:
+    for kind in ("causal", "bias"):
+        Case(queries, keys, 4, 2, batch=2, layout=layout, dynamic=dynamic, kind=kind).check()
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+def test_rank_two(queries: int) -> None:
+    Case(queries, 9, rank=2, kind="causal").check()
+    Case(queries, 9, rank=2, kind="custom").check()
+
+
+def test_single_head_in_every_layout() -> None:
+    for layout in LAYOUTS:
+        Case(3, 5, heads=1, kv_heads=1, batch=2, layout=layout).check()
+
+
+@pytest.mark.parametrize("queries", [1, 4])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+def test_scale_and_softcap(queries: int, kind: dict[str, Any]) -> None:
+    Case(queries, 11, softcap=1.5, scale=2.0, **kind).check()
+
+
+@pytest.mark.parametrize("kind", ["custom", "bias"])
+@pytest.mark.parametrize("queries", [1, 4])
+def test_mask_of_size_one_broadcasts(queries: int, kind: str) -> None:
+    Case(queries, 11, batch=3, kind=kind, broadcast=True).check()
+
+
+@pytest.mark.parametrize("window", [1, 16, 50, 1000, 1 << 40])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 200), (40, 200), (200, 200)])
+def test_windows(queries: int, keys: int, window: int) -> None:
+    Case(queries, keys, kind="sliding_window", window=window, bits=256).check()
+
+
+def test_causal_rows_without_keys_are_zero() -> None:
+    result = Case(5, 2, kind="causal").check()
+    assert (result[:, :3] == 0).all()
+    assert (result[:, 3:] != 0).any(axis=-1).all()
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+def test_fully_masked_rows_are_zero(queries: int) -> None:
+    case = Case(queries, 7, batch=2, kind="custom")
+    q, k, v, mask = case.inputs()
+    mask[1] = 0
+    result = case.run([q, k, v, mask])
+    assert (result[1] == 0).all()
+    np.testing.assert_allclose(result, case.reference([q, k, v, mask]), rtol=2e-5, atol=2e-5)
+    case = replace(case, kind="bias")
+    q, k, v, bias = case.inputs()
+    bias[0, 1] = -np.inf
+    result = case.run([q, k, v, bias])
+    assert (case.heads_first(result, 2)[0, 1] == 0).all()
+    assert np.isfinite(result).all()
+
+
+@pytest.mark.parametrize("queries", [1, 5, 40])
+@pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
+def test_masked_keys_may_hold_garbage(queries: int, garbage: float) -> None:
+    for kind in ({"kind": "custom"}, {"kind": "causal"}, {"kind": "sliding_window", "window": 4}):
+        case = Case(queries, 90, heads=4, **kind)
+        clean = case.inputs()
+        expected = case.run(clean)
+        dirty = [array.copy() for array in clean]
+        if case.kind == "custom":
+            dirty[1][0, clean[3][0] < 0.5] = dirty[2][0, clean[3][0] < 0.5] = garbage
+        else:  # what only the last query sees, and what no query sees any more
+            dirty[1][0, -1] = dirty[2][0, -1] = garbage
+        if case.kind == "sliding_window":
+            dirty[1][0, : 90 - queries - 3] = dirty[2][0, : 90 - queries - 3] = garbage
+        result = case.run(dirty)
+        rows = slice(None) if case.kind == "custom" else slice(0, -1)
+        assert result[:, rows].tobytes() == expected[:, rows].tobytes()
+
+
+def test_visible_nan_reaches_its_rows_only() -> None:
+    for queries, keys in ((1, 20), (20, 20)):
+        case = Case(queries, keys, heads=2, kind="causal")
+        q, k, v = case.inputs()
+        k[0, keys - 1, 0] = np.nan  # head 0 of the last key
+        result = case.heads_first(case.run([q, k, v]), 2)
+        assert np.isnan(result[0, 0, -1]).all()
+        assert np.isfinite(result[0, 1]).all()
+        assert np.isfinite(result[0, 0, :-1]).all()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize(("queries", "bits"), [(1, 512), (1, 256), (6, 512), (6, 128)])
+def test_cached_form(queries: int, kind: dict[str, Any], bits: int) -> None:
+    case = Case(queries, 80, heads=4, kv_heads=2, batch=3, pos=(0, 33, 80 - queries), bits=bits, **kind)
+    arrays = case.inputs()
+    for b, pos in enumerate(case.pos or ()):
+        arrays[1][b, pos + queries :] = arrays[2][b, pos + queries :] = np.nan
+    np.testing.assert_allclose(case.run(arrays), case.reference(arrays), rtol=2e-5, atol=2e-5)
+
+
+def test_cached_positions_out_of_range_touch_nothing_else() -> None:
+    for queries in (1, 4):
+        case = Case(queries, 8, batch=4, pos=(-9, -2, 7, 100), kind="causal")
+        arrays = case.inputs()
+        np.testing.assert_allclose(case.run(arrays), case.reference(arrays), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("queries", [1, 3])
+def test_unfilled_cache_is_not_read(queries: int) -> None:
+    case = Case(queries, 64, heads=8, kv_heads=4, size=mmap.PAGESIZE // 16, pos=(20,), kind="causal")  # a page a key
+    q, k, v, pos = case.inputs()
+    buffers = [guarded(array) for array in (q, k, v, pos)]
+    out = guarded(q, 0xFF)
+    for cache in buffers[1:3]:
+        protect(cache, (20 + queries) * mmap.PAGESIZE, 64 * mmap.PAGESIZE)
+    case.kernel().run([*buffers, out])
+    np.testing.assert_allclose(out, case.reference([q, k, v, pos]), rtol=2e-5, atol=2e-5)
+
+
+def test_keys_behind_the_window_are_not_read() -> None:
+    case = Case(1, 64, heads=4, kv_heads=4, size=mmap.PAGESIZE // 16, kind="sliding_window", window=5)
+    q, k, v = case.inputs()
+    buffers = [guarded(array) for array in (q, k, v)]
+    out = guarded(q, 0xFF)
+    for cache in buffers[1:3]:
+        protect(cache, 0, 59 * mmap.PAGESIZE)
+    case.kernel().run([*buffers, out])
+    np.testing.assert_allclose(out, case.reference([q, k, v]), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(0, 5),
+        Case(3, 5, batch=0),
+        Case(1, 5, batch=0),
+        Case(3, 0),
+        Case(1, 0),
+        Case(0, 0, kind="causal"),
+    ],
+    ids=str,
+)
+def test_empty_dimensions(case: Case) -> None:
+    arrays = case.inputs()
+    result = case.run(arrays)
+    assert result.shape == arrays[0].shape
+    assert (result == 0).all()
+    if arrays[0].size == 0:
+        assert case.kernel().units([*arrays, result]) == 0
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("queries", [1, 70])
+def test_bits_do_not_depend_on_the_cut(queries: int, bits: int) -> None:
+    case = Case(queries, 100, heads=6, kv_heads=3, size=64, batch=2, kind="causal", bits=bits)
+    arrays = case.inputs()
+    whole = case.run(arrays)
+    for cuts in ([1], [5, 7], list(range(1000))):
+        assert case.run(arrays, cuts).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("kind", [{"kind": "causal"}, {"kind": "sliding_window", "window": 100}])
+def test_bits_do_not_depend_on_prompt_chunks(kind: dict[str, Any]) -> None:
+    whole = Case(300, 300, pos=(0,), size=16, **kind)
+    q, k, v, pos = whole.inputs()
+    expected = whole.run([q, k, v, pos])
+    for start, stop in ((0, 70), (70, 203), (203, 300)):
+        part = replace(whole, queries=stop - start)
+        result = part.run([q[:, start:stop], k, v, np.array([start], np.int32)])
+        assert result.tobytes() == expected[:, start:stop].tobytes()
+
+
+def test_bits_do_not_depend_on_the_batch() -> None:
+    for queries in (1, 9):
+        case = Case(queries, 50, batch=3, kind="causal")
+        arrays = case.inputs()
+        together = case.run(arrays)
+        alone = replace(case, batch=1)
+        for b in range(3):
+            assert alone.run([array[b : b + 1] for array in arrays]).tobytes() == together[b : b + 1].tobytes()
+
+
+def test_large_scores_stay_finite() -> None:
+    for queries in (1, 4):
+        case = Case(queries, 9, scale=1e4)
+        arrays = case.inputs()
+        result = case.run(arrays)
+        assert np.isfinite(result).all()
+        np.testing.assert_allclose(result, case.reference(arrays), rtol=2e-3, atol=2e-3)
+
+
+def test_code_size_is_independent_of_the_problem() -> None:
+    small = emit_attention("k", Case(64, 64, size=64, dynamic=False).spec(), TARGETS[256])
+    large = emit_attention("k", Case(4096, 4096, heads=32, size=128, dynamic=False).spec(), TARGETS[256])
+    assert math.isclose(len(small.splitlines()), len(large.splitlines()), rel_tol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"q": "memref<?x?x16xf16>"}, "f32, but got memref<\\?x\\?x16xf16>"),
+        ({"k": "memref<?x?x?xf32>"}, "2 heads of size 8 in the static dimensions"),
+        ({"num_kv_heads": 3}, "multiple of num_kv_heads, but got \\(2, 3\\)"),
+        ({"mask_kind": "custom"}, "a mask for custom and bias, but got None"),
+        ({"mask_kind": "sliding_window"}, "window of at least 1 key, but got None"),
+        ({"softcap": -1.0}, "positive softcap, but got -1.0"),
+        ({"heads_per_unit": 2}, "heads_per_unit to divide H / Hkv, but got 2"),
+        ({"layout": "sbhd"}, "layout in"),
+    ],
+)
+def test_unsupported(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedByTemplate, match=message):
+        emit_attention("k", replace(Case(3, 5).spec(), **change), TARGETS[256])

@@ -1,0 +1,514 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The matrix product templates against f64 references, for all panel schemes, targets and paths."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_harness import TARGETS, compiled
+
+from rlx_mlir import formats
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
+from rlx_mlir.codegen.cpu.epilogue import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
+from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
+from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
+from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
+from rlx_mlir.codegen.cpu.panels import SCHEMES
+from rlx_mlir.codegen.cpu.target import Target
+
+ALL_TARGETS = {
+    **{str(bits): target for bits, target in TARGETS.items()},
+    "vnni512": replace(TARGETS[512], features=TARGETS[512].features | {"avx512vnni"}),
+    "vnni256": replace(TARGETS[256], features=TARGETS[256].features | {"avxvnni"}),
+}
+BLOCK_SCHEMES = [name for name, scheme in SCHEMES.items() if scheme.kind != "float"]
+ULP = 2.0**-24
+
+
+def _host_flags() -> set[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return set()
+    words = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
+    return {{"avx512_vnni": "avx512vnni", "avx_vnni": "avxvnni"}.get(word, word) for word in words}
+
+
+HOST = _host_flags()
+
+
+def need(target: Target) -> None:
+    """Skips where this machine can't run the target's instructions."""
+    if missing := sorted(target.features - HOST):
+        pytest.skip(f"this machine has no {', '.join(missing)}")
+
+
+def _silu(x: np.ndarray) -> np.ndarray:
+    return x / (1 + np.exp(-x))
+
+
+_erf = np.vectorize(math.erf)
+
+PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]], list[np.ndarray]]]] = {
+    "identity": (IDENTITY, lambda acc, arg: [acc[0]]),
+    "swiglu": (SWIGLU, lambda acc, arg: [_silu(acc[0]) * acc[1]]),
+    "bias": (Program((Step("add", (("acc", 0), ("arg", 0))),), (Argument("row"),)), lambda acc, arg: [acc[0] + arg[0]]),
+    "residual": (
+        Program(
+            (
+                Step("add", (("acc", 0), ("arg", 1))),
+                Step("gelu", (("step", 0),)),
+                Step("add", (("step", 1), ("arg", 0))),
+            ),
+            (Argument("full"), Argument("row")),
+        ),
+        lambda acc, arg: [(y := acc[0] + arg[1]) * 0.5 * (1 + _erf(y / math.sqrt(2))) + arg[0]],
+    ),
+    "scaled": (
+        Program(
+            (
+                Step("mul", (("acc", 0), ("arg", 0))),
+                Step("mul", (("step", 0), ("const", 0.25))),
+                Step("add", (("step", 1), ("arg", 1))),
+                Step("relu", (("step", 2),)),
+            ),
+            (Argument("scalar"), Argument("column")),
+            (("step", 3), ("step", 1)),
+        ),
+        lambda acc, arg: [np.maximum((y := acc[0] * arg[0] * 0.25) + arg[1], 0), y],
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One product: `path` is panels, int8, dense or transposed; m rows, of which the types know only if not dynamic."""
+
+    path: str
+    target: str
+    scheme: str
+    m: int
+    n: int
+    k: int
+    dynamic: bool = False
+    program: str = "identity"
+
+    def __str__(self) -> str:
+        rows = f"M{self.m}{'dyn' if self.dynamic else ''}"
+        return f"{self.path}-{self.scheme}-{self.target}-{rows}-N{self.n}-K{self.k}-{self.program}"
+
+    @property
+    def leading(self) -> tuple[int, ...]:
+        return (1, self.m) if self.m % 2 or self.dynamic else (2, self.m // 2)
+
+    def text(self) -> str:
+        target = ALL_TARGETS[self.target]
+        need(target)
+        shape = (None,) * len(self.leading) if self.dynamic else self.leading
+        product = Product("product", (*shape, self.k), self.n, PROGRAMS[self.program][0])
+        if self.path == "panels":
+            return gemm_panels(target, product, self.scheme)
+        if self.path == "int8":
+            return gemm_int8(target, product, self.scheme)
+        return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
+
+
+@dataclass
+class Problem:
+    """Operands for a case, its reference products and their tolerances; all from one seed."""
+
+    operands: list[np.ndarray]
+    arguments: list[np.ndarray]
+    products: list[np.ndarray]
+    tolerances: list[np.ndarray]
+
+    def outputs(self, case: Case) -> list[np.ndarray]:
+        count = len(PROGRAMS[case.program][0].results)
+        return [np.zeros((*case.leading, case.n), np.float32)] * count
+
+
+def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The meaning of mir.block_quantize."""
+    blocks = x.reshape(*x.shape[:-1], x.shape[-1] // 32, 32)
+    scale = np.abs(blocks).max(axis=-1) / np.float32(127)
+    q = np.rint(np.divide(blocks, scale[..., None], out=np.zeros_like(blocks), where=scale[..., None] != 0))
+    return q.astype(np.int8).reshape(x.shape), scale, q.sum(axis=-1).astype(np.int32)
+
+
+def problem(case: Case) -> Problem:
+    rng = np.random.default_rng([case.m, case.n, case.k])
+    program = PROGRAMS[case.program][0]
+    x = rng.standard_normal((*case.leading, case.k), np.float32)
+    operands: list[np.ndarray] = [x]
+    exact_x = x.astype(np.float64)
+    length = case.k
+    if case.path == "int8":
+        x[..., :1, :32] = 0  # a block whose scale is 0
+        q, scale, total = quantize(x)
+        operands = [q, scale, total]
+        exact_x = (q.reshape(*scale.shape, 32) * scale[..., None].astype(np.float64)).reshape(x.shape)
+        length = 3 * case.k // 32
+    products, tolerances = [], []
+    for _ in range(program.accumulators):
+        values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
+        if case.path in ("panels", "int8"):
+            rows = formats.encode(case.scheme, values)
+            operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
+            exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)
+            size = np.abs(exact)
+            if SCHEMES[case.scheme].kind != "float":  # sums of d * u and m: up to three times the block's range
+                blocks = size.reshape(case.n, -1, 32)
+                size = np.broadcast_to(3 * blocks.max(axis=-1, keepdims=True), blocks.shape).reshape(exact.shape)
+        else:
+            operands.append(np.ascontiguousarray(values if case.path == "transposed" else values.T))
+            exact = values.astype(np.float64)
+            size = np.abs(exact)
+        products.append(exact_x @ exact.T)
+        # Rounding errors of a chain of additions walk randomly: a few ulps times the root of its length.
+        tolerances.append((np.sqrt(length) + 8) * ULP * (np.abs(exact_x) @ size.T))
+    shapes = {"full": (*case.leading, case.n), "row": (case.n,), "column": (*case.leading, 1), "scalar": ()}
+    arguments = [
+        np.asarray(rng.standard_normal(shapes[argument.broadcast]), np.float32) for argument in program.arguments
+    ]
+    return Problem(operands, arguments, products, tolerances)
+
+
+def check(case: Case) -> list[np.ndarray]:
+    """Compares with the reference, and a run in one piece with a run in many."""
+    kernel = compiled("product", case.text())
+    given = problem(case)
+    buffers = [*given.operands, *given.arguments]
+    results = kernel(buffers, given.outputs(case))
+    with np.errstate(over="ignore"):
+        reference = PROGRAMS[case.program][1](given.products, [a.astype(np.float64) for a in given.arguments])
+    tolerance = given.tolerances[0]
+    if case.program == "swiglu":
+        first, second = given.products
+        tolerance = 1.2 * tolerance * np.abs(second) + given.tolerances[1] * np.abs(_silu(first))
+    if case.program == "scaled":
+        tolerance = tolerance * max(1.0, float(np.abs(given.arguments[0])))
+    for result, expected in zip(results, reference, strict=True):
+        error = np.abs(result - expected)
+        limit = 1.2 * tolerance + 8 * ULP * (np.abs(expected) + 1)
+        assert (error <= limit).all(), f"{case}: {np.nanmax(error / limit)} of the tolerance"
+    pieces = kernel(buffers, given.outputs(case), [1, 2, 5])
+    for whole, cut in zip(results, pieces, strict=True):
+        assert whole.tobytes() == cut.tobytes(), f"{case}: the result depends on how units are cut"
+    return results
+
+
+def sampled(paths: Sequence[str], targets: Sequence[str], schemes: Sequence[str]) -> list[Case]:
+    """Every scheme and target with every class of M; sizes and programs take turns."""
+    rows = [(1, False), (3, False), (4, False), (5, False), (16, False), (33, True), (2, True)]
+    sizes = itertools.cycle([(48, 96), (40, 64), (16, 32), (17, 160), (80, 96)])
+    programs = itertools.cycle(["identity", "swiglu", "bias", "residual", "identity", "scaled", "swiglu", "identity"])
+    offset = itertools.cycle(range(3))
+    cases = []
+    for path, scheme, target in itertools.product(paths, schemes, targets):
+        for m, dynamic in rows[next(offset) :: 3]:
+            n, k = next(sizes)
+            cases.append(Case(path, target, scheme, m, n, k, dynamic, next(programs)))
+    return cases
+
+
+@pytest.mark.parametrize("case", sampled(["panels"], ["512", "256", "128"], list(SCHEMES)), ids=str)
+def test_panels(case: Case) -> None:
+    check(case)
+
+
+@pytest.mark.parametrize("case", sampled(["int8"], list(ALL_TARGETS), BLOCK_SCHEMES), ids=str)
+def test_int8(case: Case) -> None:
+    check(case)
+
+
+DENSE = [(1, 1, 1), (5, 1, 1), (1, 70, 33), (3, 3, 5), (4, 64, 64), (7, 64, 40), (16, 33, 31)]
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+@pytest.mark.parametrize("path", ["dense", "transposed"])
+def test_dense(path: str, target: str) -> None:
+    programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])
+    for m, n, k in DENSE:
+        check(Case(path, target, "f32", m, n, k, False, next(programs)))
+    check(Case(path, target, "f32", 33, 70, 35, True, "residual"))
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+def test_long_k_is_done_in_blocks(target: str) -> None:
+    check(Case("panels", target, "q4_1", 9, 24, 2112, True, "swiglu"))
+    check(Case("panels", target, "q8_0", 9, 24, 3104, False, "bias"))
+    check(Case("panels", target, "f32", 9, 17, 2117, True, "identity"))
+    check(Case("dense", target, "f32", 9, 24, 2117, True, "bias"))
+    check(Case("transposed", target, "f32", 9, 24, 2117, False, "identity"))
+    check(Case("int8", target, "q4_0", 9, 24, 2112, True, "swiglu"))
+
+
+@pytest.mark.parametrize("target", list(ALL_TARGETS))
+@pytest.mark.parametrize("path", ["panels", "int8", "dense"])
+def test_a_row_does_not_depend_on_the_batch(path: str, target: str) -> None:
+    """Prefill in chunks gives the bits of prefill at once, with one kernel for every number of rows."""
+    case = Case(path, target, "q4_1", 33, 40, 96, True)
+    kernel = compiled("product", case.text())
+    given = problem(case)
+    count = 3 if path == "int8" else 1
+    whole = kernel(given.operands, given.outputs(case))[0]
+    for first, last in ((0, 1), (1, 3), (3, 8), (8, 23), (23, 33)):
+        chunk = [np.ascontiguousarray(part[:, first:last]) for part in given.operands[:count]]
+        output = np.zeros((1, last - first, 40), np.float32)
+        part = kernel([*chunk, *given.operands[count:]], [output])[0]
+        assert part.tobytes() == np.ascontiguousarray(whole[:, first:last]).tobytes()
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+@pytest.mark.parametrize("path", ["panels", "int8", "dense", "transposed"])
+def test_few_rows_do_not_depend_on_their_number(path: str, target: str) -> None:
+    for scheme in ("f32", "q4_0") if path == "panels" else ("q5_1",):
+        case = Case(path, target, scheme, 4, 40, 96)
+        given = problem(case)
+        four = compiled("product", case.text())(given.operands, given.outputs(case))[0].reshape(4, 40)
+        count = 3 if path == "int8" else 1
+        for m in (1, 2, 3):
+            few = Case(path, target, scheme, m, 40, 96)
+            rows = [part.reshape(4, -1)[:m].reshape(*few.leading, -1) for part in given.operands[:count]]
+            result = compiled("product", few.text())([*rows, *given.operands[count:]], given_outputs(few))[0]
+            assert result.tobytes() == four[:m].tobytes()
+        if path == "int8":  # integers: even the tiled path has the same bits
+            tiled = Case(path, target, scheme, 4, 40, 96, True)
+            rows = [part.reshape(1, 4, -1) for part in given.operands[:count]]
+            result = compiled("product", tiled.text())([*rows, *given.operands[count:]], given_outputs(tiled))[0]
+            assert result.tobytes() == four.tobytes()
+
+
+def given_outputs(case: Case) -> list[np.ndarray]:
+    return [np.zeros((*case.leading, case.n), np.float32)]
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+def test_extreme_integers(target: str) -> None:
+    """Largest products: weights at both ends of their range against activations of +-127."""
+    n, k = 16, 64
+    for scheme in BLOCK_SCHEMES:
+        rng = np.random.default_rng(3)
+        rows = rng.choice(np.array([0x00, 0xFF, 0x80, 0x7F], np.uint8), (n, formats.get_format(scheme).row_bytes(k)))
+        rows[:4], rows[4:8] = 0x00, 0xFF
+        blocks = rows.reshape(n, 2, -1)
+        fields = 2 if SCHEMES[scheme].minima else 1
+        blocks[..., : 2 * fields] = np.full(fields, 0.5, np.float16).view(np.uint8)
+        q = rng.choice(np.array([-127, 127], np.int8), (2, k))
+        q[0] = 127
+        scale = np.full((2, k // 32), 0.5, np.float32)
+        total = q.reshape(2, -1, 32).sum(axis=-1, dtype=np.int32)
+        weight = formats.decode(scheme, rows, k).astype(np.float64)
+        expected = (q * 0.5) @ weight.T  # every partial sum is exact in f32
+        panels = formats.pack_panels(scheme, rows, k).view(np.int8)
+        for name in (target, f"vnni{target}"):
+            for shape in ((2,), (None,)):
+                if name not in ALL_TARGETS:
+                    continue
+                need(ALL_TARGETS[name])
+                text = gemm_int8(ALL_TARGETS[name], Product("product", (*shape, k), n), scheme)
+                result = compiled("product", text)([q, scale, total, panels], [np.zeros((2, n), np.float32)])[0]
+                np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+def test_block_quantize(target: str) -> None:
+    need(ALL_TARGETS[target])
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((3, 2, 96), np.float32)
+    x[0, 0, :32] = 0
+    x[0, 1, 32:64] *= np.float32(1e-38)
+    x[1, 0, :32] = np.arange(32) * 8 - 127  # ties
+    kernel = compiled("quantize", block_quantize(ALL_TARGETS[target], "quantize", (None, 2, 96)))
+    expected = quantize(x)
+    for result, right in zip(kernel([x], expected, [1, 4]), expected, strict=True):
+        np.testing.assert_array_equal(result, right)
+
+
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+def test_block_quantize_of_what_is_no_number(target: str) -> None:
+    need(ALL_TARGETS[target])
+    x = np.ones((4, 32), np.float32)
+    x[0, 3], x[1, 4], x[2] = np.nan, np.inf, np.float32(190 * 2.0**-149)
+    kernel = compiled("quantize", block_quantize(ALL_TARGETS[target], "quantize", (4, 32)))
+    q, scale, total = kernel(
+        [x], [np.zeros((4, 32), np.int8), np.zeros((4, 1), np.float32), np.zeros((4, 1), np.int32)]
+    )
+    assert np.isnan(scale[0, 0])
+    assert np.isposinf(scale[1, 0])
+    assert (q[1] == 0).all()
+    assert (q[2] == 127).all(), "a subnormal scale is coarse: 190 / 1 is limited to 127"
+    assert (total[:, 0] == q.sum(axis=-1, dtype=np.int32)).all()
+
+
+def test_operands_in_the_order_of_the_kernel() -> None:
+    """A kernel may list its operands in another order, and use x as the residual too."""
+    target = TARGETS[128]
+    program = Program((Step("add", (("acc", 0), ("arg", 0))),), (Argument("full"),))
+    product = Product("product", (3, 32), 32, program, operand_order=(1, 0, 1))
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((3, 32), np.float32), rng.standard_normal((32, 32), np.float32)
+    result = compiled("product", gemm_dense(target, product))([w, x], [np.zeros((3, 32), np.float32)])[0]
+    np.testing.assert_allclose(result, x.astype(np.float64) @ w + x, rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match="operand_order"):
+        gemm_dense(target, replace(product, operand_order=(2, 0, 2)))
+
+
+def test_arguments_may_have_leading_ones() -> None:
+    program = Program(
+        (Step("add", (("acc", 0), ("arg", 0))), Step("mul", (("step", 0), ("arg", 1)))),
+        (Argument("row", (1, 1, 24)), Argument("scalar", (1, 1))),
+    )
+    text = gemm_dense(TARGETS[128], Product("product", (None, None, 8), 24, program))
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((2, 3, 8), np.float32), rng.standard_normal((8, 24), np.float32)
+    bias, scale = rng.standard_normal((1, 1, 24), np.float32), np.full((1, 1), 0.5, np.float32)
+    result = compiled("product", text)([x, w, bias, scale], [np.zeros((2, 3, 24), np.float32)])[0]
+    np.testing.assert_allclose(result, (x.astype(np.float64) @ w + bias) * 0.5, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("path", ["panels", "int8", "dense", "transposed"])
+def test_no_rows(path: str) -> None:
+    case = Case(path, "128", "q4_0", 0, 24, 32, True)
+    given = problem(case)
+    assert compiled("product", case.text())(given.operands, given.outputs(case))[0].size == 0
+
+
+# -- scalar operations ------------------------------------------------------------------------------------------------
+
+VALUES = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -20.0, 90.0, -90.0, 1e30, -1e30, np.nan], np.float32)
+UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "silu": _silu,
+    "gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    "gelu_approx": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "round": np.rint,
+    "tanh": np.tanh,
+    "abs": np.abs,
+    "neg": np.negative,
+    "exp": np.exp,
+}
+
+
+def test_unary_operations() -> None:
+    shape = (len(UNARY), len(VALUES))
+
+    def body(
+        em: Emitter, inputs: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        with em.loop(0, len(VALUES), 2) as loop:
+            x = em.vload(inputs[0], [loop.iv], vec(2, "f32"))
+            for i, name in enumerate(UNARY):
+                em.vstore(emit_elementwise(em, name, [x], x.type), outputs[0], [i, loop.iv])
+
+    text = write_kernel(
+        "ops",
+        [("x", memref(shape[1:], "f32"))],
+        [("y", memref(shape, "f32"))],
+        units=lambda em, values: 1,
+        scratch=lambda em, values, scratch: None,
+        body=body,
+    )
+    result = compiled("ops", text)([VALUES], [np.zeros(shape, np.float32)])[0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for row, (name, reference) in zip(result, UNARY.items(), strict=True):
+            expected = reference(VALUES.astype(np.float64)).astype(np.float32)
+            np.testing.assert_allclose(row, expected, rtol=1e-6, atol=1e-7, err_msg=name)
+
+
+def test_programs_are_checked() -> None:
+    with pytest.raises(UnsupportedByTemplate, match="no operation 'cbrt'"):
+        Program((Step("cbrt", (("acc", 0),)),))
+    with pytest.raises(ValueError, match="there is no step 0; 0 can be used"):
+        Program((Step("relu", (("step", 0),)),))
+    with pytest.raises(ValueError, match="there is no acc 1; 1 can be used"):
+        Program(outputs=(("acc", 1),))
+    em = Emitter()
+    with pytest.raises(UnsupportedByTemplate, match="floating-point"):
+        emit_elementwise(em, "exp", [em.const(1, "i32")], "i32")
+
+
+def test_what_no_template_covers() -> None:
+    target = TARGETS[256]
+    with pytest.raises(UnsupportedByTemplate, match="static K and N"):
+        Product("product", (1, None), 16)
+    with pytest.raises(UnsupportedByTemplate, match="'q4_k'"):
+        gemm_panels(target, Product("product", (1, 256), 16), "q4_k")
+    with pytest.raises(UnsupportedByTemplate, match="multiple of 32, but is 48"):
+        gemm_panels(target, Product("product", (1, 48), 16), "q8_0")
+    with pytest.raises(UnsupportedByTemplate, match="block scheme"):
+        gemm_int8(target, Product("product", (1, 64), 16), "f16")
+    with pytest.raises(UnsupportedByTemplate, match="multiple of 32"):
+        block_quantize(target, "quantize", (4, 33))
+
+
+# -- targets and text -------------------------------------------------------------------------------------------------
+
+
+def test_target_from_features() -> None:
+    avx2 = "+sse4.2,+avx2,+fma,+f16c"
+    avx512 = avx2 + ",+avx512f,+avx512bw,+avx512dq,+avx512vl"
+    assert Target.from_features("+sse2").vector_bits == 128
+    assert Target.from_features(avx2 + ",-avx512f").vector_bits == 256
+    assert Target.from_features(avx2 + ",+avx512f").vector_bits == 256
+    assert Target.from_features(avx512).registers == 32
+    assert Target.from_features(avx512 + ",+avx512vnni").vnni
+    assert not Target.from_features(avx512 + ",+avxvnni").vnni
+    neon = Target.from_features("+neon,+dotprod", "aarch64-unknown-linux-gnu")
+    assert (neon.vector_bits, neon.registers, neon.fused, neon.dotprod, neon.vnni) == (128, 32, True, True, False)
+    with pytest.raises(ValueError, match="but is 64"):
+        Target(64)
+
+
+def test_types() -> None:
+    assert memref((None, 4), "f32") == "memref<?x4xf32>"
+    assert memref((), "f32") == "memref<f32>"
+    assert (shape_of("memref<?x4xf32>"), element_of("memref<?x4xf32>")) == ((None, 4), "f32")
+    assert (shape_of("f32"), element_of("vector<8xi1>")) == ((), "i1")
+    assert (with_element("vector<8xi32>", "f32"), with_element("i32", "f32")) == ("vector<8xf32>", "f32")
+
+
+def test_constants_are_pooled_and_exact() -> None:
+    em = Emitter()
+    with em.func("f", []):
+        assert em.const(0.1, "f32") is em.const(0.1, "f32")
+        for value in (1e-5, 1e30, float("-inf"), -0.0):
+            em.const(value, "f32")
+        em.const(float("nan"), "bf16")
+        em.const(True, "i1")
+    text = em.text()
+    for line in (
+        "1.0e-05 : f32",
+        "1.0e+30 : f32",
+        "0xFF800000 : f32",
+        "-0.0 : f32",
+        "0x7FC0 : bf16",
+        "constant true\n",
+    ):
+        assert line in text
+
+
+def test_index_arithmetic_folds() -> None:
+    em = Emitter()
+    with em.func("f", [("i", "index")]) as (i,):
+        assert em.iadd(i, 0) is i
+        assert em.imul(1, i) is i
+        assert em.imul(i, 0) == 0
+        assert (em.iceildiv(33, 16), em.irem(33, 16), em.imin(3, 4)) == (3, 1, 3)
+    assert "arith" not in em.text()
+
+
+def test_loops_have_to_yield_what_they_carry() -> None:
+    em = Emitter()
+    zero = em.const(0.0, "f32")
+    with pytest.raises(ValueError, match="without `yield_`"), em.loop(0, 4, 1, [zero]):
+        pass

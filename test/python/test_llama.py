@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The graphs of LLaMA models: built as described, and equal to an independent model in numpy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_models
+from interpreted import Interpreted, load_interpreted
+from numpy_llama import NumpyLlama
+
+from rlx_mlir.errors import InputError
+from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.models import llama
+from rlx_mlir.models.config import ModelConfig
+from rlx_mlir.models.model import Model, _Session
+
+IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_llama: Path) -> Model:
+    return load_interpreted(tiny_llama)
+
+
+@pytest.fixture(scope="module")
+def expected(tiny_llama: Path) -> np.ndarray:
+    return NumpyLlama(GGUFFile(tiny_llama)).logits(IDS)
+
+
+def close(actual: np.ndarray, wanted: np.ndarray) -> None:
+    """Within the rounding of f32 sums of a hundred terms, a few layers deep."""
+    np.testing.assert_allclose(actual, wanted, rtol=2e-4, atol=2e-4)
+
+
+@pytest.mark.parametrize("stage", ["hir", "mir"])
+def test_equals_numpy(tiny_llama: Path, expected: np.ndarray, stage: str) -> None:
+    close(load_interpreted(tiny_llama, stage=stage).logits(IDS), expected)
+
+
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "untied head": ({}, {"tied": False}),
+    "dense head": ({}, {"tied": False, "types": {"output": "f32"}}),
+    "dense table": ({}, {"types": {"token_embd": "f32"}}),
+    "half precision": ({}, {"types": {"token_embd": "f16", "attn_q": "bf16", "ffn_up": "f16"}}),
+    "all dense": (
+        {},
+        {"types": dict.fromkeys(("attn_q", "attn_k", "attn_output", "ffn_gate", "ffn_up", "ffn_down"), "f32")},
+    ),
+    "other blocks": ({}, {"types": {"attn_q": "q4_0", "attn_k": "q5_0", "ffn_up": "q5_1", "ffn_gate": "q8_0"}}),
+    "no grouping": ({"attention__head_count_kv": 4}, {"kv_heads": 4}),
+    "one key head": ({"attention__head_count_kv": 1}, {"kv_heads": 1}),
+    "wide heads": (
+        {"attention__key_length": 32, "attention__value_length": 32, "rope__dimension_count": 32},
+        {"head_dim": 32},
+    ),
+    "half rotated": ({"rope__dimension_count": 8}, {}),
+    "stretched": ({"rope__scaling__type": "linear", "rope__scaling__factor": 4.0}, {}),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
+    changes, options = VARIANTS[variant]
+    path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
+    close(load_interpreted(path).logits(IDS[:20]), NumpyLlama(GGUFFile(path)).logits(IDS[:20]))
+
+
+def test_frequency_factors(tmp_path: Path) -> None:
+    tensors = {**tiny_models.tensors(), "rope_freqs.weight": np.linspace(1, 8, 8, dtype=np.float32)}
+    path = tiny_models.write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    model = load_interpreted(path)
+    assert "rope_freqs.weight" not in model._prefill.params  # type: ignore[attr-defined]
+    close(model.logits(IDS[:20]), NumpyLlama(GGUFFile(path)).logits(IDS[:20]))
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 16, 64])
+def test_chunks_equal_the_whole(tiny_llama: Path, expected: np.ndarray, chunk: int) -> None:
+    model = load_interpreted(tiny_llama, chunk=chunk)
+    close(model.logits(IDS), expected)
+    close(_Session(model).prefill(IDS), expected[-1])
+
+
+@pytest.mark.parametrize("split", [1, 15, 16, 17, 39])
+def test_prefill_then_decode_equals_prefill(tiny: Model, expected: np.ndarray, split: int) -> None:
+    session = _Session(tiny)
+    close(session.prefill(IDS[:split]), expected[split - 1])
+    for position in range(split, len(IDS)):
+        close(session.decode(IDS[position]), expected[position])
+    assert session.tokens == IDS
+
+
+def test_only_the_rows_that_are_asked_for(tiny: Model, expected: np.ndarray) -> None:
+    session = _Session(tiny)
+    out = np.empty((1, 3, 300), np.float32)
+    session._prefill(IDS[:10], np.array([9, 0, 4], np.int32), out)
+    close(out[0], expected[[9, 0, 4]])
+
+
+def test_every_layer_is_a_named_block(tiny_llama: Path) -> None:
+    module = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "prefill")
+    names = [node.name for node in module.nodes()]
+    assert names == ["token_embd", "blk.0", "blk.1", "rows", "output_norm", "output"]
+    lowered = [node.name for node in module.lower().nodes()]
+    assert "blk.0" in lowered
+    assert "blk.1" in lowered
+
+
+def test_caches_are_tied_to_their_results(tiny_llama: Path) -> None:
+    for program in llama.PROGRAMS:
+        text = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), program).inspect()
+        for name in ("k_0", "v_0", "k_1", "v_1"):
+            assert f"output {name} = " in text
+            assert f"(takes the memory of %{name})" in text
+
+
+def test_a_tied_head_is_one_parameter(tiny_llama: Path, tmp_path: Path) -> None:
+    tied = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "decode").inspect()
+    assert tied.count("param  %token_embd.weight") == 1
+    assert "output.weight" not in tied
+    untied = tiny_models.write(tmp_path / "m.gguf", tied=False)
+    assert "param  %output.weight" in llama.build(ModelConfig.from_gguf(GGUFFile(untied)), "decode").inspect()
+
+
+def test_parameters_are_views_of_the_file(tiny_llama: Path) -> None:
+    file = GGUFFile(tiny_llama)
+    config = ModelConfig.from_gguf(file)
+    arrays = llama.parameters(config, file, 32)
+    assert set(arrays) == {*config.weights, llama.ROPE_COS, llama.ROPE_SIN}
+    assert arrays["rope.cos"].shape == (32, 8)
+    assert arrays["blk.0.attn_q.weight"].dtype == np.uint8
+    assert arrays["blk.0.attn_q.weight"].shape == (64, 40)
+    assert arrays["blk.0.attn_v.weight"].dtype == np.float32
+    for name in config.weights:
+        assert np.shares_memory(arrays[name], file.tensor(name)), name
+
+
+def test_unknown_program(tiny_llama: Path) -> None:
+    with pytest.raises(InputError, match="modules are prefill, decode, but got 'x'"):
+        llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "x")
+
+
+@pytest.mark.slow
+def test_smollm2_starts_as_the_golden_text(smollm2_path: Path) -> None:
+    """Eight tokens through the interpreter, against exact logits of the real model."""
+    gold = np.load(Path(__file__).parent / "data" / "smollm2_a.npz")
+    model = load_interpreted(smollm2_path, context=8, chunk=8)
+    logits = model.logits(gold["tokens"][:8].astype(np.int64))
+    np.testing.assert_allclose(
+        np.take_along_axis(logits, gold["ids"][:8].astype(np.int64), -1), gold["exact"][:8], atol=1e-2
+    )
+    assert isinstance(model._prefill, Interpreted)

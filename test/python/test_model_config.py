@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Configurations from metadata: what is read, and that what cannot be run is refused by name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_models
+
+from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
+from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
+from rlx_mlir.models import llama
+from rlx_mlir.models.config import ModelConfig, check_context
+
+
+def read(path: Path, changes: dict[str, Any] | None = None, **options: Any) -> ModelConfig:
+    return ModelConfig.from_gguf(GGUFFile(tiny_models.write(path / "m.gguf", changes, **options)))
+
+
+def test_tiny(tiny_llama: Path) -> None:
+    config = ModelConfig.from_gguf(GGUFFile(tiny_llama))
+    assert (config.layers, config.hidden, config.heads, config.kv_heads, config.head_dim) == (2, 64, 4, 2, 16)
+    assert (config.ffn, config.vocab, config.context, config.rope_dims) == (96, 300, 256, 16)
+    assert config.rope_style == "interleaved"
+    assert config.eps == pytest.approx(1e-5)
+    assert config.tied_head
+    assert config.head_weight == "token_embd.weight"
+    per_layer = 2 * 64 + 64 * 64 * 2 + 32 * 64 * 2 + 3 * 96 * 64
+    assert config.parameters == 300 * 64 + 64 + 2 * per_layer
+
+
+def test_smollm2(smollm2_path: Path) -> None:
+    config = ModelConfig.from_gguf(GGUFFile(smollm2_path))
+    assert (config.layers, config.hidden, config.heads, config.kv_heads, config.head_dim) == (30, 576, 9, 3, 64)
+    assert (config.ffn, config.vocab, config.context, config.rope_base) == (1536, 49152, 8192, 100000)
+    assert config.tied_head
+    assert config.parameters == 134_515_008
+
+
+def test_defaults(tmp_path: Path) -> None:
+    absent = {"attention__head_count_kv": None, "rope__freq_base": None, "rope__dimension_count": None}
+    config = read(tmp_path, {**absent, "vocab_size": None}, kv_heads=4)
+    assert (config.kv_heads, config.rope_base, config.rope_dims, config.vocab) == (4, 10000.0, 16, 300)
+
+
+def test_head_width_of_its_own(tmp_path: Path) -> None:
+    """Four heads of 32 in a model of width 64."""
+    changes = {"attention__key_length": 32, "attention__value_length": 32, "rope__dimension_count": 32}
+    config = read(tmp_path, changes, head_dim=32)
+    assert (config.head_dim, config.kv_width) == (32, 64)
+
+
+def test_untied_head(tmp_path: Path) -> None:
+    config = read(tmp_path, tied=False)
+    assert not config.tied_head
+    assert config.head_weight == "output.weight"
+
+
+def test_one_number_for_each_layer(tmp_path: Path) -> None:
+    assert read(tmp_path, {"attention__head_count_kv": np.array([2, 2], np.int32)}).kv_heads == 2
+    with pytest.raises(UnsupportedError, match=r"head_count_kv' differs between layers.*\[1, 2\]"):
+        read(tmp_path, {"attention__head_count_kv": np.array([2, 1], np.int32)})
+
+
+def test_unknown_architecture(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
+    with pytest.raises(UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are llama"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
+def test_missing_keys_are_listed_together(tmp_path: Path) -> None:
+    with pytest.raises(GGUFError, match=r"'llama\.block_count', 'llama\.attention\.head_count' must be there"):
+        read(tmp_path, {"block_count": None, "attention__head_count": None})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"block_count": 0}, r"'llama\.block_count' must be an integer from 1 to 2\^31 - 1, but is 0"),
+        ({"block_count": "2"}, r"block_count' must be an integer.*but is '2'"),
+        ({"block_count": True}, r"block_count' must be an integer.*but is True"),
+        ({"block_count": 1 << 30}, r"block_count' must be at most the number of tensors, 20, but is 1073741824"),
+        ({"attention__head_count": 3}, r"head_count' must be a multiple of the key/value heads, 2, but is 3"),
+        ({"attention__head_count": 6}, r"embedding_length' must be a multiple of the heads, 6.*but is 64"),
+        ({"attention__key_length": 15}, r"key_length' must be even, but is 15"),
+        ({"attention__layer_norm_rms_epsilon": 0.0}, r"epsilon' must be a finite number above 0, but is 0\.0"),
+        ({"attention__layer_norm_rms_epsilon": float("nan")}, r"epsilon' must be a finite number above 0, but is nan"),
+        ({"rope__dimension_count": 18}, r"dimension_count' must be even and at most the head's width, 16, but is 18"),
+        ({"rope__freq_base": -1.0}, r"freq_base' must be a finite number above 0, but is -1\.0"),
+        ({"vocab_size": 299}, r"vocab_size' must be the rows of 'token_embd\.weight', 300, but is 299"),
+        ({"context_length": 0}, r"context_length' must be an integer from 1"),
+    ],
+)
+def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(GGUFError, match=message):
+        read(tmp_path, changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"expert_count": 8}, r"'llama\.expert_count' = 8"),
+        ({"attention__scale": 0.5, "logit_scale": 2.0}, r"attention\.scale' = 0\.5, 'llama\.logit_scale' = 2\.0"),
+        ({"attention__sliding_window": 128}, r"sliding_window' = 128"),
+        ({"attention__causal": False}, r"causal' = False"),
+        ({"rope__scaling__type": "yarn"}, r"rope scaling 'yarn'.*known are none, linear"),
+        ({"attention__value_length": 32}, r"equally wide, but have 16 and 32"),
+    ],
+)
+def test_what_is_not_implemented_is_refused(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        read(tmp_path, changes)
+
+
+def test_neutral_options_are_accepted(tmp_path: Path) -> None:
+    read(tmp_path, {"expert_count": 0, "logit_scale": 1.0, "attention__causal": True, "rope__scaling__type": "none"})
+
+
+def test_missing_tensors_and_shapes_are_listed_together(tmp_path: Path) -> None:
+    tensors = tiny_models.tensors()
+    del tensors["blk.0.attn_q.weight"], tensors["blk.1.ffn_norm.weight"]
+    tensors["output_norm.weight"] = np.ones(63, np.float32)
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    with pytest.raises(GGUFError) as caught:
+        ModelConfig.from_gguf(GGUFFile(path))
+    message = str(caught.value)
+    assert "missing tensors: blk.0.attn_q.weight, blk.1.ffn_norm.weight" in message
+    assert "'output_norm.weight' must be [64] [hidden], but is [63]" in message
+
+
+def test_many_missing_tensors_are_counted(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tiny_models.tensors(layers=1))
+    with pytest.raises(GGUFError, match=r"missing tensors: blk\.1\.attn_norm\.weight"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
+def test_types_that_are_not_supported_are_listed_together(tmp_path: Path) -> None:
+    tensors = tiny_models.tensors()
+    tensors["blk.0.attn_q.weight"] = np.zeros((64, 64), np.int16)
+    tensors["output_norm.weight"] = np.zeros(64, np.int8)
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    with pytest.raises(UnsupportedError) as caught:
+        ModelConfig.from_gguf(GGUFFile(path))
+    assert "'output_norm.weight' is i8, 'blk.0.attn_q.weight' is i16" in str(caught.value)
+    assert "q4_1" in str(caught.value)
+
+
+def test_tensors_without_a_use_are_refused(tmp_path: Path) -> None:
+    tensors = {**tiny_models.tensors(), "blk.0.attn_q.bias": np.ones(64, np.float32)}
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    with pytest.raises(UnsupportedError, match=r"no use for these tensors.*blk\.0\.attn_q\.bias"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
+def test_rope_tables(tiny_llama: Path, tmp_path: Path) -> None:
+    config = ModelConfig.from_gguf(GGUFFile(tiny_llama))
+    cos, sin = config.rope_tables(100)
+    assert cos.shape == sin.shape == (100, 8)
+    assert cos.dtype == np.float32
+    angles = np.arange(100)[:, None] / 10000 ** (np.arange(8) / 8)
+    np.testing.assert_allclose(cos, np.cos(angles), atol=1e-7)
+    np.testing.assert_allclose(sin, np.sin(angles), atol=1e-7)
+    halved, _ = config.rope_tables(100, np.full(8, 2.0))
+    np.testing.assert_allclose(halved, np.cos(angles / 2), atol=1e-7)
+    partial = read(
+        tmp_path, {"rope__dimension_count": 8, "rope__scaling__type": "linear", "rope__scaling__factor": 4.0}
+    )
+    cos, sin = partial.rope_tables(10)
+    np.testing.assert_allclose(cos[:, :4], np.cos(np.arange(10)[:, None] / 4 / 10000 ** (np.arange(4) / 4)), atol=1e-7)
+    assert (cos[:, 4:] == 1).all()
+    assert (sin[:, 4:] == 0).all()
+
+
+def test_context(tiny_llama: Path, smollm2_path: Path) -> None:
+    tiny, large = (ModelConfig.from_gguf(GGUFFile(path)) for path in (tiny_llama, smollm2_path))
+    assert check_context(tiny, None) == 256
+    assert check_context(large, None) == 2048
+    assert check_context(large, 8192) == 8192
+    for bad in (0, 8193, 2.5, True):
+        with pytest.raises(InputError, match=r"'context' must be from 1 to the model's, 8192"):
+            check_context(large, bad)  # type: ignore[arg-type]
+
+
+def test_description_is_json_and_tells_models_apart(tmp_path: Path, tiny_llama: Path) -> None:
+    """What a compiled module depends on, and nothing else: neither weights nor what only fills the rope tables."""
+    base = ModelConfig.from_gguf(GGUFFile(tiny_llama))
+    described = llama.describe(base, "decode")
+    assert json.loads(json.dumps(described)) == described
+    assert llama.describe(base, "prefill") != described
+    other_weights = read(tmp_path, {"rope__freq_base": 500.0}, seed=1)
+    assert llama.describe(other_weights, "decode") == described
+    assert llama.describe(read(tmp_path, types={"attn_q": "q4_0"}), "decode") != described
+    assert llama.describe(read(tmp_path, {"attention__layer_norm_rms_epsilon": 1e-6}), "decode") != described
+    with pytest.raises(InputError, match="modules are prefill, decode, but got 'train'"):
+        llama.describe(base, "train")

