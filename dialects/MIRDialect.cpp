@@ -202,16 +202,18 @@ static LogicalResult verifyValueAttribute(Operation *op, NamedAttribute attribut
   }
   if (name == "mir.kind" && what == "argument") {
     auto text = dyn_cast<StringAttr>(attribute.getValue());
-    if (!text || (text != "input" && text != "param"))
-      return error() << "expects 'mir.kind' to be \"input\" or \"param\", but got "
+    if (!text || !llvm::is_contained({"input", "param", "output"}, text.getValue()))
+      return error() << "expects 'mir.kind' to be \"input\", \"param\" or \"output\", but got "
                      << attribute.getValue();
     return success();
   }
-  if (name == "mir.tied" && what == "result")
-    return isa<IntegerAttr>(attribute.getValue())
-               ? success()
-               : error() << "expects 'mir.tied' to be the number of an argument, but got "
-                         << attribute.getValue();
+  if (name == "mir.tied" && what == "argument") {
+    auto text = dyn_cast<StringAttr>(attribute.getValue());
+    if (!text || text.empty())
+      return error() << "expects 'mir.tied' to be the name of an input, but got "
+                     << attribute.getValue();
+    return success();
+  }
   return error() << "has no attribute '" << name << "'";
 }
 

@@ -118,18 +118,14 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (!scheme || weight->getRank() != 2 || (packed && packed.getLayout() != Layout::Rows)) // C1
     return inferError(location, op, "expects 'weight' to be packed in rows, or to be a dense ",
                       "[n, k] of f32, f16 or bf16, but got ", *weight);
-  if (!weight->hasStaticShape()) // C2
-    return inferError(location, op, "expects 'weight' to have static dimensions, but got ",
-                      *weight);
+  if (!weight->hasStaticShape() || weight->getNumElements() == 0) // C2
+    return inferError(location, op,
+                      "expects 'weight' to have static, positive dimensions, but got ", *weight);
   if (packed && packed.getBlockLength() == 256) // C3
     return inferError(location, op, "expects a scheme that has panels, but got ",
                       stringifyScheme(*scheme));
   int64_t n = weight->getDimSize(0), k = packed ? packed.getK() : weight->getDimSize(1);
-  auto panels = PackedAttr::getChecked(
-      [&] { return mlir::emitError(location.value_or(UnknownLoc::get(context))); }, context,
-      *scheme, k, n, Layout::Panels);
-  if (!panels)
-    return failure();
+  auto panels = PackedAttr::get(context, *scheme, k, n, Layout::Panels);
   results.push_back(
       RankedTensorType::get(panels.getPanelShape(), IntegerType::get(context, 8), panels));
   return success();

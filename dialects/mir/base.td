@@ -23,7 +23,9 @@ def MIR_Dialect : Dialect {
     arguments and results describe themselves:
 
     - `mir.name`: the name by which callers pass the argument or read the result;
-    - `mir.kind`: `"input"` (given at each call) or `"param"` (bound once);
+    - `mir.kind`: `"input"` (given at each call) or `"param"` (bound once); planned
+      functions have buffers of kind `"output"` too;
+    - `mir.tied`: on an output, the input whose memory it may take;
     - `mir.dims`: one word per dimension, the symbol of a dynamic dimension and
       the empty word for a static one. Equal symbols mean equal sizes.
 

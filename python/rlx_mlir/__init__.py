@@ -24,7 +24,7 @@ _EXPORTS: dict[str, str | None] = {
     "interpret": "rlx_mlir.interpreter",
 }
 
-__all__ = sorted(_EXPORTS)  # noqa: PLE0605
+__all__ = sorted(_EXPORTS)
 
 
 def __getattr__(name: str) -> Any:

@@ -20,7 +20,7 @@ def python_value(attribute: ir.Attribute | None) -> Any:
         return attribute
     if isinstance(attribute, ir.UnitAttr):
         return True
-    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr | ir.StringAttr):
+    if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr | ir.StringAttr | ir.FlatSymbolRefAttr):
         return attribute.value
     if isinstance(attribute, ir.ArrayAttr):
         return [python_value(element) for element in attribute]

@@ -55,3 +55,8 @@ def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk
         executables[program] = Interpreted(module.lower() if stage == "mir" else module)
         executables[program].set_params(params)
     return Model(file, config, context=context, chunk=chunk, **executables)
+
+
+def compile_interpreted(config: ModelConfig, program: str, **_options: object) -> Interpreted:
+    """Stands in for `rlx_mlir.models.model.compile_program`."""
+    return Interpreted(llama.build(config, program))

@@ -479,7 +479,8 @@ def test_rope_position_outside_of_the_tables_reads_only_them() -> None:
     arrays = [normal(2, 3, 8), *tables(4, 8), np.array([2, -1], np.int32)]
     (result,) = compiled("k", emit_rows("k", program, TARGETS[256]))(arrays, [arrays[0]])
     nearest = np.array([2, 3, 3, 0, 0, 1])
-    want = rotate(arrays[0].reshape(6, 8).astype(np.float64), *arrays[1:3], nearest, {"head_dim": 8})
+    x = arrays[0].reshape(6, 8).astype(np.float64)
+    want = rotate(x, arrays[1], arrays[2], nearest, {"head_dim": 8})
     np.testing.assert_allclose(result.reshape(6, 8), want, 1e-5, 1e-5)
 
 

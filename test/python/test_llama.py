@@ -120,7 +120,7 @@ def test_caches_are_tied_to_their_results(tiny_llama: Path) -> None:
 def test_a_tied_head_is_one_parameter(tiny_llama: Path, tmp_path: Path) -> None:
     tied = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "decode").inspect()
     assert tied.count("param  %token_embd.weight") == 1
-    assert "output.weight" not in tied
+    assert "%output.weight" not in tied
     untied = tiny_models.write(tmp_path / "m.gguf", tied=False)
     assert "param  %output.weight" in llama.build(ModelConfig.from_gguf(GGUFFile(untied)), "decode").inspect()
 
@@ -150,6 +150,6 @@ def test_smollm2_starts_as_the_golden_text(smollm2_path: Path) -> None:
     model = load_interpreted(smollm2_path, context=8, chunk=8)
     logits = model.logits(gold["tokens"][:8].astype(np.int64))
     np.testing.assert_allclose(
-        np.take_along_axis(logits, gold["ids"][:8].astype(np.int64), -1), gold["exact"][:8], atol=1e-2
+        np.take_along_axis(logits, gold["ids"][:8].astype(np.int64), -1), gold["exact"][:8], atol=1e-3
     )
     assert isinstance(model._prefill, Interpreted)

@@ -121,9 +121,7 @@ class Blocks(Graph, Primitives):
             pos: [B] i32, the row of the tables for the first position; 0 without it.
         """
         if self.stage != "hir":
-            return Primitives.rope(
-                self, x, cos, sin, head_dim=head_dim, style=style, n_rot=n_rot, pos=pos, **options
-            )
+            return Primitives.rope(self, x, cos, sin, head_dim=head_dim, style=style, n_rot=n_rot, pos=pos, **options)
         operands = {"x": x, "cos": cos, "sin": sin, "pos": pos}
         attributes = {"head_dim": head_dim, "n_rot": n_rot, "style": Word("rope_style", style)}
         return self._emit("hir.rope", operands, attributes, **options)[0]

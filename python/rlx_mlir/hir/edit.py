@@ -108,6 +108,10 @@ class Editing(Graph):
     def __len__(self) -> int:
         return len(self.nodes())
 
+    def __bool__(self) -> bool:
+        """True: a module without operations is a module too."""
+        return True
+
     def users(self, value: Value) -> list[Node]:
         """The operations that read a value, each once, in order; the return isn't one."""
         owners = {use.owner.operation for use in self._resolve(value).uses}
@@ -187,7 +191,9 @@ class Editing(Graph):
             raise here.error(f"each output has one name, but there are {len(listed)} outputs and {len(names)} names")
         if len(set(names)) != len(names):
             raise here.error(f"the names of outputs differ, but got {names}")
-        handles = [self._operand(value, f"output '{name}'", here, []) for name, value in zip(names, listed, strict=True)]
+        handles = [
+            self._operand(value, f"output '{name}'", here, []) for name, value in zip(names, listed, strict=True)
+        ]
         ties = {name: self._resolve(value) for name, value in (tied or {}).items()}
         context = self._context
         attributes = []

@@ -111,7 +111,9 @@ def arguments(function: ir.Operation) -> list[Argument]:
         zip(types, attribute_dictionaries(function, "arg_attrs", len(types)), strict=True)
     ):
         kind = _string(attributes.get("mir.kind"), INPUT)
-        result.append(Argument(i, _string(attributes.get("mir.name"), f"arg{i}"), kind, type, _symbols(type, attributes)))
+        result.append(
+            Argument(i, _string(attributes.get("mir.name"), f"arg{i}"), kind, type, _symbols(type, attributes))
+        )
     return result
 
 
@@ -148,7 +150,8 @@ def set_signature(
     old = function_type(function)
     with function.context:
         new = ir.FunctionType.get(
-            list(old.inputs) if inputs is None else list(inputs), list(old.results) if outputs is None else list(outputs)
+            list(old.inputs) if inputs is None else list(inputs),
+            list(old.results) if outputs is None else list(outputs),
         )
         function.attributes["function_type"] = ir.TypeAttr.get(new)
         if arg_attrs is not None:

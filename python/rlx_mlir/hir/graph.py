@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,9 +204,7 @@ class Graph:
         """An input of shape `[batch, seq, hidden]` with both symbols dynamic."""
         return self._argument(INPUT, name, ["batch", "seq", hidden], dtype)
 
-    def param(
-        self, name: str, shape: ShapeLike, dtype: DTypeLike | None = None, *, packed: str | None = None
-    ) -> Value:
+    def param(self, name: str, shape: ShapeLike, dtype: DTypeLike | None = None, *, packed: str | None = None) -> Value:
         """A tensor that is bound once and kept for all calls: a weight.
 
         Args:
@@ -221,11 +219,14 @@ class Graph:
 
     # -- operations --------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def scope(self, name: str) -> Iterator[None]:
+    def scope(self, name: str) -> AbstractContextManager[None]:
         """Names the block that operations built inside belong to; nested names are joined by dots."""
         if not isinstance(name, str) or not name:
             raise place.caller().error(f"the name of a block is a non-empty string, but got {name!r}")
+        return self._in_scope(name)
+
+    @contextmanager
+    def _in_scope(self, name: str) -> Iterator[None]:
         self._scopes.append(name)
         try:
             yield

@@ -72,9 +72,7 @@ def _header(module: GraphModule) -> list[str]:
 def _operation(module: GraphModule, op: ir.Operation, numbers: dict[ir.Value, str]) -> tuple[str, str]:
     own = ", ".join(numbers[result] for result in op.results)
     read = ", ".join(numbers.get(operand, "?") for operand in op.operands)
-    attributes = {
-        name: _attribute(value) for name, value in op.attributes.items() if name != "operandSegmentSizes"
-    }
+    attributes = {name: _attribute(value) for name, value in op.attributes.items() if name != "operandSegmentSizes"}
     braces = " {" + ", ".join(f"{name} = {value}" for name, value in attributes.items()) + "}" if attributes else ""
     types = ", ".join(_type(module, result) for result in op.results)
     line = f"{own}{' = ' if own else ''}{op.name}({read}){braces}{': ' if types else ''}{types}"

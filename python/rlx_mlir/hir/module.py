@@ -224,9 +224,7 @@ class GraphModule(Blocks, Editing):
         known = self.dynamic_symbols
         for symbol, size in bound.items():
             if symbol not in known:
-                raise InputError(
-                    f"module '{self.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}"
-                )
+                raise InputError(f"module '{self.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}")
             if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise InputError(f"symbol '{symbol}' of module '{self.name}' is bound to a size >= 1, but got {size!r}")
         if not bound:
@@ -251,9 +249,7 @@ class GraphModule(Blocks, Editing):
             generic: print every operation in the generic form.
         """
         self._mark()
-        return str(
-            self._module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic)
-        )
+        return str(self._module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic))
 
     def bytecode(self) -> bytes:
         """The IR in MLIR's binary form, locations included, which `from_bytecode` reads."""

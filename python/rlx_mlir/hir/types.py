@@ -35,6 +35,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _ALIASES = {"bool": "i1"}
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -138,9 +139,20 @@ def elements_array(attribute: ir.Attribute) -> np.ndarray:
     dtype = numpy_dtype(shaped.element_type)
     if dtype != ml_dtypes.bfloat16:
         return np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
-    # The bindings give no buffer for bf16; its text is exact, and only small constants stand in IR.
-    flat = [float(x) for x in ir.DenseFPElementsAttr(attribute)]
-    return np.array(flat, np.float32).astype(dtype).reshape(shaped.shape)
+    # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
+    text = str(attribute).removeprefix("dense<").rpartition("> : ")[0]
+    if text.startswith('"0x'):  # raw bytes: how many elements are printed
+        flat = np.frombuffer(bytes.fromhex(text[3:-1]), "<u2").view(dtype)
+    else:
+        flat = np.array([_bf16(word) for word in _NUMBER.findall(text)], np.uint16).view(dtype)
+    return np.resize(flat, shaped.shape)  # repeats a splat
+
+
+def _bf16(word: str) -> int:
+    """The bits of a number's text; hexadecimal text is the bits (of infinities and NaN)."""
+    if word.startswith("0x"):
+        return int(word, 16)
+    return int(np.array(float(word)).astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
 def scalar_array(value: Any, like: np.dtype[Any]) -> np.ndarray:

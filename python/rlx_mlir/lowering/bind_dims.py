@@ -58,7 +58,9 @@ def parse_symbols(text: str) -> dict[str, int]:
     for part in filter(None, text.split(",")):
         name, colon, size = part.partition(":")
         if not name or not colon or not size.isdigit() or int(size) < 1:
-            raise InputError(f"option 'symbols' expects symbol:size with size >= 1, separated by commas, but got '{part}'")
+            raise InputError(
+                f"option 'symbols' expects symbol:size with size >= 1, separated by commas, but got '{part}'"
+            )
         if name in sizes:
             raise InputError(f"option 'symbols' binds '{name}' twice, to {sizes[name]} and {size}")
         sizes[name] = int(size)
@@ -151,8 +153,7 @@ class _Binder:
         type = ir.RankedTensorType(result.type)
         sizes = [evaluate(size, self._sizes) for size in dims[result]]
         shape = [
-            size if own == _DYNAMIC and size is not None else own
-            for own, size in zip(type.shape, sizes, strict=True)
+            size if own == _DYNAMIC and size is not None else own for own, size in zip(type.shape, sizes, strict=True)
         ]
         return _with_shape(type, shape)
 

@@ -177,6 +177,8 @@ class _Planner:
 
     def _print(self, outputs: dict[Any, int], slots: dict[Any, Slot], arena: int) -> str:
         returned = self._returned()
+        attributes = argument_attributes(self._entry)
+        inputs = {a: own.get("mir.name", "") for a, own in zip(self._entry.arguments, attributes, strict=True)}
         parameters = ["%arena: memref<?xi8>"]
         for number, argument in enumerate(self._entry.arguments):
             own = self._entry.operation.attributes["arg_attrs"][number]
@@ -184,11 +186,12 @@ class _Planner:
             parameters.append(f"%arg{number}: {memref_of(argument.type)} {own}")
         for number, (value, own) in enumerate(zip(returned, result_attributes(self._entry), strict=True)):
             root = self._roots[value]
-            tied = f", mir.tied = {root.arg_number}" if isinstance(root.owner, ir.Block) else ""
-            dims = ", ".join(f'"{size}"' if size.constant is None else '""' for size in self._dims[value])
+            tied = f', mir.tied = "{inputs[root]}"' if root in inputs else ""
+            words = [f'"{size}"' if size.constant is None else '""' for size in self._dims[value]]
+            dims = f", mir.dims = [{', '.join(words)}]" if words else ""
             name = own.get("mir.name", f"output{number}")
             parameters.append(
-                f'%out{number}: {memref_of(value.type)} {{mir.name = "{name}", mir.kind = "output", mir.dims = [{dims}]{tied}}}'
+                f'%out{number}: {memref_of(value.type)} {{mir.name = "{name}", mir.kind = "output"{dims}{tied}}}'
             )
             if self._roots[value] == value or isinstance(root.owner, ir.Block):
                 self._names[root] = f"%out{number}"
@@ -206,10 +209,10 @@ class _Planner:
                 self._call(op)
         maxima = ", ".join(f"{s} = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64" for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
-        attributes = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
         body = "\n".join(f"  {line}" for line in self._lines)
         header = f'func.func @"{self._entry.name.value}"({", ".join(parameters)})'
-        return f"{header}\n    attributes {{{attributes}}} {{\n{body}\n  return\n}}"
+        return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
 
     def _bind_symbols(self, argument: Any) -> None:
         for number, size in enumerate(self._dims[argument]):

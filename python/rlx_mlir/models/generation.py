@@ -74,6 +74,8 @@ class StopStrings:
 
     def push(self, text: str) -> str:
         """What can be given out after ``text`` has come; nothing more once a stop string is found."""
+        if self.found:
+            return ""
         self._held += text
         places = [place for stop in self._stops if (place := self._held.find(stop)) >= 0]
         if places:

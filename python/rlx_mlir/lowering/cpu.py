@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From kernels that hold MIR to C functions: templates, the generic path, scratch memory, the calling convention.
+
+Whatever its origin, the code of a kernel is three functions on buffers: `NAME.body` computes a range of work units,
+`NAME.units` and `NAME.scratch` say how many units there are and how many bytes of scratch memory a thread needs. The
+last pass wraps them for C callers: `NAME(buffers, dims, begin, end, scratch)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mlir.dialects import bufferization
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of
+from rlx_mlir.lowering.lir import element_bytes
+from rlx_mlir.lowering.templates import select_template
+from rlx_mlir.rewriting import Option, compiler_pass, named_pipeline, operations
+
+#: Attribute of a kernel's body: the template that it came from, or why it is generic.
+TEMPLATE = "mir.template"
+#: The arguments of a body after its buffers.
+EXTRA_ARGUMENTS = 3
+
+
+def kernel_name(kernel: Any) -> str:
+    """The name by which the entry function calls the kernel."""
+    return str(kernel.name.value).removesuffix(".mir")
+
+
+@compiler_pass(
+    "cpu-apply-templates",
+    dependent=("memref", "arith", "scf", "vector", "math", "llvm", "func"),
+    options={
+        "features": Option("features of the CPU as LLVM names them; those of this machine where empty", ""),
+        "disable": Option("classes of kernels that take the generic path, joined by +; all for every class", ""),
+    },
+)
+def apply_templates(module: ir.Operation, *, features: str, disable: str) -> None:
+    """Replace kernels that a template covers by its code, and drop @prepare, which the run time performs."""
+    triple, cpu, host_features = ir.native.host_target()
+    target = Target.from_features(features or host_features, triple, cpu)
+    skipped = set(disable.split("+"))
+    block = module.regions[0].blocks[0]
+    for prepare in functions(module, PREPARE):
+        prepare.operation.erase()
+    for kernel in functions(module, KERNEL):
+        attributes = kernel.operation.attributes
+        if "all" in skipped or python_value(attributes["mir.kernel"]) in skipped:
+            attributes[TEMPLATE] = ir.StringAttr.get("generic: templates are disabled")
+            continue
+        try:
+            template, text = select_template(kernel_name(kernel), kernel, target)
+        except UnsupportedByTemplate as reason:
+            attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
+            continue
+        for op in list(ir.Module.parse(text).body.operations):
+            op.operation.attributes[TEMPLATE] = ir.StringAttr.get(template)
+            block.append(op)
+        kernel.operation.erase()
+
+
+@compiler_pass("cpu-destination-style", dependent=("bufferization", "memref", "arith"))
+def destination_style(module: ir.Operation) -> None:
+    """Give generic kernels buffers for operands and results, as templates have them; one unit does all the work."""
+    block = module.regions[0].blocks[0]
+    for kernel in functions(module, KERNEL):
+        kinds = [*kernel.type.inputs, *kernel.type.results]
+        buffers = ", ".join(f"%b{i}: {memref_of(kind)}" for i, kind in enumerate(kinds))
+        name = kernel_name(kernel)
+        lines = [f"func.func private @{name}.body({buffers}, %begin: index, %end: index, %scratch: memref<?xi8>) {{"]
+        for i, kind in enumerate(kernel.type.inputs):
+            lines.append(f"  %t{i} = bufferization.to_tensor %b{i} restrict : {memref_of(kind)} to {kind}")
+        lines += ["  return", "}"]
+        for suffix, value in (("units", 1), ("scratch", 0)):
+            lines.append(f"func.func private @{name}.{suffix}({buffers}) -> index {{")
+            lines.append(f"  %value = arith.constant {value} : index\n  return %value : index\n}}")
+        for op in list(ir.Module.parse("\n".join(lines)).body.operations):
+            op.operation.attributes[TEMPLATE] = kernel.operation.attributes[TEMPLATE]
+            block.append(op)
+            if str(op.name.value).endswith(".body"):
+                _fill(op, kernel)
+        kernel.operation.erase()
+
+
+def _fill(body: Any, kernel: Any) -> None:
+    """Moves the kernel's operations into the body, between its tensors and the writes of its results."""
+    *tensors, terminator = operations(body, nested=False)
+    *ops, results = operations(kernel, nested=False)
+    for argument, tensor in zip(kernel.arguments, tensors, strict=True):
+        argument.replace_all_uses_with(tensor.results[0])
+    for op in ops:
+        op.move_before(terminator)
+    destinations = list(body.arguments)[len(tensors) : -EXTRA_ARGUMENTS]
+    with ir.InsertionPoint(terminator), terminator.location:
+        for value, buffer in zip(results.operands, destinations, strict=True):
+            bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)
+
+
+@compiler_pass("cpu-plan-scratch", dependent=("memref", "arith"))
+def plan_scratch(module: ir.Operation) -> None:
+    """Turn allocations of kernels into views of scratch memory, whose size `NAME.scratch` computes.
+
+    Allocations whose size depends on data, or that stand in loops, stay.
+    """
+    bodies = {str(f.name.value): f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"}
+    for name, body in bodies.items():
+        if name.endswith(".body") and (scratch := bodies.get(name.removesuffix("body") + "scratch")) is not None:
+            _ScratchPlan(body, scratch).run()
+
+
+class _ScratchPlan:
+    """Lays the allocations of one body out one after the other, in the body and in its measuring function."""
+
+    def __init__(self, body: Any, scratch: Any) -> None:
+        self._body, self._scratch = body, scratch
+        *_, self._return = operations(scratch, nested=False)
+        self._mapping = dict(zip(list(body.arguments)[:-EXTRA_ARGUMENTS], scratch.arguments, strict=True))
+
+    def run(self) -> None:
+        """Replaces the allocations."""
+        from mlir.dialects import arith, memref
+
+        index = ir.IndexType.get()
+        offset = measured = None
+        for op in list(operations(self._body, nested=False)):
+            if op.name == "memref.dealloc" and self._is_view(op.operands[0]):
+                op.erase()
+                continue
+            if op.name != "memref.alloc" or not all(self._can_measure(v) for v in op.operands):
+                continue
+            kind = ir.MemRefType(op.results[0].type)
+            with ir.InsertionPoint(op), op.location:
+                start = offset if offset is not None else arith.constant(index, 0)
+                size = self._bytes(kind, list(op.operands))
+                view = memref.view(kind, self._body.arguments[-1], start, list(op.operands))
+                offset = arith.addi(start, size)
+            with ir.InsertionPoint(self._return), op.location:
+                sizes = [self._measure(v) for v in op.operands]
+                own = self._bytes(kind, sizes)
+                measured = own if measured is None else arith.addi(measured, own)
+            op.results[0].replace_all_uses_with(view)
+            op.erase()
+        if measured is not None:
+            self._return.operands[0] = measured
+
+    @staticmethod
+    def _is_view(value: ir.Value) -> bool:
+        return not isinstance(value.owner, ir.Block) and value.owner.name == "memref.view"
+
+    @staticmethod
+    def _bytes(kind: ir.MemRefType, sizes: list[Any]) -> Any:
+        """Bytes of a buffer at the insertion point, rounded up to 64."""
+        from mlir.dialects import arith
+
+        index = ir.IndexType.get()
+        static = element_bytes(kind.element_type)
+        for size in kind.shape:
+            static *= size if size >= 0 else 1
+        total = arith.constant(index, static)
+        for size in sizes:
+            total = arith.muli(total, size)
+        rounded = arith.addi(total, arith.constant(index, 63))
+        return arith.muli(arith.divui(rounded, arith.constant(index, 64)), arith.constant(index, 64))
+
+    def _can_measure(self, value: ir.Value) -> bool:
+        """Whether the measuring function can compute the value: from sizes of the arguments alone."""
+        if isinstance(value.owner, ir.Block):
+            return value in self._mapping
+        if value.owner.name == "memref.dim":
+            return value.owner.operands[0] in self._mapping and self._can_measure(value.owner.operands[1])
+        return value.owner.name.startswith("arith.") and all(self._can_measure(v) for v in value.owner.operands)
+
+    def _measure(self, value: ir.Value) -> Any:
+        if value not in self._mapping:
+            operands = [self._measure(v) for v in value.owner.operands]
+            clone = value.owner.operation.clone()
+            for number, operand in enumerate(operands):
+                clone.operation.operands[number] = operand
+            self._mapping[value] = clone.operation.results[0]
+        return self._mapping[value]
+
+
+@compiler_pass("cpu-wrap-kernels", dependent=("llvm", "func", "arith", "memref"))
+def wrap_kernels(module: ir.Operation) -> None:
+    """Add C entry points of kernels, and drop the planned entry function, which the run time performs."""
+    block = module.regions[0].blocks[0]
+    bodies = []
+    for op in list(block.operations):
+        name = str(op.operation.attributes["sym_name"].value) if "sym_name" in op.operation.attributes else ""
+        if op.operation.name == "func.func" and name.endswith(".body"):
+            bodies.append((name.removesuffix(".body"), op))
+        elif op.operation.name == "func.func" and not name.endswith((".units", ".scratch")):
+            op.operation.erase()
+    for name, body in bodies:
+        kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
+        declarations = _declarations(name, kinds)
+        parsed = ir.Module.parse(declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds]))
+        for op in list(parsed.body.operations):
+            if len(op.operation.regions[0].blocks):
+                block.append(op)
+
+
+def _declarations(name: str, kinds: list[ir.Type]) -> str:
+    types = ", ".join(map(str, kinds))
+    return (
+        f"func.func private @{name}.body({types}, index, index, memref<?xi8>)\n"
+        f"func.func private @{name}.units({types}) -> index\n"
+        f"func.func private @{name}.scratch({types}) -> index\n"
+    )
+
+
+def _wrappers(name: str, kinds: list[ir.MemRefType]) -> str:
+    buffers, types = ", ".join(f"%b{i}" for i in range(len(kinds))), ", ".join(map(str, kinds))
+    lines = [
+        f"func.func @{name}(%buffers: !llvm.ptr, %dims: !llvm.ptr, %first: i64, %last: i64, %memory: !llvm.ptr) {{",
+        *_build_buffers(kinds, "%buffers"),
+        "  %begin = arith.index_cast %first : i64 to index",
+        "  %end = arith.index_cast %last : i64 to index",
+        # Scratch has no size that code may ask for: the measuring function gave it.
+        "  %unbounded = llvm.mlir.constant(9223372036854775807 : i64) : i64",
+        *_descriptor("scratch", "memref<?xi8>", "%memory", ["%unbounded"], ["%one"]),
+        f"  call @{name}.body({buffers}, %begin, %end, %scratch) : ({types}, index, index, memref<?xi8>) -> ()",
+        "  return\n}",
+    ]
+    for function in ("units", "scratch"):
+        lines += [
+            f"func.func @{name}_{function}(%dims: !llvm.ptr) -> i64 {{",
+            *_build_buffers(kinds, None),
+            f"  %result = call @{name}.{function}({buffers}) : ({types}) -> index",
+            "  %value = arith.index_cast %result : index to i64",
+            "  return %value : i64\n}",
+        ]
+    return "\n".join(lines)
+
+
+def _build_buffers(kinds: list[ir.MemRefType], pointers: str | None) -> list[str]:
+    """Descriptors of the buffers, from an array of pointers (null where None) and the array of dynamic sizes."""
+    lines = ["  %one = llvm.mlir.constant(1 : i64) : i64"]
+    dynamic = 0
+    for i, kind in enumerate(kinds):
+        if pointers is None:
+            lines.append(f"  %p{i} = llvm.mlir.zero : !llvm.ptr")
+        else:
+            lines.append(f"  %a{i} = llvm.getelementptr {pointers}[{i}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr")
+            lines.append(f"  %p{i} = llvm.load %a{i} : !llvm.ptr -> !llvm.ptr")
+        sizes = []
+        for axis, size in enumerate(kind.shape):
+            name = f"%s{i}_{axis}"
+            if size < 0:
+                lines.append(f"  %d{dynamic} = llvm.getelementptr %dims[{dynamic}] : (!llvm.ptr) -> !llvm.ptr, i64")
+                lines.append(f"  {name} = llvm.load %d{dynamic} : !llvm.ptr -> i64")
+                dynamic += 1
+            else:
+                lines.append(f"  {name} = llvm.mlir.constant({size} : i64) : i64")
+            sizes.append(name)
+        strides = ["%one"] if sizes else []
+        for axis in range(len(sizes) - 1, 0, -1):
+            name = f"%t{i}_{axis}"
+            lines.append(f"  {name} = llvm.mul {strides[0]}, {sizes[axis]} : i64")
+            strides.insert(0, name)
+        lines += _descriptor(f"b{i}", str(kind), f"%p{i}", sizes, strides)
+    return lines
+
+
+def _descriptor(name: str, kind: str, pointer: str, sizes: list[str], strides: list[str]) -> list[str]:
+    """A buffer `%name` at the pointer, with offset 0."""
+    rank = len(sizes)
+    struct = "!llvm.struct<(ptr, ptr, i64" + (f", array<{rank} x i64>, array<{rank} x i64>" if rank else "") + ")>"
+    lines = [
+        f"  %{name}_zero = llvm.mlir.constant(0 : i64) : i64",
+        f"  %{name}_0 = llvm.mlir.undef : {struct}",
+    ]
+    fields = [(pointer, "[0]"), (pointer, "[1]"), (f"%{name}_zero", "[2]")]
+    for field, values in ((3, sizes), (4, strides)):
+        fields += [(value, f"[{field}, {axis}]") for axis, value in enumerate(values)]
+    for i, (value, where) in enumerate(fields):
+        lines.append(f"  %{name}_{i + 1} = llvm.insertvalue {value}, %{name}_{i}{where} : {struct}")
+    lines.append(f"  %{name} = builtin.unrealized_conversion_cast %{name}_{len(fields)} : {struct} to {kind}")
+    return lines

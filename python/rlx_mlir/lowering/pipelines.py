@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The named pipelines; each step says why it stands where it does."""
+
+from __future__ import annotations
+
+from rlx_mlir.rewriting import named_pipeline
+
+FUSE = named_pipeline(
+    "rlx-fuse",
+    "Fuse MIR primitives",
+    ("mir-fuse-matmul-bias-act", "before shared-input fusion, which would hide single products behind slices"),
+    ("mir-fuse-residual-norm", "the sum isn't written out"),
+    ("mir-fuse-swiglu", "before shared-input fusion: both halves of a SwiGLU are one product already"),
+    ("mir-fuse-shared-input", "products of one input read it once, and start one parallel region instead of several"),
+    ("cse", "equal work of several blocks, such as quantised inputs, is done once; tensors have no destinations yet"),
+)
+
+KERNELS = named_pipeline(
+    "rlx-to-kernels",
+    "Pack weights and outline kernels",
+    ("mir-pack-weights", "products read panels; after fusion, which joins weights in rows"),
+    ("mir-hoist-params", "packing runs once; before outlining, so that no kernel does it at each call"),
+    ("mir-outline-kernels", "from here on compile time depends on distinct kernels, not on layers"),
+)
+
+GENERIC = named_pipeline(
+    "rlx-generic-kernels",
+    "Lower kernels that no template covers",
+    ("func.func(mir-to-linalg)", "generic kernels on tensors; kernels with templates are buffers already"),
+    ("cpu-destination-style", "before bufferisation, so that results are written where the caller wants them"),
+    ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
+    ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
+    ("canonicalize", "sizes become sizes of arguments, which scratch planning needs"),
+    ("cse", "after bufferisation: before, it merges destinations, and merged destinations are copied"),
+    ("cpu-plan-scratch", "no allocation at run time"),
+    ("buffer-deallocation-pipeline", "frees what could not become scratch memory"),
+    ("convert-bufferization-to-memref", "what deallocation leaves"),
+    ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
+)
+
+LLVM = named_pipeline(
+    "rlx-to-llvm",
+    "Lower kernels to the LLVM dialect",
+    ("cpu-wrap-kernels", "entry points for C, and nothing else, stay in the module"),
+    ("inline", "a body is called from one place: its wrapper knows the pointers"),
+    ("symbol-dce", "bodies that were inlined"),
+    ("canonicalize", "constants fold into loops before they lower"),
+    ("cse", "one load of each size"),
+    ("rlx-expand-math", "while operations are vectors: later they are calls for each lane"),
+    ("convert-vector-to-scf", "transfers of more than one dimension become loops"),
+    ("lower-affine", "index arithmetic of views"),
+    ("expand-strided-metadata", "views become arithmetic on pointers"),
+    ("lower-affine", "expand-strided-metadata makes more of it"),
+    ("convert-scf-to-cf", "control flow for LLVM"),
+    ("convert-vector-to-llvm{reassociate-fp-reductions=true}", "sums over lanes have no order of their own"),
+    ("convert-math-to-llvm", "intrinsics where there are some"),
+    ("convert-math-to-libm", "and the C library for the rest"),
+    ("convert-index-to-llvm", "indices are 64 bits"),
+    ("arith-expand{include-bf16=true}", "conversions of bf16 without help from a library"),
+    ("convert-arith-to-llvm", "arithmetic"),
+    ("convert-ub-to-llvm", "poison, from vector patterns"),
+    ("finalize-memref-to-llvm", "buffers become descriptors"),
+    ("convert-func-to-llvm", "functions"),
+    ("convert-cf-to-llvm", "branches"),
+    ("reconcile-unrealized-casts", "casts between descriptors and buffers meet their inverses"),
+    ("canonicalize", "less text for LLVM to read"),
+    ("cse", "as above"),
+)

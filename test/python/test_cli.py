@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `rlx`: what its commands print, where, and with which status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_models
+from interpreted import compile_interpreted
+from typer.testing import CliRunner
+
+from rlx_mlir.frontends.gguf import write_gguf
+from rlx_mlir.models import model as model_module
+from rlx_mlir.tools.cli import app
+
+
+def rlx(*arguments: object, status: int = 0, stdin: str | None = None) -> Any:
+    """Runs a command; checks its status, and that no traceback is shown."""
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+    assert result.exit_code == status, (result.output, result.exception)
+    assert "Traceback" not in result.output
+    return result
+
+
+@pytest.fixture(autouse=True)
+def _no_debugging(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_DEBUG", "")
+    monkeypatch.setenv("NO_COLOR", "1")
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models run by the interpreter: these tests are about the command line."""
+    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
+
+
+COMMANDS = ("generate", "inspect", "compile", "emit", "models", "cache")
+
+
+def test_help_lists_the_commands() -> None:
+    text = rlx("--help").stdout
+    for command in COMMANDS:
+        assert command in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_examples(command: str) -> None:
+    text = rlx(command, "--help").stdout
+    assert "Examples" in text
+    assert f"rlx {command} " in text or f"rlx {command}\n" in text
+
+
+def test_no_command_shows_help() -> None:
+    result = CliRunner().invoke(app, [])
+    assert "Usage" in result.output
+
+
+def test_version() -> None:
+    assert rlx("--version").stdout.startswith("rlx ")
+
+
+def test_wrong_usage_is_status_2() -> None:
+    rlx("generate", status=2)
+    rlx("generate", "m.gguf", "x", "--max-tokens", "0", status=2)
+    rlx("emit", "m.gguf", "--stage", "wasm", status=2)
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_generate_prints_text(tiny_llama: Path) -> None:
+    first = rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5")
+    assert first.stderr == ""
+    assert len(first.stdout) > 1
+    assert rlx("generate", tiny_llama, "-", "--greedy", "--max-tokens", "5", stdin="hello").stdout == first.stdout
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_generate_json(tiny_llama: Path) -> None:
+    found = json.loads(rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5", "--json").stdout)
+    assert set(found) == {"text", "ids", "prompt_tokens", "finish_reason", "stats"}
+    assert len(found["ids"]) == found["stats"]["generated_tokens"] == 5
+    assert found["finish_reason"] == "length"
+    plain = rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5").stdout
+    assert plain == found["text"] + "\n"
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_generate_stats_go_to_stderr(tiny_llama: Path) -> None:
+    result = rlx("generate", tiny_llama, "hello", "--greedy", "--max-tokens", "5", "--stats")
+    assert "generated 5 tokens" in result.stderr
+    assert "generated" not in result.stdout
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_generate_options_reach_the_model(tiny_llama: Path) -> None:
+    options = ("--temperature", "3", "--top-k", "0", "--top-p", "1", "--max-tokens", "8")
+    texts = [rlx("generate", tiny_llama, "a", "--seed", seed, *options).stdout for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+    chat = json.loads(rlx("generate", tiny_llama, "a", "--chat", "--json", "--greedy", "--max-tokens", "1").stdout)
+    assert chat["prompt_tokens"] > 10
+
+
+@pytest.mark.usefixtures("interpreted")
+def test_prompts_beyond_the_context(tiny_llama: Path) -> None:
+    result = rlx("generate", tiny_llama, "hello hello hello", "--context", "2", status=1)
+    assert result.stderr.startswith("rlx: error: the prompt has ")
+    assert "the context has 2 positions" in result.stderr
+    assert result.stdout == ""
+
+
+def test_errors_are_one_line_on_stderr(tmp_path: Path) -> None:
+    result = rlx("generate", tmp_path / "no.gguf", "x", status=1)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert result.stderr.startswith(f"rlx: error: '{tmp_path}/no.gguf' is neither a file nor a known model")
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"not a model at all, but long enough")
+    assert "not a GGUF file" in rlx("inspect", bad, status=1).stderr
+
+
+def test_debug_lets_errors_through(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["--debug", "inspect", str(tmp_path / "no.gguf")])
+    assert result.exit_code == 1
+    assert "neither a file" in str(result.exception)
+
+
+def test_inspect(tiny_llama: Path) -> None:
+    text = rlx("inspect", tiny_llama).stdout
+    assert "architecture  llama" in text
+    assert "parameters    81,344 in 20 tensors" in text
+    assert "context       256" in text
+    assert "runs          yes" in text
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line}
+    assert lines["q8_0"][:2] == ["3", "31,488"]
+    assert sum(float(lines[kind][-1]) for kind in ("q8_0", "q4_1", "f32")) == pytest.approx(100, abs=0.02)
+
+
+def test_inspect_json(tiny_llama: Path) -> None:
+    found = json.loads(rlx("inspect", tiny_llama, "--json", "--tensors").stdout)
+    assert found["parameters"] == 81_344
+    assert found["config"]["heads"] == 4
+    assert {row["type"]: row["tensors"] for row in found["types"]} == {"q4_1": 10, "q8_0": 3, "f32": 7}
+    assert sum(row["bytes"] for row in found["types"]) == found["tensor_bytes"]
+    row = next(row for row in found["tensor_list"] if row["name"] == "blk.0.attn_q.weight")
+    assert row == {"name": "blk.0.attn_q.weight", "shape": [64, 64], "type": "q4_1", "bytes": 2560}
+
+
+def test_inspect_tensors(tiny_llama: Path) -> None:
+    assert "blk.1.ffn_down.weight" in rlx("inspect", tiny_llama, "--tensors").stdout
+    assert "blk.1.ffn_down.weight" not in rlx("inspect", tiny_llama).stdout
+
+
+def test_inspect_of_what_does_not_run(tmp_path: Path) -> None:
+    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros((2, 4), np.float16)})
+    text = rlx("inspect", path).stdout
+    assert "runs          no: architecture 'mamba' is not supported" in text
+    assert "f16" in text
+    tensors = {**tiny_models.tensors(), "extra": np.zeros(4, np.float32)}
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    assert json.loads(rlx("inspect", path, "--json").stdout)["runs"] is False
+
+
+def test_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    assert "smollm2" in rlx("models").stdout
+    assert {row["name"] for row in json.loads(rlx("models", "--json").stdout)} == {"smollm2", "gemma3"}
+
+
+def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    assert rlx("cache").stdout.startswith(str(tmp_path))
+    for folder in ("models", "compiled"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "a").write_bytes(bytes(1000))
+    other = tmp_path / "mine"
+    other.write_text("not from rlx")
+    assert json.loads(rlx("cache", "--json").stdout)["parts"]["compiled"] == {"files": 1, "bytes": 1000}
+    assert json.loads(rlx("cache", "--clear", "--json").stdout)["freed_bytes"] == 2000
+    assert os.listdir(tmp_path) == ["mine"]
+
+
+@pytest.mark.parametrize("function", ["prefill", "decode"])
+def test_emit_blocks(tiny_llama: Path, tmp_path: Path, function: str) -> None:
+    text = rlx("emit", tiny_llama, "--stage", "hir", "--function", function).stdout
+    assert f"func.func @{function}(" in text
+    assert "hir.llama_decoder_block" in text
+    target = tmp_path / "out.mlir"
+    assert rlx("emit", tiny_llama, "--stage", "hir", "--function", function, "-o", target).stdout == ""
+    assert target.read_text() == text
+    again = rlx("emit", target, "--stage", "mir").stdout
+    assert "hir." not in again
+    assert "mir.rope" in again
+
+
+@pytest.mark.parametrize(
+    ("stage", "mark"),
+    [("kernels", "func.call"), ("linalg", "linalg."), ("lir", "func.call"), ("llvm", "llvm.func"), ("asm", ".globl")],
+)
+def test_emit_stages(tiny_llama: Path, stage: str, mark: str) -> None:
+    assert mark in rlx("emit", tiny_llama, "--stage", stage, "--function", "decode").stdout
+
+
+def test_emit_to_where_nothing_can_be_written(tiny_llama: Path, tmp_path: Path) -> None:
+    result = rlx("emit", tiny_llama, "--stage", "hir", "-o", tmp_path / "no" / "out.mlir", status=1)
+    assert "out.mlir cannot be written: No such file or directory" in result.stderr
+
+
+def test_importing_the_command_line_is_quick() -> None:
+    """Nothing heavy is imported before a command needs it; MLIR and numpy least of all."""
+    code = "import sys, rlx_mlir.tools.cli; print([m for m in ('numpy', 'mlir', 'rich.progress', 'jinja2') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""SmolLM2-135M, compiled: its logits against a recording of exact ones, and that ways to the same logits agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from golden import distance
+
+from rlx_mlir.errors import ContextLengthError
+from rlx_mlir.models.model import Model, _Session, load_model
+
+GOLD = Path(__file__).parent / "data" / "smollm2_a.npz"
+TEXT = "The quick brown fox jumps over the lazy dog. "
+
+
+@pytest.fixture(scope="module", params=["int8", "exact"])
+def model(request: pytest.FixtureRequest, smollm2_path: Path) -> Model:
+    return load_model(smollm2_path, activations=request.param)
+
+
+@pytest.fixture(scope="module")
+def exact(smollm2_path: Path) -> Model:
+    return load_model(smollm2_path, activations="exact")
+
+
+@pytest.fixture(scope="module")
+def int8(smollm2_path: Path) -> Model:
+    return load_model(smollm2_path, activations="int8")
+
+
+@pytest.fixture(scope="module")
+def tokens() -> list[int]:
+    return [int(index) for index in np.load(GOLD)["tokens"]]
+
+
+def test_exact_activations_give_exact_logits(exact: Model, tokens: list[int]) -> None:
+    found = distance(GOLD, exact.logits(tokens))
+    assert found.kl_max <= 1e-6, found
+    assert not found.clear_misses, found
+
+
+def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[int]) -> None:
+    found = distance(GOLD, int8.logits(tokens))
+    assert found.kl_mean <= found.rival_kl_mean, found
+    assert found.agreement >= 0.98, found
+
+
+@pytest.mark.parametrize("length", [1, 600, 1100])
+def test_chunks_equal_single_tokens(exact: Model, length: int) -> None:
+    """A prompt in chunks of 512 gives what it gives when its end comes token by token."""
+    ids = (exact.tokenize(TEXT) * (length // 8 + 1))[:length]
+    whole = _Session(exact).prefill(ids).copy()
+    assert np.isfinite(whole).all()
+    cut = max(0, length - 4)
+    session = _Session(exact)
+    if cut:
+        session.prefill(ids[:cut])
+    for token in ids[cut:]:
+        last = session.decode(token)
+    np.testing.assert_allclose(last, whole, atol=1e-4 * np.abs(whole).max())
+
+
+def test_prefill_then_decode_equals_prefill(exact: Model, tokens: list[int]) -> None:
+    expected = exact.logits(tokens[:24])
+    session = _Session(exact)
+    found = [session.prefill(tokens[:10]).copy()]
+    found += [session.decode(token).copy() for token in tokens[10:24]]
+    np.testing.assert_allclose(np.stack(found), expected[9:], atol=1e-4 * np.abs(expected).max())
+
+
+def test_chunks_equal_the_whole(smollm2_path: Path, exact: Model, tokens: list[int]) -> None:
+    small = load_model(smollm2_path, activations="exact", chunk=48)
+    scale = np.abs(expected := exact.logits(tokens)).max()
+    np.testing.assert_allclose(small.logits(tokens), expected, atol=1e-4 * scale)
+
+
+def test_runs_repeat_bit_for_bit(model: Model, tokens: list[int]) -> None:
+    assert np.array_equal(model.logits(tokens[:40]), model.logits(tokens[:40]))
+
+
+def test_thread_counts_don_t_change_bits(smollm2_path: Path, int8: Model, tokens: list[int]) -> None:
+    alone = load_model(smollm2_path, activations="int8", threads=1)
+    assert np.array_equal(alone.logits(tokens[:40]), int8.logits(tokens[:40]))
+
+
+def test_generates_sense(model: Model) -> None:
+    text = model.generate("The capital of France is", greedy=True, max_tokens=8).read()
+    assert "Paris" in text
+    assert model.stats.generated_tokens == 8
+    assert model.stats.decode_rate > 0
+
+
+def test_answers_in_chat(model: Model) -> None:
+    generation = model.generate("What is 2 + 2?", chat=True, greedy=True, max_tokens=40)
+    assert "4" in generation.read()
+    assert generation.finish_reason in ("stop", "length")
+
+
+def test_context_limit(int8: Model) -> None:
+    assert int8.context == 2048
+    with pytest.raises(ContextLengthError, match="2049 tokens, but the context has 2048"):
+        int8.logits([1] * 2049)
