@@ -78,7 +78,7 @@ LogicalResult SharedLinearPairOp::check(Adaptor op, EmitError error,
   return success();
 }
 
-LogicalResult SwiGLUOp::check(Adaptor op, EmitError error, SmallVectorImpl<Type> &results) {
+LogicalResult SwigluOp::check(Adaptor op, EmitError error, SmallVectorImpl<Type> &results) {
   if (failed(expectTensors(error, op.getOperands())))
     return failure();
   RankedTensorType x = tensor(op.getX());
@@ -99,7 +99,7 @@ LogicalResult SwiGLUOp::check(Adaptor op, EmitError error, SmallVectorImpl<Type>
   return success();
 }
 
-LogicalResult DequantMatMulOp::check(Adaptor op, EmitError error, SmallVectorImpl<Type> &results) {
+LogicalResult DequantMatmulOp::check(Adaptor op, EmitError error, SmallVectorImpl<Type> &results) {
   if (failed(expectTensors(error, op.getOperands())))
     return failure();
   RankedTensorType x = tensor(op.getX());

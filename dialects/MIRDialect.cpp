@@ -147,6 +147,8 @@ LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
   if (k <= 0 || k % block.length != 0) // C1
     return emitError() << "expects 'k' to be a positive multiple of the block length of "
                        << stringifyScheme(scheme) << ", " << block.length << ", but got " << k;
+  if (k > INT32_MAX || n > INT32_MAX) // C5
+    return emitError() << "expects 'k' and 'n' below 2^31, but got " << k << " and " << n;
   bool panels = layout == Layout::Panels;
   if (panels != (n > 0)) // C3
     return emitError() << "expects a positive 'n' exactly with 'layout = panels', but 'n' is " << n

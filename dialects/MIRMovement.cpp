@@ -201,8 +201,11 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
                         " and input ", index + 1, " is ", *type);
     for (auto [dim, size, other] : llvm::enumerate(shape, type->getShape())) {
       if (int64_t(dim) == axis) {
-        size = ShapedType::isDynamic(size) || ShapedType::isDynamic(other) ? ShapedType::kDynamic
-                                                                           : size + other;
+        if (ShapedType::isDynamic(size) || ShapedType::isDynamic(other))
+          size = ShapedType::kDynamic;
+        else if (llvm::AddOverflow(size, other, size)) // C4
+          return inferError(location, op, "expects sizes along 'axis' with a sum below 2^63, but ",
+                            "input ", index + 1, " exceeds it with ", other);
         continue;
       }
       FailureOr<int64_t> joined = joinSizes(size, other);

@@ -4,6 +4,8 @@
 
 #include "dialects/MIR.h"
 
+#include "llvm/ADT/STLExtras.h"
+
 using namespace mlir;
 using namespace rlx::mir;
 
@@ -118,9 +120,10 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (!scheme || weight->getRank() != 2 || (packed && packed.getLayout() != Layout::Rows)) // C1
     return inferError(location, op, "expects 'weight' to be packed in rows, or to be a dense ",
                       "[n, k] of f32, f16 or bf16, but got ", *weight);
-  if (!weight->hasStaticShape() || weight->getNumElements() == 0) // C2
-    return inferError(location, op,
-                      "expects 'weight' to have static, positive dimensions, but got ", *weight);
+  auto isSize = [](int64_t size) { return size > 0 && size <= INT32_MAX; };
+  if (!llvm::all_of(weight->getShape(), isSize)) // C2
+    return inferError(location, op, "expects 'weight' to have static dimensions from 1 to ",
+                      "2^31 - 1, but got ", *weight);
   if (packed && packed.getBlockLength() == 256) // C3
     return inferError(location, op, "expects a scheme that has panels, but got ",
                       stringifyScheme(*scheme));

@@ -120,7 +120,7 @@ def HIR_SharedLinearPairOp : HIR_BlockOp<"shared_linear_pair"> {
   }];
 }
 
-def HIR_SwiGLUOp : HIR_BlockOp<"swiglu"> {
+def HIR_SwigluOp : HIR_BlockOp<"swiglu"> {
   let summary = "gated feed-forward network";
   let description = [{
     Feed-forward network whose hidden layer of width F is gated by silu:
@@ -159,7 +159,7 @@ def HIR_SwiGLUOp : HIR_BlockOp<"swiglu"> {
   }];
 }
 
-def HIR_DequantMatMulOp : HIR_BlockOp<"dequant_matmul"> {
+def HIR_DequantMatmulOp : HIR_BlockOp<"dequant_matmul"> {
   let summary = "product with a packed weight";
   let description = [{
     Multiplies the rows of `x`, [..., K], by a packed weight of N rows of K elements,

@@ -142,6 +142,7 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     - (C3) `n` is present exactly with `layout = panels`, and gives the first
       dimension.
     - (C4) the scheme has the layout: K-quant schemes have rows only.
+    - (C5) `k` and `n` are below 2^31.
 
     ```mlir
     func.func @f(%w: tensor<576x320xi8, #mir.packed<q4_1, k = 512>>) {

@@ -107,7 +107,7 @@ def MIR_RepackOp : MIR_InferredOp<"repack"> {
     Runs once, when parameters are set.
 
     - (C1) `weight` is packed in rows, or a dense [n, k] of f32, f16 or bf16.
-    - (C2) the dimensions of `weight` are static, and none is 0.
+    - (C2) the dimensions of `weight` are static, positive and below 2^31.
     - (C3) the scheme of `weight` has panels: it is no K-quant scheme.
 
     ```mlir

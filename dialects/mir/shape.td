@@ -93,6 +93,7 @@ def MIR_ConcatOp : MIR_InferredOp<"concat"> {
     - (C1) there is an input, and all have one rank and one element type.
     - (C2) `axis` is a dimension of the inputs, from 0.
     - (C3) the inputs are alike in every other dimension.
+    - (C4) the sizes along `axis` have a sum below 2^63.
     - (C4) packed weights have one encoding with `layout = rows`, and `axis` is 0: more
       outputs of one product.
 

@@ -12,14 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir.compiler import compile as compile
+    from rlx_mlir.compiler import emit as emit
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
+    from rlx_mlir.models.model import Model as Model
+    from rlx_mlir.models.model import load_model as load_model
+    from rlx_mlir.runtime.artifact import Artifact as Artifact
+    from rlx_mlir.runtime.executable import Executable as Executable
 
 #: Where each name of the public API is defined; None for a submodule.
 _EXPORTS: dict[str, str | None] = {
     "GraphModule": "rlx_mlir.hir",
     "Value": "rlx_mlir.hir",
+    "Artifact": "rlx_mlir.runtime.artifact",
+    "Executable": "rlx_mlir.runtime.executable",
+    "Model": "rlx_mlir.models.model",
+    "compile": "rlx_mlir.compiler",
+    "emit": "rlx_mlir.compiler",
+    "load_model": "rlx_mlir.models.model",
     "errors": None,
     "interpret": "rlx_mlir.interpreter",
 }

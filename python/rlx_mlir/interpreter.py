@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Execution of modules by the numpy references of their operations: what compiled code is compared with.
 
-Slow, exact in meaning, and independent of every lowering: HIR runs by the definitions of its blocks, MIR by those of its
-primitives.
+Slow, exact in meaning, and independent of every lowering: HIR runs by the definitions of its blocks, MIR by those of
+its primitives.
 """
 
 from __future__ import annotations

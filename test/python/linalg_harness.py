@@ -22,7 +22,7 @@ from rlx_mlir.rewriting import run_pipeline
 LOWER = (
     "builtin.module(func.func(mir-to-linalg),"
     "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},"
-    "convert-linalg-to-loops,rlx-store-bools-as-bytes,canonicalize,cse,lower-affine,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
+    "func.func(rlx-copies-to-linalg,convert-linalg-to-loops),rlx-store-bools-as-bytes,canonicalize,cse,lower-affine,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
     "convert-math-to-llvm,convert-math-to-libm,convert-index-to-llvm,arith-expand{include-bf16=true},"
     "convert-arith-to-llvm,convert-ub-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,"
     "reconcile-unrealized-casts)"

@@ -66,7 +66,7 @@ def test_names_lines_and_ties_stay():
     new, pos = m.input("new", ["batch", "seq", 8]), m.input("pos", ["batch"], "i32")
     m.set_outputs({"out": m.cache_update(cache, new, pos, name="blk.0.k")}, tied={"out": cache})
     bound = m.bind(batch=1, seq=4)
-    assert "mir.tied = 0 : i64" in bound.to_text()
+    assert 'mir.ties = {out = "cache"}' in bound.to_text()
     assert bound.nodes()[0].name == "blk.0.k"
     assert bound.nodes()[0].source == m.nodes()[0].source
 
@@ -89,9 +89,7 @@ def test_a_size_that_an_operation_refuses():
     m = GraphModule.mir("m")
     x, y = m.input("x", ["n", 4]), m.input("y", ["k", 4])
     m.set_outputs(m.add(x, y, name="sum"))
-    with pytest.raises(
-        PassError, match=r"with n = 2, k = 3: 'mir.add' op expects.*2, 4.*3, 4.*\"sum\".*test_bind_dims"
-    ):
+    with pytest.raises(PassError, match=r"with n = 2, k = 3: 'mir.add' op.*2, 4.*3, 4.*\"sum\".*test_bind_dims"):
         m.bind(n=2, k=3)
     assert m.bind(n=2, k=2).outputs["output0"].shape == (2, 4)
 

@@ -367,8 +367,8 @@ def test_constants_of_every_type():
     m.set_outputs({name: m.constant(array) for name, array in arrays.items()})
     found = interpret(m, {})
     for name, array in arrays.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_array_equal(found[name], array)
+        assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        assert found[name].tobytes() == array.tobytes()
 
 
 def test_functions():

@@ -276,7 +276,7 @@ def test_load_model_checks_its_arguments_first(tiny_llama: Path) -> None:
         ({"context": 257}, "'context' must be from 1 to the model's, 256, but is 257"),
     ):
         with pytest.raises(InputError, match=message):
-            load_model(tiny_llama, **options)  # type: ignore[arg-type]
+            load_model(tiny_llama, **options)
 
 
 def test_a_broken_file_is_one_of_our_errors(tmp_path: Path) -> None:

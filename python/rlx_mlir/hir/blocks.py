@@ -131,7 +131,7 @@ class Blocks(Graph, Primitives):
         op = "hir.dequant_matmul" if self.stage == "hir" else "mir.dequant_matmul"
         return self._emit(op, {"x": x, "weight": weight}, **options)[0]
 
-    def attention(  # type: ignore[override]
+    def attention(
         self,
         q: Value,
         k: Value,

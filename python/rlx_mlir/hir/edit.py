@@ -18,7 +18,9 @@ from rlx_mlir.hir.function import (
     attribute_dictionaries,
     results,
     set_signature,
+    set_ties,
     terminator,
+    ties,
 )
 from rlx_mlir.hir.graph import Graph
 from rlx_mlir.hir.values import Value
@@ -194,27 +196,24 @@ class Editing(Graph):
         handles = [
             self._operand(value, f"output '{name}'", here, []) for name, value in zip(names, listed, strict=True)
         ]
-        ties = {name: self._resolve(value) for name, value in (tied or {}).items()}
-        context = self._context
-        attributes = []
+        resolved = {name: self._resolve(value) for name, value in (tied or {}).items()}
+        if unknown := sorted(resolved.keys() - set(names)):
+            raise here.error(f"outputs {unknown} are tied, but the outputs are {names}")
         for name, handle in zip(names, handles, strict=True):
-            own: dict[str, ir.Attribute] = {"mir.name": ir.StringAttr.get(name, context)}
-            if (target := ties.pop(name, None)) is not None:
-                if not isinstance(target, ir.BlockArgument) or target.type != handle.type:
-                    raise here.error(
-                        f"output '{name}', {handle.type}, is tied to an argument of its type, but got {target.type} "
-                        f"of '{self._value(target).name}'"
-                    )
-                index = ir.IntegerType.get_signless(64, context)
-                own["mir.tied"] = ir.IntegerAttr.get(index, target.arg_number)
-            attributes.append(own)
-        if ties:
-            raise here.error(f"outputs {sorted(ties)} are tied, but the outputs are {names}")
+            target = resolved.get(name)
+            if target is not None and (not isinstance(target, ir.BlockArgument) or target.type != handle.type):
+                raise here.error(
+                    f"output '{name}', {handle.type}, is tied to an argument of its type, but got {target.type} "
+                    f"of '{self._value(target).name}'"
+                )
+        context = self._context
         old = terminator(self._function)
         with context, here.location(context, "return"), ir.InsertionPoint(old):
             ir.Operation.create("func.return", operands=handles)
         old.erase()
+        attributes = [{"mir.name": ir.StringAttr.get(name, context)} for name in names]
         set_signature(self._function, outputs=[handle.type for handle in handles], res_attrs=attributes)
+        set_ties(self._function, {name: self._value(target).name for name, target in resolved.items()})
 
     def set_inputs(self, inputs: Sequence[str] | Mapping[str, str]) -> list[Value]:
         """Makes the given arguments the inputs, in this order, before all others; handles become stale.
@@ -260,17 +259,11 @@ class Editing(Graph):
             new_attributes.append({**attributes[argument.index], **words})
         for index in reversed(range(old)):
             block.erase_argument(index)
-        moved = {argument.index: i for i, (_, _, argument) in enumerate(order)}
-        outputs = attribute_dictionaries(self._function, "res_attrs", len(results(self._function)))
-        for own in outputs:
-            if "mir.tied" in own:
-                index = ir.IntegerAttr(own["mir.tied"])
-                if index.value not in moved:
-                    del own["mir.tied"]
-                else:
-                    own["mir.tied"] = ir.IntegerAttr.get(index.type, moved[index.value])
+        renamed = {argument.name: name for name, _, argument in order}
+        kept = {output: renamed[name] for output, name in ties(self._function).items() if name in renamed}
+        set_ties(self._function, kept)
         types = [argument.type for argument in block.arguments]
-        set_signature(self._function, inputs=types, arg_attrs=new_attributes, res_attrs=outputs)
+        set_signature(self._function, inputs=types, arg_attrs=new_attributes)
 
     def replace(self, old: Value, new: Value) -> Value:
         """Lets everything that reads `old` read `new`; erases what only computed `old`. Handles become stale.
@@ -332,7 +325,7 @@ def _chain(old: ir.Value, new: ir.Value) -> list[ir.Operation]:
         owner = ir.OpResult(value).owner.operation
         if owner not in depends:
             depends[owner] = False
-            depends[owner] = any([visit(operand) for operand in owner.operands])
+            depends[owner] = any(visit(operand) for operand in owner.operands)
         return depends[owner]
 
     visit(new)

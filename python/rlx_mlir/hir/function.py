@@ -12,6 +12,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError
 
 INPUT, PARAM = "input", "param"
+_TIES = "mir.ties"
 #: Roles of functions that are not the entry (`mir.role`).
 KERNEL, PREPARE = "kernel", "prepare"
 
@@ -37,12 +38,16 @@ class Argument:
 
 @dataclass(frozen=True)
 class Result:
-    """A result of a function: its name (`outputN` where the text doesn't say), and the argument that it is tied to."""
+    """A result of a function: its name (`outputN` where the text doesn't say), and the argument that it is tied to.
+
+    Ties stand in the function's attribute `mir.ties`, a dictionary from output to argument: by names, because the
+    passes that lower a function change the numbers.
+    """
 
     index: int
     name: str
     type: ir.Type
-    tied: int | None
+    tied: str | None
 
 
 def functions(module: ir.Module | ir.Operation) -> list[ir.Operation]:
@@ -100,7 +105,12 @@ def attribute_dictionaries(function: ir.Operation, name: str, count: int) -> lis
     """`arg_attrs` or `res_attrs` of a function, a dictionary for each of `count`."""
     if name not in function.attributes:
         return [{} for _ in range(count)]
-    return [{item.name: item.attr for item in ir.DictAttr(each)} for each in ir.ArrayAttr(function.attributes[name])]
+    return [_dictionary(own) for own in ir.ArrayAttr(function.attributes[name])]
+
+
+def _dictionary(attribute: ir.Attribute) -> dict[str, ir.Attribute]:
+    own = ir.DictAttr(attribute)
+    return {own[i].name: own[i].attr for i in range(len(own))}
 
 
 def arguments(function: ir.Operation) -> list[Argument]:
@@ -124,16 +134,32 @@ def results(function: ir.Operation) -> list[Result]:
     for i, (type, attributes) in enumerate(
         zip(types, attribute_dictionaries(function, "res_attrs", len(types)), strict=True)
     ):
-        tied = attributes.get("mir.tied")
-        index = None if tied is None else int(ir.IntegerAttr(tied).value)
-        found.append(Result(i, _string(attributes.get("mir.name"), f"output{i}"), type, index))
+        name = _string(attributes.get("mir.name"), f"output{i}")
+        found.append(Result(i, name, type, ties(function).get(name)))
     return found
+
+
+def ties(function: ir.Operation) -> dict[str, str]:
+    """By output, the name of the argument whose memory it may take."""
+    if _TIES not in function.attributes:
+        return {}
+    return {output: _string(name, "") for output, name in _dictionary(function.attributes[_TIES]).items()}
+
+
+def set_ties(function: ir.Operation, by_output: Mapping[str, str]) -> None:
+    """Writes the ties of a function in place of those that it has."""
+    if by_output:
+        context = function.context
+        named = {output: ir.StringAttr.get(name, context) for output, name in by_output.items()}
+        function.attributes[_TIES] = ir.DictAttr.get(named, context)
+    elif _TIES in function.attributes:
+        del function.attributes[_TIES]
 
 
 def argument_attributes(context: ir.Context, name: str, kind: str, symbols: Sequence[str]) -> dict[str, ir.Attribute]:
     """The attributes that describe an argument; `mir.dims` only where a dimension is dynamic."""
     with context:
-        attributes = {"mir.name": ir.StringAttr.get(name), "mir.kind": ir.StringAttr.get(kind)}
+        attributes: dict[str, ir.Attribute] = {"mir.name": ir.StringAttr.get(name), "mir.kind": ir.StringAttr.get(kind)}
         if any(symbols):
             attributes["mir.dims"] = ir.ArrayAttr.get([ir.StringAttr.get(symbol) for symbol in symbols])
     return attributes

@@ -43,9 +43,9 @@ def inspect(module: GraphModule) -> str:
         width = max(len(text) for text, _ in table)
         lines += [f"  {text:<{min(width, 100)}}  {source}".rstrip() for text, source in table]
     lines.append("")
-    for result, handle in zip(results(module.entry), terminator(module.entry).operands, strict=True):
-        tie = "" if result.tied is None else f" (takes the memory of %{arguments(module.entry)[result.tied].name})"
-        lines.append(f"  output {result.name} = {numbers[handle]}{tie}")
+    for output, handle in zip(results(module.entry), terminator(module.entry).operands, strict=True):
+        tie = "" if output.tied is None else f" (takes the memory of %{output.tied})"
+        lines.append(f"  output {output.name} = {numbers[handle]}{tie}")
     lines += _others(module)
     return "\n".join(lines).rstrip() + "\n"
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Union
+from typing import Any, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -17,9 +17,9 @@ from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.mir.packed import packing
 
 #: What a caller may write for an element type: one of our words, a numpy type or its name.
-DTypeLike = Union[str, npt.DTypeLike]
+DTypeLike: TypeAlias = "str | npt.DTypeLike"
 #: What a caller may write for a shape: sizes, and names of symbolic dimensions.
-ShapeLike = Sequence[Union[int, str]]
+ShapeLike: TypeAlias = "Sequence[int | str]"
 
 #: Every element type of the dialects, by its word in IR text.
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -97,7 +97,7 @@ def packed_type(scheme: str, shape: ShapeLike, context: ir.Context) -> ir.Ranked
     fmt = formats.get_format(scheme)
     if len(shape) != 2 or not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
         raise InputError(f"a packed weight has a static shape [N, K] with sizes > 0, but got {list(shape)}")
-    n, k = (int(size) for size in shape)  # type: ignore[arg-type]
+    n, k = (int(size) for size in shape)
     text = f"tensor<{n}x{fmt.row_bytes(k)}xi8, #mir.packed<{fmt.name}, k = {k}>>"
     try:
         return ir.RankedTensorType(ir.Type.parse(text, context))
@@ -122,11 +122,11 @@ def logical_shape(type: ir.Type) -> list[int]:
 def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
     """An array as an attribute, of the tensor type with its shape and element type."""
     element = element_type(dtype_word(array.dtype), context)
-    data = np.require(array, requirements="C")
+    data: Any = np.require(array, requirements="C")
     with context, ir.Location.unknown():
         if array.dtype == np.bool_:
-            packed = np.packbits(data, axis=None, bitorder="little")
-            return ir.DenseElementsAttr.get(packed, type=element, shape=list(array.shape))
+            data = np.packbits(data, axis=None, bitorder="little")
+            return ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
         if array.dtype == ml_dtypes.bfloat16:
             data = data.view(np.uint16)
         return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))

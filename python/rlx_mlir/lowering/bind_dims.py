@@ -47,9 +47,8 @@ def bind_dims(module: ir.Operation, *, symbols: str) -> None:
         binder.bind_arguments(function)
         binder.infer(function)
     if unknown := sorted(sizes.keys() - found):
-        raise InputError(
-            f"no argument has a dimension '{unknown[0]}', the symbols are {', '.join(sorted(found - {'', '?'})) or 'none'}"
-        )
+        known = ", ".join(sorted(found - {"", "?"})) or "none"
+        raise InputError(f"no argument has a dimension '{unknown[0]}', the symbols are {known}")
 
 
 def parse_symbols(text: str) -> dict[str, int]:
@@ -182,7 +181,7 @@ def _with_shape(type: ir.RankedTensorType, shape: list[int]) -> ir.Type:
 
 
 def _all_static(op: ir.Operation) -> bool:
-    return all(result.type.has_static_shape for result in op.results)
+    return all(ir.ShapedType(result.type).has_static_shape for result in op.results)
 
 
 def _infers(op: ir.Operation) -> bool:

@@ -16,7 +16,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.target import Target
-from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of
+from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.templates import select_template
 from rlx_mlir.rewriting import Option, compiler_pass, named_pipeline, operations
@@ -58,9 +59,8 @@ def apply_templates(module: ir.Operation, *, features: str, disable: str) -> Non
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
             continue
-        for op in list(ir.Module.parse(text).body.operations):
+        for op in parse_into(block, text):
             op.operation.attributes[TEMPLATE] = ir.StringAttr.get(template)
-            block.append(op)
         kernel.operation.erase()
 
 
@@ -79,9 +79,8 @@ def destination_style(module: ir.Operation) -> None:
         for suffix, value in (("units", 1), ("scratch", 0)):
             lines.append(f"func.func private @{name}.{suffix}({buffers}) -> index {{")
             lines.append(f"  %value = arith.constant {value} : index\n  return %value : index\n}}")
-        for op in list(ir.Module.parse("\n".join(lines)).body.operations):
+        for op in parse_into(block, "\n".join(lines)):
             op.operation.attributes[TEMPLATE] = kernel.operation.attributes[TEMPLATE]
-            block.append(op)
             if str(op.name.value).endswith(".body"):
                 _fill(op, kernel)
         kernel.operation.erase()
@@ -105,7 +104,7 @@ def _fill(body: Any, kernel: Any) -> None:
 def plan_scratch(module: ir.Operation) -> None:
     """Turn allocations of kernels into views of scratch memory, whose size `NAME.scratch` computes.
 
-    Allocations whose size depends on data, or that stand in loops, stay.
+    Allocations whose size depends on data, or that stand in loops, stay, and are freed where their block ends.
     """
     bodies = {str(f.name.value): f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"}
     for name, body in bodies.items():
@@ -128,9 +127,6 @@ class _ScratchPlan:
         index = ir.IndexType.get()
         offset = measured = None
         for op in list(operations(self._body, nested=False)):
-            if op.name == "memref.dealloc" and self._is_view(op.operands[0]):
-                op.erase()
-                continue
             if op.name != "memref.alloc" or not all(self._can_measure(v) for v in op.operands):
                 continue
             kind = ir.MemRefType(op.results[0].type)
@@ -147,10 +143,12 @@ class _ScratchPlan:
             op.erase()
         if measured is not None:
             self._return.operands[0] = measured
-
-    @staticmethod
-    def _is_view(value: ir.Value) -> bool:
-        return not isinstance(value.owner, ir.Block) and value.owner.name == "memref.view"
+        for op in [op for op in operations(self._body) if op.name == "memref.alloc"]:
+            *_, terminator = op.block.operations
+            if any(use.owner == terminator for use in op.results[0].uses):
+                raise CompileError(f"'{self._body.name.value}' gives memory out of a loop, at {op.location}")
+            with ir.InsertionPoint(terminator), op.location:
+                memref.dealloc(op.results[0])
 
     @staticmethod
     def _bytes(kind: ir.MemRefType, sizes: list[Any]) -> Any:
@@ -199,10 +197,7 @@ def wrap_kernels(module: ir.Operation) -> None:
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
         declarations = _declarations(name, kinds)
-        parsed = ir.Module.parse(declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds]))
-        for op in list(parsed.body.operations):
-            if len(op.operation.regions[0].blocks):
-                block.append(op)
+        parse_into(block, declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds]))
 
 
 def _declarations(name: str, kinds: list[ir.Type]) -> str:

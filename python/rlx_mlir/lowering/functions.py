@@ -90,3 +90,12 @@ def memref_of(kind: ir.Type) -> str:
     tensor = ir.RankedTensorType(kind)
     dims = "x".join(["?" if size < 0 else str(size) for size in tensor.shape] + [str(tensor.element_type)])
     return f"memref<{dims}>"
+
+
+def parse_into(block: Any, text: str) -> list[Any]:
+    """Parses functions and appends those that have bodies to the block of a module; returns them."""
+    parsed = ir.Module.parse(text)
+    defined = [op for op in parsed.body.operations if len(op.operation.regions[0].blocks)]
+    for op in defined:
+        block.append(op)
+    return defined

@@ -114,16 +114,16 @@ def lower_shared_linear_pair(op: hir.SharedLinearPairOp, rewriter: Rewriter) -> 
     rewriter.replace(op, product(op.x, op.w_first, transpose), product(op.x, op.w_second, transpose))
 
 
-@pattern(hir.SwiGLUOp, FUSABLE)
-def lower_swiglu_to_primitives(op: hir.SwiGLUOp, rewriter: Rewriter) -> None:
+@pattern(hir.SwigluOp, FUSABLE)
+def lower_swiglu_to_primitives(op: hir.SwigluOp, rewriter: Rewriter) -> None:
     """(silu(x G) * (x U)) D -> three matmuls, silu, mul"""
     transpose = op.transpose_weight
     gate, up = product(op.x, op.gate_w, transpose), product(op.x, op.up_w, transpose)
     rewriter.replace(op, product(mir.mul(mir.silu(gate), up), op.down_w, transpose))
 
 
-@pattern(hir.SwiGLUOp, DIRECT)
-def lower_swiglu(op: hir.SwiGLUOp, rewriter: Rewriter) -> None:
+@pattern(hir.SwigluOp, DIRECT)
+def lower_swiglu(op: hir.SwigluOp, rewriter: Rewriter) -> None:
     """(silu(x G) * (x U)) D -> matmul with [U, G], fused_swiglu, matmul; primitives with packed weights"""
     if is_packed(op.gate_w) or is_packed(op.up_w):
         lower_swiglu_to_primitives(op, rewriter)
@@ -161,8 +161,8 @@ def lower_rope(op: hir.RopeOp, rewriter: Rewriter) -> None:
     )
 
 
-@pattern(hir.DequantMatMulOp)
-def lower_dequant_matmul(op: hir.DequantMatMulOp, rewriter: Rewriter) -> None:
+@pattern(hir.DequantMatmulOp)
+def lower_dequant_matmul(op: hir.DequantMatmulOp, rewriter: Rewriter) -> None:
     """dequant_matmul -> mir.dequant_matmul"""
     rewriter.replace(op, mir.dequant_matmul(op.x, op.weight))
 

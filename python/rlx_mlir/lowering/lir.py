@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
@@ -25,7 +23,7 @@ from rlx_mlir.lowering.functions import (
     memref_of,
     result_attributes,
 )
-from rlx_mlir.lowering.outline import TIED
+from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
@@ -313,7 +311,8 @@ def plan(module: ir.Operation, *, maxima: str) -> None:
     kernels = []
     for kernel in functions(module, KERNEL):
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
-        kernels.append(f"func.func private @{kernel.name.value}({types})")
+        kind = kernel.operation.attributes[CLASS]
+        kernels.append(f"func.func private @{kernel.name.value}({types}) attributes {{{CLASS} = {kind}}}")
     entry.operation.erase()
     planned = ir.Module.parse("\n".join([text, *kernels]))
     block = module.regions[0].blocks[0]

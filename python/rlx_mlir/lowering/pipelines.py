@@ -26,15 +26,12 @@ KERNELS = named_pipeline(
 GENERIC = named_pipeline(
     "rlx-generic-kernels",
     "Lower kernels that no template covers",
-    ("func.func(mir-to-linalg)", "generic kernels on tensors; kernels with templates are buffers already"),
     ("cpu-destination-style", "before bufferisation, so that results are written where the caller wants them"),
     ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
     ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
     ("canonicalize", "sizes become sizes of arguments, which scratch planning needs"),
     ("cse", "after bufferisation: before, it merges destinations, and merged destinations are copied"),
-    ("cpu-plan-scratch", "no allocation at run time"),
-    ("buffer-deallocation-pipeline", "frees what could not become scratch memory"),
-    ("convert-bufferization-to-memref", "what deallocation leaves"),
+    ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
     ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
 )
 

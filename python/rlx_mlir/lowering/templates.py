@@ -162,7 +162,7 @@ def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
         if isinstance(view, mir.CacheUpdateOp):
             updates[result] = view
             continue
-        attributes = {entry.name: python_value(entry.attr) for entry in op.attributes}
+        attributes = {key: python_value(value) for key, value in op.attributes.items()}
         attributes.pop("operandSegmentSizes", None)
         if op.name == "mir.constant":
             attributes = {"value": _constant(op)}

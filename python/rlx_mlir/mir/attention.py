@@ -25,11 +25,11 @@ from rlx_mlir.mir.linalg import (
     extract_slice,
     for_each,
     generic,
-    insert_slice,
     reduced,
     size_of,
     sizes_of,
     split_dims,
+    write_slice,
 )
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
@@ -427,13 +427,13 @@ def lower_rope(op: Any, rewriter: Rewriter) -> None:
 
 @TO_LINALG.pattern(mir.CacheUpdateOp)
 def lower_cache_update(op: Any, rewriter: Rewriter) -> None:
-    """cache_update(cache, new, pos) -> a loop over batches: tensor.insert_slice of new[b] at row pos[b]"""
+    """cache_update(cache, new, pos) -> a loop over batches: writes new[b] into the slice at row pos[b]"""
     batch, _, width = sizes_of(op.cache)
     rows = size_of(op.new, 1)
 
     def step(b: ir.Value, cache: ir.Value) -> list[ir.Value]:
         start = extract(op.pos, [Scalar(b)]).to("index").value
-        source = extract_slice(op.new, [b, 0, 0], [1, rows, width])
-        return [insert_slice(source, cache, [b, start, 0], [1, rows, width])]
+        source = extract_slice(op.new, [b, 0, 0], [1, rows, width], drop=[0])
+        return [write_slice(source, cache, [b, start, 0], [1, rows, width], drop=[0])]
 
     rewriter.replace(op, *for_each(0, batch, [op.cache], step))

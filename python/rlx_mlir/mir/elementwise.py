@@ -15,8 +15,8 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.linalg import elementwise
-from rlx_mlir.mir.numerics import BF16, F32, F64, erf, is_float, narrow, saturate, widen
-from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.numerics import BF16, F16, F32, F64, erf, is_float, narrow, saturate, widen
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, numpy_dtype, reference
 from rlx_mlir.mir.scalars import Scalar
 from rlx_mlir.rewriting import Rewriter
 
@@ -28,13 +28,12 @@ from rlx_mlir.rewriting import Rewriter
 @reference(mir.ConstantOp)
 def constant(*, value: Any) -> np.ndarray:
     """The tensor that the elements attribute holds."""
-    dtype = BF16 if str(value.type.element_type) == "bf16" else None
-    shape = tuple(value.type.shape)
-    if dtype is BF16:
-        if value.is_splat:
-            return np.full(shape, value.get_splat_value().value, np.float32).astype(BF16)
-        return np.array([element.value for element in _elements(value)], np.float32).astype(BF16).reshape(shape)
-    return np.array(value).reshape(shape)
+    shape, dtype = tuple(value.type.shape), numpy_dtype(value.type.element_type)
+    if dtype not in (F16, BF16):
+        return np.array(value).reshape(shape)
+    if value.is_splat:  # the bindings give no buffer of the narrow floats
+        return np.full(shape, value.get_splat_value().value, np.float32).astype(dtype)
+    return np.array(list(value), np.float32).astype(dtype).reshape(shape)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -175,10 +174,6 @@ def cast(x: np.ndarray, *, result_dtype: np.dtype[Any]) -> np.ndarray:
     if result_dtype == F32:
         return x.astype(F32)
     return narrow(x.astype(F64), result_dtype)
-
-
-def _elements(value: Any) -> Any:
-    return [value[i] for i in range(len(value))]
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -230,12 +230,23 @@ def extract_slice(
     return tensor.ExtractSliceOp(tensor_type(kept, element_type(source)), source, *dynamic, *static).result
 
 
-def insert_slice(
-    source: ir.Value, target: ir.Value, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike]
+def write_slice(
+    source: ir.Value,
+    target: ir.Value,
+    offsets: Sequence[SizeLike],
+    sizes: Sequence[SizeLike],
+    *,
+    drop: Collection[int] = (),
 ) -> ir.Value:
-    """The target with part of it replaced by the source, whose rank may lack dimensions of size 1."""
-    static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, [1] * len(sizes))), strict=True)
-    return tensor.InsertSliceOp(source, target, *dynamic, *static).result
+    """The target with part of it replaced by the source, which lacks the dimensions in `drop`, of size 1.
+
+    The part is written by a loop: a plain insertion becomes a copy of strided memory, which calls a library.
+    """
+    part = extract_slice(target, offsets, sizes, drop=drop)
+    loops = range(len(sizes) - len(drop))
+    written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: x)
+    static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
+    return tensor.InsertSliceOp(written, target, *dynamic, *static).result
 
 
 def _split(sizes: Sequence[SizeLike]) -> tuple[list[int], list[ir.Value]]:
@@ -270,13 +281,41 @@ def cast_shape(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
     return value if value.type == type else tensor.CastOp(type, value).result
 
 
-def reshaped(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
-    """The same elements, in row-major order, in another shape."""
+def reshaped(value: ir.Value, sizes: Sequence[SizeLike], *, same: int = 0) -> ir.Value:
+    """The same elements, in row-major order, in another shape, of which the first `same` sizes are those of `value`."""
     own = sizes_of(value)
-    if own == list(sizes):
+    rank, target = len(own), len(sizes)
+    start = same
+    while start < min(rank, target) and isinstance(own[start], int) and own[start] == sizes[start]:
+        start += 1
+    if start == rank == target:
         return value
-    flat = collapse(value, [range(len(own))]) if own else split_dims(value, [], [1])
-    return split_dims(flat, [range(len(sizes))], sizes) if sizes else collapse(cast_shape(flat, [1]), [])
+    stop = 0  # dimensions at the end that stay
+    while stop < min(rank, target) - start and isinstance(own[-1 - stop], int) and own[-1 - stop] == sizes[-1 - stop]:
+        stop += 1
+    if (start + stop in (rank, target)) and start + stop:  # ones come or go: they need a neighbour
+        stop, start = (stop - 1, start) if stop else (stop, start - 1)
+    if sum(not isinstance(size, int) for size in sizes[start : target - stop]) > 1:
+        return _reshaped_at_run_time(value, sizes)
+
+    def groups(count: int) -> list[list[int]]:
+        before, after = ([[dim] for dim in dims] for dims in (range(start), range(count - stop, count)))
+        middle = list(range(start, count - stop))
+        return [*before, middle, *after] if middle else [*before, *after]
+
+    if rank == 0 or target == 0:  # the other one consists of ones
+        flat = cast_shape(value, [1] * rank)
+        return split_dims(flat, [], sizes) if rank == 0 else collapse(flat, [])
+    flat = collapse(value, groups(rank))
+    return split_dims(flat, groups(target), sizes)
+
+
+def _reshaped_at_run_time(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
+    """A reshape whose sizes are read from memory: expand_shape takes one dynamic size in each group."""
+    shape = tensor.FromElementsOp(
+        tensor_type([len(sizes)], element("index")), [as_index(size) for size in sizes]
+    ).result
+    return tensor.ReshapeOp(tensor_type(sizes, element_type(value)), value, shape).result
 
 
 def for_each(

@@ -89,7 +89,7 @@ def contract(
         sizes,
         [*range(last - 1), n],
         0,
-        lambda x, w, total: total + x * w,
+        lambda x, w, total: total + x * w.to(total.type),
     )
 
 

@@ -23,11 +23,12 @@ from rlx_mlir.mir.linalg import (
     extract_slice,
     filled,
     for_each,
-    insert_slice,
+    generic,
     reduced,
     size_of,
     sizes_of,
     tensor_type,
+    write_slice,
 )
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, widen
@@ -170,15 +171,18 @@ def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
     others = [size for dim, size in enumerate(sizes) if dim != axis]
     part: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes)]
     row_type = tensor_type(others, type)
-    total_type = tensor_type(others, accumulator(type))
+    loops = range(len(others))
     exclusive = bool(op.exclusive)
 
     def step(t: ir.Value, total: ir.Value, result: ir.Value) -> list[ir.Value]:
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
         row = extract_slice(op.x, offsets, part, drop=[axis])
-        after = elementwise(total_type, [total, row], lambda a, x: a + x)
-        written = converted(total if exclusive else after, row_type)
-        return [after, insert_slice(written, result, offsets, part)]
+        if exclusive:
+            result = write_slice(converted(total, row_type), result, offsets, part, drop=[axis])
+        after = generic(len(others), [(row, loops)], [(total, loops)], lambda x, total: total + x.widen())
+        if not exclusive:
+            result = write_slice(converted(after, row_type), result, offsets, part, drop=[axis])
+        return [after, result]
 
     start = [filled(others, accumulator(type), 0), empty(sizes, type)]
     rewriter.replace(op, for_each(0, sizes[axis], start, step)[1])

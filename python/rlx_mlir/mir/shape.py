@@ -22,12 +22,12 @@ from rlx_mlir.mir.linalg import (
     empty,
     extract_slice,
     generic,
-    insert_slice,
     plus,
     reshaped,
     size_of,
     sizes_of,
     times,
+    write_slice,
 )
 from rlx_mlir.mir.numerics import decode_indices
 from rlx_mlir.mir.packed import PackedWeight, packing
@@ -179,7 +179,7 @@ def gather_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 @TO_LINALG.pattern(mir.ReshapeOp)
 def lower_reshape(op: Any, rewriter: Rewriter) -> None:
-    """reshape(x) -> collapse_shape to one dimension, then expand_shape"""
+    """reshape(x) -> collapse_shape of the dimensions that change, then expand_shape"""
     own = sizes_of(op.x)
     type = op.result.type
     entries = python_value(op.new_shape)
@@ -191,7 +191,8 @@ def lower_reshape(op: Any, rewriter: Rewriter) -> None:
         position = sizes.index(-1)
         rest = times(*(size for i, size in enumerate(sizes) if i != position))
         sizes[position] = divided(times(*own), rest)
-    rewriter.replace(op, reshaped(op.x, sizes))
+    kept = next((i for i, entry in enumerate(entries) if entry != -2), len(entries))
+    rewriter.replace(op, reshaped(op.x, sizes, same=kept))
 
 
 @TO_LINALG.pattern(mir.TransposeOp)
@@ -211,13 +212,15 @@ def lower_narrow(op: Any, rewriter: Rewriter) -> None:
     axis = python_value(op.axis)
     sizes = sizes_of(op.x)
     offsets: list[SizeLike] = [0] * len(sizes)
-    sizes[axis], offsets[axis] = python_value(op.length), python_value(op.start)
+    length = python_value(op.length)
+    # A slice of nothing may not start at the end.
+    sizes[axis], offsets[axis] = length, python_value(op.start) if length else 0
     rewriter.replace(op, extract_slice(op.x, offsets, sizes))
 
 
 @TO_LINALG.pattern(mir.ConcatOp)
 def lower_concat(op: Any, rewriter: Rewriter) -> None:
-    """concat(x, y, ..) -> tensor.insert_slice of each into one destination"""
+    """concat(x, y, ..) -> each written into a slice of one destination"""
     axis = python_value(op.axis)
     inputs = list(op.inputs)
     type = op.result.type
@@ -234,7 +237,8 @@ def lower_concat(op: Any, rewriter: Rewriter) -> None:
         offsets: list[SizeLike] = [0] * type.rank
         offsets[axis] = start
         part = [length if dim == axis else size for dim, size in enumerate(sizes)]
-        result = insert_slice(cast_shape(x, part), result, offsets, part)
+        if length != 0:  # a slice of nothing may not start at the end
+            result = write_slice(cast_shape(x, part), result, offsets, part)
         start = plus(start, length)
     rewriter.replace(op, result)
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..hir import GraphModule
 
 Floats = npt.NDArray[np.float32]
-Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
+Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, Any]]
 Progress = Callable[[str], None]
 
 ACTIVATIONS = ("int8", "exact")
@@ -44,8 +44,8 @@ MAX_OUTPUTS = 128
 class Executable(Protocol):
     """What a model needs of compiled code."""
 
-    def set_params(self, params: Mapping[str, np.ndarray], /) -> Any:
-        """Binds the weights."""
+    def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, np.ndarray]) -> Any:
+        """Binds the weights; ``shared`` holds packed copies for other programs too."""
 
     def run(
         self,
@@ -118,8 +118,9 @@ def load_model(
     model = Model(file, config, context=context, chunk=chunk, **executables)
     say("preparing weights")
     params = llama.parameters(config, file, context)
+    shared: dict[str, np.ndarray] = {}  # both programs read one copy of each packed weight
     for executable in executables.values():
-        executable.set_params(params)
+        executable.set_params(params, shared=shared)
     file.release()  # what was repacked isn't read again
     ready = time.perf_counter()
     model._times(load_seconds=opened - begin + ready - compiled, compile_seconds=compiled - opened)
@@ -256,7 +257,7 @@ class Model:
     def stats(self) -> Stats:
         """What the last finished call and loading took."""
         with self._state:
-            return dataclasses.replace(self._stats, peak_rss=peak_rss())
+            return self._stats
 
     def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
         """Token ids of a text, see `Tokenizer.tokenize`."""
@@ -373,14 +374,13 @@ class Model:
                 yield rest
         finally:
             self._give_back(session)
-            self._times(
+            generation.stats = self._times(
                 prompt_tokens=len(generation.prompt_ids) - reused,
                 reused_tokens=reused,
                 generated_tokens=len(generation.ids),
                 prompt_seconds=spent[0],
                 decode_seconds=spent[1],
             )
-            generation.stats = self.stats
 
     def _prompt_ids(self, prompt: Prompt, chat: bool | None) -> Sequence[int] | np.ndarray:
         messages: Sequence[Mapping[str, Any]]
@@ -433,9 +433,10 @@ class Model:
         with self._state:
             self._spare = session
 
-    def _times(self, **values: Any) -> None:
+    def _times(self, **values: Any) -> Stats:
         with self._state:
-            self._stats = dataclasses.replace(self._stats, **values)
+            self._stats = dataclasses.replace(self._stats, peak_rss=peak_rss(), **values)
+            return self._stats
 
 
 __all__ = ["Model", "compile_program", "load_model", "maxima"]

@@ -91,7 +91,7 @@ func.func @add_i1(%x: tensor<4xi1>) {
 
 /// Inference reads types that no constraint has checked yet.
 func.func @add_unranked(%x: tensor<4xf32>, %y: tensor<*xf32>) {
-  // expected-error @below {{invalid kind of type specified: expected builtin.tensor, but found 'tensor<*xf32>'}}
+  // expected-error @below {{expects 'rhs' to be a ranked tensor, but got 'tensor<*xf32>'}}
   %z = mir.add %x, %y : tensor<4xf32>, tensor<*xf32>
   return
 }

@@ -41,7 +41,7 @@ func.func @layer_norm_c4_eps_negative(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
 // -----
 
 func.func @layer_norm_c4_eps_infinite(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
-  // expected-error @below {{expects a positive, finite 'eps', but got inf}}
+  // expected-error @below {{expects a positive, finite 'eps', but got INF}}
   %r = mir.layer_norm %x, %g eps 0x7F800000 : tensor<4x8xf32>, tensor<8xf32>
   return
 }
@@ -89,7 +89,7 @@ func.func @rms_norm_c4_eps_negative(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
 // -----
 
 func.func @rms_norm_c4_eps_infinite(%x: tensor<4x8xf32>, %g: tensor<8xf32>) {
-  // expected-error @below {{expects a positive, finite 'eps', but got inf}}
+  // expected-error @below {{expects a positive, finite 'eps', but got INF}}
   %r = mir.rms_norm %x, %g eps 0x7F800000 : tensor<4x8xf32>, tensor<8xf32>
   return
 }

@@ -113,7 +113,7 @@ func.func @repack_c1_f64(%w: tensor<16x64xf64>) {
 // -----
 
 func.func @repack_c2_dynamic(%w: tensor<?x64xf32>) {
-  // expected-error @below {{expects 'weight' to have static, positive dimensions, but got 'tensor<?x64xf32>'}}
+  // expected-error @below {{expects 'weight' to have static dimensions from 1 to 2^31 - 1, but got 'tensor<?x64xf32>'}}
   %r = mir.repack %w : tensor<?x64xf32>
   return
 }
@@ -121,7 +121,7 @@ func.func @repack_c2_dynamic(%w: tensor<?x64xf32>) {
 // -----
 
 func.func @repack_c2_empty(%w: tensor<0x64xf32>) {
-  // expected-error @below {{expects 'weight' to have static, positive dimensions, but got 'tensor<0x64xf32>'}}
+  // expected-error @below {{expects 'weight' to have static dimensions from 1 to 2^31 - 1, but got 'tensor<0x64xf32>'}}
   %r = mir.repack %w : tensor<0x64xf32>
   return
 }

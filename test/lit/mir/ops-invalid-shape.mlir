@@ -146,6 +146,14 @@ func.func @concat_c3_sizes(%x: tensor<4x8xf32>, %y: tensor<5x8xf32>) {
 
 // -----
 
+func.func @concat_c4_sum(%x: tensor<9223372036854775807x0xf32>) {
+  // expected-error @below {{expects sizes along 'axis' with a sum below 2^63, but input 1 exceeds it with 9223372036854775807}}
+  %r = mir.concat %x, %x axis 0 : tensor<9223372036854775807x0xf32>, tensor<9223372036854775807x0xf32>
+  return
+}
+
+// -----
+
 func.func @expand_c1_rank(%x: tensor<1x8xf32>) {
   // expected-error @below {{expects the result to have at least the rank of 'x', 2, but its rank is 1}}
   %r = mir.expand %x : tensor<1x8xf32> to tensor<8xf32>

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiling: from a module at any stage to an executable, through named pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx_mlir.errors import CompileError, InputError, StageError
+from rlx_mlir.runtime import cache as compile_cache
+from rlx_mlir.runtime.artifact import Artifact, Preparation
+from rlx_mlir.runtime.executable import Executable
+
+#: Stages that `emit` can print, in order.
+STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How to compile.
+
+    Attributes:
+        activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
+            bits, block by block, and uses integer dot products.
+        maxima: declared maximum of each dynamic size, by its symbol; others are 512.
+        disable_templates: classes of kernels (gemm, rows, attention, quantize, or all) that take the generic path.
+        features: CPU features as LLVM names them; those of this machine where empty.
+        level: LLVM's optimisation level, 0 to 3.
+    """
+
+    target: str = "cpu"
+    activations: str = "exact"
+    maxima: Mapping[str, int] = field(default_factory=dict)
+    disable_templates: tuple[str, ...] = ()
+    features: str = ""
+    level: int = 2
+
+    def __post_init__(self) -> None:
+        if self.target != "cpu":
+            raise InputError(f"'target' expects cpu, but got '{self.target}'")
+        if self.activations not in ("exact", "int8"):
+            raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
+        for symbol, size in self.maxima.items():
+            if not isinstance(size, int) or size < 1:
+                raise InputError(f"'maxima' expects a positive size for '{symbol}', but got {size!r}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The options as plain data, for keys of caches."""
+        return {
+            "target": self.target,
+            "activations": self.activations,
+            "maxima": dict(self.maxima),
+            "disable_templates": list(self.disable_templates),
+            "features": self.features,
+            "level": self.level,
+        }
+
+
+def compile(  # noqa: A001  (the name by which users know it)
+    module: Any, *, threads: int | None = None, cache: bool = True, **options: Any
+) -> Executable:
+    """Compiles a module.
+
+    Args:
+        module: a `GraphModule` at stage hir or mir; it is not changed.
+        threads: of one call; None for as many as the process may use.
+        cache: look for the compiled module on disk, and keep it there.
+        options: see `CompileOptions`.
+
+    Raises CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
+    """
+    chosen = CompileOptions(**options)
+    if not cache:
+        return Executable(build_artifact(module, chosen), threads=threads)
+    return compile_cached({"module": module.to_text()}, lambda: module, threads=threads, **options)
+
+
+def compile_cached(
+    material: Mapping[str, Any],
+    build: Callable[[], Any],
+    *,
+    threads: int | None = None,
+    cache: bool = True,
+    **options: Any,
+) -> Executable:
+    """Compiles what `build` makes, or finds it compiled: then neither MLIR nor the compiler is loaded.
+
+    Args:
+        material: plain data that determines the module.
+        build: makes the module; called only where the cache has no entry.
+        threads, cache, options: as for `compile`.
+    """
+    chosen = CompileOptions(**options)
+    if not cache:
+        return Executable(build_artifact(build(), chosen), threads=threads)
+    key = compile_cache.cache_key(material, chosen.as_dict())
+    artifact = compile_cache.find(key)
+    if artifact is None:
+        artifact = build_artifact(build(), chosen)
+        compile_cache.keep(key, artifact)
+    return Executable(artifact, threads=threads)
+
+
+def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") -> list[tuple[str, str]]:
+    """(stage, pipeline that leads to it), in order, for a module that is at `start`."""
+    quantize = "mir-quantize-activations,cse," if options.activations == "int8" else ""
+    maxima = ",".join(f"{symbol}:{size}" for symbol, size in sorted(options.maxima.items()))
+    disable = "+".join(options.disable_templates)
+    templates = f"cpu-apply-templates{{features={options.features} disable={disable}}}"
+    steps = [
+        ("mir", f"hir-to-mir{{policy={policy}}}"),
+        ("kernels", f"rlx-fuse,{quantize}rlx-to-kernels"),
+        ("lir", f'lir-plan{{maxima="{maxima}"}}'),
+        ("linalg", f"{templates},func.func(mir-to-linalg)"),
+        ("cpu", "rlx-generic-kernels"),
+        ("llvm", "rlx-to-llvm"),
+    ]
+    first = {"hir": 0, "mir": 1}.get(start)
+    if first is None:
+        raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
+    return steps[first:]
+
+
+def emit(module: Any, stage: str, **options: Any) -> str:
+    """The module as the compiler has it at a stage: MLIR text, LLVM IR for `llvm`, assembly for `asm`.
+
+    Args:
+        module: a `GraphModule` at stage hir or mir; it is not changed.
+        stage: one of `STAGES`, not before the module's own.
+        options: see `CompileOptions`.
+    """
+    chosen = CompileOptions(**options)
+    if stage not in STAGES:
+        raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{stage}'")
+    if stage == module.stage:
+        return str(module.to_text())
+    compilation = _Compilation(module, chosen)
+    compilation.run(until="llvm" if stage == "asm" else stage)
+    if stage in ("llvm", "asm"):
+        return compilation.code("LLVM" if stage == "llvm" else "ASSEMBLY").decode()
+    return str(compilation.module)
+
+
+class _Compilation:
+    """One module on its way through the stages, and what is read from it between them."""
+
+    def __init__(self, module: Any, options: CompileOptions) -> None:
+        self.name = module.name
+        self.options = options
+        self.module = module._copy()
+        self._steps = stages(options, module.stage, module.fusion_policy or "direct")
+        self.plan: Any = None
+        self.preparation = Preparation()
+        self.sources: list[tuple[str, Any]] = []
+        self.templates: dict[str, str] = {}
+
+    def run(self, until: str = "llvm") -> None:
+        """Runs the pipelines up to a stage."""
+        from rlx_mlir.rewriting import run_pipeline
+
+        for stage, pipeline in self._steps:
+            run_pipeline(self.module, pipeline)
+            with self.module.context:
+                self._read(stage)
+            if stage == until:
+                return
+        if until not in dict(self._steps):
+            raise StageError(f"'{self.name}' is past stage {until}")
+
+    def _read(self, stage: str) -> None:
+        from rlx_mlir.lowering.functions import functions
+        from rlx_mlir.lowering.plan import PlanReader, read_preparation
+
+        if stage == "kernels":
+            self.preparation, self.sources = read_preparation(self.module)
+        elif stage == "lir":
+            self.plan = PlanReader(self.module)
+        elif stage == "cpu":
+            for function in functions(self.module):
+                name = str(function.name.value)
+                if name.endswith(".body"):
+                    self.templates[name.removesuffix(".body")] = function.operation.attributes["mir.template"].value
+
+    def target(self) -> tuple[str, str, str]:
+        """(triple, CPU, features) to generate code for."""
+        from rlx_mlir import ir
+
+        triple, cpu, features = ir.native.host_target()
+        return (triple, "", self.options.features) if self.options.features else (triple, cpu, features)
+
+    def code(self, kind: str) -> bytes:
+        """Code of the module, which is at stage llvm: `OBJECT`, `ASSEMBLY` or `LLVM`."""
+        from rlx_mlir import ir
+
+        try:
+            return bytes(
+                ir.native.emit_code(
+                    self.module.operation, *self.target(), self.options.level, getattr(ir.native.CodeKind, kind)
+                )
+            )
+        except ValueError as error:
+            raise CompileError(f"'{self.name}': {error}") from None
+
+    def artifact(self) -> Artifact:
+        """The compiled module."""
+        from rlx_mlir.lowering.plan import parameter_spec
+
+        self.run()
+        plan = self.plan
+        with self.module.context:
+            prepared = [parameter_spec(name, kind) for name, kind in self.sources]
+        given = {name for name, _ in self.preparation.results} | {spec.name for spec in prepared}
+        triple, cpu, features = self.target()
+        return Artifact(
+            name=self.name,
+            target={"triple": triple, "cpu": cpu, "features": features},
+            code=self.code("OBJECT"),
+            symbols=tuple(plan.symbols),
+            arena_bytes=plan.arena_bytes,
+            slots=tuple(plan.slots),
+            kernels=tuple(plan.kernels),
+            inputs=tuple(plan.inputs),
+            parameters=(*prepared, *(spec for spec in plan.parameters if spec.name not in given)),
+            plan_parameters=tuple(plan.parameters),
+            outputs=tuple(plan.outputs),
+            calls=tuple(plan.calls),
+            preparation=self.preparation,
+            templates=self.templates,
+        )
+
+
+def build_artifact(module: Any, options: CompileOptions) -> Artifact:
+    """Runs the whole pipeline on a copy of the module."""
+    return _Compilation(module, options).artifact()

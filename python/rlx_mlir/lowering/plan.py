@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""From a planned module (stage lir) to the data of an artefact: calls, buffers, sizes and preparation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.functions import PREPARE, argument_attributes, entry_function, functions, result_attributes
+from rlx_mlir.lowering.lir import element_bytes
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.rewriting import operations
+from rlx_mlir.runtime.artifact import BufferSpec, Preparation, PrepareStep
+
+#: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
+ATTENTION_FACTOR = 2
+
+
+class PlanReader:
+    """Reads the planned entry function."""
+
+    def __init__(self, module: Any) -> None:
+        self._entry = entry_function(module)
+        self._declared = {
+            op.name.value: op
+            for op in module.operation.regions[0].blocks[0].operations
+            if op.operation.name == "func.func" and not len(op.operation.regions[0].blocks)
+        }
+        attributes = self._entry.operation.attributes
+        self.arena_bytes = int(attributes["mir.arena"].value)
+        self.symbols = sorted((entry.name, int(entry.attr.value)) for entry in attributes["mir.symbols"])
+        self._numbers = {name: number for number, (name, _) in enumerate(self.symbols)}
+        self.inputs: list[BufferSpec] = []
+        self.parameters: list[BufferSpec] = []
+        self.outputs: list[BufferSpec] = []
+        self.slots: list[tuple[int, int]] = []
+        self.kernels: list[str] = []
+        self.calls: list[Any] = []
+        self._sizes: dict[Any, Size] = {}
+        self._buffers: dict[Any, tuple[str, int]] = {}
+        self._dims: dict[Any, tuple[Size, ...]] = {}
+        self._arguments()
+        for op in operations(self._entry, nested=False):
+            self._operation(op)
+
+    def terms(self, size: Size) -> list[tuple[int, list[int]]]:
+        """The size as the run time reads it."""
+        return [(coefficient, [self._numbers[s] for s in symbols]) for symbols, coefficient in size.terms]
+
+    def _arguments(self) -> None:
+        lists = {"input": self.inputs, "param": self.parameters, "output": self.outputs}
+        for argument, own in zip(list(self._entry.arguments)[1:], argument_attributes(self._entry)[1:], strict=True):
+            kind = own.get("mir.kind", "input")
+            shape = ir.MemRefType(argument.type).shape
+            words = own.get("mir.dims") or [f"{own.get('mir.name', 'arg')}_{i}" for i in range(len(shape))]
+            dims = tuple(
+                _parse_size(word) if size < 0 else Size.of(size) for size, word in zip(shape, words, strict=True)
+            )
+            self._dims[argument] = dims
+            found = lists[kind]
+            self._buffers[argument] = (kind, len(found))
+            found.append(
+                BufferSpec(
+                    name=own.get("mir.name", f"{kind}{len(found)}"),
+                    dtype=str(ir.MemRefType(argument.type).element_type),
+                    shape=tuple(str(d) if d.constant is None else d.constant for d in dims),
+                    sizes=tuple(self.terms(d) for d in dims),
+                    tied=own.get("mir.tied"),
+                )
+            )
+
+    def _operation(self, op: Any) -> None:
+        operands = list(op.operands)
+        if op.name == "arith.constant":
+            self._sizes[op.results[0]] = Size.of(int(op.attributes["value"].value))
+        elif op.name == "memref.dim":
+            axis = self._sizes[operands[1]].constant
+            assert axis is not None
+            self._sizes[op.results[0]] = self._dims[operands[0]][axis]
+        elif op.name == "arith.muli":
+            self._sizes[op.results[0]] = self._sizes[operands[0]] * self._sizes[operands[1]]
+        elif op.name == "arith.addi":
+            self._sizes[op.results[0]] = self._sizes[operands[0]] + self._sizes[operands[1]]
+        elif op.name == "memref.view":
+            self._view(op, operands)
+        elif op.name == "memref.reinterpret_cast":
+            count = len(ir.MemRefType(op.results[0].type).shape)
+            self._dims[op.results[0]] = tuple(self._sizes[v] for v in operands[1 : 1 + count])
+            self._buffers[op.results[0]] = self._buffers[operands[0]]
+        elif op.name == "memref.cast":
+            self._dims[op.results[0]] = self._dims[operands[0]]
+            self._buffers[op.results[0]] = self._buffers[operands[0]]
+        elif op.name == "func.call":
+            self._call(op, operands)
+        elif op.name != "func.return":
+            raise CompileError(f"a planned function can't hold '{op.name}'")
+
+    def _view(self, op: Any, operands: list[Any]) -> None:
+        kind = ir.MemRefType(op.results[0].type)
+        dynamic = iter(operands[2:])
+        dims = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
+        self._dims[op.results[0]] = dims
+        offset = self._sizes[operands[1]].constant
+        assert offset is not None
+        size = (product(dims) * element_bytes(kind.element_type)).evaluate(dict(self.symbols))
+        self._buffers[op.results[0]] = ("arena", len(self.slots))
+        self.slots.append((offset, size))
+
+    def _call(self, op: Any, operands: list[Any]) -> None:
+        name = python_value(op.attributes["callee"])
+        if name not in self.kernels:
+            self.kernels.append(name)
+        dims: list[Size] = []
+        for value in operands:
+            shape = ir.MemRefType(value.type).shape
+            dims += [size for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
+        buffers = [(*self._buffers[value], 0) for value in operands]
+        work = self.terms(self._work(name, operands))
+        self.calls.append((self.kernels.index(name), buffers, [self.terms(size) for size in dims], work))
+
+    def _work(self, name: str, operands: list[Any]) -> Size:
+        """An estimate of the bytes or operations of a call: decides whether threads are worth their start."""
+        kind = python_value(self._declared[name].operation.attributes["mir.kernel"])
+        result = product(self._dims[operands[-1]])
+        if kind == "gemm":
+            return result * self._dims[operands[0]][-1]
+        if kind == "attention":
+            keys = self._dims[operands[1]]
+            return result * keys[-2] * ATTENTION_FACTOR
+        return product(self._dims[operands[0]]) * 4 + result * 4
+
+
+def _parse_size(text: str) -> Size:
+    """A size from the text that `str` gives of it."""
+    total = Size.of(0)
+    for term in text.split(" + "):
+        factors = [int(f) if f.isdigit() else f for f in term.split("*")]
+        total = total + product(factors)
+    return total
+
+
+def read_preparation(module: Any) -> tuple[Preparation, list[tuple[str, Any]]]:
+    """`@prepare` as data, and its sources as (name, type)."""
+    found = functions(module, PREPARE)
+    if not found:
+        return Preparation(), []
+    function = found[0]
+    names = [own["mir.name"] for own in argument_attributes(function)]
+    indices = {argument: number for number, argument in enumerate(function.arguments)}
+    steps = []
+    *ops, terminator = operations(function, nested=False)
+    for op in ops:
+        steps.append(
+            PrepareStep(
+                op.name.removeprefix("mir."), tuple(indices[v] for v in op.operands), _step_attributes(op)
+            )
+        )
+        indices[op.results[0]] = len(names) + len(steps) - 1
+    results = tuple(
+        (own["mir.name"], indices[value])
+        for own, value in zip(result_attributes(function), terminator.operands, strict=True)
+    )
+    kinds = [argument.type for argument in function.arguments]
+    return Preparation(tuple(names), tuple(steps), results), list(zip(names, kinds, strict=True))
+
+
+def _step_attributes(op: Any) -> dict[str, Any]:
+    if op.name == "mir.repack":
+        encoding = str(ir.RankedTensorType(op.results[0].type).encoding)
+        words = encoding.split("<", 1)[1].rstrip(">").split(", ")
+        return {"scheme": words[0], "k": int(words[1].removeprefix("k = "))}
+    return {key: python_value(value) for key, value in op.attributes.items()}
+
+
+def parameter_spec(name: str, kind: Any) -> BufferSpec:
+    """What a caller's parameter looks like."""
+    tensor = ir.RankedTensorType(kind)
+    packed = None
+    if tensor.encoding is not None:
+        packed = str(tensor.encoding).split("<", 1)[1].split(",", 1)[0]
+    return BufferSpec(name, str(tensor.element_type), tuple(tensor.shape), packed=packed)

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A compiled module as data: object code, the plan of its entry function, and how its parameters are prepared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rlx_mlir.errors import CacheError
+
+MAGIC = b"RLXMLIR\x00"
+VERSION = 1
+_HEADER = struct.Struct("<8sIQ32s")
+
+#: A size as a polynomial: terms of (coefficient, indices of symbols).
+Terms = list[tuple[int, list[int]]]
+
+
+@dataclass(frozen=True)
+class BufferSpec:
+    """An input, parameter or output.
+
+    Attributes:
+        name: by which callers give or read it.
+        dtype: element type in MLIR's spelling; packed weights are of i8.
+        shape: one number, or symbol, per dimension; an output's may be a formula of symbols.
+        sizes: the same as polynomials.
+        tied: of an output, the input whose memory it may take.
+        packed: of a parameter, its block format.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+    sizes: tuple[Terms, ...] = ()
+    tied: str | None = None
+    packed: str | None = None
+
+    def __str__(self) -> str:
+        packed = f" ({self.packed})" if self.packed else ""
+        return f"{self.name}: {'x'.join([*map(str, self.shape), self.dtype])}{packed}"
+
+
+@dataclass(frozen=True)
+class PrepareStep:
+    """One operation of `@prepare`: its operands are sources, then the results of earlier steps."""
+
+    op: str
+    operands: tuple[int, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How plan parameters follow from the caller's: straight-line code over `sources`."""
+
+    sources: tuple[str, ...] = ()
+    steps: tuple[PrepareStep, ...] = ()
+    #: (name of the plan's parameter, index among sources and steps)
+    results: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """Everything that running a module needs."""
+
+    name: str
+    target: dict[str, str]
+    code: bytes
+    symbols: tuple[tuple[str, int], ...]
+    arena_bytes: int
+    slots: tuple[tuple[int, int], ...]
+    kernels: tuple[str, ...]
+    inputs: tuple[BufferSpec, ...]
+    #: What callers set.
+    parameters: tuple[BufferSpec, ...]
+    #: What the plan reads, after preparation.
+    plan_parameters: tuple[BufferSpec, ...]
+    outputs: tuple[BufferSpec, ...]
+    calls: tuple[Any, ...]
+    preparation: Preparation
+    #: The template of each kernel, or why it is generic.
+    templates: dict[str, str] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The artefact as one file with a checksum."""
+        description = asdict(self)
+        code = description.pop("code")
+        header = json.dumps(description, separators=(",", ":")).encode()
+        digest = hashlib.sha256(header + code).digest()
+        return _HEADER.pack(MAGIC, VERSION, len(header), digest) + header + code
+
+    @staticmethod
+    def from_bytes(data: bytes) -> Artifact:
+        """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
+        if len(data) < _HEADER.size:
+            raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(data)}")
+        magic, version, length, digest = _HEADER.unpack_from(data)
+        if magic != MAGIC or version != VERSION:
+            raise CacheError(f"not an artefact of version {VERSION}: it starts with {magic!r}, version {version}")
+        rest = data[_HEADER.size :]
+        if hashlib.sha256(rest).digest() != digest:
+            raise CacheError("the artefact's checksum doesn't hold: it is damaged")
+        return _restore(json.loads(rest[:length]), rest[length:])
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the artefact to a file, which appears whole or not at all."""
+        write_atomically(Path(path), self.to_bytes())
+
+    @staticmethod
+    def load(path: str | os.PathLike[str]) -> Artifact:
+        """Reads an artefact's file."""
+        return Artifact.from_bytes(Path(path).read_bytes())
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Writes a file by renaming: readers see the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _restore(description: dict[str, Any], code: bytes) -> Artifact:
+    def buffers(entries: Sequence[dict[str, Any]]) -> tuple[BufferSpec, ...]:
+        return tuple(
+            BufferSpec(
+                **{**entry, "shape": tuple(entry["shape"]), "sizes": tuple(_terms(size) for size in entry["sizes"])}
+            )
+            for entry in entries
+        )
+
+    preparation = description["preparation"]
+    return Artifact(
+        **{
+            **description,
+            "code": code,
+            "symbols": tuple((name, maximum) for name, maximum in description["symbols"]),
+            "slots": tuple((offset, size) for offset, size in description["slots"]),
+            "kernels": tuple(description["kernels"]),
+            "inputs": buffers(description["inputs"]),
+            "parameters": buffers(description["parameters"]),
+            "plan_parameters": buffers(description["plan_parameters"]),
+            "outputs": buffers(description["outputs"]),
+            "calls": tuple(description["calls"]),
+            "preparation": Preparation(
+                tuple(preparation["sources"]),
+                tuple(
+                    PrepareStep(step["op"], tuple(step["operands"]), step["attributes"])
+                    for step in preparation["steps"]
+                ),
+                tuple((name, index) for name, index in preparation["results"]),
+            ),
+        }
+    )
+
+
+def _terms(size: Any) -> Terms:
+    return [(coefficient, list(symbols)) for coefficient, symbols in size]

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every member of `GraphModule` that docs/api-map.md names exists, and every builder in it builds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rlx_mlir import GraphModule, Value
+from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.primitives import Primitives
+
+MAP = Path(__file__).parents[2] / "docs" / "api-map.md"
+
+
+class Graph:
+    """A module with values to build from."""
+
+    def __init__(self, stage: str) -> None:
+        self.m: GraphModule = getattr(GraphModule, stage)("map")
+        self.x = self.m.input_batch_seq("x", 32)
+        self.y = self.m.input("y", ["batch", "seq", 32])
+        self.w, self.t = self.m.param("w", [32, 64]), self.m.param("t", [64, 32])
+        self.packed = self.m.param("packed", [64, 32], packed="q8_0")
+        self.bias, self.gamma = self.m.param("bias", [64]), self.m.param("gamma", [32])
+        self.cos, self.sin = self.m.param("cos", [16, 4]), self.m.param("sin", [16, 4])
+        self.cache, self.pos = self.m.input("cache", ["batch", 16, 32]), self.m.input("pos", ["batch"], "i32")
+        self.mask = self.m.input("mask", ["batch", "seq"], "i1")
+        self.ids = self.m.input("ids", ["batch", "seq"], "i32")
+
+    @property
+    def heads(self) -> dict[str, int]:
+        return {"num_heads": 4, "head_dim": 8}
+
+    @property
+    def ffn(self) -> dict[str, Value]:
+        return {"gate_w": self.w, "up_w": self.w, "down_w": self.t}
+
+    @property
+    def decoder(self) -> dict[str, Any]:
+        square = self.m.param(f"square{len(self.m.params)}", [32, 32])
+        names = ("q_w", "k_w", "v_w", "o_w")
+        norms = {"ln1_gamma": self.gamma, "ln2_gamma": self.gamma}
+        tables = {"cos": self.cos, "sin": self.sin}
+        return {**norms, **dict.fromkeys(names, square), **self.ffn, **tables, **self.heads, "num_kv_heads": 4}
+
+    def quantized(self, b: Any) -> Any:
+        return b.block_dot(*b.block_quantize(self.x), self.packed)
+
+
+UNARY = ["gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs"]
+UNARY += ["sin", "cos", "tan", "atan", "round"]
+BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
+REDUCTIONS = ["sum", "mean", "max", "min", "prod"]
+
+PRIMITIVES: dict[str, Any] = {
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x) for name in UNARY},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x, g.y) for name in BINARY},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x, -1, keep_dims=True) for name in REDUCTIONS},
+    "activation": lambda g, b: b.activation("silu", g.x),
+    "attention": lambda g, b: b.attention(g.x, g.x, g.x, g.mask, mask_kind="custom", **g.heads),
+    "binary": lambda g, b: b.binary("max", g.x, 0),
+    "block_dot": lambda g, b: g.quantized(b),
+    "block_quantize": lambda g, b: b.block_quantize(g.x),
+    "cache_update": lambda g, b: b.cache_update(g.cache, b.narrow(g.x, 1, 0, 1), g.pos),
+    "cast": lambda g, b: b.cast(g.x, "bf16"),
+    "compare": lambda g, b: b.compare("ne", g.x, 0.5),
+    "concat": lambda g, b: b.concat([g.x, g.y], -1),
+    "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
+    "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
+    "fused_matmul_bias_act": lambda g, b: b.fused_matmul_bias_act(g.x, g.w, g.bias, activation="gelu"),
+    "fused_residual_layer_norm": lambda g, b: b.fused_residual_layer_norm(g.x, g.y, g.gamma, g.gamma, bias=g.gamma),
+    "fused_residual_rms_norm": lambda g, b: b.fused_residual_rms_norm(g.x, g.y, g.gamma, eps=1e-6),
+    "fused_swiglu": lambda g, b: b.fused_swiglu(g.x, gate_first=True),
+    "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
+    "gather": lambda g, b: b.gather(g.packed, g.ids),
+    "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
+    "linear_bias": lambda g, b: b.linear_bias(g.x, g.w, g.bias),
+    "linear_bias_act": lambda g, b: b.linear_bias_act(g.x, g.t, g.bias, activation="relu", transpose_rhs=True),
+    "ln": lambda g, b: b.ln(g.x, g.gamma),
+    "matmul": lambda g, b: b.matmul(g.x, g.packed),
+    "mm": lambda g, b: b.mm(g.x, g.t, transpose_rhs=True),
+    "narrow": lambda g, b: b.narrow(g.x, -1, 0, 16),
+    "reduce": lambda g, b: b.reduce(g.x, "mean", [0, 1]),
+    "repack": lambda g, b: b.repack(g.packed),
+    "reshape": lambda g, b: b.reshape(g.x, ["batch", "seq", 4, 8]),
+    "rms_norm": lambda g, b: b.rms_norm(g.x, g.gamma, eps=1e-6),
+    "rope": lambda g, b: b.rope(g.x, g.cos, g.sin, head_dim=8, style="half", n_rot=4, pos=g.pos),
+    "shared_matmul_pair": lambda g, b: b.shared_matmul_pair(g.x, g.w, g.packed),
+    "sm": lambda g, b: b.sm(g.x),
+    "softmax": lambda g, b: b.softmax(g.x, 1),
+    "swiglu_ffn": lambda g, b: b.swiglu_ffn(g.x, **g.ffn),
+    "transpose": lambda g, b: b.transpose(g.x, [1, 0, 2]),
+    "where": lambda g, b: b.where(b.lt(g.x, 0), 0.0, g.x),
+}
+
+BLOCKS: dict[str, Any] = {
+    "attention": lambda g, b: b.attention(
+        g.x, g.x, g.x, mask_kind="causal", k_cache=g.cache, v_cache=g.cache, pos=g.pos, **g.heads
+    ),
+    "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "linear": lambda g, b: b.linear(g.x, g.w, g.bias, activation="silu"),
+    "linear_fused": lambda g, b: b.linear_fused(g.x, g.w, g.bias, activation="silu"),
+    "llama_decoder_block": lambda g, b: b.llama_decoder_block(g.x, **g.decoder),
+    "residual_rms_norm": lambda g, b: b.residual_rms_norm(g.x, g.y, g.gamma, g.gamma),
+    "rms_norm": lambda g, b: b.rms_norm(g.x, g.gamma, g.gamma),
+    "rope": lambda g, b: b.rope(g.x, g.cos, g.sin, head_dim=8, style="half"),
+    "shared_linear_pair": lambda g, b: b.shared_linear_pair(g.x, g.w, g.packed),
+    "swiglu": lambda g, b: b.swiglu(g.x, **g.ffn),
+    "transformer_block": lambda g, b: b.transformer_block(g.x, **g.decoder),
+}
+
+
+def builders(owner: type) -> set[str]:
+    return {name for name in vars(owner) if not name.startswith("_")}
+
+
+def test_every_builder_is_called_here():
+    assert builders(Primitives) == PRIMITIVES.keys()
+    assert builders(Blocks) == BLOCKS.keys()
+
+
+@pytest.mark.parametrize("stage", ["hir", "mir"])
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_primitives_build_at_both_stages(name, stage):
+    g = Graph(stage)
+    before = len(g.m)
+    built = PRIMITIVES[name](g, g.m.primitives)
+    assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
+    g.m.set_outputs(built)
+    g.m.verify()
+    lowered = g.m.lower()
+    assert {node.op.partition(".")[0] for node in lowered.nodes()} <= {"mir"}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_blocks_build_and_lower(name):
+    g = Graph("hir")
+    g.m.set_outputs(BLOCKS[name](g, g.m))
+    assert g.m.nodes()[-1].op.startswith("hir.")
+    for policy in ("direct", "fusable"):
+        g.m.with_fusion_policy(policy).lower().verify()
+
+
+def test_every_member_that_the_map_names_exists():
+    text = MAP.read_text()
+    named = set(re.findall(r"\bm\.(?:primitives\.)?([a-z_]+)", text))
+    static = set(re.findall(r"\bGraphModule\.([a-z_]+)", text))
+    assert len(named) > 80
+    for name in named | static:
+        assert hasattr(GraphModule, name), name
+    for name in re.findall(r"\bm\.primitives\.([a-z_]+)", text):
+        assert hasattr(Primitives, name), name
+    for name in re.findall(r"\bvalue\.([a-z_]+)", text):
+        assert hasattr(Value, name), name
+
+
+def test_every_public_member_is_in_the_map():
+    text = MAP.read_text()
+    internal = {"entry", "invalidate", "ir_module"}  # for the compiler's own code
+    missing = [
+        name
+        for name in dir(GraphModule)
+        if not name.startswith("_") and name not in internal and not re.search(rf"[m.]\.?{name}\b", text)
+    ]
+    assert not missing
