@@ -68,6 +68,7 @@ def test_element_types(dtype, word):
         (lambda m: m.input("", [1]), "non-empty string"),
         (lambda m: m.input("y", [1.5]), r"a size >= 0 or the name of a symbol, but got 1\.5"),
         (lambda m: m.input("y", [-1]), "but got -1"),
+        (lambda m: m.input("y", [2**63]), "but got 9223372036854775808"),
         (lambda m: m.input("y", ["a b"]), "but got 'a b'"),
         (lambda m: m.input("y", 3), "a sequence of sizes and symbols, but got 3"),
         (lambda m: m.input("y", [1], "u8"), "unknown element type 'u8', known are f16"),
@@ -135,7 +136,9 @@ def test_errors_from_a_helper_of_the_caller_name_the_helper():
         (lambda m, x: m.add(x, True), "True is a bool, but the other operand is of f32"),
         (lambda m, x: m.concat([], 0), "at least one value"),
         (lambda m, x: m.expand(x, ["other", 64]), r"symbol 'other' only where 'x' has it, but x is \['batch', 64\]"),
-        (lambda m, x: m.linear(x, x, shape=[1]), "."),
+        (lambda m, x: m.expand(x, [-3, 64]), r"'mir.expand': a dimension is a size >= 0 .* but got -3 in \[-3, 64\]"),
+        (lambda m, x: m.narrow(x, 0, 2**64, 1), "'mir.narrow'"),
+        (lambda m, x: m.softmax(x, 7), "'mir.softmax' op expects 'axis'"),
         (
             lambda m, x: m.silu(x, shape=["batch", 63]),
             r"declared as \['batch', 63\], but inferred to be \['batch', 64\]",
@@ -414,6 +417,11 @@ def test_bytecode_that_is_refused():
         ("func.func @f(%x: tensor<4xf32>) { %y = hir.rms_norm %x, %x : tensor<4xf32>, tensor<4xf32> return }", "hir"),
         ("func.func @f(%x: tensor<4xf32>) { %y = mir.silu %x : tensor<4xf32> return }", "mir"),
         ('module attributes {mir.stage = "hir"} { func.func @f() { return } }', "hir"),
+        (
+            'module attributes {mir.stage = "hir"} { func.func @f(%x: memref<4xf32>) '
+            "{ %c = arith.constant 0 : index return } }",
+            "lir",
+        ),
         (
             'func.func private @k(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mir.role = "kernel"} '
             "{ %y = mir.silu %x : tensor<4xf32> return %y : tensor<4xf32> } func.func @f() { return }",

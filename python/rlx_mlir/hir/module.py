@@ -82,13 +82,13 @@ class GraphModule(Blocks, Editing):
         """A module around IR, which it takes over. For the compiler's own code.
 
         Args:
-            stage: by default what the IR says: its attribute `mir.stage`, or else its operations.
+            stage: by default what the operations tell, and where they leave a choice, the attribute `mir.stage`.
 
         Raises StageError where the IR can't be at the stage, InputError where it has no single entry function.
         """
         attributes = module.operation.attributes
         marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
-        found = stage or marked or detect_stage(module)
+        found = stage or detect_stage(module, marked)
         check_stage(module, found)
         policy = python_value(attributes[_POLICY]) if _POLICY in attributes else "direct"
         return cls(module, found, _checked_policy(policy))
@@ -319,16 +319,24 @@ class _PrimitiveView(Primitives):
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
 
-def detect_stage(module: ir.Module) -> str:
-    """The stage that a module's operations tell; one of primitives alone is at stage mir."""
+def detect_stage(module: ir.Module, marked: str | None = None) -> str:
+    """The stage that a module's operations tell.
+
+    Args:
+        marked: what an attribute says. It decides between hir and mir for a module of primitives alone, which is at
+            mir without it; otherwise passes may have left it behind.
+    """
     dialects = {op.name.partition(".")[0] for op in operations(module)}
     if "hir" in dialects:
         return "hir"
     if "mir" in dialects:
-        return "kernels" if any(role(f) == KERNEL for f in functions(module)) else "mir"
-    if "linalg" in dialects:
+        if any(role(f) == KERNEL for f in functions(module)):
+            return "kernels"
+    elif "linalg" in dialects:
         return "linalg"
-    return "lir" if dialects - {"func", "builtin"} else "mir"
+    elif dialects - {"func", "builtin"}:
+        return "lir"
+    return "hir" if marked == "hir" else "mir"
 
 
 def check_stage(module: ir.Module, stage: str) -> None:

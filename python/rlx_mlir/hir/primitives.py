@@ -19,7 +19,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Word, axes_of
-from rlx_mlir.hir.types import DTypeLike, ShapeLike, dtype_word, element_type, logical_shape
+from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type, logical_shape
 from rlx_mlir.hir.values import Operand, Value
 
 
@@ -387,7 +387,10 @@ class Primitives:
                     f"'mir.expand' takes symbol '{entry}' only where 'x' has it, but x is {list(own)} and "
                     f"new_shape is {list(new_shape)}"
                 )
-            sizes.append(-1 if isinstance(entry, str) else entry)
+            try:
+                sizes.append(-1 if isinstance(entry, str) else check_size(entry, new_shape))
+            except InputError as error:
+                raise place.caller().error(f"'mir.expand': {error}") from None
         result = _like(x, sizes=sizes)
         return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
 

@@ -35,6 +35,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _ALIASES = {"bool": "i1"}
+_MAX_SIZE = 2**63 - 1
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -73,6 +74,13 @@ def check_symbol(name: str) -> str:
     return name
 
 
+def check_size(entry: object, shape: Sequence[object]) -> int:
+    """An entry of a shape as a size; InputError where it is none that a tensor can have."""
+    if isinstance(entry, int | np.integer) and not isinstance(entry, bool) and 0 <= entry <= _MAX_SIZE:
+        return int(entry)
+    raise InputError(f"a dimension is a size >= 0 or the name of a symbol, but got {entry!r} in {list(shape)}")
+
+
 def tensor_type(shape: ShapeLike, dtype: DTypeLike, context: ir.Context) -> tuple[ir.RankedTensorType, list[str]]:
     """A tensor type, and the symbol of each of its dimensions ('' for a static one)."""
     word = dtype_word(dtype)
@@ -83,11 +91,9 @@ def tensor_type(shape: ShapeLike, dtype: DTypeLike, context: ir.Context) -> tupl
         if isinstance(entry, str):
             symbols.append(check_symbol(entry))
             sizes.append(ir.ShapedType.get_dynamic_size())
-        elif isinstance(entry, int | np.integer) and not isinstance(entry, bool) and entry >= 0:
-            symbols.append("")
-            sizes.append(int(entry))
         else:
-            raise InputError(f"a dimension is a size >= 0 or the name of a symbol, but got {entry!r} in {list(shape)}")
+            symbols.append("")
+            sizes.append(check_size(entry, shape))
     with context, ir.Location.unknown():
         return ir.RankedTensorType.get(sizes, element_type(word, context)), symbols
 

@@ -20,9 +20,9 @@ from rlx_mlir.lowering.functions import (
     raw_argument_attributes,
     set_signature,
 )
-from rlx_mlir.lowering.fuse import is_parameter, producer
+from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate, is_packed
-from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
+from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
 
@@ -42,18 +42,59 @@ def is_panels(weight: ir.Value) -> bool:
     return "layout = panels" in str(ir.RankedTensorType(weight.type).encoding)
 
 
-@compiler_pass("mir-quantize-activations")
-def quantize_activations(module: ir.Operation) -> None:
+EVERY = "every"
+
+
+@compiler_pass(
+    "mir-quantize-activations",
+    options={"attention": Option("quantise what queries, keys and values are computed from too", False)},
+)
+def quantize_activations(module: ir.Operation, *, attention: bool) -> None:
     """Quantise what products with integer weights read to 8 bits, so that they use integer dot products.
 
-    Changes values: the error is that of rounding each block of 32 activations to 8 bits.
+    Changes values: the error is that of rounding each block of 32 activations to 8 bits. Queries, keys and values stay
+    exact by default: softmax amplifies their errors, and their weights are a small part of a model's.
     """
-    apply_patterns(module, QUANTIZE)
+    apply_patterns(module, QUANTIZE.select(EVERY) if attention else QUANTIZE.select())
+
+
+#: Operations that may stand between a projection and attention.
+BEFORE_ATTENTION = frozenset({f"mir.{name}" for name in "narrow reshape rope cache_update rms_norm add".split()})
+
+
+def feeds_attention(value: ir.Value) -> bool:
+    """Whether attention reads the value, as it is or after the operations of a projection."""
+    seen: set[int] = set()
+    work = [value]
+    while work:
+        current = work.pop()
+        for use in current.uses:
+            user = use.owner.operation
+            if user.name == "mir.attention":
+                return True
+            if user.name == "mir.add" and not any(len(shape_of(v)) == 1 for v in user.operands):
+                continue  # Not a bias: the stream of residuals goes on to other layers.
+            if user.name in BEFORE_ATTENTION and identity(user) not in seen:
+                seen.add(identity(user))
+                work.append(user.results[0])
+    return False
+
+
+@QUANTIZE.pattern(mir.DequantMatmulOp, EVERY)
+def quantize_every_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
+    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
+    _quantize(op, rewriter)
 
 
 @QUANTIZE.pattern(mir.DequantMatmulOp)
 def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
-    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W)"""
+    """dequant_matmul(x, W) -> block_dot(block_quantize(x), W), unless attention reads the result"""
+    if feeds_attention(op.result):
+        return rewriter.no_match("attention reads the product")
+    return _quantize(op, rewriter)
+
+
+def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
     if scheme_of(op.weight) not in INTEGER_SCHEMES:
         return rewriter.no_match(f"{scheme_of(op.weight)} has no integer dot product")
     if str(ir.RankedTensorType(op.x.type).element_type) != "f32":

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.linalg import elementwise
-from rlx_mlir.mir.numerics import BF16, F16, F32, F64, erf, is_float, narrow, saturate, widen
+from rlx_mlir.mir.numerics import BF16, F32, F64, erf, is_float, narrow, saturate, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, numpy_dtype, reference
 from rlx_mlir.mir.scalars import Scalar
 from rlx_mlir.rewriting import Rewriter
@@ -29,11 +30,18 @@ from rlx_mlir.rewriting import Rewriter
 def constant(*, value: Any) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     shape, dtype = tuple(value.type.shape), numpy_dtype(value.type.element_type)
-    if dtype not in (F16, BF16):
+    if dtype != BF16:
         return np.array(value).reshape(shape)
-    if value.is_splat:  # the bindings give no buffer of the narrow floats
-        return np.full(shape, value.get_splat_value().value, np.float32).astype(dtype)
-    return np.array(list(value), np.float32).astype(dtype).reshape(shape)
+    # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
+    text = str(value).removeprefix("dense<").rpartition("> : ")[0]
+    if text.startswith('"0x'):
+        return np.frombuffer(bytes.fromhex(text[3:-1]), dtype).reshape(shape)
+    numbers = [
+        np.array(int(number, 16), np.uint16).view(dtype) if number.startswith("0x") else np.float32(number)
+        for number in re.findall(r"[-+.\w]+", text)
+    ]
+    flat = np.array([np.float32(number) for number in numbers], np.float32).astype(dtype)
+    return np.broadcast_to(flat, shape) if value.is_splat else flat.reshape(shape)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -78,7 +86,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "round": np.rint,
 }
 
-UNARY_OPS = {
+UNARY_OPS: dict[str, Any] = {
     "gelu": mir.GeluOp,
     "gelu_approx": mir.GeluApproxOp,
     "silu": mir.SiluOp,
@@ -109,7 +117,7 @@ def _unary(word: str) -> Callable[[np.ndarray], np.ndarray]:
 for _word, _op in UNARY_OPS.items():
     reference(_op)(_unary(_word))
 
-BINARY_OPS = {
+BINARY_OPS: dict[str, Any] = {
     "add": mir.AddOp,
     "sub": mir.SubOp,
     "mul": mir.MulOp,

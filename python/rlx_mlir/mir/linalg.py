@@ -8,7 +8,7 @@ each dimension of a tensor, the loop that runs along it, or None where the tenso
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from mlir.dialects import arith, scf, tensor
 from mlir.dialects import linalg as dialect
@@ -16,8 +16,8 @@ from mlir.dialects import linalg as dialect
 from rlx_mlir import ir
 from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
 
-SizeLike = int | ir.Value
-Map = Sequence[int | None]
+SizeLike: TypeAlias = int | ir.Value
+Map: TypeAlias = Sequence[int | None]
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Sizes

@@ -66,7 +66,7 @@ def block_quantize(x: np.ndarray, *, block: int = BLOCK) -> tuple[np.ndarray, np
     exists = scale > 0
     ratio = np.divide(blocks, scale, out=np.zeros_like(blocks), where=exists)
     q = np.clip(np.rint(ratio), -127, 127).astype(np.int8)
-    total = np.sum(q, axis=-1, dtype=np.int32)
+    total = np.asarray(np.sum(q, axis=-1, dtype=np.int32))
     return q.reshape(x.shape), scale[..., 0], total
 
 
