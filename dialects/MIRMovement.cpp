@@ -199,6 +199,9 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
       return inferError(location, op,
                         "expects inputs of one rank and element type, but input 0 is ", *first,
                         " and input ", index + 1, " is ", *type);
+    if (type->getEncoding() != first->getEncoding()) // C5
+      return inferError(location, op, "expects inputs of one encoding, but input 0 is ", *first,
+                        " and input ", index + 1, " is ", *type);
     for (auto [dim, size, other] : llvm::enumerate(shape, type->getShape())) {
       if (int64_t(dim) == axis) {
         if (ShapedType::isDynamic(size) || ShapedType::isDynamic(other))
@@ -216,7 +219,7 @@ LogicalResult ConcatOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
     }
   }
   auto packed = dyn_cast_or_null<PackedAttr>(first->getEncoding());
-  if (packed && (axis != 0 || packed.getLayout() != Layout::Rows)) // C4
+  if (packed && (axis != 0 || packed.getLayout() != Layout::Rows)) // C5
     return inferError(location, op,
                       "expects packed inputs in rows, joined along axis 0, but axis is ", axis,
                       " and input 0 is ", *first);

@@ -44,7 +44,8 @@ def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
     `q` is [..., k] of i8, `scale` [..., k / block] of f32 and `sum` [..., k / block] of
     i32. Computed in f32. The sum is an integer, so it neither rounds nor overflows. A
     block that holds NaN or an infinity has scale NaN and q 0, so what is computed from
-    it is NaN.
+    it is NaN. `q` saturates at -127 and 127, which matters only where the scale is
+    subnormal.
 
     - (C1) `x` has at least one dimension, and the last is static.
     - (C2) `block` is a positive multiple of 32.

@@ -94,8 +94,8 @@ def MIR_ConcatOp : MIR_InferredOp<"concat"> {
     - (C2) `axis` is a dimension of the inputs, from 0.
     - (C3) the inputs are alike in every other dimension.
     - (C4) the sizes along `axis` have a sum below 2^63.
-    - (C4) packed weights have one encoding with `layout = rows`, and `axis` is 0: more
-      outputs of one product.
+    - (C5) all have one encoding, and packed weights have `layout = rows` and are joined
+      along `axis` 0: more outputs of one product.
 
     ```mlir
     func.func @f(%x: tensor<?x8xf32>, %y: tensor<?x4xf32>) -> tensor<?x12xf32> {

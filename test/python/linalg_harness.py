@@ -16,7 +16,9 @@ import numpy as np
 from mlir.dialects import func
 from mlir.execution_engine import ExecutionEngine
 from rlx_mlir import ir
-from rlx_mlir.mir import PackedWeight, evaluate
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.mir import PackedWeight, evaluate, result_dims
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import run_pipeline
 
 LOWER = (
@@ -111,11 +113,34 @@ def run(cases: Sequence[Case], level: int = 0) -> list[tuple[Case, list[np.ndarr
             function = module.body.operations[number]
             function.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
             operands = [item.inputs[ir.BlockArgument(operand).arg_number].value for operand in built[0].operands]
-            expected.append(evaluate(built[0], operands))
+            results = evaluate(built[0], operands)
+            _check_dims(item, built[0], results)
+            expected.append(results)
         run_pipeline(module, LOWER)
         engine = ExecutionEngine(module, opt_level=level)
         actual = [_call(engine, f"f{i}", cases[i], expected[i]) for i in range(len(cases))]
     return list(zip(cases, expected, actual, strict=True))
+
+
+def _check_dims(item: Case, op: ir.Operation, results: Sequence[np.ndarray]) -> None:
+    """Asserts that the rule for symbolic dimensions gives the shapes of the results; equal sizes have one symbol."""
+    sizes: dict[str, int] = {}
+    operands = []
+    for operand in op.operands:
+        given = item.inputs[ir.BlockArgument(operand).arg_number]
+        dims = [f"s{size}" if dim in given.dynamic else size for dim, size in enumerate(given.array.shape)]
+        sizes |= {f"s{size}": size for size in given.array.shape}
+        operands.append(tuple(Size.of(dim) for dim in dims))
+    try:
+        found = result_dims(op.opview, operands)
+    except UnsupportedError:
+        assert op.name in ("mir.reshape", "mir.fused_swiglu"), item.name  # a quotient of symbols
+        return
+    for dims, result, value in zip(found, op.results, results, strict=True):
+        if not isinstance(value, PackedWeight):
+            assert tuple(dim.evaluate(sizes) for dim in dims) == value.shape, f"{item.name}: {[str(d) for d in dims]}"
+        for dim, size in zip(dims, result.type.shape, strict=True):
+            assert size < 0 or dim.constant == size, f"{item.name}: {dim} where the type has {size}"
 
 
 def _call(engine: ExecutionEngine, name: str, item: Case, like: Sequence[np.ndarray]) -> list[np.ndarray]:

@@ -154,6 +154,39 @@ func.func @concat_c4_sum(%x: tensor<9223372036854775807x0xf32>) {
 
 // -----
 
+/// Rows of equal length may still hold different things.
+func.func @concat_c5_encodings(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor<4x20xi8, #mir.packed<f32, k = 5>>) {
+  // expected-error @below {{expects inputs of one encoding, but input 0 is}}
+  %r = mir.concat %x, %y axis 0 : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<4x20xi8, #mir.packed<f32, k = 5>>
+  return
+}
+
+// -----
+
+func.func @concat_c5_dense(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor<4x20xi8>) {
+  // expected-error @below {{expects inputs of one encoding, but input 0 is}}
+  %r = mir.concat %x, %y axis 0 : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<4x20xi8>
+  return
+}
+
+// -----
+
+func.func @concat_c5_axis(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>) {
+  // expected-error @below {{expects packed inputs in rows, joined along axis 0, but axis is 1 and input 0 is}}
+  %r = mir.concat %x, %x axis 1 : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<4x20xi8, #mir.packed<q4_1, k = 32>>
+  return
+}
+
+// -----
+
+func.func @concat_c5_panels(%x: tensor<1x320xi8, #mir.packed<q4_1, k = 32, n = 16, layout = panels>>) {
+  // expected-error @below {{expects packed inputs in rows, joined along axis 0, but axis is 0 and input 0 is}}
+  %r = mir.concat %x, %x axis 0 : tensor<1x320xi8, #mir.packed<q4_1, k = 32, n = 16, layout = panels>>, tensor<1x320xi8, #mir.packed<q4_1, k = 32, n = 16, layout = panels>>
+  return
+}
+
+// -----
+
 func.func @expand_c1_rank(%x: tensor<1x8xf32>) {
   // expected-error @below {{expects the result to have at least the rank of 'x', 2, but its rank is 1}}
   %r = mir.expand %x : tensor<1x8xf32> to tensor<8xf32>

@@ -67,6 +67,15 @@ func.func @concat(%x: tensor<?x8xf32>, %y: tensor<2x4xf32>) -> (tensor<2x20xf32>
   return %a, %b, %c : tensor<2x20xf32>, tensor<?x8xf32>, tensor<?x8xf32>
 }
 
+// CHECK-LABEL: func @concat_packed
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %[[Y:.+]]: tensor<?x20xi8, #mir.packed<q4_1, k = 32>>)
+//       CHECK:   %[[R:.+]] = mir.concat %[[X]], %[[Y]] axis 0 : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<?x20xi8, #mir.packed<q4_1, k = 32>>
+//       CHECK:   return %[[R]] : tensor<?x20xi8, #mir.packed<q4_1, k = 32>>
+func.func @concat_packed(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor<?x20xi8, #mir.packed<q4_1, k = 32>>) -> tensor<?x20xi8, #mir.packed<q4_1, k = 32>> {
+  %r = mir.concat %x, %y axis 0 : tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, tensor<?x20xi8, #mir.packed<q4_1, k = 32>>
+  return %r : tensor<?x20xi8, #mir.packed<q4_1, k = 32>>
+}
+
 // CHECK-LABEL: func @expand
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x1xf32>)
 //       CHECK:   mir.expand %[[X]] : tensor<?x1xf32> to tensor<2x?x4xf32>
