@@ -6,8 +6,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rlx_mlir import ir
+import ml_dtypes
+import numpy as np
 
+from rlx_mlir import ir
+from rlx_mlir.dtypes import numpy_dtype
+
+_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _ENUM = re.compile(r"#\w+<\w+ (\w+)>")
 
 
@@ -29,3 +34,26 @@ def python_value(attribute: ir.Attribute | None) -> Any:
     if match := _ENUM.fullmatch(str(attribute)):
         return match[1]
     return attribute
+
+
+def elements_array(attribute: ir.Attribute) -> np.ndarray:
+    """The array of an elements attribute; InputError where it doesn't give its elements."""
+    dense = ir.DenseElementsAttr(attribute)
+    shaped = ir.RankedTensorType(dense.type)
+    dtype = numpy_dtype(shaped.element_type)
+    if dtype != ml_dtypes.bfloat16:
+        return np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
+    # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
+    text = str(attribute).removeprefix("dense<").rpartition("> : ")[0]
+    if text.startswith('"0x'):  # raw bytes: how many elements are printed
+        flat = np.frombuffer(bytes.fromhex(text[3:-1]), "<u2").view(dtype)
+    else:
+        flat = np.array([_bf16(word) for word in _NUMBER.findall(text)], np.uint16).view(dtype)
+    return np.resize(flat, shaped.shape)  # repeats a splat
+
+
+def _bf16(word: str) -> int:
+    """The bits of a number's text; hexadecimal text is the bits (of infinities and NaN)."""
+    if word.startswith("0x"):
+        return int(word, 16)
+    return int(np.array(float(word)).astype(ml_dtypes.bfloat16).view(np.uint16))

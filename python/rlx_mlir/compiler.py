@@ -57,7 +57,7 @@ class CompileOptions:
         }
 
 
-def compile(  # noqa: A001  (the name by which users know it)
+def compile(
     module: Any, *, threads: int | None = None, cache: bool = True, **options: Any
 ) -> Executable:
     """Compiles a module.

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError
 from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
 from rlx_mlir.hir.function import Argument, arguments, body, entry_function, function_name, functions, results
 from rlx_mlir.hir.module import GraphModule
-from rlx_mlir.hir.types import numpy_dtype
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import REFERENCES, evaluate

@@ -793,7 +793,10 @@ def test_optimised_code_agrees():
             case("softmax special", mir.softmax, special),
             case("causal", attention("causal", heads=4, kv_heads=2), dyn(q, 1), dyn(k, 1), dyn(k, 1)),
             case("no key", attention("custom", heads=4, kv_heads=2), q, k, k, np.zeros((1, 6), np.bool_)),
-            *(case(t, lambda v, t=t: mir.CastOp(ir.Type.parse(f"tensor<19x{t}>"), v), numbers) for t in ("i8", "i64", "i1")),
+            *(
+                case(t, lambda v, t=t: mir.CastOp(ir.Type.parse(f"tensor<19x{t}>"), v), numbers)
+                for t in ("i8", "i64", "i1")
+            ),
             case("block_quantize", mir.BlockQuantizeOp, normal(3, 64, seed=5)),
             case("q4_1", mir.dequant_matmul, normal(3, 64), PackedWeight.encode("q4_1", normal(17, 64), "panels")),
         ],

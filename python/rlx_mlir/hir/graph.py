@@ -13,6 +13,7 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, RlxError, StageError
 from rlx_mlir.hir import dims as dimensions
 from rlx_mlir.hir import place
@@ -35,7 +36,6 @@ from rlx_mlir.hir.types import (
     describe,
     elements_attribute,
     first_message,
-    numpy_dtype,
     packed_type,
     scalar_array,
     tensor_type,

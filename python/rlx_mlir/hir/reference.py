@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir.ops import blocks
-from rlx_mlir.hir.types import elements_array
 from rlx_mlir.mir.elementwise import ACTIVATIONS
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.packed import PackedWeight

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import formats, ir
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.mir.packed import packing
 
@@ -22,21 +23,9 @@ DTypeLike: TypeAlias = "str | npt.DTypeLike"
 ShapeLike: TypeAlias = "Sequence[int | str]"
 
 #: Every element type of the dialects, by its word in IR text.
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-}
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _ALIASES = {"bool": "i1"}
 _MAX_SIZE = 2**63 - 1
-_NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -52,14 +41,6 @@ def dtype_word(dtype: DTypeLike) -> str:
     if found is None or (isinstance(dtype, str) and dtype != found.name) or found not in _WORDS:
         raise InputError(f"unknown element type {dtype!r}, known are {', '.join(DTYPES)}")
     return _WORDS[found]
-
-
-def numpy_dtype(element: ir.Type) -> np.dtype[Any]:
-    """The numpy type of an MLIR element type; InputError where there is none."""
-    found = DTYPES.get(str(element))
-    if found is None:
-        raise InputError(f"element type {element} has no numpy type, known are {', '.join(DTYPES)}")
-    return found
 
 
 def element_type(word: str, context: ir.Context) -> ir.Type:
@@ -137,28 +118,6 @@ def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
             data = data.view(np.uint16)
         return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
 
-
-def elements_array(attribute: ir.Attribute) -> np.ndarray:
-    """The array of an elements attribute; InputError where it doesn't give its elements."""
-    dense = ir.DenseElementsAttr(attribute)
-    shaped = ir.RankedTensorType(dense.type)
-    dtype = numpy_dtype(shaped.element_type)
-    if dtype != ml_dtypes.bfloat16:
-        return np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
-    # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
-    text = str(attribute).removeprefix("dense<").rpartition("> : ")[0]
-    if text.startswith('"0x'):  # raw bytes: how many elements are printed
-        flat = np.frombuffer(bytes.fromhex(text[3:-1]), "<u2").view(dtype)
-    else:
-        flat = np.array([_bf16(word) for word in _NUMBER.findall(text)], np.uint16).view(dtype)
-    return np.resize(flat, shaped.shape)  # repeats a splat
-
-
-def _bf16(word: str) -> int:
-    """The bits of a number's text; hexadecimal text is the bits (of infinities and NaN)."""
-    if word.startswith("0x"):
-        return int(word, 16)
-    return int(np.array(float(word)).astype(ml_dtypes.bfloat16).view(np.uint16))
 
 
 def scalar_array(value: Any, like: np.dtype[Any]) -> np.ndarray:

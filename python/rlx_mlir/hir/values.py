@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from rlx_mlir import ir
-from rlx_mlir.hir.types import logical_shape, numpy_dtype
+from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.hir.types import logical_shape
 from rlx_mlir.mir.packed import packing
 
 if TYPE_CHECKING:

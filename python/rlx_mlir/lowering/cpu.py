@@ -20,7 +20,7 @@ from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.templates import select_template
-from rlx_mlir.rewriting import Option, compiler_pass, named_pipeline, operations
+from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
 TEMPLATE = "mir.template"

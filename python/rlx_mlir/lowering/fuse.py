@@ -196,8 +196,9 @@ def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
         if type(other) is not type(op) or other.operation.block != op.operation.block:
             continue
         first, second = (other.lhs, other.rhs) if isinstance(other, mir.MatmulOp) else (other.x, other.weight)
-        same = first == x and is_parameter(second) and not _is_swiglu_half(other.result)
-        if same and _joinable(weight, second, transposed) and transposed == bool(getattr(other, "transpose_rhs", False)):
+        if first != x or not is_parameter(second) or _is_swiglu_half(other.result):
+            continue
+        if transposed == bool(getattr(other, "transpose_rhs", False)) and _joinable(weight, second, transposed):
             group.append((other, second))
     if len(group) < 2:
         return

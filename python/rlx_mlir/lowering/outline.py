@@ -27,22 +27,19 @@ TIED = "mir.tied_arguments"
 
 PRODUCTS = (mir.MatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
 
-UNARY = {
-    f"mir.{name}"
-    for name in (
-        "gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round".split()
-    )
-}
-BINARY = {f"mir.{name}" for name in "add sub mul div max min pow".split()}
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(f"mir.{word}" for word in words.split())
+
+
+UNARY = _names("gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round")
+BINARY = _names("add sub mul div max min pow")
 POINTWISE = UNARY | BINARY
 #: Operations that read and write one row at a time; their other operands are vectors or tables.
-ROW_WISE = POINTWISE | {
-    f"mir.{name}"
-    for name in (
-        "rms_norm layer_norm softmax fused_residual_rms_norm fused_residual_layer_norm fused_swiglu rope narrow "
-        "cache_update"
-    ).split()
-}
+ROW_WISE = POINTWISE | _names(
+    "rms_norm layer_norm softmax fused_residual_rms_norm fused_residual_layer_norm "
+    "fused_swiglu rope narrow cache_update"
+)
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
 
@@ -74,7 +71,7 @@ def outline_kernels(module: ir.Operation) -> None:
 
 
 def _copy_results(entry: Any) -> None:
-    """Gives each result of the function an operation of its own: arguments, constants and repeated values are copied."""
+    """Gives each result an operation of its own: arguments, constants and repeated values are copied."""
     *_, terminator = operations(entry, nested=False)
     seen: set[Any] = set()
     for number, value in enumerate(terminator.operands):

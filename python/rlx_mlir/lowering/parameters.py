@@ -21,7 +21,7 @@ from rlx_mlir.lowering.functions import (
     set_signature,
 )
 from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
-from rlx_mlir.lowering.hir_to_mir import activate, is_packed
+from rlx_mlir.lowering.hir_to_mir import activate
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
@@ -59,7 +59,9 @@ def quantize_activations(module: ir.Operation, *, attention: bool) -> None:
 
 
 #: Operations that may stand between a projection and attention.
-BEFORE_ATTENTION = frozenset({f"mir.{name}" for name in "narrow reshape rope cache_update rms_norm add".split()})
+BEFORE_ATTENTION = frozenset(
+    {"mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"}
+)
 
 
 def feeds_attention(value: ir.Value) -> bool:
@@ -241,7 +243,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
 def _move(ops: list[Any], sources: list[Any], escaping: list[Any], target: Any) -> None:
     """Clones the operations into the empty function, which returns the escaping values."""
     block = target.add_entry_block()
-    mapping = {source: argument for source, argument in zip(sources, block.arguments, strict=True)}
+    mapping = dict(zip(sources, block.arguments, strict=True))
     with ir.InsertionPoint(block):
         clone_into(ops, mapping)
         func.ReturnOp([mapping[value] for value in escaping])

@@ -245,7 +245,7 @@ def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
         pos=kind(view.pos),
         **{
             attribute: python_value(getattr(view, attribute))
-            for attribute in "num_heads head_dim num_kv_heads mask_kind window scale softcap layout".split()
+            for attribute in _ATTENTION_ATTRIBUTES
         },
     )
     return "attention", emit_attention(name, spec, target)
@@ -257,6 +257,8 @@ def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
         raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
     return "block_quantize", block_quantize(target, name, _sizes(kernel.arguments[0]))
 
+
+_ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
 
 _CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
     "gemm": _gemm,

@@ -4,20 +4,19 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from mlir.dialects import arith
 
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.linalg import elementwise
-from rlx_mlir.mir.numerics import BF16, F32, F64, erf, is_float, narrow, saturate, widen
-from rlx_mlir.mir.registry import TO_LINALG, dim_rule, numpy_dtype, reference
+from rlx_mlir.mir.numerics import F32, F64, erf, is_float, narrow, saturate, widen
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar
 from rlx_mlir.rewriting import Rewriter
 
@@ -29,19 +28,7 @@ from rlx_mlir.rewriting import Rewriter
 @reference(mir.ConstantOp)
 def constant(*, value: Any) -> np.ndarray:
     """The tensor that the elements attribute holds."""
-    shape, dtype = tuple(value.type.shape), numpy_dtype(value.type.element_type)
-    if dtype != BF16:
-        return np.array(value).reshape(shape)
-    # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
-    text = str(value).removeprefix("dense<").rpartition("> : ")[0]
-    if text.startswith('"0x'):
-        return np.frombuffer(bytes.fromhex(text[3:-1]), dtype).reshape(shape)
-    numbers = [
-        np.array(int(number, 16), np.uint16).view(dtype) if number.startswith("0x") else np.float32(number)
-        for number in re.findall(r"[-+.\w]+", text)
-    ]
-    flat = np.array([np.float32(number) for number in numbers], np.float32).astype(dtype)
-    return np.broadcast_to(flat, shape) if value.is_splat else flat.reshape(shape)
+    return elements_array(value)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:

@@ -16,8 +16,8 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.numerics import BF16
 from rlx_mlir.rewriting import PatternSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -69,15 +69,6 @@ def result_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Siz
     """Symbolic dimensions of an operation's results; raises KeyError where the operation has no rule."""
     dims = DIM_RULES[op.operation.name](op, operands)
     return [dims] if len(op.operation.results) == 1 else list(dims)
-
-
-_DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "bf16": BF16}
-
-
-def numpy_dtype(type: Any) -> np.dtype[Any]:
-    """The numpy type of an element type of MIR, such as `bf16` or `i32`."""
-    word = str(type)
-    return np.dtype(_DTYPES.get(word, word.replace("i", "int")))
 
 
 @cache

@@ -7,28 +7,15 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.prepare import prepare
 
 Array = np.ndarray[Any, Any]
-
-DTYPES: dict[str, np.dtype[Any]] = {
-    "f32": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "f16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "i1": np.dtype(np.bool_),
-    "i8": np.dtype(np.int8),
-    "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32),
-    "i64": np.dtype(np.int64),
-}
-
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Element types: MLIR's words for them, and numpy's types. Needs no MLIR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from rlx_mlir.errors import InputError
+
+#: The numpy type of each element type that the dialects have.
+DTYPES: dict[str, np.dtype[Any]] = {
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+}
+
+
+def numpy_dtype(element: Any) -> np.dtype[Any]:
+    """The numpy type of an element type, an MLIR type or its word; InputError where there is none."""
+    found = DTYPES.get(str(element))
+    if found is None:
+        raise InputError(f"element type {element} has no numpy type, known are {', '.join(DTYPES)}")
+    return found
