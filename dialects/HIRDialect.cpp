@@ -5,13 +5,25 @@
 #include "dialects/HIR.h"
 
 #include "mlir/IR/Builders.h"
+#include "mlir/Transforms/InliningUtils.h"
 
 using namespace mlir;
 using namespace rlx::hir;
 
 #include "dialects/HIRDialect.cpp.inc"
 
-void HIRDialect::initialize() { registerHIRDialectOperations(this); }
+namespace {
+/// Functions of this dialect's operations may be inlined: no operation depends on where it stands.
+struct InliningRules final : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const override { return true; }
+};
+} // namespace
+
+void HIRDialect::initialize() {
+  registerHIRDialectOperations(this);
+  addInterfaces<InliningRules>();
+}
 
 Operation *HIRDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,
                                            Location loc) {

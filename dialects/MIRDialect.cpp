@@ -7,6 +7,7 @@
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
+#include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -19,12 +20,21 @@ using namespace rlx::mir;
 #define GET_ATTRDEF_CLASSES
 #include "dialects/MIRAttrs.cpp.inc"
 
+namespace {
+/// Functions of this dialect's operations may be inlined: no operation depends on where it stands.
+struct InliningRules final : DialectInlinerInterface {
+  using DialectInlinerInterface::DialectInlinerInterface;
+  bool isLegalToInline(Operation *, Region *, bool, IRMapping &) const override { return true; }
+};
+} // namespace
+
 void MIRDialect::initialize() {
   addAttributes<
 #define GET_ATTRDEF_LIST
 #include "dialects/MIRAttrs.cpp.inc"
       >();
   registerMIRDialectOperations(this);
+  addInterfaces<InliningRules>();
 }
 
 Operation *MIRDialect::materializeConstant(OpBuilder &builder, Attribute value, Type type,

@@ -110,7 +110,7 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     templates = f"cpu-apply-templates{{features={options.features} disable={disable}}}"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"rlx-fuse,{quantize}rlx-to-kernels"),
+        ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-to-kernels"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),

@@ -24,7 +24,7 @@ class Interpreted:
         self.params: dict[str, np.ndarray] = {}
         self.calls: list[int] = []
 
-    def set_params(self, params: Mapping[str, np.ndarray]) -> None:
+    def set_params(self, params: Mapping[str, np.ndarray], *, shared: dict[str, np.ndarray] | None = None) -> None:
         self.params = dict(params)
 
     def run(

@@ -38,6 +38,9 @@ _WORDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f6
 TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
 
 
+FLOATS = [np.dtype(np.float32), np.dtype(np.float16), BF16, np.dtype(np.float64)]
+
+
 def word(dtype: np.dtype[Any]) -> str:
     """The element type of an array in MLIR."""
     return _WORDS.get(dtype.name, dtype.name.replace("int", "i"))
@@ -200,3 +203,13 @@ def difference(want: np.ndarray, got: np.ndarray, tolerance: float | None = None
         return None
     where = tuple(int(i[0]) for i in np.nonzero(~close))
     return f"{int((~close).sum())} of {close.size} differ, first at {where}: expected {a[where]}, but got {b[where]}"
+
+
+def normal(*shape: int, dtype: Any = np.float32, seed: int = 0, scale: float = 1.0) -> np.ndarray:
+    """Normally distributed numbers."""
+    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype)
+
+
+def builder(op: Any, **attributes: Any) -> Any:
+    """A function that makes an operation from its operands."""
+    return lambda *operands: op(*operands, **attributes)

@@ -8,33 +8,36 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.errors import StageError
+from rlx_mlir.hir import function as entry
+from rlx_mlir.hir.function import KERNEL, PREPARE, role
+
+__all__ = [
+    "KERNEL",
+    "PREPARE",
+    "ROLE",
+    "argument_attributes",
+    "dictionary",
+    "entry_function",
+    "functions",
+    "memref_of",
+    "parse_into",
+    "raw_argument_attributes",
+    "result_attributes",
+    "set_signature",
+]
 
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
 ROLE = "mir.role"
-PREPARE, KERNEL = "prepare", "kernel"
 
 
-def functions(module: Any, role: str | None = None) -> list[Any]:
-    """The functions of the module with the role; those without a role where `role` is None."""
-    found = []
-    for op in module.operation.regions[0].blocks[0].operations:
-        if op.operation.name != "func.func":
-            continue
-        attributes = op.operation.attributes
-        own = python_value(attributes[ROLE]) if ROLE in attributes else None
-        if own == role:
-            found.append(op)
-    return found
+def functions(module: Any, wanted: str | None = None) -> list[Any]:
+    """The functions of the module with a role; those without one where it is None."""
+    return [f.opview for f in entry.functions(module) if role(f) == wanted]
 
 
 def entry_function(module: Any) -> Any:
-    """The one function that callers call; StageError where there is none or more than one."""
-    entries = [f for f in functions(module) if len(f.operation.regions[0].blocks)]
-    if len(entries) != 1:
-        names = ", ".join(str(f.name) for f in entries) or "none"
-        raise StageError(f"a module to compile has one function without '{ROLE}', but this one has: {names}")
-    return entries[0]
+    """The one function that callers call; InputError where there is none or more than one."""
+    return entry.entry_function(module).opview
 
 
 def argument_attributes(function: Any) -> list[dict[str, Any]]:
@@ -48,10 +51,8 @@ def result_attributes(function: Any) -> list[dict[str, Any]]:
 
 
 def _attributes(function: Any, name: str, count: int) -> list[dict[str, Any]]:
-    attributes = function.operation.attributes
-    if name not in attributes:
-        return [{} for _ in range(count)]
-    return [{entry.name: python_value(entry.attr) for entry in own} for own in attributes[name]]
+    dictionaries = entry.attribute_dictionaries(function.operation, name, count)
+    return [{key: python_value(value) for key, value in own.items()} for own in dictionaries]
 
 
 def set_signature(

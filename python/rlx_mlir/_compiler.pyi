@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Dialects, passes and code generation: what is written in C++, and links MLIR.
+
+Use it as `rlx_mlir.ir.native`: MLIR's bindings have to be imported first, and that module does so.
+"""
+
+import enum
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+Operation: TypeAlias = Any
+"""A `mlir.ir.Operation`; not an `OpView`, but its `operation`."""
+
+def register_dialects(registry: Any) -> None:
+    """Adds HIR and MIR to a `mlir.ir.DialectRegistry`."""
+
+def register_native_passes() -> None:
+    """Registers the passes written in C++. Once for each process: a second time aborts it."""
+
+def register_pass(
+    argument: str,
+    description: str,
+    anchor: str,
+    options: Sequence[tuple[str, str]],
+    dependent_dialects: Sequence[str],
+    run: Callable[[Any, list[tuple[str, str]]], str],
+) -> None:
+    """Registers a pass in MLIR's registry; it lives as long as the process.
+
+    Args:
+        argument: name in pipelines, not registered yet.
+        description: one line for `--help`.
+        anchor: operation that the pass runs on; empty where it runs on any.
+        options: (name, description) of each.
+        dependent_dialects: names of dialects to load before the pass manager starts its threads.
+        run: gets the operation, and (name, text) of the options that were given; returns the text of an error, or ''.
+            It is called with the interpreter lock held, on a thread of the pass manager.
+    """
+
+def register_pipeline(name: str, description: str, text: str) -> None:
+    """Registers a name for a textual pipeline; it takes no options."""
+
+class Diagnostic:
+    """A diagnostic that a pipeline emitted."""
+
+    @property
+    def severity(self) -> str:
+        """`error`, `warning`, `remark` or `note`."""
+
+    @property
+    def location(self) -> str:
+        """Where, as MLIR prints locations."""
+
+    @property
+    def message(self) -> str:
+        """What."""
+
+class PipelineResult:
+    """What a run of a pipeline left."""
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether every pass did."""
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        """Every diagnostic, each note after the one that it belongs to."""
+
+    @property
+    def log(self) -> str:
+        """What printing and timing wrote."""
+
+    @property
+    def reproducer(self) -> str:
+        """Where it failed, the IR that it was given below the command that fails; else empty."""
+
+def run_pipeline(
+    op: Operation, pipeline: str, *, verify: bool = True, print_changed: bool = False, timing: bool = False
+) -> PipelineResult:
+    """Runs a textual pipeline on an operation, without the interpreter lock.
+
+    Use `rlx_mlir.rewriting.run_pipeline`, which registers the passes first and raises what went wrong.
+    """
+
+def opt_main(arguments: Sequence[str]) -> int:
+    """Runs rlx-opt; the first argument is the program's name. Returns the exit status."""
+
+def lsp_main(arguments: Sequence[str]) -> int:
+    """Runs the language server on standard input and output; arguments and result as for `opt_main`."""
+
+def identity(op: Operation) -> int:
+    """A number that is this operation's alone while it lives; its hash follows from what it holds, and changes."""
+
+def is_equivalent(lhs: Operation, rhs: Operation) -> bool:
+    """Whether two operations of one context are the same but for their locations."""
+
+def host_target() -> tuple[str, str, str]:
+    """(target triple, CPU name, feature string such as "+avx2,-sse4a") of this machine, as LLVM names them."""
+
+class CodeKind(enum.Enum):
+    """What `emit_code` makes."""
+
+    OBJECT = ...
+    ASSEMBLY = ...
+    LLVM = ...
+
+def emit_code(module: Operation, triple: str, cpu: str, features: str, level: int, kind: CodeKind) -> bytes:
+    """Optimises a module of the LLVM dialect at level 0 to 3, and gives its code, without the interpreter lock.
+
+    Raises ValueError where the module holds another dialect too, or LLVM doesn't know the target.
+    """
