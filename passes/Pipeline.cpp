@@ -16,8 +16,14 @@
 #include "mlir/InitAllExtensions.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
+#include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/ToolOutputFile.h"
+
+#include <mutex>
 
 using namespace mlir;
 
@@ -54,23 +60,56 @@ static StringRef toString(DiagnosticSeverity severity) {
   llvm_unreachable("every severity has a word");
 }
 
+/// Makes a context ready for passes written in Python, which nothing may change once a pass manager
+/// runs. Operations of unknown dialects can be created meanwhile: that would abort the process, and
+/// so the passes look for them and fail.
+static void prepareForPasses(MLIRContext *context) {
+  for (const std::string &dialect : rlx::dependentDialects())
+    context->getOrLoadDialect(dialect);
+  context->allowUnregisteredDialects();
+}
+
 namespace {
-/// Turns threads of the context off for a while: printing between passes needs that.
-class SingleThreaded {
+/// Holds a context ready while pipelines run in it, several at once where several threads ask for
+/// that: the first makes it ready, the last puts it back.
+class Session {
 public:
-  SingleThreaded(MLIRContext *context, bool on)
-      : context(on && context->isMultithreadingEnabled() ? context : nullptr) {
-    if (this->context)
-      this->context->disableMultithreading();
+  /// Printing between passes needs a context without threads.
+  Session(MLIRContext *context, bool withoutThreads) : context(context) {
+    std::lock_guard<std::mutex> guard(lock);
+    State &state = sessions[context];
+    if (state.count++)
+      return;
+    state.unregistered = context->allowsUnregisteredDialects();
+    state.threads = context->isMultithreadingEnabled();
+    prepareForPasses(context);
+    if (withoutThreads)
+      context->disableMultithreading();
   }
-  ~SingleThreaded() {
-    if (context)
+  ~Session() {
+    std::lock_guard<std::mutex> guard(lock);
+    State &state = sessions[context];
+    if (--state.count)
+      return;
+    context->allowUnregisteredDialects(state.unregistered);
+    if (state.threads && !context->isMultithreadingEnabled())
       context->enableMultithreading();
+    sessions.erase(context);
   }
 
 private:
+  struct State {
+    int count = 0;
+    bool unregistered = false, threads = true;
+  };
+  static std::mutex lock;
+  static DenseMap<MLIRContext *, State> sessions;
+
   MLIRContext *context;
 };
+
+std::mutex Session::lock;
+DenseMap<MLIRContext *, Session::State> Session::sessions;
 } // namespace
 
 rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipeline,
@@ -107,7 +146,7 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     return result;
   }
   manager.enableVerifier(options.verify);
-  SingleThreaded single(context, options.printChanged);
+  Session session(context, /*withoutThreads=*/options.printChanged);
   if (options.printChanged)
     manager.enableIRPrinting([](Pass *, Operation *) { return false; },
                              [](Pass *, Operation *) { return true; },
@@ -142,12 +181,38 @@ static std::vector<char *> pointersOf(std::vector<std::string> &arguments) {
   return pointers;
 }
 
+/// `MlirOptMain`, whose contexts are made ready for passes written in Python before these run.
+static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry) {
+  auto [input, output] =
+      registerAndParseCLIOptions(argc, argv, "rlx-mlir optimizer driver\n", registry);
+  MlirOptMainConfig given = MlirOptMainConfig::createFromCLOptions();
+  if (given.shouldShowDialects() || given.shouldListPasses())
+    return MlirOptMain(argc, argv, input, output, registry);
+  llvm::InitLLVM stackTraces(argc, argv);
+  MlirOptMainConfig config = given;
+  config.setPassPipelineSetupFn([&given](PassManager &manager) {
+    prepareForPasses(manager.getContext());
+    return given.setupPassPipeline(manager);
+  });
+  std::string message;
+  std::unique_ptr<llvm::MemoryBuffer> source = openInputFile(input, &message);
+  std::unique_ptr<llvm::ToolOutputFile> target =
+      source ? openOutputFile(output, &message) : nullptr;
+  if (!target) {
+    llvm::errs() << message << "\n";
+    return failure();
+  }
+  if (failed(MlirOptMain(target->os(), std::move(source), registry, config)))
+    return failure();
+  target->keep();
+  return success();
+}
+
 int rlx::optMain(std::vector<std::string> arguments) {
   DialectRegistry registry;
   ::registerDialects(registry, /*everything=*/true);
   std::vector<char *> argv = pointersOf(arguments);
-  return asMainReturnCode(
-      MlirOptMain(int(argv.size()), argv.data(), "rlx-mlir optimizer driver\n", registry));
+  return asMainReturnCode(runOpt(int(argv.size()), argv.data(), registry));
 }
 
 int rlx::lspMain(std::vector<std::string> arguments) {

@@ -5,17 +5,58 @@
 
 #include "passes/Bridge.h"
 
+#include "dialects/HIR.h"
+#include "dialects/MIR.h"
+
 #include "mlir/CAPI/IR.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
+
+#include "llvm/ADT/StringMap.h"
 
 #include <memory>
 
 using namespace mlir;
 
 namespace {
+
+using InsertDialect = void (*)(DialectRegistry &);
+
+template <typename Dialect> void insertDialect(DialectRegistry &registry) {
+  registry.insert<Dialect>();
+}
+
+/// Registries take dialects by type, passes in Python know their names: those that passes may
+/// create operations of.
+const llvm::StringMap<InsertDialect> &loadableDialects() {
+  static const llvm::StringMap<InsertDialect> dialects = {
+      {"arith", insertDialect<arith::ArithDialect>},
+      {"bufferization", insertDialect<bufferization::BufferizationDialect>},
+      {"func", insertDialect<func::FuncDialect>},
+      {"hir", insertDialect<rlx::hir::HIRDialect>},
+      {"linalg", insertDialect<linalg::LinalgDialect>},
+      {"llvm", insertDialect<LLVM::LLVMDialect>},
+      {"math", insertDialect<math::MathDialect>},
+      {"memref", insertDialect<memref::MemRefDialect>},
+      {"mir", insertDialect<rlx::mir::MIRDialect>},
+      {"scf", insertDialect<scf::SCFDialect>},
+      {"tensor", insertDialect<tensor::TensorDialect>},
+      {"vector", insertDialect<vector::VectorDialect>},
+  };
+  return dialects;
+}
 
 struct Registered {
   rlx::PassSpec spec;
@@ -29,8 +70,8 @@ public:
   explicit PythonPass(std::shared_ptr<const Registered> registered)
       : Pass(TypeID::get<PythonPass>(), anchorOf(*registered)), registered(std::move(registered)) {
     for (const rlx::PassOption &option : this->registered->spec.options)
-      options.push_back(std::make_unique<Option<std::string>>(
-          *this, option.name, llvm::cl::desc(option.description)));
+      options.push_back(std::make_unique<Option<std::string>>(*this, option.name,
+                                                              llvm::cl::desc(option.description)));
   }
   PythonPass(const PythonPass &other) : PythonPass(other.registered) {
     copyOptionValuesFrom(&other);
@@ -44,14 +85,20 @@ public:
     return registered->spec.anchor.empty() || name.getStringRef() == registered->spec.anchor;
   }
 
-  /// Dialects are loaded by name here, before the pass manager starts threads: creating an
-  /// operation of a dialect that isn't loaded aborts.
+  /// Creating an operation of a dialect that isn't loaded aborts, and none can be loaded once the
+  /// pass manager has started threads.
+  void getDependentDialects(DialectRegistry &registry) const override {
+    for (const std::string &dialect : registered->spec.dependentDialects)
+      if (auto insert = loadableDialects().lookup(dialect))
+        insert(registry);
+  }
+
   LogicalResult initialize(MLIRContext *context) override {
     for (const std::string &dialect : registered->spec.dependentDialects)
-      if (!context->getOrLoadDialect(dialect))
+      if (!context->getLoadedDialect(dialect))
         return emitError(UnknownLoc::get(context))
                << "pass '" << getArgument() << "' depends on dialect '" << dialect
-               << "', which isn't registered";
+               << "', which isn't loaded and can't be loaded by its name";
     return success();
   }
 
@@ -60,7 +107,13 @@ public:
     for (const auto &option : options)
       if (option->hasValue())
         values.emplace_back(option->getArgStr().str(), option->getValue());
+    llvm::StringSet<> before = unregisteredOperations();
     std::string error = registered->callback(wrap(getOperation()), values);
+    for (const auto &entry : unregisteredOperations())
+      if (error.empty() && !before.contains(entry.getKey()))
+        error = ("it created '" + entry.getKey() + "', but doesn't depend on dialect '" +
+                 entry.getKey().split('.').first + "'")
+                    .str();
     if (error.empty())
       return;
     getOperation()->emitError() << "pass '" << getArgument() << "': " << error;
@@ -68,6 +121,16 @@ public:
   }
 
 private:
+  /// Names of operations that no loaded dialect has.
+  llvm::StringSet<> unregisteredOperations() {
+    llvm::StringSet<> names;
+    getOperation()->walk([&](Operation *op) {
+      if (!op->isRegistered())
+        names.insert(op->getName().getStringRef());
+    });
+    return names;
+  }
+
   static std::optional<StringRef> anchorOf(const Registered &registered) {
     if (registered.spec.anchor.empty())
       return std::nullopt;
@@ -80,7 +143,16 @@ private:
 
 } // namespace
 
+/// In the order of registration, which happens on one thread.
+static llvm::SetVector<std::string> &dependents() {
+  static llvm::SetVector<std::string> names;
+  return names;
+}
+
+std::vector<std::string> rlx::dependentDialects() { return dependents().getArrayRef().vec(); }
+
 void rlx::registerPythonPass(PassSpec spec, PassCallback callback) {
+  dependents().insert(spec.dependentDialects.begin(), spec.dependentDialects.end());
   auto registered =
       std::make_shared<const Registered>(Registered{std::move(spec), std::move(callback)});
   registerPass([registered] { return std::make_unique<PythonPass>(registered); });

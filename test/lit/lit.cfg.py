@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Configuration of lit: our tools as substitutions, FileCheck from the LLVM wheel."""
+"""Configuration of lit: our tools as substitutions, FileCheck from the LLVM wheel. Run it as `lit test/lit`."""
 
 import importlib.util
 import sys
@@ -7,15 +7,26 @@ from pathlib import Path
 
 import lit.formats
 
+
+def package(name: str) -> Path:
+    """The folder of an installed package, which isn't imported."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        lit_config.fatal(f"package '{name}' isn't installed for {sys.executable}: pip install '.[test]'")
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+package("rlx_mlir")
 config.name = "rlx-mlir"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir"]
+config.excludes = ["Output"]
 config.test_source_root = str(Path(__file__).parent)
 config.test_exec_root = str(Path(lit_config.params.get("exec_root", Path(__file__).parent / "Output")))
-config.excludes = ["Output"]
-
-llvm = Path(next(iter(importlib.util.find_spec("llvm").submodule_search_locations)))
-config.substitutions.append((r"\brlx-opt\b", f"{sys.executable} -m rlx_mlir.tools.opt"))
-config.substitutions.append((r"\bFileCheck\b", str(llvm / "bin" / "FileCheck")))
+config.substitutions += [
+    (r"\brlx-opt\b", f"{sys.executable} -m rlx_mlir.tools.opt"),
+    (r"\bFileCheck\b", str(package("llvm") / "bin" / "FileCheck")),
+]
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
-config.maxIndividualTestTime = 120
+if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
+    lit_config.maxIndividualTestTime = 120

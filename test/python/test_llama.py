@@ -16,7 +16,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import llama
 from rlx_mlir.models.config import ModelConfig
-from rlx_mlir.models.model import Model, _Session
+from rlx_mlir.models.model import Model, _Session, load_model
 
 IDS = [int(i) for i in np.random.default_rng(7).integers(0, 300, 40)]
 
@@ -42,22 +42,22 @@ def test_equals_numpy(tiny_llama: Path, expected: np.ndarray, stage: str) -> Non
 
 
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "untied head": ({}, {"tied": False}),
-    "dense head": ({}, {"tied": False, "types": {"output": "f32"}}),
-    "dense table": ({}, {"types": {"token_embd": "f32"}}),
-    "half precision": ({}, {"types": {"token_embd": "f16", "attn_q": "bf16", "ffn_up": "f16"}}),
-    "all dense": (
+    "untied-head": ({}, {"tied": False}),
+    "dense-head": ({}, {"tied": False, "types": {"output": "f32"}}),
+    "dense-table": ({}, {"types": {"token_embd": "f32"}}),
+    "half-precision": ({}, {"types": {"token_embd": "f16", "attn_q": "bf16", "ffn_up": "f16"}}),
+    "all-dense": (
         {},
         {"types": dict.fromkeys(("attn_q", "attn_k", "attn_output", "ffn_gate", "ffn_up", "ffn_down"), "f32")},
     ),
-    "other blocks": ({}, {"types": {"attn_q": "q4_0", "attn_k": "q5_0", "ffn_up": "q5_1", "ffn_gate": "q8_0"}}),
-    "no grouping": ({"attention__head_count_kv": 4}, {"kv_heads": 4}),
-    "one key head": ({"attention__head_count_kv": 1}, {"kv_heads": 1}),
-    "wide heads": (
+    "other-blocks": ({}, {"types": {"attn_q": "q4_0", "attn_k": "q5_0", "ffn_up": "q5_1", "ffn_gate": "q8_0"}}),
+    "no-grouping": ({"attention__head_count_kv": 4}, {"kv_heads": 4}),
+    "one-key-head": ({"attention__head_count_kv": 1}, {"kv_heads": 1}),
+    "wide-heads": (
         {"attention__key_length": 32, "attention__value_length": 32, "rope__dimension_count": 32},
         {"head_dim": 32},
     ),
-    "half rotated": ({"rope__dimension_count": 8}, {}),
+    "half-rotated": ({"rope__dimension_count": 8}, {}),
     "stretched": ({"rope__scaling__type": "linear", "rope__scaling__factor": 4.0}, {}),
 }
 
@@ -67,6 +67,27 @@ def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
     close(load_interpreted(path).logits(IDS[:20]), NumpyLlama(GGUFFile(path)).logits(IDS[:20]))
+
+
+@pytest.mark.parametrize("variant", ["grouped", *VARIANTS])
+def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
+    """By prefill, by decode, and by both."""
+    changes, options = VARIANTS.get(variant, ({}, {}))
+    path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
+    expected = NumpyLlama(GGUFFile(path)).logits(IDS)
+    model = load_model(path, activations="exact", context=64, chunk=16, cache=False)
+    close(model.logits(IDS), expected)
+    session = _Session(model)
+    close(session.prefill(IDS[:19]), expected[18])
+    for position in range(19, 24):
+        close(session.decode(IDS[position]), expected[position])
+
+
+def test_compiled_int8_is_near(tiny_llama: Path, expected: np.ndarray) -> None:
+    """Rounding to 8 bits costs about 1/127 of the largest element of a block, here some percent of the logits."""
+    found = load_model(tiny_llama, activations="int8", context=64, chunk=16, cache=False).logits(IDS)
+    assert np.abs(found - expected).mean() < 0.02 * np.abs(expected).max()
+    assert not np.array_equal(found, expected)
 
 
 def test_frequency_factors(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -302,3 +305,25 @@ def test_file_stays_usable(tiny_llama: Path) -> None:
     before = file.tensor("token_embd.weight").copy()
     file.release()
     assert np.array_equal(file.tensor("token_embd.weight"), before)
+
+
+_WARM = """
+import sys
+from rlx_mlir.models.model import load_model
+model = load_model(sys.argv[1], context=64, chunk=16)
+print(model.generate([5, 6, 7], greedy=True, max_tokens=4, ignore_eos=True).read().encode())
+print("mlir" in sys.modules, "rlx_mlir._compiler" in sys.modules, "rlx_mlir.hir" in sys.modules)
+"""
+
+
+def test_a_warm_start_needs_no_compiler(tiny_llama: Path, tmp_path: Path) -> None:
+    """The second process finds the code in the cache: no MLIR, no graph; and says the same."""
+    environment = {**os.environ, "RLX_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", _WARM, str(tiny_llama)]
+    runs = [
+        subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+        for _ in range(2)
+    ]
+    assert runs[0][0] == runs[1][0]
+    assert runs[0][1] == "True True True"
+    assert runs[1][1] == "False False False"

@@ -186,6 +186,17 @@ def set_signature(
             function.attributes["res_attrs"] = _dictionaries(res_attrs)
 
 
+def append_argument(function: ir.Operation, type: ir.Type, attributes: Mapping[str, ir.Attribute]) -> None:
+    """Adds an argument to type and attributes of a function, without reading those that are there."""
+    old = function_type(function)
+    with function.context:
+        new = ir.FunctionType.get([*old.inputs, type], old.results)
+        function.attributes["function_type"] = ir.TypeAttr.get(new)
+        present = list(ir.ArrayAttr(function.attributes["arg_attrs"])) if "arg_attrs" in function.attributes else []
+        present += [ir.DictAttr.get({}) for _ in range(len(old.inputs) - len(present))]
+        function.attributes["arg_attrs"] = ir.ArrayAttr.get([*present, ir.DictAttr.get(dict(attributes))])
+
+
 def _dictionaries(items: Iterable[Mapping[str, ir.Attribute]]) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
 

@@ -20,14 +20,12 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.function import (
     INPUT,
     PARAM,
+    append_argument,
     argument_attributes,
     arguments,
-    attribute_dictionaries,
     body,
     entry_function,
     function_name,
-    function_type,
-    set_signature,
 )
 from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.hir.types import (
@@ -87,6 +85,7 @@ class Graph:
         self._generation = 0
         self._changed_by = ""
         self._dims: dict[ir.Value, dimensions.Dims] | None = None
+        self._names: list[str] | None = None
 
     @property
     def ir_module(self) -> ir.Module:
@@ -122,13 +121,21 @@ class Graph:
         self._changed_by = changed_by
         self._dims = None
         self._function = entry_function(self._module)
+        self._names = None
+
+    @property
+    def _argument_names(self) -> list[str]:
+        """The names of the arguments, in order; kept, since reading them all for each new one would be quadratic."""
+        if self._names is None:
+            self._names = [argument.name for argument in arguments(self._function)]
+        return self._names
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def _value(self, handle: ir.Value) -> Value:
         """A handle of an MLIR value of this module."""
         if isinstance(handle, ir.BlockArgument):
-            return Value(self, handle, arguments(self._function)[handle.arg_number].name)
+            return Value(self, handle, self._argument_names[handle.arg_number])
         owner = ir.OpResult(handle).owner
         return Value(self, handle, place.block_name(owner.location) or owner.name.partition(".")[2])
 
@@ -164,7 +171,7 @@ class Graph:
     ) -> Value:
         here = place.caller()
         self._check_stage(f"{kind} '{name}'", here)
-        present = [argument.name for argument in arguments(self._function)]
+        present = self._argument_names
         try:
             if not isinstance(name, str) or not name:
                 raise InputError(f"the name of an {kind} is a non-empty string, but got {name!r}")
@@ -178,11 +185,9 @@ class Graph:
                 type, symbols = packed_type(packed, shape, self._context), ["", ""]
         except InputError as error:
             raise here.error(f"{kind} '{name}': {error}") from None
-        count = len(present)
-        attributes = attribute_dictionaries(self._function, "arg_attrs", count)
-        attributes.append(argument_attributes(self._context, name, kind, symbols))
         handle = self._block.add_argument(type, here.location(self._context, name))
-        set_signature(self._function, inputs=[*function_type(self._function).inputs, type], arg_attrs=attributes)
+        append_argument(self._function, type, argument_attributes(self._context, name, kind, symbols))
+        present.append(name)
         if self._dims is not None:
             self._dims[handle] = dimensions.type_dims(handle.type, symbols)
         return Value(self, handle, name)

@@ -32,7 +32,9 @@ GENERIC = named_pipeline(
     ("canonicalize", "sizes become sizes of arguments, which scratch planning needs"),
     ("cse", "after bufferisation: before, it merges destinations, and merged destinations are copied"),
     ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
+    ("func.func(rlx-copies-to-linalg)", "copies between buffers of different strides would call a library"),
     ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
+    ("rlx-store-bools-as-bytes", "on loops, whose loads and stores are of one element"),
 )
 
 LLVM = named_pipeline(

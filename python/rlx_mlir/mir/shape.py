@@ -45,8 +45,10 @@ def reshape(x: np.ndarray, *, new_shape: Sequence[int]) -> np.ndarray:
     """The same elements in another shape; -1 is what the others leave, -2 the size of `x` there."""
     shape = [x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)]
     if -1 in shape:
-        rest = int(np.prod([size for size in shape if size != -1]))
-        shape[shape.index(-1)] = x.size // rest if rest else 0
+        # Dimensions that stay cancel, so that an empty one doesn't hide what the others leave.
+        total = int(np.prod([size for i, size in enumerate(x.shape) if i >= len(new_shape) or new_shape[i] != -2]))
+        rest = int(np.prod([size for size in new_shape if size >= 0]))
+        shape[shape.index(-1)] = total // rest if rest else 0
     if int(np.prod(shape)) != x.size:
         raise InputError(f"mir.reshape: {list(x.shape)} has {x.size} elements, but {list(new_shape)} asks for {shape}")
     return x.reshape(shape)

@@ -264,15 +264,15 @@ def emit(
     from rlx_mlir.hir import GraphModule
 
     if Path(model).suffix == ".mlir":
-        module, maxima = GraphModule.from_text(Path(model)), None
+        module, maxima = GraphModule.from_text(Path(model)), {}
     else:
         module, maxima = _model_module(model, function.value, context, chunk)
-    text = compiler.emit(module, stage.value, activations=activations.value, maxima=maxima)
+    text = compiler.emit(module, stage.value, activations=activations.value, maxima=maxima).rstrip("\n")
     if output is None:
         typer.echo(text)
         return
     try:
-        output.write_text(text if text.endswith("\n") else text + "\n")
+        output.write_text(text + "\n")
     except OSError as error:
         raise InputError(f"{output} cannot be written: {error.strerror}") from None
 

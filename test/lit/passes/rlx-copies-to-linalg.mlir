@@ -19,3 +19,13 @@ func.func @rank_0(%s: memref<f32>, %t: memref<f32>) {
   memref.copy %s, %t : memref<f32> to memref<f32>
   return
 }
+
+/// Loops that are linalg already stay as they are.
+// CHECK-LABEL: func @no_change_elsewhere
+//  CHECK-SAME:   (%[[X:.+]]: memref<4xf32>)
+//  CHECK-NEXT:   linalg.abs ins(%[[X]] : {{.+}}) outs(%[[X]] : {{.+}})
+//  CHECK-NEXT:   return
+func.func @no_change_elsewhere(%x: memref<4xf32>) {
+  linalg.abs ins(%x : memref<4xf32>) outs(%x : memref<4xf32>)
+  return
+}

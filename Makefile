@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# Shortcuts for developers; see CONTRIBUTING.md. PYTHON names the interpreter of the environment.
+
+PYTHON ?= python
+JOBS ?= $(shell nproc)
+CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h)
+RUN = $(PYTHON) -m
+
+.PHONY: help install develop native check format docs test test-slow test-all clean
+
+help:
+	@echo "install    build and install the package"
+	@echo "develop    install it in editable mode, with what development needs"
+	@echo "native     build the extensions again, only what changed, and put them where they are imported from"
+	@echo "check      linters, formatters, types, generated documentation"
+	@echo "format     reformat everything"
+	@echo "docs       write the generated documentation"
+	@echo "test       lit and the quick tests of pytest; test-slow: the others; test-all: both"
+	@echo "clean      delete what was built"
+
+install:
+	$(RUN) pip install .
+
+develop:
+	$(RUN) pip install -e . && $(RUN) pip install 'rlx-mlir[dev]'
+
+native:
+	cmake -S . -B build/dev -GNinja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	cmake --build build/dev -j $(JOBS)
+	cmake --install build/dev --component rlx --prefix "$$($(PYTHON) test/native_prefix.py)"
+
+check:
+	$(RUN) ruff check .
+	$(RUN) ruff format --check .
+	clang-format --dry-run -Werror $(CXX_SOURCES)
+	$(RUN) mypy
+	$(PYTHON) docs/generate.py --check
+	$(RUN) pytest -q test/python/test_filecheck_lint.py
+
+format:
+	$(RUN) ruff check --fix .
+	$(RUN) ruff format .
+	clang-format -i $(CXX_SOURCES)
+
+docs:
+	$(PYTHON) docs/generate.py
+
+test:
+	$(PYTHON) test/run.py --quick -j $(JOBS)
+
+test-slow:
+	$(PYTHON) test/run.py --slow -j $(JOBS)
+
+test-all:
+	$(PYTHON) test/run.py -j $(JOBS)
+
+clean:
+	rm -rf build dist

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs the tests, lit's and pytest's, of the package that is installed; exits with 1 where one fails.
+
+    python test/run.py             every test
+    python test/run.py --quick     without those that take minutes or fetch from the package index
+    python test/run.py --slow      those alone
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SLOW = "slow or network"
+
+
+def run(*command: str) -> bool:
+    """Runs a module of Python in the project's folder; whether it succeeded."""
+    print("+ python -m", *command, flush=True)
+    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode == 0
+
+
+def main() -> int:
+    """The exit status."""
+    parser = argparse.ArgumentParser(description="Runs the tests of the package that is installed.")
+    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes or fetches something")
+    parser.add_argument("--slow", action="store_true", help="only what takes minutes or fetches something")
+    parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at one time")
+    options = parser.parse_args()
+    passed = options.slow or run("lit.main", "-sv", f"-j{options.jobs}", "test/lit")
+    marks = ["-m", f"not ({SLOW})"] if options.quick else ["-m", SLOW] if options.slow else []
+    # pytest comes last: its closing line counts the tests.
+    if not run("pytest", "-q", "-n", str(options.jobs), *marks):
+        passed = False
+    if not passed:
+        print("some tests failed", file=sys.stderr)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
