@@ -87,14 +87,18 @@ static BlockSize blockSize(Scheme scheme) {
   llvm_unreachable("every scheme has a block size");
 }
 
-/// Bytes that a block takes in a panel, for each of the panel's rows: 5-bit values take a byte
-/// there.
+/// Bytes that a block takes in a panel, for each of the panel's rows; 0 where the scheme has no
+/// panels. Integers that scale sub-blocks take a byte there, unless scale and minimum share one.
 static int64_t panelBlockBytes(Scheme scheme) {
   switch (scheme) {
-  case Scheme::Q5_0:
-    return 34;
-  case Scheme::Q5_1:
-    return 36;
+  case Scheme::Q3_K:
+    return 114;
+  case Scheme::Q4_K:
+    return 148;
+  case Scheme::Q5_K:
+    return 180;
+  case Scheme::Q8_K:
+    return 0;
   default:
     return blockSize(scheme).bytes;
   }
@@ -163,7 +167,7 @@ LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
   if (panels != (n > 0)) // C3
     return emitError() << "expects a positive 'n' exactly with 'layout = panels', but 'n' is " << n
                        << " and 'layout' is " << stringifyLayout(layout);
-  if (panels && block.length == 256) // C4
+  if (panels && !panelBlockBytes(scheme)) // C4
     return emitError() << "expects 'layout = rows' for " << stringifyScheme(scheme)
                        << ", which has no panels";
   return success();

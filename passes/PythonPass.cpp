@@ -25,6 +25,7 @@
 #include "mlir/Pass/PassRegistry.h"
 
 #include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringSet.h"
 
 #include <memory>
 
@@ -143,16 +144,7 @@ private:
 
 } // namespace
 
-/// In the order of registration, which happens on one thread.
-static llvm::SetVector<std::string> &dependents() {
-  static llvm::SetVector<std::string> names;
-  return names;
-}
-
-std::vector<std::string> rlx::dependentDialects() { return dependents().getArrayRef().vec(); }
-
 void rlx::registerPythonPass(PassSpec spec, PassCallback callback) {
-  dependents().insert(spec.dependentDialects.begin(), spec.dependentDialects.end());
   auto registered =
       std::make_shared<const Registered>(Registered{std::move(spec), std::move(callback)});
   registerPass([registered] { return std::make_unique<PythonPass>(registered); });

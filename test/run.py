@@ -18,10 +18,11 @@ ROOT = Path(__file__).resolve().parent.parent
 SLOW = "slow or network"
 
 
-def run(*command: str) -> bool:
-    """Runs a module of Python in the project's folder; whether it succeeded."""
-    print("+ python -m", *command, flush=True)
-    return subprocess.run([sys.executable, "-m", *command], cwd=ROOT, check=False).returncode == 0
+def run(name: str, *arguments: str) -> bool:
+    """Runs a test runner in the project's folder; whether every test passed."""
+    print("+", name, *arguments, flush=True)
+    start = ["-m", "pytest"] if name == "pytest" else ["-c", "from lit.main import main; main()"]
+    return subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, check=False).returncode == 0
 
 
 def main() -> int:
@@ -31,7 +32,7 @@ def main() -> int:
     parser.add_argument("--slow", action="store_true", help="only what takes minutes or fetches something")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at one time")
     options = parser.parse_args()
-    passed = options.slow or run("lit.main", "-sv", f"-j{options.jobs}", "test/lit")
+    passed = options.slow or run("lit", "-sv", f"-j{options.jobs}", "test/lit")
     marks = ["-m", f"not ({SLOW})"] if options.quick else ["-m", SLOW] if options.slow else []
     # pytest comes last: its closing line counts the tests.
     if not run("pytest", "-q", "-n", str(options.jobs), *marks):

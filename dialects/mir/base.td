@@ -141,7 +141,7 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
       number of bytes that `k` takes.
     - (C3) `n` is present exactly with `layout = panels`, and gives the first
       dimension.
-    - (C4) the scheme has the layout: K-quant schemes have rows only.
+    - (C4) the scheme has the layout: q8_k has rows only.
     - (C5) `k` and `n` are below 2^31.
 
     ```mlir

@@ -109,7 +109,7 @@ def MIR_RepackOp : MIR_InferredOp<"repack"> {
 
     - (C1) `weight` is packed in rows, or a dense [n, k] of f32, f16 or bf16.
     - (C2) the dimensions of `weight` are static, positive and below 2^31.
-    - (C3) the scheme of `weight` has panels: it is no K-quant scheme.
+    - (C3) the scheme of `weight` has panels: it isn't q8_k.
 
     ```mlir
     func.func @f(%w: tensor<24x40xi8, #mir.packed<q4_1, k = 64>>)

@@ -143,23 +143,36 @@ def MIR_GatherOp : MIR_InferredOp<"gather"> {
     with o the dimensions before `axis` and t those after it. An index outside the table
     is clamped to its ends; an f32 index drops its fraction, and NaN counts as 0.
 
+    The first `batch_dims` dimensions, 0 unless given, are those of both operands: each
+    part of `table` has indices of its own, and b runs along both:
+
+        result[b..., o..., i..., t...] = table[b..., o..., indices[b..., i...], t...]
+
+    So rows of [B, S, E] at indices [B, 1], with axis 1 and batch_dims 1, are [B, 1, E]:
+    one row of each batch item. Without `batch_dims` they would be [B, B, 1, E].
+
     `table` may be a packed weight of n rows and k columns. Then `axis` is 0, only the
     rows that are asked for are decoded, and the result is [i..., k] of f32.
 
     - (C1) `axis` is a dimension of `table`, from 0.
     - (C2) with a packed `table`, `axis` is 0 and its layout is rows.
+    - (C3) `batch_dims` isn't negative, and at most `axis` and the rank of `indices`.
+    - (C4) the first `batch_dims` dimensions of `table` and `indices` are alike.
 
     ```mlir
-    func.func @f(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<2x?xi32>) -> tensor<2x?x32xf32> {
+    func.func @f(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<2x?xi32>, %last: tensor<2x1xi32>) -> tensor<2x1x32xf32> {
       %y = mir.gather %t, %i axis 0 : tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, tensor<2x?xi32>
-      return %y : tensor<2x?x32xf32>
+      %z = mir.gather %y, %last axis 1 batch_dims 1 : tensor<2x?x32xf32>, tensor<2x1xi32>
+      return %z : tensor<2x1x32xf32>
     }
     ```
   }];
-  let arguments = (ins MIR_AnyTensor:$table, MIR_IndexTensor:$indices, I64Attr:$axis);
+  let arguments = (ins MIR_AnyTensor:$table, MIR_IndexTensor:$indices, I64Attr:$axis,
+      DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs MIR_Tensor:$result);
   let assemblyFormat = [{
-    $table `,` $indices `axis` $axis attr-dict `:` type($table) `,` type($indices)
+    $table `,` $indices `axis` $axis (`batch_dims` $batch_dims^)? attr-dict
+    `:` type($table) `,` type($indices)
   }];
 }
 

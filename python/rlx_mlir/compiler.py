@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +29,8 @@ class CompileOptions:
         disable_templates: classes of kernels (gemm, rows, attention, quantize, or all) that take the generic path.
         features: CPU features as LLVM names them; those of this machine where empty.
         level: LLVM's optimisation level, 0 to 3.
+        verify: check after each stage that the module keeps its contract; on where the environment has RLX_VERIFY=1.
+            Changes nothing that is compiled.
     """
 
     target: str = "cpu"
@@ -35,6 +39,7 @@ class CompileOptions:
     disable_templates: tuple[str, ...] = ()
     features: str = ""
     level: int = 2
+    verify: bool = field(default_factory=lambda: os.environ.get("RLX_VERIFY") == "1")
 
     def __post_init__(self) -> None:
         if self.target != "cpu":
@@ -119,7 +124,10 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     first = {"hir": 0, "mir": 1}.get(start)
     if first is None:
         raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
-    return steps[first:]
+    if not options.verify:
+        return steps[first:]
+    checked = [(stage, f"{pipeline},rlx-verify-stage{{stage={stage}}}") for stage, pipeline in steps[first:]]
+    return [(checked[0][0], f"rlx-verify-stage{{stage={start}}},{checked[0][1]}"), *checked[1:]]
 
 
 def emit(module: Any, stage: str, **options: Any) -> str:
@@ -135,14 +143,14 @@ def emit(module: Any, stage: str, **options: Any) -> str:
         raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{stage}'")
     if stage == module.stage:
         return str(module.to_text())
-    compilation = _Compilation(module, chosen)
+    compilation = Compilation(module, chosen)
     compilation.run(until="llvm" if stage == "asm" else stage)
     if stage in ("llvm", "asm"):
         return compilation.code("LLVM" if stage == "llvm" else "ASSEMBLY").decode()
     return str(compilation.module)
 
 
-class _Compilation:
+class Compilation:
     """One module on its way through the stages, and what is read from it between them."""
 
     def __init__(self, module: Any, options: CompileOptions) -> None:
@@ -155,18 +163,22 @@ class _Compilation:
         self.sources: list[tuple[str, Any]] = []
         self.templates: dict[str, str] = {}
 
-    def run(self, until: str = "llvm") -> None:
-        """Runs the pipelines up to a stage."""
+    def run(self, until: str = "llvm") -> dict[str, float]:
+        """Runs the pipelines up to a stage; returns the seconds that each stage took."""
         from rlx_mlir.rewriting import run_pipeline
 
+        if until not in dict(self._steps):
+            raise StageError(f"'{self.name}' is past stage {until}")
+        seconds: dict[str, float] = {}
         for stage, pipeline in self._steps:
+            begin = time.perf_counter()
             run_pipeline(self.module, pipeline)
             with self.module.context:
                 self._read(stage)
+            seconds[stage] = time.perf_counter() - begin
             if stage == until:
-                return
-        if until not in dict(self._steps):
-            raise StageError(f"'{self.name}' is past stage {until}")
+                break
+        return seconds
 
     def _read(self, stage: str) -> None:
         from rlx_mlir.lowering.functions import functions
@@ -232,4 +244,4 @@ class _Compilation:
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:
     """Runs the whole pipeline on a copy of the module."""
-    return _Compilation(module, options).artifact()
+    return Compilation(module, options).artifact()

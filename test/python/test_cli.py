@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from rlx_mlir.frontends.gguf import write_gguf
 from rlx_mlir.models import model as model_module
+from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.tools.cli import app
 
 
@@ -204,6 +205,27 @@ def test_emit_blocks(tiny_llama: Path, tmp_path: Path, function: str) -> None:
 )
 def test_emit_stages(tiny_llama: Path, stage: str, mark: str) -> None:
     assert mark in rlx("emit", tiny_llama, "--stage", stage, "--function", "decode").stdout
+
+
+def test_compile(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    target = tmp_path / "out"
+    found = json.loads(rlx("compile", tiny_llama, "--context", "64", "-o", target, "--json").stdout)
+    assert set(found["programs"]) == {"prefill", "decode"}
+    assert all(row["kernels"] > 0 and row["code_bytes"] > 0 for row in found["programs"].values())
+    loaded = Artifact.load(target / "decode.rlx")
+    assert loaded.name == "decode"
+    again = rlx("compile", tiny_llama, "--context", "64").stdout
+    assert "prefill " in again
+    assert len(list((tmp_path / "cache" / "compiled").iterdir())) == 2
+
+
+def test_generate_by_compiled_code(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    options = ("--greedy", "--max-tokens", "6", "--context", "64", "--activations", "exact", "--json")
+    compiled = json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)
+    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
+    assert json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)["ids"] == compiled["ids"]
 
 
 def test_emit_to_where_nothing_can_be_written(tiny_llama: Path, tmp_path: Path) -> None:

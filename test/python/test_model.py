@@ -297,7 +297,9 @@ def test_maxima() -> None:
 
 def test_module_is_a_graph(model: Model) -> None:
     assert model.module().name == "prefill"
-    assert model.module("decode").lower().stage == "mir"
+    assert model.module("decode", "mir").stage == "mir"
+    with pytest.raises(InputError, match="'stage' must be hir or mir, but is 'asm'"):
+        model.module("decode", "asm")
 
 
 def test_file_stays_usable(tiny_llama: Path) -> None:

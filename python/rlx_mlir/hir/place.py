@@ -4,24 +4,18 @@
 from __future__ import annotations
 
 import os
-import sys
 from dataclasses import dataclass
 
 from rlx_mlir import ir
+from rlx_mlir import place as light
 from rlx_mlir.errors import BuildError
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 @dataclass(frozen=True)
-class Place:
+class Place(light.Place):
     """A line of the program that builds a graph."""
-
-    file: str
-    line: int
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
 
     def location(self, context: ir.Context, block: str) -> ir.Location:
         """The location of an operation that is built here, in a block of the given name."""
@@ -36,10 +30,8 @@ class Place:
 
 def caller() -> Place:
     """The innermost frame that isn't of the graph API itself."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
-        frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    found = light.caller(_OURS)
+    return Place(found.file, found.line)
 
 
 def block_name(location: ir.Location) -> str:

@@ -8,6 +8,7 @@ last pass wraps them for C callers: `NAME(buffers, dims, begin, end, scratch)`.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from mlir.dialects import bufferization
@@ -16,10 +17,10 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.target import Target
-from rlx_mlir.errors import CompileError
+from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
-from rlx_mlir.lowering.templates import select_template
+from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
@@ -45,7 +46,11 @@ def apply_templates(module: ir.Operation, *, features: str, disable: str) -> Non
     """Replace kernels that a template covers by its code, and drop @prepare, which the run time performs."""
     triple, cpu, host_features = ir.native.host_target()
     target = Target.from_features(features or host_features, triple, cpu)
-    skipped = set(disable.split("+"))
+    skipped = set(filter(None, disable.split("+")))
+    if unknown := sorted(skipped - {*CLASSES, "all"}):
+        raise InputError(
+            f"option 'disable' expects {', '.join(CLASSES)} or all, joined by +, but got '{'+'.join(unknown)}'"
+        )
     block = module.regions[0].blocks[0]
     for prepare in functions(module, PREPARE):
         prepare.operation.erase()
@@ -112,6 +117,16 @@ def plan_scratch(module: ir.Operation) -> None:
             _ScratchPlan(body, scratch).run()
 
 
+def follows_from_sizes(value: ir.Value, buffers: Collection[ir.Value]) -> bool:
+    """Whether the value can be computed from the sizes of the buffers alone."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return False
+    if owner.name == "memref.dim":
+        return owner.operands[0] in buffers and follows_from_sizes(owner.operands[1], buffers)
+    return str(owner.name).startswith("arith.") and all(follows_from_sizes(v, buffers) for v in owner.operands)
+
+
 class _ScratchPlan:
     """Lays the allocations of one body out one after the other, in the body and in its measuring function."""
 
@@ -126,8 +141,9 @@ class _ScratchPlan:
 
         index = ir.IndexType.get()
         offset = measured = None
+        buffers = list(self._body.arguments)[:-EXTRA_ARGUMENTS]
         for op in list(operations(self._body, nested=False)):
-            if op.name != "memref.alloc" or not all(self._can_measure(v) for v in op.operands):
+            if op.name != "memref.alloc" or not all(follows_from_sizes(v, buffers) for v in op.operands):
                 continue
             kind = ir.MemRefType(op.results[0].type)
             with ir.InsertionPoint(op), op.location:
@@ -164,14 +180,6 @@ class _ScratchPlan:
             total = arith.muli(total, size)
         rounded = arith.addi(total, arith.constant(index, 63))
         return arith.muli(arith.divui(rounded, arith.constant(index, 64)), arith.constant(index, 64))
-
-    def _can_measure(self, value: ir.Value) -> bool:
-        """Whether the measuring function can compute the value: from sizes of the arguments alone."""
-        if isinstance(value.owner, ir.Block):
-            return value in self._mapping
-        if value.owner.name == "memref.dim":
-            return value.owner.operands[0] in self._mapping and self._can_measure(value.owner.operands[1])
-        return value.owner.name.startswith("arith.") and all(self._can_measure(v) for v in value.owner.operands)
 
     def _measure(self, value: ir.Value) -> Any:
         if value not in self._mapping:

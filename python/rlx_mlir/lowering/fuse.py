@@ -190,10 +190,12 @@ def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
     transposed = isinstance(op, mir.MatmulOp) and bool(op.transpose_rhs)
     if not is_parameter(weight) or _is_swiglu_half(op.result):
         return
-    group = []
+    group: list[tuple[Any, ir.Value]] = []
     for use in x.uses:
         other = use.owner.opview
         if type(other) is not type(op) or other.operation.block != op.operation.block:
+            continue
+        if any(other == member for member, _ in group):  # It reads x twice.
             continue
         first, second = (other.lhs, other.rhs) if isinstance(other, mir.MatmulOp) else (other.x, other.weight)
         if first != x or not is_parameter(second) or _is_swiglu_half(other.result):

@@ -8,6 +8,7 @@ allocated at run time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +22,7 @@ from rlx_mlir.lowering.functions import (
     entry_function,
     functions,
     memref_of,
+    raw_argument_attributes,
     result_attributes,
 )
 from rlx_mlir.lowering.outline import CLASS, TIED
@@ -104,10 +106,11 @@ class _Planner:
 
     def _measure(self) -> None:
         """Symbolic dimensions of every value, the calls in order, and which values are views of which."""
-        attributes = argument_attributes(self._entry)
-        for argument, own in zip(self._entry.arguments, attributes, strict=True):
+        for argument, own in zip(self._entry.arguments, argument_attributes(self._entry), strict=True):
             shape = ir.RankedTensorType(argument.type).shape
-            words = own.get("mir.dims") or [f"{own.get('mir.name', 'arg')}_{i}" for i in range(len(shape))]
+            # Dynamic sizes without a symbol are told apart by the argument that has them.
+            stem = re.sub(r"\W", "_", own.get("mir.name", f"arg{argument.arg_number}"))
+            words = own.get("mir.dims") or [f"{stem}_{i}" for i in range(len(shape))]
             self._dims[argument] = tuple(
                 Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)
             )
@@ -178,19 +181,25 @@ class _Planner:
         attributes = argument_attributes(self._entry)
         inputs = {a: own.get("mir.name", "") for a, own in zip(self._entry.arguments, attributes, strict=True)}
         parameters = ["%arena: memref<?xi8>"]
-        for number, argument in enumerate(self._entry.arguments):
-            own = self._entry.operation.attributes["arg_attrs"][number]
+        for number, (argument, raw) in enumerate(
+            zip(self._entry.arguments, raw_argument_attributes(self._entry), strict=True)
+        ):
+            own = {entry.name: entry.attr for entry in raw}
+            if any(size.constant is None for size in self._dims[argument]):
+                own["mir.dims"] = self._words(argument)
             self._names.setdefault(argument, f"%arg{number}")
-            parameters.append(f"%arg{number}: {memref_of(argument.type)} {own}")
+            parameters.append(f"%arg{number}: {memref_of(argument.type)} {ir.DictAttr.get(own)}")
         for number, (value, own) in enumerate(zip(returned, result_attributes(self._entry), strict=True)):
             root = self._roots[value]
-            tied = f', mir.tied = "{inputs[root]}"' if root in inputs else ""
-            words = [f'"{size}"' if size.constant is None else '""' for size in self._dims[value]]
-            dims = f", mir.dims = [{', '.join(words)}]" if words else ""
-            name = own.get("mir.name", f"output{number}")
-            parameters.append(
-                f'%out{number}: {memref_of(value.type)} {{mir.name = "{name}", mir.kind = "output"{dims}{tied}}}'
-            )
+            described = {
+                "mir.name": ir.StringAttr.get(own.get("mir.name", f"output{number}")),
+                "mir.kind": ir.StringAttr.get("output"),
+            }
+            if self._dims[value]:
+                described["mir.dims"] = self._words(value)
+            if root in inputs:
+                described["mir.tied"] = ir.StringAttr.get(inputs[root])
+            parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
             if self._roots[value] == value or isinstance(root.owner, ir.Block):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
@@ -205,12 +214,17 @@ class _Planner:
         for op in operations(self._entry, nested=False):
             if op.name == "func.call":
                 self._call(op)
-        maxima = ", ".join(f"{s} = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64" for s in self._symbols)
+        maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
         body = "\n".join(f"  {line}" for line in self._lines)
-        header = f'func.func @"{self._entry.name.value}"({", ".join(parameters)})'
+        header = f"func.func @{ir.StringAttr.get(self._entry.name.value)}({', '.join(parameters)})"
         return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
+
+    def _words(self, value: Any) -> ir.Attribute:
+        """The symbol of each dimension, the empty word where it is static."""
+        words = ["" if size.constant is not None else str(size) for size in self._dims[value]]
+        return ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
 
     def _bind_symbols(self, argument: Any) -> None:
         for number, size in enumerate(self._dims[argument]):

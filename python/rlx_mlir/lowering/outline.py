@@ -15,10 +15,11 @@ from mlir.dialects import func
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.hir.dims import Dims, propagate
 from rlx_mlir.lowering.functions import KERNEL, ROLE, entry_function
 from rlx_mlir.lowering.fuse import only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
-from rlx_mlir.rewriting import compiler_pass, identity, operations
+from rlx_mlir.rewriting import compiler_pass, erase_dead, identity, operations
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
@@ -40,6 +41,9 @@ ROW_WISE = POINTWISE | _names(
     "rms_norm layer_norm softmax fused_residual_rms_norm fused_residual_layer_norm "
     "fused_swiglu rope narrow cache_update"
 )
+#: What operations of one kernel of rows share: the leading dimensions, symbolic and as types have them, and the
+#: element type.
+RowSpace = tuple[Dims, tuple[int, ...], str]
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
 
@@ -60,6 +64,7 @@ class Group:
 def outline_kernels(module: ir.Operation) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = entry_function(module)
+    erase_dead(entry)
     _copy_results(entry)
     groups = form_groups(entry)
     library = _Library(module)
@@ -80,7 +85,9 @@ def _copy_results(entry: Any) -> None:
             root = reshape.x
         if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":
             with ir.InsertionPoint(terminator), terminator.location:
-                terminator.operands[number] = mir.concat([value], axis=0) if shape_of(value) else mir.max(value, value)
+                terminator.operands[number] = (
+                    mir.concat([value], axis=0) if shape_of(value) else mir.expand(value.type, value)
+                )
         seen.add(root)
 
 
@@ -94,26 +101,32 @@ def form_groups(entry: Any) -> list[Group]:
             group = Group("gemm", _with_epilogue(op, taken))
             taken |= group.members
             groups.append(group)
+    dims = propagate(entry.operation)
     rows: Group | None = None
+    space: RowSpace | None = None
     for op in ops:
-        if identity(op) in taken:
-            rows = None if isinstance(op.opview, PRODUCTS) else rows
-            continue
         view = op.opview
-        if isinstance(view, mir.ConstantOp | mir.ReshapeOp):
-            continue
-        if op.name in ROW_WISE and _is_row_wise(view):
-            if rows is None or len(rows.ops) == MAX_ROW_OPS or _row_space(view) != _row_space(rows.ops[0].opview):
-                rows = Group("rows")
+        if op.name in ROW_WISE and identity(op) not in taken and _is_row_wise(view):
+            if rows is None or len(rows.ops) == MAX_ROW_OPS or space != _row_space(view, dims):
+                rows, space = Group("rows"), _row_space(view, dims)
                 groups.append(rows)
             rows.ops.append(op)
             continue
-        rows = None
-        groups.append(Group(_single_class(view), [op]))
+        if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):
+            rows = None  # A kernel stands where its last operation stood: before whatever reads its results.
+        if identity(op) not in taken and not isinstance(view, mir.ConstantOp | mir.ReshapeOp):
+            rows = None
+            groups.append(Group(_single_class(view), [op]))
     order = {identity(op): number for number, op in enumerate(ops)}
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def _reads(op: Any, group: Group) -> bool:
+    """Whether the operation reads what the group computes."""
+    members = group.members
+    return any(not isinstance(v.owner, ir.Block) and identity(v.owner) in members for v in op.operands)
 
 
 def _single_class(view: Any) -> str:
@@ -134,7 +147,7 @@ def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
         value = mul.results[0]
     while (user := only_user(value)) is not None:
         operation = user.operation
-        if operation.name not in POINTWISE or operation.results[0].type != value.type:
+        if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
             break
         if not all(v == value or _fits_epilogue(v, value) for v in operation.operands):
             break
@@ -164,11 +177,15 @@ def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
     if op not in (gate.operation, up.operation) or only_user(gate.result) is None or only_user(up.result) is None:
         return None
     other = (up if op == gate.operation else gate).operation
-    same_input = list(op.operands)[:-1] == list(other.operands)[:-1]
+    same_input = list(op.operands)[:-1] == list(other.operands)[:-1] and _attributes(op) == _attributes(other)
     same_weight = op.operands[-1 + len(op.operands)].type == other.operands[-1 + len(other.operands)].type
     if identity(other) in taken or not same_input or not same_weight or op.block != other.block:
         return None
     return silu.operation, mul.operation, other
+
+
+def _attributes(op: Any) -> dict[str, Any]:
+    return dict(op.attributes.items())
 
 
 def _fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
@@ -206,10 +223,10 @@ def _one(value: ir.Value) -> bool:
     return all(size == 1 for size in shape_of(value))
 
 
-def _row_space(view: Any) -> tuple[tuple[int, ...], str]:
-    """What operations of one kernel of rows share: the leading dimensions, and the element type."""
+def _row_space(view: Any, dims: dict[Any, Dims]) -> RowSpace:
+    """The row space of an operation."""
     value = view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
-    return tuple(shape_of(value)[:-1]), str(ir.RankedTensorType(value.type).element_type)
+    return dims[value][:-1], tuple(shape_of(value)[:-1]), str(ir.RankedTensorType(value.type).element_type)
 
 
 class _Library:
@@ -219,6 +236,7 @@ class _Library:
         self._block = module.regions[0].blocks[0]
         self._kernels: dict[str, str] = {}
         self._counts: dict[str, int] = {}
+        self._taken = {python_value(op.operation.attributes["sym_name"]) for op in self._block.operations}
 
     def outline(self, group: Group) -> None:
         """Replaces the group's operations by a call of their kernel."""
@@ -270,13 +288,18 @@ class _Library:
         if text in self._kernels:
             kernel.operation.erase()
             return self._kernels[text]
-        stem = _stem(group)
-        number = self._counts.get(stem, 0)
-        self._counts[stem] = number + 1
-        name = f"{stem}_{number}"
+        name = self._free_name(_stem(group))
         attributes["sym_name"] = ir.StringAttr.get(name)
         self._kernels[text] = name
         return name
+
+
+    def _free_name(self, stem: str) -> str:
+        while True:
+            number = self._counts.get(stem, 0)
+            self._counts[stem] = number + 1
+            if (name := f"{stem}_{number}") not in self._taken:
+                return name
 
 
 def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:

@@ -23,6 +23,7 @@ from rlx_mlir.lowering.functions import (
 from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
+from rlx_mlir.runtime.prepare import OPERATIONS
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
 
@@ -111,12 +112,23 @@ def pack_weights(module: ir.Operation) -> None:
     apply_patterns(module, PACK)
 
 
+def can_prepare(op: Any) -> bool:
+    """Whether the operation can run when parameters are set: by numpy, with sizes that are known."""
+    types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
+    if op.name.removeprefix("mir.") not in OPERATIONS or not all(kind.has_static_shape for kind in types):
+        return False
+    # Conversions that round twice, or saturate, are more than numpy's.
+    return op.name != "mir.cast" or {str(kind.element_type) for kind in types} <= {"f16", "bf16", "f32"}
+
+
 def _prepared(value: ir.Value) -> bool:
-    """Whether the value follows from parameters alone."""
+    """Whether the value follows from parameters alone, by operations that can run when they are set."""
     if is_parameter(value):
         return True
     owner = value.owner
-    return not isinstance(owner, ir.Block) and len(owner.operands) > 0 and all(_prepared(v) for v in owner.operands)
+    if isinstance(owner, ir.Block) or not len(owner.operands):
+        return False
+    return can_prepare(owner.operation) and all(_prepared(v) for v in owner.operands)
 
 
 def pack_operand(op: Any, rewriter: Rewriter) -> None:
@@ -126,6 +138,8 @@ def pack_operand(op: Any, rewriter: Rewriter) -> None:
         return
     if scheme_of(weight) not in PANEL_SCHEMES:
         return rewriter.no_match(f"{scheme_of(weight)} has no panels")
+    if min(shape_of(weight)) < 0:
+        return rewriter.no_match("the weight has a dynamic size")
     panels = mir.repack(weight)
     op.operation.operands[len(op.operation.operands) - 1] = panels
     rewriter.changed()
@@ -162,7 +176,7 @@ def hoist_params(module: ir.Operation) -> None:
     names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
     hoisted: dict[int, Any] = {}
     for op in operations(function, nested=False):
-        if op.name.startswith("mir.") and len(op.operands) and all(_from(v, hoisted) for v in op.operands):
+        if len(op.operands) and all(_from(v, hoisted) for v in op.operands) and can_prepare(op):
             hoisted[identity(op)] = op
     if not hoisted:
         return

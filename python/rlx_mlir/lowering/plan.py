@@ -171,6 +171,11 @@ def _step_attributes(op: Any) -> dict[str, Any]:
         encoding = str(ir.RankedTensorType(op.results[0].type).encoding)
         words = encoding.split("<", 1)[1].rstrip(">").split(", ")
         return {"scheme": words[0], "k": int(words[1].removeprefix("k = "))}
+    result = ir.RankedTensorType(op.results[0].type)
+    if op.name == "mir.expand":
+        return {"shape": list(result.shape)}
+    if op.name == "mir.cast":
+        return {"dtype": str(result.element_type)}
     return {key: python_value(value) for key, value in op.attributes.items()}
 
 

@@ -32,9 +32,9 @@ def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     Raises UnsupportedByTemplate, with the reason, where no template covers the kernel.
     """
     kind = python_value(kernel.operation.attributes["mir.kernel"])
-    if kind not in _CLASSES:
+    if kind not in CLASSES:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
-    return _CLASSES[kind](name, kernel, target)
+    return CLASSES[kind](name, kernel, target)
 
 
 def _body(kernel: Any) -> tuple[list[Any], list[Any]]:
@@ -66,7 +66,7 @@ def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     ops, returned = _body(kernel)
     products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
     first = products[0]
-    if any(op.name != first.name or list(op.operands)[:-1] != list(first.operands)[:-1] for op in products[1:]):
+    if any(_signature(op) != _signature(first) for op in products[1:]):
         raise UnsupportedByTemplate(f"{name}: its products differ in more than their weights")
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
@@ -94,6 +94,11 @@ def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     if len(shape_of(weights[0])) != 2 or min(shape_of(weights[0])) < 0 or _element(inputs[0]) != "f32":
         raise UnsupportedByTemplate(f"{name}: the right operand isn't a static matrix of f32")
     return "gemm_dense", gemm_dense(target, product, transpose_rhs=bool(first.opview.transpose_rhs))
+
+
+def _signature(op: Any) -> tuple[Any, ...]:
+    """What products of one kernel share: all but the weight."""
+    return op.name, list(op.operands)[:-1], op.operands[len(op.operands) - 1].type, dict(op.attributes.items())
 
 
 def _need_panels(name: str, weights: list[Any]) -> None:
@@ -253,6 +258,8 @@ def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
 
 def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     ops, returned = _body(kernel)
+    if _element(kernel.arguments[0]) != "f32":
+        raise UnsupportedByTemplate(f"{name}: quantisation of {_element(kernel.arguments[0])} has no template")
     if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
         raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
     return "block_quantize", block_quantize(target, name, _sizes(kernel.arguments[0]))
@@ -260,7 +267,8 @@ def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
 
 _ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
 
-_CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
+#: The template of each class of kernels that has one.
+CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
     "gemm": _gemm,
     "rows": _rows,
     "attention": _attention,

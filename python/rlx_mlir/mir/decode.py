@@ -6,7 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir import formats, ir
-from rlx_mlir.formats import PANEL_ROWS, BlockFormat, Plane, Scaled
+from rlx_mlir.formats import PANEL_ROWS, BlockFormat, PanelFactor, PanelLayout, Plane, Scaled
+from rlx_mlir.formats.panels import RUN
 from rlx_mlir.mir.packed import Packing
 from rlx_mlir.mir.scalars import Scalar, extract, unsigned
 
@@ -58,7 +59,7 @@ def element_integer(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) ->
     """The integer of element (n, k), the offset subtracted, as i32."""
     fmt = packing.format
     if packing.layout == "panels":
-        return _panel_integer(weight, fmt, n, k)
+        return _panel_integer(weight, formats.panel_layout(fmt), n, k)
     stored = _planes(_block(weight, fmt, n, k), fmt, fmt.quants, k % fmt.block)
     return _signed(stored, fmt.signed) - fmt.offset
 
@@ -68,7 +69,8 @@ def element_scale(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> S
     fmt = packing.format
     assert fmt.scale is not None, "a quantised format"
     if packing.layout == "panels":
-        return _panel_float(weight, fmt, 0, n, k)
+        layout = formats.panel_layout(fmt)
+        return _panel_factor(weight, layout, layout.scale, n, k)
     return _scaled(_block(weight, fmt, n, k), fmt, fmt.scale, k)
 
 
@@ -77,7 +79,8 @@ def element_minimum(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) ->
     fmt = packing.format
     assert fmt.minimum is not None, "a format with minima"
     if packing.layout == "panels":
-        return _panel_float(weight, fmt, 1, n, k)
+        layout = formats.panel_layout(fmt)
+        return _panel_factor(weight, layout, layout.minimum, n, k)
     minimum = _scaled(_block(weight, fmt, n, k), fmt, fmt.minimum, k)
     return -minimum if fmt.minimum_sign < 0 else minimum
 
@@ -120,24 +123,41 @@ def _scaled(block: _Bytes, fmt: BlockFormat, what: Scaled, k: Scalar) -> Scalar:
     return factor * (_signed(stored, what.signed) - what.offset).to("f32")
 
 
-def _panel_block(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> _Bytes:
-    layout = formats.panel_layout(fmt)
+def _panel_block(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) -> _Bytes:
     return _Bytes(weight, n // PANEL_ROWS, (k // layout.block) * layout.block_bytes)
 
 
-def _panel_float(weight: ir.Value, fmt: BlockFormat, which: int, n: Scalar, k: Scalar) -> Scalar:
-    """Float field number `which` of the row's block."""
-    return _panel_block(weight, fmt, n, k).number((n % PANEL_ROWS + which * PANEL_ROWS) * 2, "<f2")
+def _panel_factor(weight: ir.Value, layout: PanelLayout, factor: PanelFactor | None, n: Scalar, k: Scalar) -> Scalar:
+    """The scale or minimum of the row's sub-block."""
+    assert factor is not None, "a format that has it"
+    block = _panel_block(weight, layout, n, k)
+    row = n % PANEL_ROWS
+    value = block.number((row + factor.number * PANEL_ROWS) * 2, "<f2")
+    if factor.at is not None:
+        sub = (k % layout.block) // layout.sub
+        stored = unsigned(block.byte(sub * PANEL_ROWS + row + factor.at), "i32")
+        if factor.bits < 8:
+            stored = (stored >> factor.shift) & ((1 << factor.bits) - 1)
+        value = value * _signed(stored, factor.bits == 8).to("f32")
+    return -value if factor.sign < 0 else value
 
 
-def _panel_integer(weight: ir.Value, fmt: BlockFormat, n: Scalar, k: Scalar) -> Scalar:
-    layout = formats.panel_layout(fmt)
-    block = _panel_block(weight, fmt, n, k)
-    start = 2 * PANEL_ROWS * len(layout.floats)
+def _panel_integer(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) -> Scalar:
+    """The integer of an element, the offset subtracted: the OR of its planes."""
+    block = _panel_block(weight, layout, n, k)
     row, e = n % PANEL_ROWS, k % layout.block
-    # Dwords [c][row]: 8 elements as nibbles, low ones first, or 4 as bytes.
-    per_dword = 8 if layout.nibbles else 4
-    stored = unsigned(block.byte(((e // per_dword) * PANEL_ROWS + row) * 4 + e % 4 + start), "i32")
-    if layout.nibbles:
-        stored = (stored >> ((e % 8) // 4 * 4).to("i32")) & 15
-    return stored - layout.bias
+    run = layout.payload + (e // RUN) * layout.run_bytes
+    quad, position = (e % RUN) // 4, e % 4
+    total: Scalar | None = None
+    first = into = 0
+    for width in layout.widths:
+        per_dword = 8 // width
+        dword = quad // per_dword + first
+        bits = unsigned(block.byte(run + (dword * PANEL_ROWS + row) * 4 + position), "i32")
+        if width < 8:
+            bits = (bits >> ((quad % per_dword) * width).to("i32")) & ((1 << width) - 1)
+        bits = bits << into if into else bits
+        total = bits if total is None else total | bits
+        first, into = first + width, into + width
+    assert total is not None, "a quantised format"
+    return total - layout.bias

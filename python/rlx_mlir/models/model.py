@@ -267,9 +267,16 @@ class Model:
         """Text of token ids, see `Tokenizer.detokenize`."""
         return self.tokenizer.detokenize(ids, special=special)
 
-    def module(self, function: str = "prefill") -> GraphModule:
-        """The graph of ``prefill`` or ``decode``, newly built: to read, to lower step by step, to change."""
-        return llama.build(self.config, function)
+    def module(self, function: str = "prefill", stage: str = "hir") -> GraphModule:
+        """The graph of ``prefill`` or ``decode``, newly built: to read, to lower further, to change.
+
+        Args:
+            stage: ``hir``, blocks; or ``mir``, primitives. `rlx_mlir.emit` shows later stages.
+        """
+        if stage not in ("hir", "mir"):
+            raise InputError(f"'stage' must be hir or mir, but is {stage!r}; rlx_mlir.emit shows later stages")
+        graph = llama.build(self.config, function)
+        return graph if stage == "hir" else graph.lower()
 
     def logits(self, token_ids: Sequence[int] | np.ndarray) -> Floats:
         """Logits of the next token at every position, f32 [len(token_ids), vocab], each given the tokens before it.

@@ -3,19 +3,30 @@
 
 from __future__ import annotations
 
-import threading
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import ExecutionError, InputError, StageError
+from rlx_mlir.place import located
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.prepare import prepare
 
 Array = np.ndarray[Any, Any]
+
+#: Of the symbols, by name: the size, and what has it.
+Sizes = dict[str, tuple[int, str]]
+
+#: Where empty arrays are said to be: numpy gives some of them no address, and nothing is read there.
+_NOWHERE = np.zeros(64, np.uint8)
+
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
@@ -25,6 +36,27 @@ def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     return raw[start : start + count].view(dtype).reshape(shape)
 
 
+@dataclass(frozen=True)
+class _Bound:
+    """The parameters of a module: kept together, so that a call sees all of the old ones or all of the new ones."""
+
+    arrays: tuple[Array, ...] = ()
+    addresses: list[int] = field(default_factory=list)
+    sizes: Sizes = field(default_factory=dict)
+
+    @cached_property
+    def spans(self) -> tuple[list[int], list[int]]:
+        """Where the arrays start, in order, and how far those up to each one reach."""
+        spans = sorted(_span(a, at) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
+        return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
+
+    def overlap(self, start: int, end: int) -> bool:
+        """Whether a parameter lies in a range of memory."""
+        starts, reach = self.spans
+        number = bisect_left(starts, end)
+        return number > 0 and reach[number - 1] > start
+
+
 class Executable:
     """A compiled module.
 
@@ -32,13 +64,19 @@ class Executable:
     `set_params`; arrays that are used as they are must not be changed afterwards.
     """
 
+    @located
     def __init__(self, artifact: Artifact, *, threads: int | None = None) -> None:
         """Loads the code.
 
         Args:
             artifact: what the compiler made, or a cache kept.
             threads: of one call; None for as many as the process may use.
+
+        Raises ExecutionError where the code isn't for this machine, InputError where `threads` is no number of them.
         """
+        _check_target(artifact)
+        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+            raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
         self.artifact = artifact
         code = native.ObjectCode([artifact.code])
         self._plan = native.Plan(
@@ -53,9 +91,8 @@ class Executable:
             calls=artifact.calls,
             threads=threads or 0,
         )
-        self._lock = threading.Lock()
-        self._params: dict[str, Array] = {}
-        self._addresses: list[int] = []
+        self._maxima = dict(artifact.symbols)
+        self._bound = None if artifact.parameters else _Bound()
 
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
@@ -77,6 +114,7 @@ class Executable:
         """Threads that one call uses at most."""
         return int(self._plan.threads)
 
+    @located
     def set_params(self, params: Mapping[str, Any], *, shared: dict[str, Array] | None = None) -> None:
         """Binds every parameter, and prepares those that the code wants in another layout.
 
@@ -88,20 +126,17 @@ class Executable:
 
         Raises InputError where one is missing, unknown, or of another shape or type; then the old ones stay.
         """
-        _check_names("parameter", params, [spec.name for spec in self.params])
-        sources: dict[str, Array] = {}
-        sizes: dict[str, tuple[int, str]] = {}
-        for spec in self.params:
-            sources[spec.name] = _checked("parameter", spec, params[spec.name], sizes, self.artifact)
+        self._check_names("parameter", params, self.params)
+        sizes: Sizes = {}
+        sources = {spec.name: self._checked("parameter", spec, params[spec.name], sizes) for spec in self.params}
         prepared = prepare(self.artifact.preparation, sources, {} if shared is None else shared)
-        bound = {
-            spec.name: prepared[spec.name] if spec.name in prepared else sources[spec.name]
+        arrays = tuple(
+            prepared[spec.name] if spec.name in prepared else sources[spec.name]
             for spec in self.artifact.plan_parameters
-        }
-        with self._lock:
-            self._params = bound
-            self._addresses = [array.ctypes.data for array in bound.values()]
+        )
+        self._bound = _Bound(arrays, [_address(array) for array in arrays], sizes)
 
+    @located
     def run(
         self,
         inputs: Mapping[str, Any],
@@ -113,28 +148,42 @@ class Executable:
 
         Args:
             inputs: arrays by name (numpy, or anything with DLPack); copied only where not contiguous.
-            outputs: arrays to write some of the results to, by name; the others are allocated.
+            outputs: arrays to write some of the results to, by name; the others are allocated. They may share memory
+                with nothing that the call reads.
             donate: names of inputs whose memory outputs tied to them take: caches updated in place.
 
         Returns:
             The results by name, in the order of `outputs`.
 
         Raises InputError, which names the input and the rule, where one is missing, unknown, of another shape or type,
-        where sizes with one symbol differ, or where a size exceeds its declared maximum.
+        where sizes with one symbol differ, or where a size exceeds its declared maximum. Raises StageError where
+        parameters aren't set yet.
         """
-        if not self._addresses and self.artifact.plan_parameters:
-            raise InputError(f"'{self.artifact.name}' needs its parameters: call set_params first")
-        _check_names("input", inputs, [spec.name for spec in self.inputs])
-        sizes: dict[str, tuple[int, str]] = {}
-        arrays = {s.name: _checked("input", s, inputs[s.name], sizes, self.artifact) for s in self.inputs}
-        ordered = [sizes[name][0] if name in sizes else 1 for name, _ in self.artifact.symbols]
-        results = self._results(arrays, outputs or {}, donate, ordered)
-        self._plan.run(
-            [array.ctypes.data for array in arrays.values()],
-            self._addresses,
-            [array.ctypes.data for array in results.values()],
-            ordered,
-        )
+        bound = self._bound
+        if bound is None:
+            raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
+        self._check_names("input", inputs, self.inputs)
+        sizes = dict(bound.sizes)
+        arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
+        try:
+            ordered = [sizes[name][0] for name, _ in self.artifact.symbols]
+        except KeyError as error:
+            raise ExecutionError(f"nothing that '{self.artifact.name}' gets has the symbol {error}") from None
+        results = self._results(inputs, arrays, outputs or {}, donate, ordered)
+        addresses = [_address(array) for array in arrays.values()]
+        into = [_address(array) for array in results.values()]
+        if outputs or donate:
+            own = {spec.name for spec in self.outputs if spec.tied in donate}
+            self._check_overlap(
+                {n: _span(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
+                {
+                    n: _span(a, at)
+                    for (n, a), at in zip(results.items(), into, strict=True)
+                    if n in own or n in (outputs or ())
+                },
+                bound,
+            )
+        self._plan.run(addresses, bound.addresses, into, ordered)
         return results
 
     def __call__(self, **inputs: Any) -> Array | tuple[Array, ...]:
@@ -151,35 +200,173 @@ class Executable:
         runs, nanoseconds = self._plan.timings()
         return [(name, ns * 1e-9 / max(runs, 1)) for name, ns in zip(self._plan.calls, nanoseconds, strict=True)]
 
+    # -- checks ------------------------------------------------------------------------------------------------------
+
+    def _check_names(self, what: str, given: Any, specs: Sequence[BufferSpec]) -> None:
+        if not isinstance(given, Mapping):
+            raise InputError(f"{what}s of '{self.artifact.name}' are a mapping from names to arrays, but got {given!r}")
+        names = {spec.name: None for spec in specs}
+        if given.keys() == names.keys():
+            return
+        missing = [name for name in names if name not in given]
+        unknown = [str(name) for name in given if name not in names]
+        parts = [f"missing {what}s: {', '.join(missing)}"] if missing else []
+        if unknown:
+            parts.append(f"unknown {what}s: {', '.join(unknown)}; known are {', '.join(names) or 'none'}")
+        raise InputError(f"'{self.artifact.name}': {'; '.join(parts)}")
+
+    def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Array:
+        """The value as a contiguous array that fits the specification; notes the sizes of symbols."""
+        named = f"{what} '{spec.name}'"
+        array = _as_array(named, value)
+        dtype = DTYPES[spec.dtype]
+        if array.dtype != dtype and not (spec.packed and array.dtype == np.uint8):
+            word = "int8 or uint8" if spec.packed else dtype.name
+            raise InputError(f"{named} has element type {word}, but got {array.dtype}")
+        if array.ndim != len(spec.shape):
+            raise InputError(
+                f"{named} has {len(spec.shape)} dimensions, {_listed(spec.shape)}, but got {_listed(array.shape)}"
+            )
+        for axis, (expected, size) in enumerate(zip(spec.shape, array.shape, strict=True)):
+            if isinstance(expected, int):
+                if size != expected:
+                    raise InputError(
+                        f"{named} has size {expected} in dimension {axis} of {_listed(spec.shape)}, but got "
+                        f"{_listed(array.shape)}"
+                    )
+                continue
+            known, source = sizes.setdefault(expected, (size, named))
+            if known != size:
+                raise InputError(
+                    f"symbol '{expected}' is {known} in {source}, but {size} in {named} (dimension {axis} of "
+                    f"{_listed(array.shape)})"
+                )
+            maximum = self._maxima.get(expected)
+            if maximum is not None and size > maximum:
+                raise InputError(
+                    f"{named} has size {size} in dimension {axis}, but '{expected}' was compiled for at most "
+                    f"{maximum}: compile with maxima={{'{expected}': {size}}}"
+                )
+        # Not only contiguous: compiled code reads whole elements.
+        return array if _is_readable(array) else np.array(array, order="C")
+
     def _results(
-        self, inputs: Mapping[str, Array], given: Mapping[str, Array], donate: Collection[str], sizes: list[int]
+        self,
+        inputs: Mapping[str, Any],
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Array],
+        donate: Collection[str],
+        sizes: list[int],
     ) -> dict[str, Array]:
+        """The arrays that results go to, by name, with the contents of the inputs that they are tied to."""
         names = [spec.name for spec in self.outputs]
         for name in given:
             if name not in names:
-                raise InputError(f"'{self.artifact.name}' has no output '{name}'; it has {', '.join(names)}")
+                raise InputError(f"'{self.artifact.name}' has no output '{name}'; it has {', '.join(names) or 'none'}")
+        if isinstance(donate, str):
+            raise InputError(f"'donate' is a collection of names, but got the string '{donate}'")
         tied = {spec.tied for spec in self.outputs}
         for name in donate:
             if name not in tied:
                 raise InputError(f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it")
+            if arrays[name] is not inputs[name] or not arrays[name].flags.writeable:
+                raise InputError(f"input '{name}' can't be donated: only a contiguous, writeable array of numpy can")
         results = {}
         for spec in self.outputs:
             shape = tuple(_evaluate(size, sizes) for size in spec.sizes)
-            if spec.tied is not None and spec.tied in donate:
-                results[spec.name] = inputs[spec.tied]
-                continue
             array = given.get(spec.name)
+            if spec.tied is not None and spec.tied in donate:
+                if array is not None:
+                    raise InputError(
+                        f"output '{spec.name}' goes to the memory of '{spec.tied}', which is donated, but an array "
+                        "was given for it, too"
+                    )
+                results[spec.name] = arrays[spec.tied]
+                continue
             if array is None:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
-            elif array.shape != shape or array.dtype != DTYPES[spec.dtype] or not array.flags.c_contiguous:
-                raise InputError(
-                    f"output '{spec.name}' expects a contiguous array of shape {shape} and type "
-                    f"{DTYPES[spec.dtype]}, but got shape {array.shape} and type {array.dtype}"
-                )
+            else:
+                _check_output(spec, array, shape)
             if spec.tied is not None:
-                np.copyto(array, inputs[spec.tied])
+                np.copyto(array, arrays[spec.tied])
             results[spec.name] = array
         return results
+
+    @staticmethod
+    def _check_overlap(read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: _Bound) -> None:
+        """Raises InputError where memory that a call writes is read or written under another name, too."""
+        spans = [(start, end, False, f"input '{name}'") for name, (start, end) in read.items()]
+        for name, (start, end) in written.items():
+            if start < end and bound.overlap(start, end):
+                raise InputError(f"output '{name}' shares memory with a parameter")
+            spans.append((start, end, True, f"output '{name}'"))
+        # In the order of their starts: how far those before reach, by whether they are written, and whose that is.
+        reach = {False: (0, ""), True: (0, "")}
+        for start, end, writes, name in sorted(spans):
+            if start == end:
+                continue
+            for kind in (False, True) if writes else (True,):
+                if start < reach[kind][0]:
+                    raise InputError(f"{name} and {reach[kind][1]} share memory, but what a call writes is its alone")
+            reach[writes] = max(reach[writes], (end, name))
+
+
+def _check_target(artifact: Artifact) -> None:
+    """Raises ExecutionError where the code needs what this processor doesn't have: running it would end the process."""
+    triple, cpu, features = native.host_target()
+    theirs, ours = (text.partition("-")[0] for text in (artifact.target["triple"], triple))
+    if theirs != ours:
+        raise ExecutionError(f"'{artifact.name}' was compiled for {theirs}, but this machine is {ours}")
+    present = set(features.split(","))
+    lacking = [f for f in artifact.target["features"].split(",") if f.startswith("+") and f not in present]
+    if lacking:
+        raise ExecutionError(
+            f"'{artifact.name}' was compiled for a processor with {', '.join(lacking)}, which this one ({cpu}) lacks"
+        )
+
+
+def _as_array(named: str, value: Any) -> Array:
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{named} is an array of numpy, but got a masked one: fill it first")
+    if isinstance(value, np.ndarray):
+        return value
+    try:
+        return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
+    except (ValueError, TypeError, BufferError, RuntimeError) as error:
+        raise InputError(f"{named} can't be read as an array: {error} (got {type(value).__name__})") from None
+
+
+def _is_readable(array: Array) -> bool:
+    return bool(array.flags.c_contiguous and array.flags.aligned)
+
+
+def _check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
+    """Raises InputError where a result can't be written to the array that was given for it."""
+    named, dtype = f"output '{spec.name}'", DTYPES[spec.dtype]
+    if not isinstance(array, np.ndarray):
+        raise InputError(f"{named} goes to an array of numpy, but got {type(array).__name__}")
+    if array.shape != shape or array.dtype != dtype:
+        raise InputError(
+            f"{named} has shape {_listed(shape)} and element type {dtype}, but got {_listed(array.shape)} and "
+            f"{array.dtype}"
+        )
+    if not (_is_readable(array) and array.flags.writeable):
+        raise InputError(
+            f"{named} goes to a contiguous, aligned, writeable array, but got strides {array.strides}, "
+            f"aligned={array.flags.aligned}, writeable={array.flags.writeable}"
+        )
+
+
+def _address(array: Array) -> int:
+    return int(array.ctypes.data if array.size else _NOWHERE.ctypes.data)
+
+
+def _span(array: Array, address: int) -> tuple[int, int]:
+    return address, address + array.nbytes
+
+
+def _listed(shape: Sequence[int | str]) -> str:
+    return f"[{', '.join(map(str, shape))}]"
 
 
 def _evaluate(size: Any, sizes: list[int]) -> int:
@@ -189,47 +376,3 @@ def _evaluate(size: Any, sizes: list[int]) -> int:
             coefficient *= sizes[symbol]
         total += coefficient
     return int(total)
-
-
-def _check_names(what: str, given: Mapping[str, Any], expected: list[str]) -> None:
-    missing = [name for name in expected if name not in given]
-    unknown = [name for name in given if name not in expected]
-    if missing or unknown:
-        parts = []
-        if missing:
-            parts.append(f"missing {what}s: {', '.join(missing)}")
-        if unknown:
-            parts.append(f"unknown {what}s: {', '.join(unknown)}; known are {', '.join(expected)}")
-        raise InputError("; ".join(parts))
-
-
-def _checked(
-    what: str, spec: BufferSpec, value: Any, sizes: dict[str, tuple[int, str]], artifact: Artifact
-) -> Array:
-    """The value as a contiguous array that fits the specification; notes the sizes of symbols."""
-    if not isinstance(value, np.ndarray):
-        value = np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
-    dtype = DTYPES[spec.dtype]
-    if value.dtype != dtype and not (spec.dtype == "i8" and value.dtype == np.uint8):
-        raise InputError(f"{what} '{spec.name}' expects elements of {dtype}, but got {value.dtype}")
-    if value.ndim != len(spec.shape):
-        raise InputError(f"{what} '{spec.name}' expects {len(spec.shape)} dimensions, but got shape {value.shape}")
-    for axis, (expected, size) in enumerate(zip(spec.shape, value.shape, strict=True)):
-        if isinstance(expected, int):
-            if size != expected:
-                raise InputError(
-                    f"{what} '{spec.name}' expects size {expected} in dimension {axis}, but got {size} of {value.shape}"
-                )
-            continue
-        known, source = sizes.setdefault(expected, (size, spec.name))
-        if known != size:
-            raise InputError(
-                f"{what} '{spec.name}' has size {size} in dimension {axis}, but '{expected}' is {known} in '{source}'"
-            )
-        maximum = dict(artifact.symbols).get(expected)
-        if maximum is not None and size > maximum:
-            raise InputError(
-                f"{what} '{spec.name}' has size {size} in dimension {axis}, but '{expected}' was compiled for at most "
-                f"{maximum}: compile with maxima={{'{expected}': {size}}}"
-            )
-    return np.ascontiguousarray(value)

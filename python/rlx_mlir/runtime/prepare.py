@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from rlx_mlir import formats
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.runtime.artifact import Preparation
 
@@ -22,14 +23,29 @@ def _repack(weight: Array, *, scheme: str, k: int) -> Array:
     return packed.view(np.int8)
 
 
+def _narrow(x: Array, *, axis: int, start: int, length: int) -> Array:
+    return x[(slice(None),) * axis + (slice(start, start + length),)]
+
+
+def _reshape(x: Array, *, new_shape: Sequence[int]) -> Array:
+    return x.reshape([x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)])
+
+
+#: What can run when parameters are set; other operations stay in the module.
 OPERATIONS: dict[str, Callable[..., Array]] = {
     "concat": lambda *inputs, axis: np.concatenate(inputs, axis=axis),
-    "transpose": lambda x, *, permutation: np.ascontiguousarray(np.transpose(x, permutation)),
-    "narrow": lambda x, *, axis, start, length: np.take(x, range(start, start + length), axis=axis),
+    "transpose": lambda x, *, permutation: np.transpose(x, permutation),
+    "narrow": _narrow,
+    "reshape": _reshape,
+    "expand": lambda x, *, shape: np.broadcast_to(x, shape),
+    "cast": lambda x, *, dtype: x.astype(DTYPES[dtype]),
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
     "div": np.divide,
+    "max": np.maximum,
+    "min": np.minimum,
+    "neg": np.negative,
     "repack": _repack,
 }
 
@@ -68,6 +84,7 @@ def prepare(
     for name, index in preparation.results:
         key = formula(index)
         if key not in shared:
-            shared[key] = np.ascontiguousarray(value(index))
+            with np.errstate(all="ignore"):  # infinities and NaN are values like others
+                shared[key] = np.ascontiguousarray(value(index))
         results[name] = shared[key]
     return results

@@ -96,7 +96,7 @@ ActivationsOption = Annotated[
 ContextOption = Annotated[
     int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
 ]
-ChunkOption = Annotated[int, typer.Option(help="Prompt tokens that are processed at once.")]
+ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -219,28 +219,62 @@ def inspect(
 
 
 @app.command(
-    "compile", epilog=_example("rlx compile smollm2", "rlx compile model.gguf --activations exact --context 8192")
+    "compile",
+    epilog=_example("rlx compile smollm2", "rlx compile model.gguf --activations exact --context 8192 -o folder"),
 )
 def compile_model(
     model: ModelArgument,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx.")
+    ] = None,
     threads: ThreadsOption = None,
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     as_json: JsonOption = False,
 ) -> None:
-    """Compile a model into the cache, so that it starts at once later."""
-    from rlx_mlir.models.model import load_model
+    """Compile a model into the cache, so that it starts at once later; with -o also into files."""
+    import time
 
-    with _progress() as say:
-        loaded = load_model(
-            model, threads=threads, activations=activations.value, context=context, chunk=chunk, progress=say
-        )
-    seconds = loaded.stats.compile_seconds
+    from rlx_mlir.models import llama
+    from rlx_mlir.models.model import compile_program
+
+    config, positions = _configuration(model, context)
+    rows: dict[str, dict[str, Any]] = {}
+    for program in llama.PROGRAMS:
+        begin = time.perf_counter()
+        with _progress() as say:
+            if say is not None:
+                say(f"compiling {program}")
+            executable: Any = compile_program(
+                config,
+                program,
+                context=positions,
+                chunk=min(chunk, positions),
+                threads=threads,
+                activations=activations.value,
+            )
+        artifact = executable.artifact
+        rows[program] = {
+            "seconds": time.perf_counter() - begin,
+            "kernels": len(artifact.kernels),
+            "calls": len(artifact.calls),
+            "code_bytes": len(artifact.code),
+            "arena_bytes": artifact.arena_bytes,
+        }
+        if output is not None:
+            rows[program]["file"] = str(output / f"{program}.rlx")
+            with _writing(output):
+                artifact.save(output / f"{program}.rlx")
     if as_json:
-        _print_json({"model": model, "compile_seconds": seconds})
-    else:
-        typer.echo(f"compiled {model} in {seconds:.2f} s")
+        _print_json({"model": model, "programs": rows})
+        return
+    for program, row in rows.items():
+        typer.echo(
+            f"{program:<8} {row['seconds']:.2f} s, {row['kernels']} kernels called {row['calls']} times, "
+            f"{row['code_bytes'] / 1e3:.0f} kB of code, {row['arena_bytes'] / 1e6:.1f} MB of scratch memory"
+            + (f", in {row['file']}" if output is not None else "")
+        )
 
 
 @app.command(
@@ -264,17 +298,16 @@ def emit(
     from rlx_mlir.hir import GraphModule
 
     if Path(model).suffix == ".mlir":
-        module, maxima = GraphModule.from_text(Path(model)), {}
+        module: Any = GraphModule.from_text(Path(model))
+        maxima: dict[str, int] = {}
     else:
         module, maxima = _model_module(model, function.value, context, chunk)
     text = compiler.emit(module, stage.value, activations=activations.value, maxima=maxima).rstrip("\n")
     if output is None:
         typer.echo(text)
         return
-    try:
+    with _writing(output):
         output.write_text(text + "\n")
-    except OSError as error:
-        raise InputError(f"{output} cannot be written: {error.strerror}") from None
 
 
 @app.command(epilog=_example("rlx models"))
@@ -318,18 +351,32 @@ def cache(
         typer.echo(f"  freed {freed / 1e6:.1f} MB")
 
 
-def _model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
-    """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
+def _configuration(model: str, context: int | None) -> tuple[Any, int]:
+    """The configuration of a model, and the positions to compile it for."""
     from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models import llama
     from rlx_mlir.models.config import ModelConfig, check_context
     from rlx_mlir.models.hub import resolve
-    from rlx_mlir.models.model import maxima
 
     config = ModelConfig.from_gguf(GGUFFile(resolve(model)))
-    positions = check_context(config, context)
-    sizes = maxima(program, context=positions, chunk=min(chunk, positions))
-    return llama.build(config, program), sizes
+    return config, check_context(config, context)
+
+
+def _model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+    """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
+    from rlx_mlir.models import llama
+    from rlx_mlir.models.model import maxima
+
+    config, positions = _configuration(model, context)
+    return llama.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    """Errors of the file system are the caller's, who named the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from None
 
 
 @contextmanager

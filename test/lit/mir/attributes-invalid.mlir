@@ -63,8 +63,8 @@ func.func @packed_c3_panels(%w: tensor<1x320xi8, #mir.packed<q4_1, k = 32, n = 1
 
 // -----
 
-// expected-error @below {{expects 'layout = rows' for q4_k, which has no panels}}
-func.func @packed_c4_layout(%w: tensor<1x2304xi8, #mir.packed<q4_k, k = 256, n = 16, layout = panels>>) {
+// expected-error @below {{expects 'layout = rows' for q8_k, which has no panels}}
+func.func @packed_c4_layout(%w: tensor<1x4672xi8, #mir.packed<q8_k, k = 256, n = 16, layout = panels>>) {
   return
 }
 

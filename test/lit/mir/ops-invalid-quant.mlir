@@ -128,8 +128,8 @@ func.func @repack_c2_empty(%w: tensor<0x64xf32>) {
 
 // -----
 
-func.func @repack_c3_scheme(%w: tensor<16x144xi8, #mir.packed<q4_k, k = 256>>) {
-  // expected-error @below {{expects a scheme that has panels, but got q4_k}}
-  %r = mir.repack %w : tensor<16x144xi8, #mir.packed<q4_k, k = 256>>
+func.func @repack_c3_scheme(%w: tensor<16x292xi8, #mir.packed<q8_k, k = 256>>) {
+  // expected-error @below {{expects a scheme that has panels, but got q8_k}}
+  %r = mir.repack %w : tensor<16x292xi8, #mir.packed<q8_k, k = 256>>
   return
 }

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products of block-quantised activations with weights in panels: integer dot products, f32 across blocks.
 
-For each block of 32 along K, row m and column n:
+For each block of 32 along K, row m and column n, where the block has one weight scale:
 
-    acc += d_w * float(u . q - offset * sum) * scale      (+= m_w * (scale * float(sum)) where minima are stored)
+    acc += d_w * float(u . q - bias * sum) * scale        (+= m_w * (scale * float(sum)) where minima are stored)
+
+and where it has two, each for 16 elements, u . q and sum are those of the halves:
+
+    acc += (d_0 * float(u_0 . q_0 - bias * sum_0) + d_1 * float(u_1 . q_1 - bias * sum_1)) * scale       (+= ...)
 
 The integers are exact. The chain along K is the same for every tile and every path, so results are the same bits for
 any number of rows and any cut of the units.
@@ -18,7 +22,7 @@ from . import UnsupportedByTemplate
 from .emit import Emitter, Index, Value, memref, vec
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, Panel, Scheme, find_scheme
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs
 from .target import Target
 
 __all__ = ["BLOCK", "block_quantize", "gemm_int8"]
@@ -146,11 +150,16 @@ class _Activations:
 
 @dataclass(frozen=True)
 class _Weights:
-    """How a tile reads its columns: per block, weight bytes of chunk c, d and m of vector v."""
+    """One block of a tile's columns: weight bytes of (quad, vector), scale and minimum of (part, vector)."""
 
-    bytes: Callable[[Index, int, int], Value]
-    scale: Callable[[Index, int], Value]
-    minimum: Callable[[Index, int], Value]
+    bytes: Callable[[int, int], Value]
+    scale: Callable[[int, int], Value]
+    minimum: Callable[[int, int], Value | None]
+
+
+_Step = Callable[[Index, _Weights, list[Value]], list[Value]]
+_Source = Callable[[Sequence[Value], _Step], list[Value]]
+"""(initial values, step): calls `step(block, weights, values)` for the blocks along K and returns the last values."""
 
 
 def _int8_target(target: Target) -> Target:
@@ -169,17 +178,17 @@ def _tile_rows(target: Target, rows: int | None, few: bool) -> tuple[int, ...]:
     return (rows,) if few and rows and rows <= sizes[0] else sizes
 
 
-def gemm_int8(target: Target, product: Product, scheme_name: str) -> str:
+def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     """The kernel of `block_dot` with an epilogue.
 
     product.x_shape is that of q. Operands: q [..., K] i8 within +-127, scale [..., K / 32] f32, sum [..., K / 32] i32,
     then the weights [ceil(N / 16), panel bytes] i8 of a block scheme, then the program's arguments; then the outputs
     [..., N] f32. Units are panels, or pairs of them.
     """
-    scheme = find_scheme(scheme_name)
-    if scheme.kind == "float":
+    panel_layout = find_layout(scheme, product.k)
+    if panel_layout.dense:
         raise UnsupportedByTemplate(
-            f"{product.name}: integer products need a block scheme, but the weights are {scheme.name}"
+            f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
     target = _int8_target(target)
     weights = product.program.accumulators

@@ -9,11 +9,12 @@ same bits in any batch. The two paths differ by rounding.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 from .emit import Emitter, Index, Value, memref
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, Panel, Scheme, centre, find_scheme
+from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs
 from .target import Target
 
 __all__ = ["FEW_ROWS", "Group", "block_length", "exact_gemm", "gemm_panels", "row_group", "tile_groups", "tile_rows"]
@@ -173,13 +174,13 @@ def _multiply(
 # -- panels -----------------------------------------------------------------------------------------------------------
 
 
-def gemm_panels(target: Target, product: Product, scheme_name: str) -> str:
+def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """The kernel of a product with weights in panels, exact in the activations.
 
-    Operands: x [..., K] f32, then the weights [ceil(N / 16), panel bytes] i8 of `scheme_name`, then the program's
+    Operands: x [..., K] f32, then the weights [ceil(N / 16), panel bytes] i8 of `scheme`, then the program's
     arguments; then the outputs [..., N] f32. Units are panels, or pairs of them.
     """
-    scheme = find_scheme(scheme_name)
+    layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
     few = product.rows is not None and product.rows <= FEW_ROWS
@@ -187,29 +188,30 @@ def gemm_panels(target: Target, product: Product, scheme_name: str) -> str:
     if few and per_unit * weights * min(product.rows or 0, row_group(target)) > 4:
         per_unit = 1  # two panels at once would leave too few registers
     columns = per_unit * PANEL_ROWS
-    packed = memref((panels, scheme.panel_bytes(product.k)), "i8")
+    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("x", memref(product.x_shape, "f32")),
         *((f"w{i}", packed) for i in range(weights)),
         *product.arguments(),
     ]
     groups = tile_groups(target, weights)
-    block = block_length(product.k, 32)
+    step = max(RUN, layout.block)
+    block = block_length(product.k, step)
 
     def panel_of(em: Emitter, data: Value, unit: Value, position: int) -> Panel:
         # A panel beyond the last one is read as the last one; its columns are beyond N, so nothing of it is stored.
         index = em.iadd(em.imul(unit, per_unit), position)
         if panels % per_unit and position:
             index = em.imin(index, panels - 1)
-        return Panel(em, target, scheme, data, em.imul(index, scheme.panel_bytes(product.k)))
+        return Panel(em, target, layout, data, em.imul(index, layout.panel_bytes(product.k)))
 
-    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value]:
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value]:
         if few:
             rows: Index = product.rows or 0
-            part = scratch.take([rows, product.k // 32 if _needs_sums(target, scheme) else 0], "f32")
+            part = scratch.take([rows, product.k // layout.sub if layout.minimum else 0], "f32")
         else:
             rows = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
-            direct = scheme.name == "f32"
+            direct = scheme == "f32"
             shape = [0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS]
             part = scratch.take(shape, "f32")
         return Accumulators(em, target, product, columns, scratch, rows), part
@@ -217,12 +219,12 @@ def gemm_panels(target: Target, product: Product, scheme_name: str) -> str:
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        accumulators, part = layout(em, values, scratch)
+        accumulators, part = parts(em, values, scratch)
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
         if few:
             x = em.rows(values[0])
-            if _needs_sums(target, scheme):
-                _block_sums(em, target, x, part, product)
+            if layout.minimum:
+                _sub_block_sums(em, target, x, part, product, layout.sub)
             with em.loop(begin, end, hint="unit") as unit:
                 panels_here = [panel_of(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
                 _few_rows(em, target, product, x, panels_here, part, accumulators)
@@ -232,55 +234,65 @@ def gemm_panels(target: Target, product: Product, scheme_name: str) -> str:
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
             assert isinstance(unit, Value)
             here = [panel_of(em, flat[weight], unit, position) for weight, position in groups[g]]
-            if scheme.name == "f32":
+            if scheme == "f32":
                 return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
-            _decode(em, here, g, k0, k1, decoded)
+            for p, panel in enumerate(here):
+                _decode(em, panel, decoded, [g, p * PANEL_ROWS], k0, k1)
             return None
 
-        parts = (accumulators, part)
-        exact_gemm(em, target, product, values, outputs, (begin, end), parts, groups, 32, decode)
+        exact_gemm(
+            em, target, product, values, outputs, (begin, end), (accumulators, part), groups, step, decode
+        )
 
     return write_kernel(
         product.name,
         operands,
         product.outputs(),
         units=lambda em, values: -(-panels // per_unit),
-        scratch=layout,
+        scratch=parts,
         body=body,
         order=product.operand_order,
     )
 
 
-def _decode(em: Emitter, panels: Sequence[Panel], g: int, k0: Index, k1: Index, decoded: Value) -> None:
-    """Elements [k0, k1) of the panels, f32, into decoded[g, k - k0, 16 * panel + row]."""
-    scheme = panels[0].scheme
-    for p, panel in enumerate(panels):
-        for v in range(panel.vectors):
-            column = p * PANEL_ROWS + v * panel.lanes
-            if scheme.kind == "float":
-                with em.loop(k0, k1, hint="k") as loop:
-                    em.vstore(panel.floats(loop.iv, v), decoded, [g, em.isub(loop.iv, k0), column])
+def _decode(em: Emitter, panel: Panel, decoded: Value, place: tuple[int, int], k0: Index, k1: Index) -> None:
+    """Elements [k0, k1) of a panel, f32, into decoded[g, k - k0, column + row], (g, column) being `place`."""
+    layout = panel.layout
+    g, column = place
+
+    def store(value: Value, k: Index, v: int) -> None:
+        em.vstore(value, decoded, [g, em.isub(k, k0), column + v * panel.lanes])
+
+    if layout.dense:
+        with em.loop(k0, k1, hint="k") as loop:
+            for v in range(panel.vectors):
+                store(panel.floats(loop.iv, v), loop.iv, v)
+        return
+
+    def quads(run: Run, first: Index, count: int, k: Index, v: int, scale: Value, minimum: Value | None) -> None:
+        for i in range(count):
+            for e, number in enumerate(run.numbers(first, i, v)):
+                value = em.mulf(scale, number) if minimum is None else panel.target.fma(em, scale, number, minimum)
+                store(value, em.iadd(k, 4 * i + e), v)
+
+    def step(number: Index, runs: Sequence[Run], _: list[Value]) -> list[Value]:
+        (run,) = runs
+        per_part = layout.sub // 4
+        together = min(run.group, per_part)
+        for part, v in itertools.product(range(run.parts), range(panel.vectors)):
+            scale, minimum = run.scale(part, v), run.minimum(part, v)
+            scale = em.mulf(scale, 2.0**-run.shift) if run.shift else scale
+            k = em.iadd(em.imul(number, RUN), part * layout.sub)
+            if together == per_part:
+                start = part * per_part
+                quads(run, start, per_part, k, v, scale, minimum)
                 continue
-            with em.loop(em.idiv(k0, 32), em.idiv(k1, 32), hint="block") as blocks:
-                at = panel.at(blocks.iv)
-                if v == 0:
-                    panel.prefetch(at, PREFETCH_BYTES)
-                scale = panel.scale(at, v)
-                if panel.shift:
-                    scale = em.mulf(scale, 2.0**-panel.shift)
-                minimum = panel.minimum(at, v) if scheme.minima else None
-                first = em.isub(em.imul(blocks.iv, 32), k0)
-                with em.loop(0, scheme.dwords, hint="dword") as dwords:
-                    dword = panel.dword(at, dwords.iv, v)
-                    row = em.iadd(first, em.imul(dwords.iv, scheme.per_dword))
-                    for e in range(scheme.per_dword):
-                        number = panel.number(dword, e)
-                        if minimum is not None:
-                            value = panel.target.fma(em, scale, number, minimum)
-                        else:
-                            rest = scheme.offset - centre(panel.target, scheme)
-                            value = em.mulf(scale, em.subf(number, float(rest)) if rest else number)
-                        em.vstore(value, decoded, [g, em.iadd(row, e), column])
+            with em.loop(0, per_part, together, hint="quad") as loop:
+                first = em.iadd(loop.iv, part * per_part)
+                quads(run, first, together, em.iadd(k, em.imul(loop.iv, 4)), v, scale, minimum)
+        return []
+
+    over_runs([panel], em.idiv(k0, layout.block), em.idiv(k1, layout.block), [], step, PREFETCH_BYTES)
 
 
 # -- few rows ---------------------------------------------------------------------------------------------------------
@@ -291,20 +303,15 @@ def row_group(target: Target) -> int:
     return {512: 4, 256: 2, 128: 1}[target.vector_bits] * (2 if not target.x86 else 1)
 
 
-def _needs_sums(target: Target, scheme: Scheme) -> bool:
-    """Whether sums of u * x have to be corrected by sums of x."""
-    return scheme.minima or scheme.offset != centre(target, scheme)
-
-
-def _block_sums(em: Emitter, target: Target, x: Value, sums: Value, product: Product) -> None:
-    """sums[m, b] = the sum of block b of row m."""
+def _sub_block_sums(em: Emitter, target: Target, x: Value, sums: Value, product: Product, length: int) -> None:
+    """sums[m, s] = the sum of elements s * length .. of row m."""
     lanes = target.lanes("f32")
-    with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // 32, hint="block") as block:
-        first = em.imul(block.iv, 32)
-        parts = [em.vload(x, [row.iv, em.iadd(first, i)], target.vector("f32")) for i in range(0, 32, lanes)]
+    with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
+        first = em.imul(sub.iv, length)
+        parts = [em.vload(x, [row.iv, em.iadd(first, i)], target.vector("f32")) for i in range(0, length, lanes)]
         while len(parts) > 1:
             parts = [em.addf(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
-        em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, block.iv])
+        em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, sub.iv])
 
 
 def _few_rows(
@@ -325,7 +332,7 @@ def _few_rows(
         here = panels[start : start + together]
         for first in range(0, total, group):
             size = min(group, total - first)
-            if here[0].scheme.kind == "float":
+            if here[0].layout.dense:
                 values = _few_float(em, target, product, x, here, first, size)
             else:
                 values = _few_blocks(em, target, product, x, here, first, size, sums)
@@ -355,8 +362,7 @@ def _few_float(
     main = product.k - product.k % unroll
     with em.loop(0, main, unroll, [em.zero(type)] * (unroll * count), hint="k") as loop:
         for panel in panels:
-            for line in range(0, unroll * panel.scheme.block_bytes, 64):
-                em.prefetch(panel.data, [em.iadd(panel.at(loop.iv), PREFETCH_BYTES + line)])
+            panel.prefetch(panel.at(loop.iv), PREFETCH_BYTES, unroll * panel.layout.block_bytes)
         chains = [step(em.iadd(loop.iv, u), loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
         loop.yield_([value for chain in chains for value in chain])
     chains = [loop.results[u * count : (u + 1) * count] for u in range(unroll)]
@@ -377,50 +383,50 @@ def _few_blocks(
     size: int,
     sums: Value,
 ) -> list[Value]:
-    """Block panels: per block the sum of u * x, in one or two chains, then d times it plus m times the sum of x."""
-    scheme = panels[0].scheme
+    """Block panels: per sub-block the scale times the sum of numbers * x, summed in one or two chains, plus the minimum
+    times the sum of x."""
     chains = 2 if target.vector_bits == 512 else 1
     type = target.vector("f32")
-    columns = [(panel, v) for panel in panels for v in range(panel.vectors)]
-    shift, rest = panels[0].shift, scheme.offset - centre(target, scheme)
-    with em.loop(0, product.k // 32, 1, [em.zero(type)] * (size * len(columns)), hint="block") as loop:
-        starts = [panel.at(loop.iv) for panel in panels for _ in range(panel.vectors)]
-        for panel in panels:
-            panel.prefetch(panel.at(loop.iv), PREFETCH_BYTES)
-        k = em.imul(loop.iv, 32)
+    columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
+
+    def step(number: Index, runs: Sequence[Run], carried: list[Value]) -> list[Value]:
+        for part in range(runs[0].parts):
+            carried = one(number, part, runs, carried)
+        return carried
+
+    def one(number: Index, part: int, runs: Sequence[Run], carried: Sequence[Value]) -> list[Value]:
+        """Adds the products of a sub-block."""
+        quads = panels[0].layout.sub // 4
+        k = em.iadd(em.imul(number, RUN), 4 * quads * part)
         partial: list[list[Value | None]] = [[None] * chains for _ in range(size * len(columns))]
-        for c in range(scheme.dwords):
-            dwords = [panel.dword(at, c, v) for (panel, v), at in zip(columns, starts, strict=True)]
-            for e in range(scheme.per_dword):
-                position = c * scheme.per_dword + e
-                numbers = [panel.number(dword, e) for (panel, _), dword in zip(columns, dwords, strict=True)]
-                for r in range(size):
-                    factor = em.broadcast(em.load(x, [first + r, em.iadd(k, position)]), type)
-                    for i, number in enumerate(numbers):
-                        chain = partial[r * len(columns) + i]
-                        so_far = chain[position % chains]
-                        chain[position % chains] = (
-                            em.mulf(number, factor) if so_far is None else target.fma(em, number, factor, so_far)
-                        )
-        scales, minima = [], []
-        for (panel, v), at in zip(columns, starts, strict=True):
-            scale = panel.scale(at, v)
-            scales.append(em.mulf(scale, 2.0**-shift) if shift else scale)
-            minima.append(panel.minimum(at, v) if scheme.minima else None)
+        for q in range(quads):
+            numbers = [runs[i].numbers(part * quads, q, v) for i, v in columns]
+            for e, r in itertools.product(range(4), range(size)):
+                factor = em.broadcast(em.load(x, [first + r, em.iadd(k, 4 * q + e)]), type)
+                for i, values in enumerate(numbers):
+                    chain = partial[r * len(columns) + i]
+                    so_far = chain[e % chains]
+                    chain[e % chains] = (
+                        em.mulf(values[e], factor) if so_far is None else target.fma(em, values[e], factor, so_far)
+                    )
+        scales = [runs[i].scale(part, v) for i, v in columns]
+        if runs[0].shift:
+            scales = [em.mulf(scale, 2.0 ** -runs[0].shift) for scale in scales]
+        minima = [runs[i].minimum(part, v) for i, v in columns]
         result = []
         for r in range(size):
-            corrected = scheme.minima or rest
-            total = em.broadcast(em.load(sums, [first + r, loop.iv]), type) if corrected else None
+            total = None
+            if minima[0] is not None:
+                sub = em.iadd(em.imul(number, runs[0].parts), part)
+                total = em.broadcast(em.load(sums, [first + r, sub]), type)
             for i, minimum in enumerate(minima):
-                value = [link for link in partial[r * len(columns) + i] if link is not None]
-                block = em.addf(value[0], value[1]) if len(value) > 1 else value[0]
-                accumulator = loop.args[r * len(columns) + i]
-                if total is not None and minimum is None:
-                    offset = em.const(float(-rest), type)
-                    block = target.fma(em, offset, total, block)
-                accumulator = target.fma(em, scales[i], block, accumulator)
+                links = [link for link in partial[r * len(columns) + i] if link is not None]
+                block = em.addf(links[0], links[1]) if len(links) > 1 else links[0]
+                accumulator = target.fma(em, scales[i], block, carried[r * len(columns) + i])
                 if total is not None and minimum is not None:
                     accumulator = target.fma(em, minimum, total, accumulator)
                 result.append(accumulator)
-        loop.yield_(result)
-    return loop.results
+        return result
+
+    inits = [em.zero(type)] * (size * len(columns))
+    return over_runs(panels, 0, product.k // panels[0].layout.block, inits, step, PREFETCH_BYTES)

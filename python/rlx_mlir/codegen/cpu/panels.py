@@ -1,99 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weights in panels: 16 rows interleaved, so that the rows stand across the lanes of a vector register.
 
-A block scheme stores, for 16 rows and 32 elements along K, f16 scales d[16], where it has them f16 minima m[16], then
-dwords: dword c of all 16 rows side by side. A dword holds 4 elements as bytes, or 8 as nibbles (low nibbles are the
-first 4). The value is d * u + m for the unsigned u stored, with m = -offset * d where no minima are stored. The float
-schemes store [K][16] elements.
+`rlx_mlir.formats.panels` defines the layout, and its `PanelLayout` says where the parts of a block are. Elements are
+read in runs of 32 along K, and in a run by quads of 4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Sequence
+
+from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, PanelFactor, PanelLayout, panel_layout
+from rlx_mlir.formats.panels import RUN
 
 from . import UnsupportedByTemplate
 from .emit import Emitter, Index, Value, vec
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["PANEL_ROWS", "SCHEMES", "Panel", "Scheme", "centre", "find_scheme"]
-
-PANEL_ROWS = 16
+__all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "over_runs"]
 
 
-@dataclass(frozen=True)
-class Scheme:
-    """One panel format: `kind` says what the payload is, `offset` what is subtracted from u where no minima exist."""
-
-    name: str
-    kind: Literal["float", "nibble", "byte"]
-    offset: int = 0
-    minima: bool = False
-    element: str = ""
-
-    @property
-    def block(self) -> int:
-        """Elements along K in one block."""
-        return 1 if self.kind == "float" else 32
-
-    @property
-    def payload(self) -> int:
-        """Byte offset of the dwords in a block."""
-        return PANEL_ROWS * 2 * (2 if self.minima else 1)
-
-    @property
-    def dwords(self) -> int:
-        """Dwords of one row in one block."""
-        return 4 if self.kind == "nibble" else 8
-
-    @property
-    def per_dword(self) -> int:
-        """Elements in one dword."""
-        return 32 // self.dwords
-
-    @property
-    def block_bytes(self) -> int:
-        """Bytes of one block of 16 rows."""
-        if self.kind == "float":
-            return PANEL_ROWS * ELEMENT_BITS[self.element] // 8
-        return self.payload + PANEL_ROWS * 4 * self.dwords
-
-    def panel_bytes(self, k: int) -> int:
-        """Bytes of a panel of K elements a row."""
-        if k % self.block:
-            raise UnsupportedByTemplate(f"{self.name} panels: K has to be a multiple of {self.block}, but is {k}")
-        return k // self.block * self.block_bytes
-
-
-SCHEMES = {
-    scheme.name: scheme
-    for scheme in (
-        Scheme("f32", "float", element="f32"),
-        Scheme("f16", "float", element="f16"),
-        Scheme("bf16", "float", element="bf16"),
-        Scheme("q4_0", "nibble", offset=8),
-        Scheme("q4_1", "nibble", minima=True),
-        Scheme("q5_0", "byte", offset=16),
-        Scheme("q5_1", "byte", minima=True),
-        Scheme("q8_0", "byte", offset=128),
-    )
-}
-
-
-def find_scheme(name: str) -> Scheme:
-    """The panel format of a scheme, or UnsupportedByTemplate."""
-    if name not in SCHEMES:
-        raise UnsupportedByTemplate(f"panels: no code is written for '{name}' weights; known are {', '.join(SCHEMES)}")
-    return SCHEMES[name]
-
-
-def _tabulated(target: Target, scheme: Scheme) -> bool:
-    return scheme.kind == "nibble" and target.vector_bits == 512 and target.has("avx512f")
-
-
-def centre(target: Target, scheme: Scheme) -> int:
-    """What `Panel.number` subtracts from u, since it costs nothing there: the scheme's whole offset, or 0."""
-    return scheme.offset if _tabulated(target, scheme) or scheme.offset == 128 else 0
+def find_layout(scheme: str, k: int) -> PanelLayout:
+    """The panel layout of a scheme whose rows have K elements, or UnsupportedByTemplate."""
+    if scheme not in PANEL_FORMATS:
+        known = ", ".join(PANEL_FORMATS)
+        raise UnsupportedByTemplate(f"panels: no code is written for '{scheme}' weights; known are {known}")
+    layout = panel_layout(scheme)
+    if k % layout.block:
+        raise UnsupportedByTemplate(f"{scheme} panels: K has to be a multiple of {layout.block}, but is {k}")
+    return layout
 
 
 class Panel:
@@ -102,74 +36,207 @@ class Panel:
     Vector v of a panel holds the rows [v * lanes, (v + 1) * lanes).
     """
 
-    def __init__(self, em: Emitter, target: Target, scheme: Scheme, data: Value, base: Index) -> None:
-        self.em, self.target, self.scheme, self.data, self.base = em, target, scheme, data, base
+    def __init__(self, em: Emitter, target: Target, layout: PanelLayout, data: Value, base: Index) -> None:
+        self.em, self.target, self.layout, self.data, self.base = em, target, layout, data, base
         self.lanes = target.lanes("f32")
         self.vectors = PANEL_ROWS // self.lanes
 
     def at(self, block: Index) -> Index:
         """The first byte of a block."""
-        return self.em.iadd(self.base, self.em.imul(block, self.scheme.block_bytes))
+        return self.em.iadd(self.base, self.em.imul(block, self.layout.block_bytes))
 
-    def prefetch(self, at: Index, ahead: int) -> None:
-        """Asks for the cache lines that a block `ahead` bytes further on occupies."""
-        for line in range(0, self.scheme.block_bytes, 64):
+    def prefetch(self, at: Index, ahead: int, count: int) -> None:
+        """Asks for the cache lines of `count` bytes that begin `ahead` bytes after `at`."""
+        for line in range(0, count, 64):
             self.em.prefetch(self.data, [self.em.iadd(at, ahead + line)])
 
-    def _vector(self, at: Index, element: str) -> Value:
+    def vector(self, at: Index, element: str) -> Value:
+        """A number of each lane."""
         width = ELEMENT_BITS[element] // 8 * self.lanes
         return self.em.bitcast(self.em.vload(self.data, [at], vec(width, "i8")), vec(self.lanes, element))
 
-    def scale(self, at: Index, v: int) -> Value:
-        """d of the block at `at`, f32."""
-        return self.target.widen(self.em, self._vector(self.em.iadd(at, 2 * self.lanes * v), "f16"))
-
-    def minimum(self, at: Index, v: int) -> Value:
-        """m of the block at `at`, f32; only where the scheme stores minima."""
-        return self.target.widen(self.em, self._vector(self.em.iadd(at, 2 * (PANEL_ROWS + self.lanes * v)), "f16"))
-
-    def dword(self, at: Index, c: int | Value, v: int) -> Value:
-        """Dword c of the block at `at`, i32."""
-        em = self.em
-        payload = em.iadd(em.imul(c, 4 * PANEL_ROWS), self.scheme.payload + 4 * self.lanes * v)
-        return self._vector(em.iadd(at, payload), "i32")
-
     def floats(self, k: Index, v: int) -> Value:
-        """Element k of a float scheme, f32."""
-        width = ELEMENT_BITS[self.scheme.element] // 8
+        """Element k of a dense format, f32."""
+        width = self.layout.format.nbytes
         at = self.em.iadd(self.at(k), width * self.lanes * v)
-        return self.target.widen(self.em, self._vector(at, self.scheme.element))
+        return self.target.widen(self.em, self.vector(at, self.layout.name))
 
-    def bytes(self, dword: Value, half: int) -> Value:
-        """Four unsigned elements a row as bytes: the dword itself, or its low (half 0) or high (1) nibbles."""
-        em = self.em
-        if self.scheme.kind == "nibble":
-            dword = em.andi(em.shrui(dword, 4) if half else dword, 0x0F0F0F0F)
-        return em.bitcast(dword, vec(4 * self.lanes, "i8"))
 
-    # -- elements as f32: `number` = (u - centre) * 2^shift, whatever is cheapest ----------------------------------
+class Run:
+    """32 elements along K of one panel: where its parts are, and the floats of its block, f32 [float][vector]."""
+
+    def __init__(self, panel: Panel, block: Index, number: Index, heads: Sequence[Sequence[Value]]) -> None:
+        em, layout = panel.em, panel.layout
+        self.panel, self.block, self.number, self.heads = panel, block, number, heads
+        self.at = em.iadd(em.iadd(block, layout.payload), em.imul(number, layout.run_bytes))
+        self._dwords: dict[tuple[Index, int], Value] = {}
+
+    # -- scales -------------------------------------------------------------------------------------------------------
+
+    @property
+    def parts(self) -> int:
+        """Sub-blocks in a run, each with its scale."""
+        return RUN // self.panel.layout.sub
+
+    def scale(self, part: int, v: int) -> Value:
+        """What multiplies the integers of a sub-block, f32."""
+        assert self.panel.layout.scale is not None
+        return self._factor(self.panel.layout.scale, part, v)
+
+    def minimum(self, part: int, v: int) -> Value | None:
+        """What is added to the products of a sub-block, f32; None where the format has no minima."""
+        factor = self.panel.layout.minimum
+        return None if factor is None else self._factor(factor, part, v)
+
+    def _factor(self, factor: PanelFactor, part: int, v: int) -> Value:
+        panel = self.panel
+        em, lanes = panel.em, panel.lanes
+        head = self.heads[factor.number][v]
+        if factor.at is None:
+            return head
+        sub = em.iadd(em.imul(self.number, self.parts), part)
+        at = em.iadd(em.iadd(self.block, em.imul(sub, PANEL_ROWS)), factor.at + lanes * v)
+        stored = em.vload(panel.data, [at], vec(lanes, "i8"))
+        wide = vec(lanes, "i32")
+        if factor.bits == 8:
+            integer = em.cast("arith.extsi", stored, wide)
+        else:
+            integer = em.cast("arith.extui", stored, wide)
+            integer = em.shrui(integer, factor.shift) if factor.shift else integer
+            integer = em.andi(integer, (1 << factor.bits) - 1) if factor.shift + factor.bits < 8 else integer
+        return em.mulf(head, em.cast("arith.sitofp", integer, vec(lanes, "f32")))
+
+    # -- integers -----------------------------------------------------------------------------------------------------
+
+    @property
+    def group(self) -> int:
+        """Quads after which the places of a quad's bits repeat, but in later dwords."""
+        return 8 // self.panel.layout.widths[-1]
+
+    def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int, int]]:
+        """The dwords that hold quad `first` + i: (dword, bit of its first element, width, bit of the integer)."""
+        em, panel, layout = self.panel.em, self.panel, self.panel.layout
+        if isinstance(first, int):
+            first, i = 0, first + i
+        result, plane, into = [], 0, 0
+        for width in layout.widths:
+            per_dword = 8 // width
+            dword = em.iadd(em.idiv(first, per_dword), i // per_dword + plane)
+            if (dword, v) not in self._dwords:
+                at = em.iadd(self.at, em.imul(dword, 4 * PANEL_ROWS))
+                self._dwords[dword, v] = panel.vector(em.iadd(at, 4 * panel.lanes * v), "i32")
+            result.append((self._dwords[dword, v], width * (i % per_dword), width, into))
+            plane, into = plane + width, into + width
+        return result
+
+    def quad(self, first: Index, i: int, v: int) -> Value:
+        """Quad `first` + i, four unsigned integers of each row as bytes; a dynamic `first` is a multiple of `group`."""
+        em = self.panel.em
+        total: Value | None = None
+        for dword, bit, width, into in self._moved(first, i, v):
+            bits = dword
+            if width < 8:
+                bits = em.shrui(bits, bit - into) if bit > into else em.shli(bits, into - bit) if into > bit else bits
+                bits = em.andi(bits, 0x01010101 * (((1 << width) - 1) << into))
+            total = bits if total is None else em.ori(total, bits)
+        assert total is not None
+        return em.bitcast(total, vec(4 * self.panel.lanes, "i8"))
+
+    @property
+    def _tabulated(self) -> bool:
+        """Whether a table in a register turns integers into floats: a permutation looks at the low four bits only."""
+        target = self.panel.target
+        return self.panel.layout.bits <= 4 and target.vector_bits == 512 and target.has("avx512f")
 
     @property
     def shift(self) -> int:
-        """`number` is scaled by this power of two."""
-        return 24 if self.scheme.offset == 128 else 0
+        """`numbers` are scaled by this power of two."""
+        return 24 if self.panel.layout.bias and not self._tabulated else 0
 
-    def number(self, dword: Value, e: int) -> Value:
-        """Element e of a dword as f32."""
-        em = self.em
-        wide = vec(self.lanes, "f32")
-        if self.scheme.kind == "nibble":
-            bits = 8 * (e % 4) + 4 * (e // 4)
-            moved = em.shrui(dword, bits) if bits else dword
-            if _tabulated(self.target, self.scheme):
-                # A permutation looks at the low four bits of a lane only: mask, conversion and offset in one.
-                table = em.const([float(i - self.scheme.offset) for i in range(16)], wide)
-                return em.intrinsic("llvm.x86.avx512.permvar.sf.512", [table, moved], wide)
-            return em.cast("arith.sitofp", em.andi(moved, 15), wide)
+    def numbers(self, first: Index, i: int, v: int) -> list[Value]:
+        """The elements of quad `first` + i as f32: (u - bias) * 2^shift, whatever is cheapest."""
+        em, lanes, layout = self.panel.em, self.panel.lanes, self.panel.layout
+        wide = vec(lanes, "f32")
+        if self._tabulated:
+            # Mask, conversion and bias in one.
+            top = 1 << layout.bits
+            table = em.const([float(entry % top - layout.bias) for entry in range(16)], wide)
+            if len(layout.widths) == 1:
+                ((dword, bit, _, _),) = self._moved(first, i, v)
+            else:
+                dword, bit = em.bitcast(self.quad(first, i, v), vec(lanes, "i32")), 0
+            moved = [em.shrui(dword, bit + 8 * j) if bit + 8 * j else dword for j in range(4)]
+            return [em.intrinsic("llvm.x86.avx512.permvar.sf.512", [table, index], wide) for index in moved]
         # A byte shuffle with zeros; a signed byte goes to the top of its lane, which is its sign extension times 2^24.
-        signed = self.scheme.offset == 128
-        source = em.bitcast(em.xori(dword, -0x7F7F7F80) if signed else dword, vec(4 * self.lanes, "i8"))
-        position = 3 if signed else 0
-        lanes = [4 * r + e if j == position else 4 * self.lanes for r in range(self.lanes) for j in range(4)]
-        spread = em.shuffle(source, em.zero(source.type), lanes)
-        return em.cast("arith.sitofp", em.bitcast(spread, vec(self.lanes, "i32")), wide)
+        source = self.quad(first, i, v)
+        if layout.bias == 128:
+            source = em.bitcast(em.xori(em.bitcast(source, vec(lanes, "i32")), -0x7F7F7F80), source.type)
+        elif layout.bias:
+            source = em.subi(source, layout.bias)
+        position = 3 if layout.bias else 0
+        result = []
+        for e in range(4):
+            pick = [4 * r + e if j == position else 4 * lanes for r in range(lanes) for j in range(4)]
+            spread = em.shuffle(source, em.zero(source.type), pick)
+            result.append(em.cast("arith.sitofp", em.bitcast(spread, vec(lanes, "i32")), wide))
+        return result
+
+
+Step = Callable[[Index, Sequence[Run], list[Value]], list[Value]]
+
+
+def over_runs(
+    panels: Sequence[Panel], first: Index, end: Index, inits: Sequence[Value], step: Step, ahead: int = 0
+) -> list[Value]:
+    """Calls `step(run of K, that run of each panel, carried values)` for the runs of the blocks [first, end).
+
+    With `ahead`, the memory that follows after so many bytes is prefetched. Returns the carried values.
+    """
+    em, layout = panels[0].em, panels[0].layout
+    with em.loop(first, end, 1, inits, hint="block") as blocks:
+        starts = [panel.at(blocks.iv) for panel in panels]
+        if ahead:
+            for panel, at in zip(panels, starts, strict=True):
+                panel.prefetch(at, ahead, layout.payload if layout.runs > 1 else layout.block_bytes)
+        heads = [_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
+
+        def at_run(number: Index, carried: list[Value]) -> list[Value]:
+            runs = [Run(panel, *parts, head) for panel, *parts, head in _zip(panels, starts, number, heads)]
+            if ahead and layout.runs > 1:
+                for run in runs:
+                    run.panel.prefetch(run.at, ahead, layout.run_bytes)
+            return step(em.iadd(em.imul(blocks.iv, layout.runs), number), runs, carried)
+
+        if layout.runs == 1:
+            values = at_run(0, blocks.args)
+        else:
+            with em.loop(0, layout.runs, 1, blocks.args, hint="run") as runs:
+                values = at_run(runs.iv, runs.args)
+                if inits:
+                    runs.yield_(values)
+            values = runs.results
+        if inits:
+            blocks.yield_(values)
+    return blocks.results
+
+
+def _zip(
+    panels: Sequence[Panel], starts: Sequence[Index], number: Index, heads: Sequence[list[list[Value]]]
+) -> list[tuple[Panel, Index, Index, list[list[Value]]]]:
+    return [(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
+
+
+def _heads(panel: Panel, at: Index) -> list[list[Value]]:
+    """The floats of a block with the sign of their factor, f32 [float][vector]."""
+    em, layout = panel.em, panel.layout
+    heads = []
+    for factor in (layout.scale, layout.minimum):
+        if factor is None:
+            continue
+        half = 2 * PANEL_ROWS * factor.number
+        values = [
+            panel.target.widen(em, panel.vector(em.iadd(at, half + 2 * panel.lanes * v), "f16"))
+            for v in range(panel.vectors)
+        ]
+        heads.append([em.negf(value) for value in values] if factor.sign < 0 else values)
+    return heads

@@ -9,30 +9,26 @@ bytes, little-endian. In a quantised block, element ``e`` of sub-block ``s = e /
 with ``d`` the block's scale, ``q`` the stored integer, ``S`` an optional integer scale for each sub-block (else 1) and
 ``m`` either a stored minimum, ``-(dmin * M[s])``, or 0. All products are rounded to f32 in the order written, so
 decoding is bit-exact with the public decoders of the same formats. `Plane` says where the integers are.
-
-Besides this row layout there is the ``panels`` layout for kernels, which interleaves 16 rows; see `panel_layout`.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from .errors import InputError, UnsupportedError
+from ..errors import InputError, UnsupportedError
 
 Bytes = npt.NDArray[np.uint8]
 
-PANEL_ROWS = 16
-"""Rows (outputs n) that one panel interleaves."""
-
-_DECODE_CHUNK = 1 << 18  # elements decoded at a time: the temporaries then stay in the cache
+CHUNK = 1 << 18
+"""Elements that are worked on at a time: the temporaries then stay in the cache."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +147,14 @@ class BlockFormat:
     def decodable(self) -> bool:
         """Whether `decode` knows the format, or only its sizes are known."""
         return self.dense is not None or bool(self.quants)
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether products take it: f32, f16, bf16, and blocks whose scales and minima are f16."""
+        if self.dense is not None:
+            return self.name in ("f32", "f16", "bf16")
+        parts = [part for part in (self.scale, self.minimum) if part is not None]
+        return bool(parts) and all(self.field(part.field).dtype == "<f2" for part in parts)
 
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of ``k`` elements; InputError where ``k`` is not a multiple of the block."""
@@ -370,7 +374,7 @@ def get_format(format: str | int | BlockFormat) -> BlockFormat:
     return found
 
 
-def _rows(fmt: BlockFormat, data: np.ndarray, k: int) -> Bytes:
+def checked_rows(fmt: BlockFormat, data: np.ndarray, k: int) -> Bytes:
     """``data`` as uint8 [rows, rowbytes], after checking that; element arrays of a dense format are taken too."""
     row_bytes = fmt.row_bytes(k)
     if fmt.dense is not None and data.dtype == fmt.dense and data.ndim == 2 and data.shape[1] == k:
@@ -382,7 +386,7 @@ def _rows(fmt: BlockFormat, data: np.ndarray, k: int) -> Bytes:
     return data if data.strides[1] == 1 else np.ascontiguousarray(data)
 
 
-def _field(fmt: BlockFormat, rows: Bytes, name: str) -> Bytes:
+def field_bytes(fmt: BlockFormat, rows: Bytes, name: str) -> Bytes:
     """The bytes of a field: uint8 view [rows, blocks, field bytes]."""
     field = fmt.field(name)
     size = field.count * np.dtype(field.dtype).itemsize
@@ -391,37 +395,60 @@ def _field(fmt: BlockFormat, rows: Bytes, name: str) -> Bytes:
 
 def _floats(fmt: BlockFormat, rows: Bytes, name: str) -> npt.NDArray[np.float32]:
     """A scalar float field of all blocks, [rows, blocks] f32."""
-    raw = np.ascontiguousarray(_field(fmt, rows, name))
+    raw = np.ascontiguousarray(field_bytes(fmt, rows, name))
     return raw.view(fmt.field(name).dtype)[..., 0].astype(np.float32)
 
 
-def _integers(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...]) -> Bytes:
+def stored_integers(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...]) -> Bytes:
     """The integers that ``planes`` describe, without their sign: uint8 [rows, blocks, count]."""
+    assert planes, "a format with planes"
+    if len(planes) == 1 and planes[0].bits == 8 and planes[0].byte == (1,):
+        return field_bytes(fmt, rows, planes[0].field)
     total: Bytes | None = None
     for plane in planes:
-        raw = _field(fmt, rows, plane.field)[..., plane.byte0 :]
-        # The affine rule is what strides express: no index arrays, no copies.
-        digits = np.lib.stride_tricks.as_strided(
-            raw, (*raw.shape[:2], *plane.digits), (*raw.strides[:2], *plane.byte), writeable=False
-        )
-        bits = digits
-        if plane.shifts.any():
-            bits = bits >> plane.shifts
-        if plane.bits + int(plane.shifts.min()) < 8:
-            bits = bits & np.uint8((1 << plane.bits) - 1)
-        if plane.into:
-            bits = bits << np.uint8(plane.into)
-        bits = bits.reshape(*raw.shape[:2], plane.count)
-        total = bits if total is None else total | bits
-    assert total is not None, "a format with planes"
+        bits = _plane_bits(plane, np.ascontiguousarray(field_bytes(fmt, rows, plane.field)))
+        total = bits if total is None else np.bitwise_or(total, bits, out=total)
+    assert total is not None
     return total
+
+
+def _plane_bits(plane: Plane, field: Bytes) -> Bytes:
+    """A plane's part of the integers, uint8 [rows, blocks, count], from its field [rows, blocks, bytes]."""
+    lead = field.shape[:2]
+    digits, step = plane.digits, plane.byte
+    run = digits[-1] if step[-1] == 1 and not plane.shift[-1] else 1
+    whole = np.dtype(f"V{run}")  # neighbours that stay neighbours are moved as one
+    out = np.empty((*lead, plane.count), np.uint8)
+    target = out.view(whole).reshape(*lead, *(digits[:-1] if run > 1 else digits))
+    words = field.view("<u4")
+    mask = np.uint32(0x01010101 * ((1 << plane.bits) - 1))
+    axes = range(target.ndim - 2)
+    varying = [axis for axis in axes if plane.shift[axis]]
+    fixed = [axis for axis in axes if not plane.shift[axis]]
+    for position in itertools.product(*(range(digits[axis]) for axis in varying)):
+        shift, byte = plane.shift0, plane.byte0
+        where: list[int | slice] = [slice(None)] * target.ndim
+        for axis, digit in zip(varying, position, strict=True):
+            shift, byte = shift + plane.shift[axis] * digit, byte + step[axis] * digit
+            where[2 + axis] = digit
+        # What shares a shift is shifted together, four bytes in a word; the rest of the affine rule is strides.
+        bits = (words >> np.uint32(shift) if shift else words) & mask
+        source = (bits << np.uint32(plane.into) if plane.into else bits).view(np.uint8)
+        target[tuple(where)] = np.ndarray(
+            (*lead, *(digits[axis] for axis in fixed)),
+            whole,
+            source,
+            byte,
+            (*source.strides[:2], *(step[axis] for axis in fixed)),
+        )
+    return out
 
 
 def _scaled(fmt: BlockFormat, rows: Bytes, what: Scaled) -> npt.NDArray[np.float32]:
     """A scale or minimum for each sub-block: f32 [rows, blocks, sub-blocks or 1, 1]."""
     factor = _floats(fmt, rows, what.field)[..., None]
     if what.planes:
-        integers = _integers(fmt, rows, what.planes)
+        integers = stored_integers(fmt, rows, what.planes)
         signed = integers.view(np.int8) if what.signed else integers
         factor = factor * (signed.astype(np.float32) - np.float32(what.offset))
     return factor[..., None]
@@ -430,7 +457,7 @@ def _scaled(fmt: BlockFormat, rows: Bytes, what: Scaled) -> npt.NDArray[np.float
 def _decode_rows(fmt: BlockFormat, rows: Bytes, out: npt.NDArray[np.float32]) -> None:
     """Decodes into ``out`` f32 [rows, k]."""
     assert fmt.scale is not None
-    q = _integers(fmt, rows, fmt.quants)
+    q = stored_integers(fmt, rows, fmt.quants)
     q = q.reshape(*q.shape[:2], -1, fmt.sub)
     values = out.reshape(q.shape)
     np.copyto(values, q.view(np.int8) if fmt.signed else q, casting="unsafe")
@@ -459,11 +486,11 @@ def decode(format: str | int | BlockFormat, data: np.ndarray, k: int) -> npt.NDA
     fmt = get_format(format)
     if not fmt.decodable:
         raise UnsupportedError(f"decoding of {fmt.name} is not implemented")
-    rows = _rows(fmt, data, k)
+    rows = checked_rows(fmt, data, k)
     if fmt.dense is not None:
         return np.ascontiguousarray(rows).view(fmt.dense).astype(np.float32)
     out = np.empty((rows.shape[0], k), np.float32)
-    step = max(1, _DECODE_CHUNK // k)
+    step = max(1, CHUNK // k)
     with np.errstate(invalid="ignore", over="ignore"):  # broken scales are the file's, and stay visible as NaN
         for start in range(0, rows.shape[0], step):
             _decode_rows(fmt, rows[start : start + step], out[start : start + step])
@@ -486,8 +513,8 @@ def quant_parts(
     fmt = get_format(format)
     if not fmt.quants or fmt.scale is None:
         raise UnsupportedError(f"{fmt.name} doesn't consist of integers and scales")
-    rows = _rows(fmt, data, k)
-    stored = _integers(fmt, rows, fmt.quants)
+    rows = checked_rows(fmt, data, k)
+    stored = stored_integers(fmt, rows, fmt.quants)
     q = (stored.view(np.int8) if fmt.signed else stored).astype(np.int16) - np.int16(fmt.offset)
 
     def factors(what: Scaled) -> npt.NDArray[np.float32]:
@@ -500,216 +527,10 @@ def quant_parts(
     return q.reshape(rows.shape[0], k), factors(fmt.scale), minima
 
 
-def _insert(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], integers: Bytes) -> None:
-    """Inverse of `_integers`: ORs ``integers``, [rows, blocks, count], into ``rows``, whose bits there are 0."""
+def insert_integers(fmt: BlockFormat, rows: Bytes, planes: tuple[Plane, ...], integers: Bytes) -> None:
+    """Inverse of `stored_integers`: ORs ``integers``, [rows, blocks, count], into ``rows``, whose bits there are 0."""
     for plane in planes:
-        raw = _field(fmt, rows, plane.field)
+        raw = field_bytes(fmt, rows, plane.field)
         bits = (integers >> np.uint8(plane.into)) & np.uint8((1 << plane.bits) - 1)
         for index, (byte, shift) in enumerate(zip(plane.bytes_.flat, plane.shifts.flat, strict=True)):
             raw[..., byte] |= bits[..., index] << shift
-
-
-def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
-    """Quantises f32 ``[rows, k]`` to uint8 ``[rows, rowbytes]`` by the formats' usual rounding, for tests and tools.
-
-    Formats: f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0; others raise UnsupportedError.
-    """
-    fmt = get_format(format)
-    if fmt.name not in ("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"):
-        raise UnsupportedError(f"encoding to {fmt.name} is not implemented")
-    if values.ndim != 2:
-        raise InputError(f"'values' must be [rows, k], but has {values.ndim} dimensions")
-    count, k = values.shape
-    out = np.zeros((count, fmt.row_bytes(k)), np.uint8)
-    if fmt.dense is not None:
-        out[:] = values.astype(fmt.dense).view(np.uint8).reshape(out.shape)
-        return out
-    x = values.astype(np.float32).reshape(count, -1, fmt.block)
-    low = np.zeros_like(x[..., :1])
-    if fmt.minimum is not None:
-        low = x.min(axis=-1, keepdims=True)
-        d = (x.max(axis=-1, keepdims=True) - low) / np.float32((1 << fmt.bits) - 1)
-    elif fmt.signed:
-        d = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
-    else:  # the element of the largest magnitude becomes q = 0
-        d = np.take_along_axis(x, np.abs(x).argmax(axis=-1, keepdims=True), axis=-1) / np.float32(-fmt.offset)
-    inverse = np.divide(np.float32(1), d, out=np.zeros_like(d), where=d != 0)
-    scaled = (x - low) * inverse
-    if fmt.signed:  # half away from zero
-        q = np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int8).view(np.uint8)
-    else:
-        q = np.trunc(scaled + np.float32(fmt.offset + 0.5)).clip(0, (1 << fmt.bits) - 1).astype(np.uint8)
-    _field(fmt, out, "d")[:] = d.astype("<f2").view(np.uint8)
-    if fmt.minimum is not None:
-        _field(fmt, out, "m")[:] = low.astype("<f2").view(np.uint8)
-    _insert(fmt, out, fmt.quants, q)
-    return out
-
-
-@dataclass(frozen=True)
-class PanelLayout:
-    """How 16 rows of a format are interleaved; see `panel_layout`.
-
-    Attributes:
-        format: the format of the rows.
-        block: elements of one row in one block of a panel.
-        floats: names of the f16 fields, stored first, each as 16 values, one for each row.
-        nibbles: integers are stored as nibbles, else as bytes; 0 bytes of integers where the format is dense.
-        bias: what is subtracted from the stored, unsigned integer; ``value = d * (u - bias) (+ m)``.
-        block_bytes: bytes of one block of one panel.
-    """
-
-    format: BlockFormat
-    block: int
-    floats: tuple[str, ...]
-    nibbles: bool
-    bias: int
-    block_bytes: int
-
-
-@cache
-def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
-    """The ``panels`` layout of a format: uint8 ``[ceil(N / 16), panel_bytes]``; rows that are missing are zeros.
-
-    Panel p holds rows ``16p .. 16p + 15``, their blocks along K in order. A block is f16 ``d[16]``, then f16 ``m[16]``
-    where the format stores a minimum, then the integers as dwords ``[c][row]``:
-
-    - up to 4 bits: 4 x 16 dwords; byte j of dword c is element ``8c + j`` (low nibble) and ``8c + 4 + j`` (high);
-    - more bits: 8 x 16 dwords; byte j of dword c is element ``4c + j``, as an unsigned byte.
-
-    Dense formats: elements ``[K][16]``. Raises UnsupportedError for formats without such a layout.
-    """
-    fmt = get_format(format)
-    if fmt.name in ("f32", "f16", "bf16"):
-        return PanelLayout(fmt, 1, (), False, 0, PANEL_ROWS * fmt.nbytes)
-    if fmt.block != 32 or not fmt.quants:
-        raise UnsupportedError(f"no panels layout is defined for {fmt.name}")
-    floats = ("d",) if fmt.minimum is None else ("d", "m")
-    nibbles = fmt.bits <= 4
-    bias = 128 if fmt.signed else fmt.offset
-    return PanelLayout(fmt, 32, floats, nibbles, bias, PANEL_ROWS * (2 * len(floats) + (16 if nibbles else 32)))
-
-
-def panel_bytes(format: str | int | BlockFormat, k: int) -> int:
-    """Bytes of one panel (16 rows) of rows of ``k`` elements."""
-    layout = panel_layout(format)
-    layout.format.row_bytes(k)
-    return k // layout.block * layout.block_bytes
-
-
-def _panel_parts(layout: PanelLayout, panels: Bytes) -> tuple[Iterator[tuple[str, np.ndarray]], np.ndarray]:
-    """Views into ``panels``: (name, u2 [P, blocks, 16]) of each float, and the integers as u4 [P, blocks, c, 16]."""
-    blocks = panels.reshape(panels.shape[0], -1, layout.block_bytes)
-    start = 2 * PANEL_ROWS * len(layout.floats)
-    dwords = blocks[..., start:].view("<u4").reshape(*blocks.shape[:2], -1, PANEL_ROWS)
-    words = blocks[..., :start].view("<u2").reshape(*blocks.shape[:2], -1, PANEL_ROWS)
-    return ((name, words[..., i, :]) for i, name in enumerate(layout.floats)), dwords
-
-
-_LOW = np.uint32(0x0F0F0F0F)
-_HIGH = np.uint32(0xF0F0F0F0)
-
-
-def _pack_group(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
-    """Packs full panels: ``rows`` [16 P, rowbytes] into ``panels`` [P, panelbytes]."""
-    fmt = layout.format
-    count = panels.shape[0]
-    floats, dwords = _panel_parts(layout, panels)
-    for name, target in floats:
-        source = np.ascontiguousarray(_field(fmt, rows, name)).view("<u2")[..., 0]
-        target[:] = source.reshape(count, PANEL_ROWS, -1).transpose(0, 2, 1)
-    if layout.nibbles:
-        # Source word i has elements 4i + j in its low nibbles, 16 + 4i + j in its high ones.
-        words = np.ascontiguousarray(_field(fmt, rows, "qs")).view("<u4")
-        words = words.reshape(count, PANEL_ROWS, -1, 4).transpose(0, 2, 3, 1)
-        for pair in (0, 1):
-            first, second = words[:, :, 2 * pair], words[:, :, 2 * pair + 1]
-            dwords[:, :, pair] = (first & _LOW) | ((second & _LOW) << np.uint32(4))
-            dwords[:, :, pair + 2] = ((first >> np.uint32(4)) & _LOW) | (second & _HIGH)
-        return
-    q = np.ascontiguousarray(_integers(fmt, rows, fmt.quants))
-    words = q.view("<u4").reshape(count, PANEL_ROWS, -1, 8).transpose(0, 2, 3, 1)
-    if fmt.signed:  # q + 128 as an unsigned byte is q with its sign bit flipped
-        np.bitwise_xor(words, np.uint32(0x80808080), out=dwords)
-    else:
-        dwords[:] = words
-
-
-def pack_panels(format: str | int | BlockFormat, data: np.ndarray, k: int) -> Bytes:
-    """Interleaves rows into panels of 16; `panel_layout` defines the result, `unpack_panels` is the inverse.
-
-    Args:
-        format: the format, its name or its GGUF type number.
-        data: uint8 ``[N, rowbytes]`` in GGUF order; dense formats also take their elements, ``[N, k]``.
-        k: elements in a row.
-
-    Returns uint8 ``[ceil(N / 16), panel_bytes(format, k)]``.
-    """
-    layout = panel_layout(format)
-    fmt = layout.format
-    rows = _rows(fmt, data, k)
-    n = rows.shape[0]
-    full = n // PANEL_ROWS
-    out = np.empty((-(-n // PANEL_ROWS), panel_bytes(fmt, k)), np.uint8)
-    step = max(1, (_DECODE_CHUNK * 2) // (PANEL_ROWS * k))
-    for start in range(0, full, step):
-        stop = min(start + step, full)
-        _pack_rows(layout, rows[PANEL_ROWS * start : PANEL_ROWS * stop], out[start:stop], k)
-    if n % PANEL_ROWS:
-        padded = np.zeros((PANEL_ROWS, rows.shape[1]), np.uint8)
-        padded[: n % PANEL_ROWS] = rows[PANEL_ROWS * full :]
-        _pack_rows(layout, padded, out[full:], k)
-        _zero_missing(layout, out[full:], n % PANEL_ROWS)
-    return out
-
-
-def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes, k: int) -> None:
-    dense = layout.format.dense
-    if dense is None:
-        _pack_group(layout, rows, panels)
-        return
-    word = np.dtype(f"<u{dense.itemsize}")  # moved as integers, so that no NaN changes its bits
-    source = np.ascontiguousarray(rows).view(word).reshape(-1, PANEL_ROWS, k)
-    panels.view(word).reshape(-1, k, PANEL_ROWS)[:] = source.transpose(0, 2, 1)
-
-
-def _zero_missing(layout: PanelLayout, panel: Bytes, present: int) -> None:
-    """Clears the integers of rows that do not exist, which a sign flip has set to 128."""
-    if layout.format.dense is None and layout.format.signed:
-        _, dwords = _panel_parts(layout, panel)
-        dwords[..., present:] = 0
-
-
-def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n: int) -> Bytes:
-    """Inverse of `pack_panels`: uint8 ``[n, rowbytes]`` in GGUF order, bit for bit what was packed.
-
-    Args:
-        format: the format, its name or its GGUF type number.
-        panels: uint8 ``[ceil(n / 16), panel_bytes(format, k)]``.
-        k: elements in a row.
-        n: number of rows.
-    """
-    layout = panel_layout(format)
-    fmt = layout.format
-    expected = (-(-n // PANEL_ROWS), panel_bytes(fmt, k))
-    if panels.dtype != np.uint8 or panels.shape != expected:
-        raise InputError(
-            f"{fmt.name} panels of k = {k}, n = {n} are uint8 {list(expected)}, "
-            f"but these are {panels.dtype} {list(panels.shape)}"
-        )
-    panels = np.ascontiguousarray(panels)
-    if fmt.dense is not None:
-        word = np.dtype(f"<u{fmt.dense.itemsize}")
-        elements = panels.view(word).reshape(-1, k, PANEL_ROWS).transpose(0, 2, 1)
-        return np.ascontiguousarray(elements).reshape(-1, k)[:n].view(np.uint8).reshape(n, -1)
-    rows = np.zeros((expected[0] * PANEL_ROWS, fmt.row_bytes(k)), np.uint8)
-    floats, dwords = _panel_parts(layout, panels)
-    for name, source in floats:
-        words = np.ascontiguousarray(source.transpose(0, 2, 1)).reshape(rows.shape[0], -1, 1)
-        _field(fmt, rows, name)[:] = words.view(np.uint8)
-    flat = np.ascontiguousarray(dwords.transpose(0, 3, 1, 2)).view(np.uint8).reshape(rows.shape[0], -1, 4)
-    if layout.nibbles:
-        flat = np.stack([flat & np.uint8(15), flat >> np.uint8(4)], axis=2)
-    q = flat.reshape(rows.shape[0], -1, 32)
-    _insert(fmt, rows, fmt.quants, q ^ np.uint8(128) if fmt.signed else q)
-    return np.ascontiguousarray(rows[:n])

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Recurrences: inference.
+
+#include "dialects/MIR.h"
+
+#include "llvm/ADT/STLExtras.h"
+
+using namespace mlir;
+using namespace rlx::mir;
+
+/// Whether two shapes can be one.
+static bool shapesAgree(ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs) {
+  return lhs.size() == rhs.size() &&
+         llvm::all_of(llvm::zip_equal(lhs, rhs),
+                      [](auto pair) { return sizesAgree(std::get<0>(pair), std::get<1>(pair)); });
+}
+
+LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
+                                                std::optional<Location> location, Adaptor adaptor,
+                                                SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> q = tensorType(location, op, "q", adaptor.getQ().getType());
+  FailureOr<RankedTensorType> g = tensorType(location, op, "g", adaptor.getG().getType());
+  if (failed(q) || failed(g))
+    return failure();
+  if (q->getRank() != 4) // C1
+    return inferError(location, op, "expects 'q' to have four dimensions, but its rank is ",
+                      q->getRank());
+  ArrayRef<int64_t> shape = q->getShape(), gates = shape.drop_back();
+  Type element = q->getElementType();
+  if (!shapesAgree(g->getShape(), gates) || g->getElementType() != element) // C2
+    return inferError(location, op, "expects 'g' and 'beta' to be ", shapeText(gates), " of ",
+                      element, ", but got ", *g);
+  int64_t n = shape[3];
+  int64_t memory[] = {shape[0], shape[2], n, n};
+  Type wide = element.isF64() ? element : Type(Float32Type::get(context));
+  results.push_back(*q);
+  if (!adaptor.getState()) {
+    results.push_back(RankedTensorType::get(memory, wide));
+    return success();
+  }
+  FailureOr<RankedTensorType> state =
+      tensorType(location, op, "state", adaptor.getState().getType());
+  if (failed(state))
+    return failure();
+  if (!shapesAgree(state->getShape(), memory)) // C3
+    return inferError(location, op, "expects 'state' to be ", shapeText(memory), ", but got ",
+                      shapeText(state->getShape()));
+  if (state->getElementType() != wide) // C4
+    return inferError(location, op, "expects 'state' to be of ", wide, " where 'q' is of ", element,
+                      ", but got ", state->getElementType());
+  results.push_back(*state);
+  return success();
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// Recurrences over a sequence.
+
+#ifndef RLX_MIR_RECURRENCE
+#define RLX_MIR_RECURRENCE
+
+include "mir/base.td"
+
+def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
+    AllTypesMatch<["q", "k", "v"]>, AllTypesMatch<["g", "beta"]>]> {
+  let summary = "linear attention by a gated delta rule";
+  let description = [{
+    A memory M for each batch item and head, [n, n] by key and value, which decays and
+    is corrected at each step. `q`, `k` and `v` are [B, S, H, n]; `g`, the logarithm of
+    the decay, and `beta`, the strength of the correction, are [B, S, H]. For t = 0, 1,
+    ..., S - 1, at each batch item and head:
+
+        M[i, j] = exp(g[t]) * M[i, j]
+        d[j]    = beta[t] * (v[t, j] - sum_i k[t, i] * M[i, j])
+        M[i, j] = M[i, j] + k[t, i] * d[j]
+        result[t, j] = (sum_i q[t, i] * M[i, j]) / sqrt(n)
+
+    M starts as `state`, [B, H, n, n], and as zeros where there is none. `state_out` is
+    M after the last step, so `state` where S is 0: it is what the next call passes as
+    `state`. It always is the second result, also where nothing reads it.
+
+    Computed in f32 (f64 for f64); `result` is rounded once, to the element type of `q`.
+    `state` and `state_out` are of the type in which it is computed, so that a sequence
+    in parts gives what it gives as a whole. Callers normalise `q` and `k`.
+
+    - (C1) `q` has four dimensions.
+    - (C2) `g` and `beta` are [B, S, H], of the element type of `q`.
+    - (C3) `state` is [B, H, n, n].
+    - (C4) `state` is of f32, or of f64 where `q` is.
+
+    ```mlir
+    func.func @f(%q: tensor<1x?x2x8xbf16>, %g: tensor<1x?x2xbf16>, %beta: tensor<1x?x2xbf16>,
+                 %state: tensor<1x2x8x8xf32>) -> (tensor<1x?x2x8xbf16>, tensor<1x2x8x8xf32>) {
+      %y, %next = mir.gated_delta_net %q, %q, %q decay %g beta %beta state %state
+          : tensor<1x?x2x8xbf16>, tensor<1x?x2xbf16>, tensor<1x2x8x8xf32>
+      return %y, %next : tensor<1x?x2x8xbf16>, tensor<1x2x8x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
+      MIR_FloatTensor:$g, MIR_FloatTensor:$beta, Optional<MIR_FloatTensor>:$state);
+  let results = (outs MIR_FloatTensor:$result, MIR_FloatTensor:$state_out);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `decay` $g `beta` $beta (`state` $state^)? attr-dict
+    `:` type($q) `,` type($g) (`,` type($state)^)?
+  }];
+}
+
+#endif // RLX_MIR_RECURRENCE

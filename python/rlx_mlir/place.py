@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Where in the user's program something happened: for errors and locations. Needs no MLIR."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rlx_mlir.errors import InputError, StageError
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+#: The folder of this package.
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+@dataclass(frozen=True)
+class Place:
+    """A line of a program."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def caller(skipped: str = PACKAGE) -> Place:
+    """The innermost frame whose file isn't in a folder, by default that of this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(skipped):
+        frame = frame.f_back
+    return Place(frame.f_code.co_filename, frame.f_lineno)
+
+
+def located(function: Function) -> Function:
+    """Makes errors about what a caller gave start with the caller's file and line."""
+
+    @functools.wraps(function)
+    def wrapper(*arguments: object, **options: object) -> object:
+        try:
+            return function(*arguments, **options)
+        except (InputError, StageError) as error:
+            if type(error) not in (InputError, StageError) or hasattr(error, "place"):
+                raise
+            place = caller()
+            found = type(error)(f"{place}: {error}")
+            found.place = place  # type: ignore[attr-defined]
+            raise found from None
+
+    return wrapper  # type: ignore[return-value]

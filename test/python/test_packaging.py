@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is installed, what documentation says about it, and the project's own files."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from documents import ROOT, blocks, run, run_python, shell
+from typer.main import get_command
+
+from rlx_mlir.tools.cli import app
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    tomllib = None
+
+COMMANDS = ("rlx", "rlx-opt", "rlx-lsp-server")
+MB = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def distribution() -> importlib.metadata.Distribution:
+    """The installed package; tests are skipped where the folder is only on the path."""
+    try:
+        return importlib.metadata.distribution("rlx-mlir")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("rlx-mlir isn't installed")
+
+
+@pytest.fixture(scope="module")
+def wheel_files(distribution: importlib.metadata.Distribution) -> list[importlib.metadata.PackagePath]:
+    """Files of the installed wheel."""
+    files = [file for file in distribution.files or [] if "__pycache__" not in file.parts]
+    if not any(file.name == "compiler.py" for file in files):
+        pytest.skip("rlx-mlir is installed in editable mode")
+    return files
+
+
+# The package -------------------------------------------------------------------------------------
+
+
+def test_metadata(distribution: importlib.metadata.Distribution) -> None:
+    metadata = distribution.metadata
+    assert metadata["License-Expression"] == "Apache-2.0 WITH LLVM-exception"
+    assert metadata["Requires-Python"] == ">=3.10"
+    assert metadata["Description-Content-Type"] == "text/markdown"
+
+
+def test_wheel_holds_what_it_needs(wheel_files: list[importlib.metadata.PackagePath]) -> None:
+    names = {str(file) for file in wheel_files}
+    for module in ("_compiler", "_runtime"):
+        assert any(re.fullmatch(rf"rlx_mlir/{module}\..*\.so", name) for name in names), module
+        assert f"rlx_mlir/{module}.pyi" in names
+    for name in ("_hir_ops_gen.py", "_mir_ops_gen.py", "_mir_enum_gen.py"):
+        assert f"rlx_mlir/dialects/{name}" in names
+    assert "rlx_mlir/py.typed" in names
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    python = {path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python" / "rlx_mlir").rglob("*.py")}
+    assert python - names == set(), "files of the source tree that the wheel lacks; is the installed package old?"
+
+
+def test_wheel_holds_nothing_else(wheel_files: list[importlib.metadata.PackagePath]) -> None:
+    odd = [
+        str(file)
+        for file in wheel_files
+        if not file.parts[0].startswith("rlx_mlir") and file.name not in COMMANDS and ".dist-info" not in str(file)
+    ]
+    assert not odd
+    assert len([file for file in wheel_files if file.suffix == ".so"]) == 2
+
+
+def test_wheel_is_small(wheel_files: list[importlib.metadata.PackagePath]) -> None:
+    """The limit is for the compressed wheel; this is more."""
+    assert sum(file.size or 0 for file in wheel_files) < 20 * MB
+
+
+def test_commands_are_installed(distribution: importlib.metadata.Distribution, tmp_path: Path) -> None:
+    scripts = {entry.name for entry in distribution.entry_points if entry.group == "console_scripts"}
+    assert scripts == set(COMMANDS)
+    for command in COMMANDS:
+        path = shutil.which(command, path=str(Path(sys.executable).parent))
+        assert path is not None, command
+        assert run([path, "--help"], tmp_path)
+
+
+def test_importing_the_package_is_quick() -> None:
+    """Neither it nor the run time loads MLIR; the compiler does."""
+    code = "import sys, rlx_mlir, rlx_mlir.runtime.native; print(any(m.split('.')[0] == 'mlir' for m in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("extension", ["_compiler", "_runtime"])
+def test_stubs_name_what_extensions_have(extension: str) -> None:
+    import ast
+
+    import rlx_mlir.ir
+    import rlx_mlir.runtime.native  # noqa: F401  (both load what the extensions link)
+
+    module = importlib.import_module(f"rlx_mlir.{extension}")
+    tree = ast.parse((ROOT / "python" / "rlx_mlir" / f"{extension}.pyi").read_text(encoding="utf-8"))
+    defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    assert defined == {name for name in vars(module) if not name.startswith("_")}
+
+
+# pyproject.toml ----------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(tomllib is None, reason="needs tomllib, of Python 3.11")
+def test_versions_are_pinned_once() -> None:
+    """The extra for builds without isolation lists what isolated builds require."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)
+    required = set(project["build-system"]["requires"])
+    installed = set(project["project"]["dependencies"])
+    extra = set(project["project"]["optional-dependencies"]["build"])
+    assert required <= extra | installed
+    for name in ("xtc-mlir", "xtc-llvm"):
+        assert len(set(re.findall(rf'"{name}[\w-]*(==[^"]*)"', text))) == 1, name
+
+
+# Documentation -----------------------------------------------------------------------------------
+
+
+def test_readme_graph_example_runs(tmp_path: Path) -> None:
+    first, *_ = blocks("README.md", "python")
+    text = run_python([first], tmp_path)
+    assert "hir.swiglu" in text
+    assert "mir.fused_swiglu" in text
+    assert "memref.view" in text
+
+
+def test_readme_model_example_runs(smollm2_path: Path, tmp_path: Path) -> None:
+    _, second = blocks("README.md", "python")
+    assert "load_model" in second.text
+    assert "Paris" in run_python([second], tmp_path)
+
+
+def test_readme_shell_examples_run(tmp_path: Path) -> None:
+    (module,) = blocks("README.md", "mlir")
+    assert "Save this as `graph.mlir`" in (ROOT / "README.md").read_text(encoding="utf-8")
+    (tmp_path / "graph.mlir").write_text(module.text)
+    *install, inside = blocks("README.md", "sh")
+    assert all(block.text.startswith("pip install") for block in install)
+    text = shell(inside.text, tmp_path)
+    assert "mir." in text
+    assert "hir." not in text
+
+
+def test_readme_names_all_commands() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    named = re.findall(r"^\| `rlx ([a-z]+)", text, re.MULTILINE)
+    assert sorted(named) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
+    for command in COMMANDS[1:]:
+        assert f"\n| `{command}" in text
+
+
+def test_readme_names_all_variables() -> None:
+    """Of the environment: those that the sources read."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    sources = [*(ROOT / "python").rglob("*.py"), *(ROOT / "runtime").glob("*.cpp"), *(ROOT / "passes").glob("*.cpp")]
+    read = {name for path in sources for name in re.findall(r'"(RLX_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+    assert set(re.findall(r"^\| `(RLX_[A-Z_]+)`", text, re.MULTILINE)) == read
+
+
+def test_tutorial_runs(tmp_path: Path) -> None:
+    for block in blocks("docs/writing-a-pass.md", "mlir"):
+        (tmp_path / (block.file or "")).write_text(block.text)
+    run_python(blocks("docs/writing-a-pass.md", "python"), tmp_path)
+    for block in blocks("docs/writing-a-pass.md", "sh"):
+        assert "mir-simplify-neg" in shell(block.text, tmp_path)
+
+
+def test_examples_run(tiny_llama: Path, tmp_path: Path) -> None:
+    examples = ROOT / "examples"
+    stages = run([sys.executable, examples / "stages.py"], tmp_path)
+    assert "128 tokens: largest difference" in stages
+    assert "mir.arena = " in run([sys.executable, examples / "stages.py", "--stage", "lir"], tmp_path)
+    own = run([sys.executable, examples / "own_pass.py"], tmp_path)
+    assert "applied: {'add_negated': 1}" in own
+    assert "tokens per second" in run([sys.executable, examples / "run_gguf.py", tiny_llama, "hello"], tmp_path)
+    assert {path.name for path in examples.glob("*.py")} == {"stages.py", "own_pass.py", "run_gguf.py"}
+
+
+@pytest.mark.parametrize(
+    "document", sorted(path.relative_to(ROOT).as_posix() for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
+)
+def test_links_and_file_names_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    folder = (ROOT / document).parent
+    targets = [link.partition("#")[0] for link in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in link]
+    missing = [target for target in targets if target and not (folder / target).exists()]
+    # Names of files in backquotes: from the project's folder, or from the package's.
+    homes = [ROOT, ROOT / "python", ROOT / "python" / "rlx_mlir", folder]
+    for name in re.findall(r"`([\w./-]+/[\w.-]+\.(?:py|cpp|h|td|mlir|md|toml))`", text):
+        if "NAME" not in name and not any((home / name).exists() for home in homes):
+            missing.append(name)
+    assert not missing
+
+
+def test_sources_carry_the_licence() -> None:
+    files = [*ROOT.glob("*/**/*.py"), *ROOT.glob("dialects/**/*.td"), *ROOT.glob("dialects/*.*"), *ROOT.glob("p*/*.cpp")]
+    files += [*ROOT.glob("runtime/*.*"), ROOT / "CMakeLists.txt", ROOT / "Makefile", ROOT / ".ci" / "run"]
+    built = {"build", "dist", "Output", ".venv"}
+    missing = [
+        path.relative_to(ROOT).as_posix()
+        for path in files
+        if path.is_file()
+        and not built & set(path.relative_to(ROOT).parts)
+        and not path.name.endswith("_gen.py")
+        and "SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception" not in path.read_text(encoding="utf-8")[:400]
+    ]
+    assert not missing
