@@ -6,6 +6,13 @@ JOBS ?= $(shell nproc)
 CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h)
 RUN = $(PYTHON) -m
 
+# The folder that holds the package whose extensions are imported.
+define LOCATE
+import importlib.util, pathlib
+print(pathlib.Path(importlib.util.find_spec("rlx_mlir._compiler").origin).parents[1])
+endef
+export LOCATE
+
 .PHONY: help install develop native check format docs test test-slow test-all clean
 
 help:
@@ -27,7 +34,7 @@ develop:
 native:
 	cmake -S . -B build/dev -GNinja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	cmake --build build/dev -j $(JOBS)
-	cmake --install build/dev --component rlx --prefix "$$($(PYTHON) test/native_prefix.py)"
+	cmake --install build/dev --component rlx --prefix "$$($(PYTHON) -c "$$LOCATE")"
 
 check:
 	$(RUN) ruff check .
@@ -35,7 +42,7 @@ check:
 	clang-format --dry-run -Werror $(CXX_SOURCES)
 	$(RUN) mypy
 	$(PYTHON) docs/generate.py --check
-	$(RUN) pytest -q test/python/test_filecheck_lint.py
+	$(foreach lint,$(wildcard test/python/test_filecheck_lint.py),$(RUN) pytest -q $(lint))
 
 format:
 	$(RUN) ruff check --fix .

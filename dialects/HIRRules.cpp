@@ -36,9 +36,8 @@ FailureOr<int64_t> Weights::outputs(StringRef name, Value weight, int64_t inputs
       return error() << "expects the dense weight '" << name << "' to have two dimensions, but got "
                      << type.getRank();
     if (type.getElementType() != element)
-      return error() << "expects the dense weight '" << name
-                     << "' to have the element type of 'x', " << element << ", but got "
-                     << type.getElementType();
+      return error() << "expects the dense weight '" << name << "' to have the element type of '"
+                     << of << "', " << element << ", but got " << type.getElementType();
     k = type.getDimSize(transpose ? 1 : 0);
     n = type.getDimSize(transpose ? 0 : 1);
     anyDense = true;
@@ -71,21 +70,27 @@ LogicalResult Weights::finish() {
 // Norms
 //===----------------------------------------------------------------------===//
 
-LogicalResult hir::checkNormVector(EmitError error, StringRef name, Value vector,
-                                   RankedTensorType x) {
+LogicalResult hir::checkVector(EmitError error, StringRef name, Value vector, int64_t width,
+                               StringRef what, Type element, StringRef of) {
   if (!vector)
     return success();
   RankedTensorType type = tensor(vector);
   if (type.getRank() != 1)
     return error() << "expects '" << name << "' to have one dimension, but got " << type.getRank();
-  int64_t width = x.getShape().back(), length = type.getDimSize(0);
+  int64_t length = type.getDimSize(0);
   if (differ(length, width))
-    return error() << "expects '" << name << "' to be as long as the last dimension of 'x', "
-                   << width << ", but its length is " << length;
-  if (type.getElementType() != x.getElementType())
-    return error() << "expects '" << name << "' to have the element type of 'x', "
-                   << x.getElementType() << ", but got " << type.getElementType();
+    return error() << "expects '" << name << "' to be as long as " << what << ", " << width
+                   << ", but its length is " << length;
+  if (type.getElementType() != element)
+    return error() << "expects '" << name << "' to have the element type of '" << of << "', "
+                   << element << ", but got " << type.getElementType();
   return success();
+}
+
+LogicalResult hir::checkNormVector(EmitError error, StringRef name, Value vector,
+                                   RankedTensorType x) {
+  return checkVector(error, name, vector, x.getShape().back(), "the last dimension of 'x'",
+                     x.getElementType(), "x");
 }
 
 LogicalResult hir::checkEps(EmitError error, const APFloat &eps) {
@@ -207,7 +212,7 @@ LogicalResult hir::checkPositions(EmitError error, Value pos, int64_t batch) {
 }
 
 LogicalResult hir::checkTables(EmitError error, Value cos, Value sin, int64_t headDim,
-                               int64_t tokens, Type element) {
+                               int64_t tokens, Type element, StringRef of) {
   RankedTensorType type = tensor(cos);
   if (type != sin.getType())
     return error() << "expects 'cos' and 'sin' to have one type, but got " << type << " and "
@@ -218,10 +223,10 @@ LogicalResult hir::checkTables(EmitError error, Value cos, Value sin, int64_t he
     return printShape(printShape(diagnostic, shape) << ", but got ", type.getShape());
   }
   if (type.getElementType() != element && !type.getElementType().isF32())
-    return error() << "expects the tables to be of f32 or of the element type of 'x', " << element
-                   << ", but got " << type.getElementType();
+    return error() << "expects the tables to be of f32 or of the element type of '" << of << "', "
+                   << element << ", but got " << type.getElementType();
   if (exceeds(tokens, type.getDimSize(0)))
-    return error() << "expects the tables to have a row for each token of 'x', " << tokens
-                   << ", but they have " << type.getDimSize(0);
+    return error() << "expects the tables to have a row for each token of '" << of << "', "
+                   << tokens << ", but they have " << type.getDimSize(0);
   return success();
 }

@@ -27,11 +27,11 @@ inline mlir::RankedTensorType tensor(mlir::Value value) {
 /// Every operand is a ranked tensor. Inference sees operands before type constraints do.
 llvm::LogicalResult expectTensors(EmitError error, mlir::ValueRange operands);
 
-/// The weights of one operation.
+/// The weights of one operation; `element` is the type of the activations, of the operand `of`.
 class Weights {
 public:
-  Weights(EmitError error, mlir::Type element, bool transpose)
-      : error(error), element(element), transpose(transpose) {}
+  Weights(EmitError error, mlir::Type element, bool transpose, llvm::StringRef of = "x")
+      : error(error), element(element), transpose(transpose), of(of) {}
 
   /// Gives the number of outputs of a weight, dense or packed, that multiplies something with
   /// `inputs` columns, in words `columns`.
@@ -49,8 +49,15 @@ private:
   EmitError error;
   mlir::Type element;
   bool transpose;
+  llvm::StringRef of;
   bool anyDense = false;
 };
+
+/// A vector as long as something of `width` elements, in words `what`, of the element type of
+/// operand `of`; absent is fine.
+llvm::LogicalResult checkVector(EmitError error, llvm::StringRef name, mlir::Value vector,
+                                int64_t width, llvm::StringRef what, mlir::Type element,
+                                llvm::StringRef of);
 
 /// A vector as long as the last dimension of `x`, of its element type; absent is fine.
 llvm::LogicalResult checkNormVector(EmitError error, llvm::StringRef name, mlir::Value vector,
@@ -84,9 +91,9 @@ llvm::LogicalResult checkCaches(EmitError error, mlir::Value kCache, mlir::Value
 /// A vector with one position for each batch item; absent is fine.
 llvm::LogicalResult checkPositions(EmitError error, mlir::Value pos, int64_t batch);
 
-/// Two tables, [at least tokens, headDim / 2], of f32 or of the element type of 'x'.
+/// Two tables, [at least tokens, headDim / 2], of f32 or of the element type of operand `of`.
 llvm::LogicalResult checkTables(EmitError error, mlir::Value cos, mlir::Value sin, int64_t headDim,
-                                int64_t tokens, mlir::Type element);
+                                int64_t tokens, mlir::Type element, llvm::StringRef of = "x");
 
 } // namespace rlx::hir
 

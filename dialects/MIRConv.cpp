@@ -17,8 +17,8 @@ static LogicalResult checkPair(std::optional<Location> location, StringRef name,
       llvm::all_of(pair, [&](int64_t entry) { return entry >= least && entry <= INT32_MAX; }))
     return success();
   return inferError(location, ConvOp::getOperationName(), "expects '", name,
-                    "' to have two entries that are at least ", least,
-                    " and below 2^31, but got ", shapeText(pair));
+                    "' to have two entries that are at least ", least, " and below 2^31, but got ",
+                    shapeText(pair));
 }
 
 LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,

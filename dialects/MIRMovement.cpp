@@ -284,8 +284,8 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
                       batches);
   ArrayRef<int64_t> all = sizes, own = indices->getShape();
   SmallVector<int64_t> shape(all.take_front(axis));
-  for (auto [dim, size, other] : llvm::enumerate(
-           MutableArrayRef(shape).take_front(batches), own.take_front(batches))) {
+  for (auto [dim, size, other] :
+       llvm::enumerate(MutableArrayRef(shape).take_front(batches), own.take_front(batches))) {
     FailureOr<int64_t> joined = joinSizes(size, other);
     if (failed(joined)) // C4
       return inferError(location, op, "expects 'table' and 'indices' to be alike in dimension ",

@@ -11,9 +11,9 @@ using namespace rlx::mir;
 
 /// Whether two shapes can be one.
 static bool shapesAgree(ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs) {
-  return lhs.size() == rhs.size() &&
-         llvm::all_of(llvm::zip_equal(lhs, rhs),
-                      [](auto pair) { return sizesAgree(std::get<0>(pair), std::get<1>(pair)); });
+  return lhs.size() == rhs.size() && llvm::all_of(llvm::zip_equal(lhs, rhs), [](auto pair) {
+           return sizesAgree(std::get<0>(pair), std::get<1>(pair));
+         });
 }
 
 LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,

@@ -9,6 +9,8 @@ include "hir/base.td"
 include "hir/linear.td"
 include "hir/norm.td"
 include "hir/attention.td"
+include "hir/sequence.td"
 include "hir/decoder.td"
+include "hir/mtp.td"
 
 #endif // RLX_HIR

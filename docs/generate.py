@@ -153,7 +153,7 @@ def readme() -> str:
     for name, lines in (("stages", stages()), ("pipelines", pipelines("####"))):
         begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"<!-- end of {name} -->\n"
         if text.count(begin) != 1 or text.count(end) != 1:
-            raise SystemExit(f"docs/generate.py: README.md has no single place for {name}, between {begin!r} and {end!r}")
+            raise SystemExit(f"docs/generate.py: README.md needs one place for {name}, from {begin!r} to {end!r}")
         before, rest = text.split(begin)
         text = before + begin + "\n" + "\n".join(lines).rstrip() + "\n\n" + end + rest.split(end)[1]
     return text

@@ -77,9 +77,13 @@ struct PipelineResult {
 PipelineResult runPipeline(MlirOperation op, const std::string &pipeline,
                            const PipelineOptions &options);
 
-/// `rlx-opt` and `rlx-lsp-server`; the result is the exit status.
+/// `rlx-opt`, `rlx-lsp-server` and `rlx-reduce`; the result is the exit status.
 int optMain(std::vector<std::string> arguments);
 int lspMain(std::vector<std::string> arguments);
+int reduceMain(std::vector<std::string> arguments);
+
+/// From here on, a signal that ends the process prints a stack trace first.
+void printStackTraces();
 
 /// Structural equality: locations don't count.
 bool isEquivalent(MlirOperation lhs, MlirOperation rhs);

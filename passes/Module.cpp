@@ -109,6 +109,15 @@ NB_MODULE(_compiler, m) {
       },
       nb::arg("arguments"), "Runs the language server; returns its exit status.");
   m.def(
+      "reduce_main",
+      [](std::vector<std::string> arguments) {
+        nb::gil_scoped_release release;
+        return rlx::reduceMain(std::move(arguments));
+      },
+      nb::arg("arguments"), "Runs rlx-reduce; returns its exit status.");
+  m.def("print_stack_traces", &rlx::printStackTraces,
+        "From here on, a signal that ends the process prints a stack trace first.");
+  m.def(
       "identity", [](MlirOperation op) { return reinterpret_cast<uintptr_t>(op.ptr); },
       nb::arg("op"),
       "A number that is this operation's alone while it lives; its hash follows from what it holds.");

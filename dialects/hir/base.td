@@ -68,11 +68,16 @@ def HIR_Dialect : Dialect {
       halves and began at row 0, and some targets ignored `n_rot`. The style is always
       in the text, also where it is the default.
     - a bias is an operand that is there or not: there a flag could contradict it.
+    - `depthwise_conv1d_causal` takes any number of tokens, known or not.
+    - `gated_delta_net` has its state as a second result, of f32 whatever the tokens are
+      of, and any width: there the state was updated in place and its width at most 128.
+    - `qwen35_mtp_head` reads the last token of each batch item: there it was right for
+      one item. It takes any batch, any sequence, and widths from its operands.
 
-    Left out on purpose: operations for inputs and parameters (see above), a block
-    that wraps a primitive (primitives stand beside blocks), result types that the
-    author declares (they are inferred). Three blocks of that design aren't here:
-    `depthwise_conv1d_causal`, `gated_delta_net` and `qwen35_mtp_head`. A block joins
+    The seventeen nodes of that design are here: fourteen operations, and arguments of
+    functions in place of inputs and parameters (see above). A node that wraps a
+    primitive is the primitive itself, which may stand beside blocks. Left out on
+    purpose: result types that the author declares (they are inferred). A block joins
     the dialect as one definition in a file of `dialects/hir`, derived from
     `HIR_BlockOp`, and one C++ function, `check`, which states its rules and gives the
     types of its results to inference and verifier alike.

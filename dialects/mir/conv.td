@@ -7,8 +7,6 @@
 
 include "mir/base.td"
 
-def MIR_PairAttr : DefaultValuedAttr<DenseI64ArrayAttr, "{1, 1}">;
-
 def MIR_ConvOp : MIR_InferredOp<"conv", [AllElementTypesMatch<["x", "weight"]>]> {
   let summary = "two-dimensional convolution, in groups of channels";
   let description = [{
@@ -44,8 +42,10 @@ def MIR_ConvOp : MIR_InferredOp<"conv", [AllElementTypesMatch<["x", "weight"]>]>
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$x, MIR_FloatTensor:$weight, MIR_PairAttr:$stride,
-      DefaultValuedAttr<DenseI64ArrayAttr, "{0, 0}">:$padding, MIR_PairAttr:$dilation,
+  let arguments = (ins MIR_FloatTensor:$x, MIR_FloatTensor:$weight,
+      DefaultValuedAttr<DenseI64ArrayAttr, "{1, 1}">:$stride,
+      DefaultValuedAttr<DenseI64ArrayAttr, "{0, 0}">:$padding,
+      DefaultValuedAttr<DenseI64ArrayAttr, "{1, 1}">:$dilation,
       DefaultValuedAttr<I64Attr, "1">:$groups);
   let results = (outs MIR_FloatTensor:$result);
   let assemblyFormat = [{

@@ -3,19 +3,25 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rlx_mlir.errors import CompileError, InputError, StageError
+from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
+from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, Preparation
 from rlx_mlir.runtime.executable import Executable
 
 #: Stages that `emit` can print, in order.
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
+
+#: What `disable_templates` may name.
+KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "all")
 
 
 @dataclass(frozen=True)
@@ -46,9 +52,19 @@ class CompileOptions:
             raise InputError(f"'target' expects cpu, but got '{self.target}'")
         if self.activations not in ("exact", "int8"):
             raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
+        if not isinstance(self.maxima, Mapping):
+            raise InputError(f"'maxima' expects a mapping from symbols to sizes, but got {self.maxima!r}")
         for symbol, size in self.maxima.items():
-            if not isinstance(size, int) or size < 1:
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
                 raise InputError(f"'maxima' expects a positive size for '{symbol}', but got {size!r}")
+        if isinstance(self.disable_templates, str):
+            raise InputError(f"'disable_templates' expects several names, but got '{self.disable_templates}'")
+        for name in self.disable_templates:
+            if name not in KERNEL_CLASSES:
+                raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
+        if self.level not in range(4):
+            raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
+        _check_features(self.features)
 
     def as_dict(self) -> dict[str, Any]:
         """The options as plain data, for keys of caches."""
@@ -62,6 +78,19 @@ class CompileOptions:
         }
 
 
+def _check_features(text: str) -> None:
+    """Raises InputError where LLVM doesn't know a feature: it would ignore some words, and end the process at others."""
+    known = {feature[1:] for feature in native.host_target()[2].split(",")}
+    for word in text.split(",") if text else ():
+        if word[:1] not in ("+", "-"):
+            raise InputError(f"'features' expects +name or -name, separated by commas, but got '{word}'")
+        if word[1:] not in known:
+            close = difflib.get_close_matches(word[1:], known, n=1)
+            hint = f": did you mean '{word[0]}{close[0]}'?" if close else ""
+            raise InputError(f"'features' names '{word}', which isn't a feature of this architecture{hint}")
+
+
+@located
 def compile(
     module: Any, *, threads: int | None = None, cache: bool = True, **options: Any
 ) -> Executable:
@@ -76,11 +105,23 @@ def compile(
     Raises CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
     """
     chosen = CompileOptions(**options)
+    _check_module(module)
     if not cache:
         return Executable(build_artifact(module, chosen), threads=threads)
     return compile_cached({"module": module.to_text()}, lambda: module, threads=threads, **options)
 
 
+def _check_module(module: Any) -> None:
+    from rlx_mlir.hir.module import GraphModule
+
+    if not isinstance(module, GraphModule):
+        raise InputError(
+            f"'module' expects a GraphModule, but got {type(module).__name__}: text becomes one by "
+            "GraphModule.from_text, a model's file an executable by load_model"
+        )
+
+
+@located
 def compile_cached(
     material: Mapping[str, Any],
     build: Callable[[], Any],
@@ -130,6 +171,7 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     return [(checked[0][0], f"rlx-verify-stage{{stage={start}}},{checked[0][1]}"), *checked[1:]]
 
 
+@located
 def emit(module: Any, stage: str, **options: Any) -> str:
     """The module as the compiler has it at a stage: MLIR text, LLVM IR for `llvm`, assembly for `asm`.
 
@@ -141,6 +183,7 @@ def emit(module: Any, stage: str, **options: Any) -> str:
     chosen = CompileOptions(**options)
     if stage not in STAGES:
         raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{stage}'")
+    _check_module(module)
     if stage == module.stage:
         return str(module.to_text())
     compilation = Compilation(module, chosen)
@@ -161,6 +204,7 @@ class Compilation:
         self.plan: Any = None
         self.preparation = Preparation()
         self.sources: list[tuple[str, Any]] = []
+        self.packed: dict[str, str] = {}
         self.templates: dict[str, str] = {}
 
     def run(self, until: str = "llvm") -> dict[str, float]:
@@ -182,12 +226,18 @@ class Compilation:
 
     def _read(self, stage: str) -> None:
         from rlx_mlir.lowering.functions import functions
-        from rlx_mlir.lowering.plan import PlanReader, read_preparation
+        from rlx_mlir.lowering.plan import PlanReader, packed_parameters, read_preparation
 
         if stage == "kernels":
             self.preparation, self.sources = read_preparation(self.module)
+            self.packed = packed_parameters(self.module)
         elif stage == "lir":
             self.plan = PlanReader(self.module)
+            known = [symbol for symbol, _ in self.plan.symbols]
+            for symbol in self.options.maxima:
+                if symbol not in known:
+                    listed = ", ".join(known) or "no dynamic sizes"
+                    raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
         elif stage == "cpu":
             for function in functions(self.module):
                 name = str(function.name.value)
@@ -223,6 +273,7 @@ class Compilation:
         with self.module.context:
             prepared = [parameter_spec(name, kind) for name, kind in self.sources]
         given = {name for name, _ in self.preparation.results} | {spec.name for spec in prepared}
+        kept = [replace(spec, packed=self.packed.get(spec.name)) for spec in plan.parameters if spec.name not in given]
         triple, cpu, features = self.target()
         return Artifact(
             name=self.name,
@@ -233,7 +284,7 @@ class Compilation:
             slots=tuple(plan.slots),
             kernels=tuple(plan.kernels),
             inputs=tuple(plan.inputs),
-            parameters=(*prepared, *(spec for spec in plan.parameters if spec.name not in given)),
+            parameters=(*prepared, *kept),
             plan_parameters=tuple(plan.parameters),
             outputs=tuple(plan.outputs),
             calls=tuple(plan.calls),

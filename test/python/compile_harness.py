@@ -31,8 +31,6 @@ DTYPES: dict[str, Any] = {
     "i32": np.int32,
     "i64": np.int64,
 }
-#: Relative error that one rounding of results allows, and a free order of summation.
-TOLERANCE = {"f32": 2e-5, "f16": 2e-3, "bf16": 1.6e-2, "f64": 1e-12}
 
 
 def normal(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
@@ -55,6 +53,17 @@ def positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return rng.uniform(0.1, 4, shape)
 
 
+def encoded(scheme: str, values: np.ndarray) -> np.ndarray:
+    """Rows of a packed weight; of q8_k, which nothing encodes, random ones."""
+    if scheme != "q8_k":
+        return formats.encode(scheme, values)
+    rng = np.random.default_rng(values.size)
+    blocks = np.zeros((values.shape[0], values.shape[1] // 256), [("d", "<f4"), ("q", "i1", 256), ("sums", "<i2", 16)])
+    blocks["d"], blocks["q"] = rng.uniform(0, 1e-3, blocks.shape), rng.integers(-127, 128, (*blocks.shape, 256))
+    blocks["sums"] = blocks["q"].reshape(*blocks.shape, 16, 16).sum(-1, dtype=np.int16)
+    return np.ascontiguousarray(blocks).view(np.uint8).reshape(len(values), -1)
+
+
 @dataclass
 class Argument:
     """An input or parameter: its shape, where symbols may stand, and how its values are made."""
@@ -68,13 +77,13 @@ class Argument:
         shape = tuple(sizes[size] if isinstance(size, str) else size for size in self.shape)
         array = np.asarray(self.make(rng, shape))
         if self.packed is not None:
-            return formats.encode(self.packed, array.astype(np.float32))
+            return encoded(self.packed, array.astype(np.float32))
         return array.astype(DTYPES[self.dtype])
 
 
 @dataclass
 class Program:
-    """A module under test: its arguments as they are declared, its results, and the templates that must serve it."""
+    """A module under test, with how the values of its arguments are made."""
 
     stage: str = "hir"
     policy: str = "direct"
@@ -147,7 +156,10 @@ def compare(
     what: str,
     tolerance: Mapping[str, float] | float | None = None,
 ) -> list[str]:
-    """What differs, by result; `tolerance` for all results, or by their names."""
+    """What differs, by result; `tolerance` for all results, or by their names.
+
+    Errors are relative to the element, with a floor for cancellation in sums: a tenth of that, of the largest one.
+    """
     assert want.keys() == got.keys(), f"{what}: {list(want)} expected, but got {list(got)}"
     messages = []
     for name, expected in want.items():
@@ -159,15 +171,44 @@ def compare(
     return messages
 
 
+class Ways:
+    """Every way to run a module: interpreted as it is and at stage mir, compiled by templates and generically.
+
+    With `activations="int8"` the only reference is the interpreted module whose activations are quantised.
+    """
+
+    def __init__(self, module: GraphModule, threads: int | None = 1, **options: Any) -> None:
+        self.references = {"hir": module, "mir": module.lower()}
+        if options.get("activations") == "int8":
+            self.references = {"mir": module.lower().transform("rlx-fuse,mir-quantize-activations,cse")}
+        self.templates = compile_fresh(module, threads=threads, **options)
+        self.generic = compile_fresh(module, threads=threads, disable_templates=("all",), **options)
+        assert set(templates_of(self.generic).values()) <= {"generic"}
+        self.params: dict[str, np.ndarray] = {}
+
+    def set_params(self, params: Mapping[str, np.ndarray]) -> None:
+        """Binds parameters."""
+        self.params = dict(params)
+        self.templates.set_params(params)
+        self.generic.set_params(params)
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, dict[str, np.ndarray]]:
+        """The results by the way that they were computed, references first. Asserts that inputs stay as they are."""
+        before = {name: array.tobytes() for name, array in inputs.items()}
+        runs = {stage: interpret(module, {**inputs, **self.params}) for stage, module in self.references.items()}
+        runs |= {"templates": self.templates.run(inputs), "generic": self.generic.run(inputs)}
+        assert before == {name: array.tobytes() for name, array in inputs.items()}, "an input was written"
+        return runs
+
+
 def check(
     program: Program,
     sizes: Sequence[Sizes] = ({},),
     *,
     templates: set[str] | None = None,
     tolerance: Mapping[str, float] | float | None = None,
-    threads: int | None = 1,
     **options: Any,
-) -> Executable:
+) -> Ways:
     """Asserts that a module gives the same results in every way that it can be run.
 
     Args:
@@ -175,32 +216,16 @@ def check(
         templates: what all the kernels must come from; `generic` for those without one. None: anything.
         tolerance: relative error allowed, for all results or by their names; by default by element type.
         options: of the compilation.
-
-    Returns the executable with templates.
     """
-    module = program.finish()
-    lowered = module.lower()
-    chosen = compile_fresh(module, threads=threads, **options)
-    if templates is not None:
-        assert set(templates_of(chosen).values()) == templates, chosen.artifact.templates
-    generic = compile_fresh(module, threads=threads, disable_templates=("all",), **options)
-    assert set(templates_of(generic).values()) <= {"generic"}
+    ways = Ways(program.finish(), **options)
+    assert templates is None or set(templates_of(ways.templates).values()) == templates, (
+        ways.templates.artifact.templates
+    )
+    ways.set_params(program.values(sizes[0])[1])
     failures = []
-    _, params = program.values(sizes[0])
-    for executable in (chosen, generic):
-        executable.set_params(params)
     for each in sizes:
-        inputs, _ = program.values(each)
-        before = {name: array.copy() for name, array in inputs.items()}
-        expected = interpret(module, {**inputs, **params})
-        runs = {
-            "mir": interpret(lowered, {**inputs, **params}),
-            "templates": chosen.run(inputs),
-            "generic": generic.run(inputs),
-        }
-        for name, array in inputs.items():
-            assert array.tobytes() == before[name].tobytes(), f"{each}: input '{name}' was written"
-        for what, results in runs.items():
+        (_, expected), *others = ways.run(program.values(each)[0]).items()
+        for what, results in others:
             failures += compare(expected, results, f"{what} {dict(each)}", tolerance)
     assert not failures, "\n".join(failures)
-    return chosen
+    return ways

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,16 @@ import tiny_models
 
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache of compiled modules of the session's own; files of models are found where they are."""
+    folder = tmp_path_factory.mktemp("cache")
+    (folder / "models").symlink_to(hub.cache_dir() / "models")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLX_CACHE_DIR", str(folder))
+        yield folder
 
 
 def _local(name: str) -> Path:

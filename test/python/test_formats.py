@@ -3,16 +3,21 @@
 
 from __future__ import annotations
 
+import itertools
+
 import gguf
 import ml_dtypes
 import numpy as np
 import pytest
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
-from rlx_mlir import formats
+
+from rlx_mlir import formats, ir
 from rlx_mlir.errors import InputError, UnsupportedError
 
 BLOCK_FORMATS = [f.name for f in formats.FORMATS.values() if f.quants]
-PANEL_FORMATS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
+SIMPLE_FORMATS = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
+NESTED_FORMATS = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k"]
+PANEL_FORMATS = SIMPLE_FORMATS + NESTED_FORMATS
 DENSE_PANEL_FORMATS = ["f32", "f16", "bf16"]
 
 
@@ -68,7 +73,7 @@ def test_decode_q8_k() -> None:
 def test_decode_in_chunks_equals_decode_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     data = random_rows("q4_1", 50, 64)
     at_once = formats.decode("q4_1", data, 64)
-    monkeypatch.setattr(formats, "_DECODE_CHUNK", 192)
+    monkeypatch.setattr(formats.blocks, "CHUNK", 192)
     np.testing.assert_array_equal(bits(formats.decode("q4_1", data, 64)), bits(at_once))
 
 
@@ -86,7 +91,7 @@ def test_decode_dense(name: str, dtype: type) -> None:
     np.testing.assert_array_equal(formats.decode(name, elements.view(np.uint8), 3), elements.astype(np.float32))
 
 
-@pytest.mark.parametrize("name", PANEL_FORMATS)
+@pytest.mark.parametrize("name", SIMPLE_FORMATS)
 def test_encode_equals_the_public_encoder(name: str) -> None:
     values = np.random.default_rng(1).standard_normal((5, 96)).astype(np.float32)
     values[0, :32] = 0
@@ -95,77 +100,195 @@ def test_encode_equals_the_public_encoder(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", NESTED_FORMATS)
+def test_encode_of_nested_blocks(name: str) -> None:
+    """An element is off by half a step (by one opposite to the largest) and what rounding scale and minimum adds."""
+    rng = np.random.default_rng(4)
+    values = rng.standard_normal((6, 512)).astype(np.float32) * rng.choice([0.01, 1, 50], (6, 512 // 32)).repeat(32, 1)
+    values[1] = np.abs(values[1]) + 3
+    values[2] = -np.abs(values[2]) - 3
+    data = formats.encode(name, values)
+    fmt = formats.get_format(name)
+    decoded = formats.decode(name, data, 512)
+    assert np.isfinite(decoded).all()
+    _, scales, minima = formats.quant_parts(name, data, 512)
+    blocks = values.reshape(6, 2, -1, fmt.sub).astype(np.float64)
+    low = np.minimum(blocks.min(-1), 0) if minima is not None else -np.abs(blocks).max(-1)
+    high = blocks.max(-1) if minima is not None else np.abs(blocks).max(-1)
+    assert fmt.scale is not None
+    steps = (1 << sum(plane.bits for plane in fmt.scale.planes)) - 1 - fmt.scale.offset
+    half_factor = 0.6 * (high - low).max(-1) / (steps if not fmt.scale.signed else 127)  # of a scale, times all of q
+    if minima is not None:
+        assert fmt.minimum is not None
+        half_factor += 0.6 * -low.min(-1) / ((1 << sum(plane.bits for plane in fmt.minimum.planes)) - 1)
+    step = np.abs(scales).reshape(6, 2, -1, 1) / (2 if minima is not None else 1)
+    error = np.abs(decoded.reshape(blocks.shape) - blocks)
+    assert (error <= step + half_factor[..., None, None] + 2e-3 * np.abs(blocks)).all()
+    rms = float(np.sqrt(np.mean((formats.decode(name, formats.encode(name, values[:1]), 512) - values[:1]) ** 2)))
+    assert rms < 0.7 / (1 << fmt.bits) * float(np.abs(values[0]).max())
+
+
+@pytest.mark.parametrize("name", PANEL_FORMATS)
+def test_encode_edges(name: str) -> None:
+    k = 2 * formats.get_format(name).block
+    values = np.zeros((4, k), np.float32)
+    values[1, ::3] = 1e-40  # subnormal
+    values[2, ::2], values[2, 1::2] = 60000, -60000
+    values[3, -1] = 60000
+    decoded = formats.decode(name, formats.encode(name, values), k)
+    assert not decoded[:2].any()
+    np.testing.assert_allclose(decoded[2:], values[2:], atol=60000 * 2.1 / (1 << formats.get_format(name).bits))
+    for value in (np.inf, -np.inf, np.nan):
+        values[3, 5] = value
+        with pytest.raises(InputError, match=rf"{name} holds finite values, but values\[3, 5\] is {value}"):
+            formats.encode(name, values)
+    values[3, 5] = 3e38
+    with pytest.raises(InputError, match=rf"{name} has f16 scales, for which values\[3, 5\], .*e\+38, is too large"):
+        formats.encode(name, values)
+
+
 def panels_by_definition(name: str, rows: np.ndarray, k: int) -> np.ndarray:
-    """The layout's definition, element by element."""
-    n, parts = rows.shape[0], []
-    block = formats.get_format(name).nbytes
-    minimum, high, signed = name.endswith("_1"), name.startswith("q5"), name == "q8_0"
-
-    def value(raw: np.ndarray, element: int) -> int:
-        if signed:
-            return (int(raw[2 + element]) + 128) % 256
-        start = 4 if minimum else 2
-        fifth = 0
-        if high:
-            fifth = raw[start + element // 8] >> (element % 8) & 1
-            start += 4
-        return int(raw[start + element % 16] >> (0 if element < 16 else 4) & 15) + 16 * int(fifth)
-
-    for panel in range(-(-n // 16)):
-        for b in range(k // 32):
-            zero = np.zeros(block, np.uint8)
-            raws = [rows[r, b * block : (b + 1) * block] if r < n else zero for r in range(16 * panel, 16 * panel + 16)]
-            exists = [r < n for r in range(16 * panel, 16 * panel + 16)]
-            parts += [raw[:2] for raw in raws]
-            if minimum:
-                parts += [raw[2:4] for raw in raws]
-            for c in range(8 if high or signed else 4):
-                for raw, there in zip(raws, exists, strict=True):
-                    if high or signed:
-                        dword = [value(raw, 4 * c + j) for j in range(4)]
-                    else:
-                        dword = [value(raw, 8 * c + j) | value(raw, 8 * c + 4 + j) << 4 for j in range(4)]
-                    parts.append(np.array(dword, np.uint8) * there)
-    return np.concatenate(parts).reshape(-(-n // 16), -1)
+    """The layout's definition, number by number."""
+    fmt = formats.get_format(name)
+    n = rows.shape[0]
+    padded = np.zeros((-(-n // 16) * 16, rows.shape[1]), np.uint8)
+    padded[:n] = rows
+    floats = [field for field in fmt.fields if field.dtype == "<f2"]
+    ones = padded.reshape(padded.shape[0], -1, fmt.nbytes).copy()
+    for field in floats:
+        ones[..., field.offset : field.offset + 2] = np.ones(1, "<f2").view(np.uint8)
+    integers, scales, minima = formats.quant_parts(name, ones.reshape(padded.shape), k)
+    u = integers + (128 if name == "q8_0" else fmt.offset)
+    nested = fmt.sub < fmt.block
+    tables = [scales.astype(np.int64)]  # with d = dmin = 1: the integers S, and -M
+    if minima is not None:
+        tables.append(-minima.astype(np.int64))
+    if name == "q2_k":
+        tables = [tables[0] | tables[1] << 4]
+    u[n:] = 0
+    parts: list[np.ndarray] = []
+    for panel, b in np.ndindex(padded.shape[0] // 16, k // fmt.block):
+        own = slice(16 * panel, 16 * panel + 16)
+        raw = padded[own, b * fmt.nbytes : (b + 1) * fmt.nbytes]
+        parts += [raw[:, field.offset : field.offset + 2] for field in floats]
+        for table in tables if nested else []:
+            for s in range(b * fmt.block // fmt.sub, (b + 1) * fmt.block // fmt.sub):
+                exists = np.arange(16 * panel, 16 * panel + 16) < n
+                parts.append((table[own, s] * exists).astype(np.int8).view(np.uint8))
+        for run in range(b * fmt.block, (b + 1) * fmt.block, 32):
+            into = 0
+            for width in (8, 4, 2, 1):
+                if not fmt.bits & width:
+                    continue
+                for dword in range(width):
+                    total = np.zeros((16, 4), np.int64)
+                    for i in range(8 // width):
+                        first = run + 4 * (8 // width * dword + i)
+                        total |= ((u[own, first : first + 4] >> into) & ((1 << width) - 1)) << (width * i)
+                    parts.append(total.astype(np.uint8))
+                into += width
+    return np.concatenate([part.reshape(-1) for part in parts]).reshape(padded.shape[0] // 16, -1)
 
 
 @pytest.mark.parametrize("name", PANEL_FORMATS)
 @pytest.mark.parametrize("n", [1, 16, 35])
 def test_panels_follow_their_definition(name: str, n: int) -> None:
-    rows = random_rows(name, n, 96)
-    panels = formats.pack_panels(name, rows, 96)
-    assert panels.shape == (-(-n // 16), formats.panel_bytes(name, 96))
-    np.testing.assert_array_equal(panels, panels_by_definition(name, rows, 96))
+    k = max(96, 2 * formats.get_format(name).block)
+    rows = random_rows(name, n, k)
+    panels = formats.pack_panels(name, rows, k)
+    assert panels.shape == (-(-n // 16), formats.panel_bytes(name, k))
+    np.testing.assert_array_equal(panels, panels_by_definition(name, rows, k))
 
 
 @pytest.mark.parametrize("name", PANEL_FORMATS + DENSE_PANEL_FORMATS)
 @pytest.mark.parametrize("n", [1, 15, 16, 17, 64])
 def test_unpack_is_the_inverse(name: str, n: int) -> None:
-    rows = random_rows(name, n, 64)
-    np.testing.assert_array_equal(formats.unpack_panels(name, formats.pack_panels(name, rows, 64), 64, n), rows)
+    k = 2 * max(32, formats.get_format(name).block)
+    rows = random_rows(name, n, k)
+    np.testing.assert_array_equal(formats.unpack_panels(name, formats.pack_panels(name, rows, k), k, n), rows)
 
 
 @pytest.mark.parametrize("name", PANEL_FORMATS)
 def test_panels_in_chunks_equal_panels_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = random_rows(name, 100, 64)
-    at_once = formats.pack_panels(name, rows, 64)
-    monkeypatch.setattr(formats, "_DECODE_CHUNK", 1024)
-    np.testing.assert_array_equal(formats.pack_panels(name, rows, 64), at_once)
+    k = max(64, formats.get_format(name).block)
+    rows = random_rows(name, 100, k)
+    at_once = formats.pack_panels(name, rows, k)
+    monkeypatch.setattr(formats.panels, "CHUNK", 1024)
+    np.testing.assert_array_equal(formats.pack_panels(name, rows, k), at_once)
 
 
 @pytest.mark.parametrize("name", PANEL_FORMATS)
-def test_panel_value_is_d_times_unsigned_minus_bias(name: str) -> None:
-    rows = formats.encode(name, np.random.default_rng(2).standard_normal((16, 32)).astype(np.float32))
+def test_panel_layout_says_how_to_decode(name: str) -> None:
+    """Random bits, read by the numbers of the layout alone, are the decoded rows bit for bit."""
     layout = formats.panel_layout(name)
-    panel = formats.pack_panels(name, rows, 32)[0]
-    d = panel[:32].view("<f2").astype(np.float32)
-    m = panel[32:64].view("<f2").astype(np.float32) if "m" in layout.floats else np.zeros(16, np.float32)
-    integers = panel[32 * len(layout.floats) :].reshape(-1, 16, 4)
-    if layout.nibbles:
-        integers = np.stack([integers & 15, integers >> 4], axis=1).reshape(-1, 16, 4)
-    u = integers.transpose(1, 0, 2).reshape(16, 32).astype(np.float32)
-    values = d[:, None] * (u - layout.bias) + m[:, None]
-    np.testing.assert_array_equal(values, formats.decode(name, rows, 32))
+    k = 2 * layout.block
+    rows = random_rows(name, 16, k, seed=2)
+    blocks = formats.pack_panels(name, rows, k).reshape(2, layout.block_bytes)
+
+    def factor(block: np.ndarray, what: formats.PanelFactor) -> np.ndarray:
+        value = block[32 * what.number : 32 * what.number + 32].view("<f2").astype(np.float32)
+        if what.at is None:
+            return what.sign * value[None]
+        integers = block[what.at : what.at + 16 * layout.subs].reshape(-1, 16)
+        if what.bits == 8:
+            return what.sign * value * integers.view(np.int8).astype(np.float32)
+        return what.sign * value * ((integers >> what.shift) & ((1 << what.bits) - 1)).astype(np.float32)
+
+    decoded = np.zeros((16, k), np.float32)
+    for b, block in enumerate(blocks):
+        u = np.zeros((layout.block, 16), np.int64)
+        for e in range(layout.block):
+            run = block[layout.payload + e // 32 * layout.run_bytes :][: layout.run_bytes].reshape(-1, 16, 4)
+            quad, first, into = e % 32 // 4, 0, 0
+            for width in layout.widths:
+                part = run[first + quad // (8 // width), :, e % 4] >> (width * (quad % (8 // width)))
+                u[e] |= (part.astype(np.int64) & ((1 << width) - 1)) << into
+                first, into = first + width, into + width
+        values = (u - layout.bias).astype(np.float32).reshape(layout.subs, layout.sub, 16)
+        assert layout.scale is not None
+        with np.errstate(all="ignore"):
+            values = values * factor(block, layout.scale)[:, None]
+            if layout.minimum is not None:
+                values = values + factor(block, layout.minimum)[:, None]
+        decoded[:, b * layout.block : (b + 1) * layout.block] = values.reshape(-1, 16).T
+    np.testing.assert_array_equal(bits(decoded), bits(formats.decode(name, rows, k)))
+
+
+def test_which_formats_have_panels() -> None:
+    assert sorted(formats.PANEL_FORMATS) == sorted(PANEL_FORMATS + DENSE_PANEL_FORMATS)
+    size = {
+        name: 8 * formats.panel_layout(name).block_bytes / 16 / formats.panel_layout(name).block
+        for name in PANEL_FORMATS
+    }
+    assert size == {
+        "q4_0": 4.5,
+        "q4_1": 5,
+        "q5_0": 5.5,
+        "q5_1": 6,
+        "q8_0": 8.5,
+        "q2_k": 2.625,
+        "q3_k": 3.5625,
+        "q4_k": 4.625,
+        "q5_k": 5.625,
+        "q6_k": 6.5625,
+    }
+
+
+@pytest.mark.parametrize("name", PANEL_FORMATS + DENSE_PANEL_FORMATS)
+def test_the_dialect_has_the_same_sizes(name: str) -> None:
+    """The type that mir.repack infers is the shape that packing gives."""
+    fmt = formats.get_format(name)
+    with ir.new_context():
+        for n, k in itertools.product((1, 16, 35), (fmt.block, 6 * fmt.block)):
+            if fmt.dense is None:
+                rows = f"tensor<{n}x{fmt.row_bytes(k)}xi8, #mir.packed<{name}, k = {k}>>"
+            else:
+                rows = f"tensor<{n}x{k}x{name}>"
+            text = f"func.func @f(%w: {rows}) {{\n  %p = mir.repack %w : {rows}\n  return\n}}"
+            module = ir.Module.parse(text)
+            repack = module.body.operations[0].regions[0].blocks[0].operations[0]
+            data = np.zeros((n, fmt.row_bytes(k)), np.uint8)
+            assert tuple(repack.results[0].type.shape) == formats.pack_panels(name, data, k).shape
 
 
 @pytest.mark.parametrize("name", DENSE_PANEL_FORMATS)
@@ -193,10 +316,10 @@ def test_errors_name_rule_and_values() -> None:
         formats.get_format("q9_9")
     with pytest.raises(UnsupportedError, match="decoding of iq2_xs is not implemented"):
         formats.decode("iq2_xs", np.zeros((1, 74), np.uint8), 256)
-    with pytest.raises(UnsupportedError, match="no panels layout is defined for q4_k"):
-        formats.pack_panels("q4_k", np.zeros((1, 144), np.uint8), 256)
-    with pytest.raises(UnsupportedError, match="encoding to q4_k is not implemented"):
-        formats.encode("q4_k", np.zeros((1, 256), np.float32))
+    with pytest.raises(UnsupportedError, match="no panels layout is defined for q8_k"):
+        formats.pack_panels("q8_k", np.zeros((1, 292), np.uint8), 256)
+    with pytest.raises(UnsupportedError, match="encoding to q8_k is not implemented"):
+        formats.encode("q8_k", np.zeros((1, 256), np.float32))
     with pytest.raises(
         InputError, match=r"q4_0 panels of k = 64, n = 17 are uint8 \[2, 576\], but these are uint8 \[1, 576\]"
     ):

@@ -425,6 +425,12 @@ def test_dequant_matmul(dtype):
     if dtype == np.float32:
         long = normal(3, 512, seed=2)
         cases += [case(scheme, mir.dequant_matmul, long, random_blocks(scheme, 5, 512)) for scheme in K_SCHEMES]
+        for scheme in formats.PANEL_FORMATS:
+            if scheme in K_SCHEMES:
+                weight = random_blocks(scheme, 19, 512).repacked()
+                cases.append(case(f"{scheme} panels", mir.dequant_matmul, long, weight))
+                one = np.eye(512, dtype=dtype)  # the product with it is every element, decoded bit for bit
+                cases.append(case(f"{scheme} elements", mir.dequant_matmul, one, weight, tolerance=0))
     check(cases)
 
 
@@ -473,7 +479,11 @@ def test_block_dot():
             )
         )
     long = quantised(normal(2, 2, 512, seed=3))
-    cases += [case(scheme, mir.block_dot, *long, random_blocks(scheme, 5, 512)) for scheme in K_SCHEMES]
+    for scheme in K_SCHEMES:
+        weight = random_blocks(scheme, 19, 512)
+        cases.append(case(scheme, mir.block_dot, *long, weight))
+        if scheme in formats.PANEL_FORMATS:
+            cases.append(case(f"{scheme} panels", mir.block_dot, *long, weight.repacked()))
     check(cases)
 
 

@@ -477,9 +477,9 @@ def test_cache_update():
 SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 
 
-@pytest.mark.parametrize("scheme", [*SCHEMES, "f32", "f16", "bf16"])
+@pytest.mark.parametrize("scheme", formats.PANEL_FORMATS)
 def test_repack_changes_no_value(scheme):
-    weight = PackedWeight.encode(scheme, normal(21, 64))
+    weight = PackedWeight.encode(scheme, normal(21, max(64, formats.get_format(scheme).block)))
     panels = ref("repack", weight)
     assert panels.layout == "panels"
     np.testing.assert_array_equal(panels.dequantize(), weight.dequantize())
@@ -518,18 +518,21 @@ def test_block_quantize():
     assert np.abs(q).max() == 127
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("scheme", [*SCHEMES, "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"])
 def test_block_dot_is_exact_in_integers(scheme):
-    x = normal(2, 64, seed=1)
-    weight = PackedWeight.encode(scheme, normal(5, 64))
+    k = max(64, formats.get_format(scheme).block)
+    x = normal(2, k, seed=1)
+    weight = PackedWeight.encode(scheme, normal(5, k))
     q, scale, total = ref("block_quantize", x)
     parts = weight.parts()
+    run = parts.run
     want = np.zeros((2, 5))
-    for m, n, b in np.ndindex(2, 5, 2):
-        block = slice(32 * b, 32 * b + 32)
-        dot = sum(int(u) * int(w) for u, w in zip(q[m, block], parts.integers[n, block], strict=True))
-        minimum = 0.0 if parts.minima is None else float(parts.minima[n, b]) * int(total[m, b])
-        want[m, n] += float(scale[m, b]) * (float(parts.scales[n, b]) * dot + minimum)
+    for m, n, s in np.ndindex(2, 5, k // run):
+        part = slice(run * s, run * s + run)
+        dot = sum(int(u) * int(w) for u, w in zip(q[m, part], parts.integers[n, part], strict=True))
+        minimum = 0.0 if parts.minima is None else float(parts.minima[n, s]) * int(q[m, part].sum(dtype=np.int32))
+        want[m, n] += float(scale[m, run * s // 32]) * (float(parts.scales[n, s]) * dot + minimum)
+    assert np.array_equal(total, q.reshape(2, -1, 32).sum(axis=-1, dtype=np.int32))
     np.testing.assert_allclose(ref("block_dot", q, scale, total, weight), want, rtol=1e-5, atol=1e-6)
     panels = weight.repacked()
     np.testing.assert_array_equal(ref("block_dot", q, scale, total, panels), ref("block_dot", q, scale, total, weight))

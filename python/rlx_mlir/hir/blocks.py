@@ -5,21 +5,25 @@ Every builder takes `name` (of the block, inside of the current scope) and `shap
 result's shape to be, checked against the inferred one), as keywords. All raise BuildError, at the caller's line, where
 operands or attributes break a rule of the block, and StageError for a module at another stage.
 
-A weight of K inputs and N outputs is dense, [K, N] (or [N, K] with `transpose_weight`), or packed by its type. The four
-blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`) build the primitive at stage mir.
+A weight of K inputs and N outputs is dense, [K, N] (or [N, K] with `transpose_weight`), or packed by its type. The
+blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`, `gated_delta_net`) build the primitive
+at stage mir.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Graph, Word
+from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives, number, word
 from rlx_mlir.hir.values import Value
 
 
-class Blocks(Graph, Primitives):
+class Blocks(Graph, Images):
     """The builders of blocks, over those of primitives."""
 
     def linear(
@@ -282,3 +286,149 @@ class Blocks(Graph, Primitives):
     def transformer_block(self, x: Value, *, name: str = "transformer_block", **arguments: Any) -> Any:
         """The same as `llama_decoder_block`, under another name."""
         return self.llama_decoder_block(x, name=name, **arguments)
+
+    def depthwise_conv1d_causal(
+        self, input: Value, weight: Value, left_pad: Value | None = None, **options: Any
+    ) -> Value:
+        """Each channel convolved with its own kernel over the last K tokens; the last tap is of the token itself.
+
+        Args:
+            input: [B, S, C].
+            weight: [C, 1, 1, K].
+            left_pad: [B, K - 1, C], the tokens before: what `input` of the call before ended with, or zeros. It may
+                be left out where B is static: zeros then.
+        """
+        if left_pad is None and isinstance(input, Value) and isinstance(weight, Value):
+            sizes = [*input.shape[:1], *(size - 1 for size in weight.shape[3:] if isinstance(size, int))]
+            if len(sizes) != 2 or not isinstance(sizes[0], int):
+                raise place.caller().error(
+                    f"'hir.depthwise_conv1d_causal' takes zeros for 'left_pad' only where the batch is static, "
+                    f"but 'input' is {list(input.shape)} and 'weight' {list(weight.shape)}"
+                )
+            left_pad = self.constant(np.zeros((*sizes, *weight.shape[:1]), input.dtype))
+        operands = {"input": input, "weight": weight, "left_pad": left_pad}
+        return self._emit("hir.depthwise_conv1d_causal", operands, **options)[0]
+
+    def gated_delta_net(
+        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value | None = None, **options: Any
+    ) -> tuple[Value, Value]:
+        """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
+
+        Args:
+            q, k, v: [B, S, H, n]; q and k of unit length, their heads repeated where v has more.
+            g: [B, S, H], the logarithm of the decay of each step.
+            beta: [B, S, H], the strength of each correction.
+            state: [B, H, n, n] f32 (f64 where q is), what the call before gave; zeros without it.
+        """
+        if self.stage != "hir":
+            return Primitives.gated_delta_net(self, q, k, v, g, beta, state, **options)
+        operands = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state}
+        result, state_out = self._emit("hir.gated_delta_net", operands, **options)
+        return result, state_out
+
+    def gated_delta_net_carry(
+        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value, **options: Any
+    ) -> tuple[Value, Value]:
+        """The same as `gated_delta_net` with a state."""
+        return self.gated_delta_net(q, k, v, g, beta, state, **options)
+
+    def qwen35_mtp_head(
+        self,
+        h_pre_norm: Value,
+        *,
+        input_ids: Value,
+        cos: Value,
+        sin: Value,
+        last_token_idx: Value,
+        embed_w: Value,
+        hnorm_w: Value,
+        enorm_w: Value,
+        eh_w: Value,
+        attn_norm_w: Value,
+        q_gate_w: Value,
+        k_w: Value,
+        v_w: Value,
+        q_norm_w: Value,
+        k_norm_w: Value,
+        o_w: Value,
+        post_norm_w: Value,
+        gate_w: Value,
+        up_w: Value,
+        down_w: Value,
+        head_norm_w: Value,
+        lm_head_w: Value,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        hnorm_b: Value | None = None,
+        enorm_b: Value | None = None,
+        attn_norm_b: Value | None = None,
+        q_norm_b: Value | None = None,
+        k_norm_b: Value | None = None,
+        post_norm_b: Value | None = None,
+        head_norm_b: Value | None = None,
+        n_rot: int | None = None,
+        eps: float = 1e-6,
+        style: str = "half",
+        transpose_weight: bool = False,
+        **options: Any,
+    ) -> Value:
+        """Draft head of Qwen3.5: scores [B, 1, V] of the token after the next one, for each item's last token.
+
+        Args:
+            h_pre_norm: [B, S, E], the trunk's last hidden state before the final norm.
+            input_ids: [B, S], the tokens (i32, i64, or whole f32).
+            cos, sin: tables [P, head_dim / 2], of which the first n_rot / 2 columns are read, as in `rope`.
+            last_token_idx: [B], the row of each item whose scores are wanted (i32, i64, or whole f32).
+            embed_w: [vocabulary, E], or packed.
+            hnorm_w, enorm_w, attn_norm_w, post_norm_w, head_norm_w: gammas [E]; `…_b` are their betas.
+            q_norm_w, k_norm_w: gammas [head_dim], of each head; `…_b` are their betas.
+            eh_w: 2E inputs, the embedding first, then h_pre_norm; E outputs.
+            q_gate_w: E inputs, 2 num_heads head_dim outputs: in each head its query, then its gate.
+            k_w, v_w: E inputs, num_kv_heads head_dim outputs.
+            o_w: num_heads head_dim inputs, E outputs.
+            gate_w, up_w, down_w: as in `swiglu`, E inputs and outputs.
+            lm_head_w: E inputs, V outputs.
+            n_rot, style: as in `rope`.
+        """
+        operands = {
+            "h_pre_norm": h_pre_norm,
+            "input_ids": input_ids,
+            "cos": cos,
+            "sin": sin,
+            "last_token_idx": last_token_idx,
+            "embed_w": embed_w,
+            "hnorm_w": hnorm_w,
+            "hnorm_b": hnorm_b,
+            "enorm_w": enorm_w,
+            "enorm_b": enorm_b,
+            "eh_w": eh_w,
+            "attn_norm_w": attn_norm_w,
+            "attn_norm_b": attn_norm_b,
+            "q_gate_w": q_gate_w,
+            "k_w": k_w,
+            "v_w": v_w,
+            "q_norm_w": q_norm_w,
+            "q_norm_b": q_norm_b,
+            "k_norm_w": k_norm_w,
+            "k_norm_b": k_norm_b,
+            "o_w": o_w,
+            "post_norm_w": post_norm_w,
+            "post_norm_b": post_norm_b,
+            "gate_w": gate_w,
+            "up_w": up_w,
+            "down_w": down_w,
+            "head_norm_w": head_norm_w,
+            "head_norm_b": head_norm_b,
+            "lm_head_w": lm_head_w,
+        }
+        attributes = {
+            "num_heads": num_heads,
+            "num_kv_heads": num_kv_heads,
+            "head_dim": head_dim,
+            "n_rot": n_rot,
+            "eps": number(eps),
+            "style": Word("rope_style", style),
+            "transpose_weight": transpose_weight,
+        }
+        return self._emit("hir.qwen35_mtp_head", operands, attributes, **options)[0]

@@ -38,7 +38,7 @@ def outputs_of(weight: ir.Value, dims: Dims, transposed: bool) -> Size:
     return dims[1]
 
 
-@dim_rule(*blocks("rms_norm", "rope", "residual_rms_norm"))
+@dim_rule(*blocks("rms_norm", "rope", "residual_rms_norm", "depthwise_conv1d_causal"))
 def like_first(op: Any, operands: Sequence[Dims]) -> Dims:
     """The dimensions of the first operand."""
     return operands[0]
@@ -79,6 +79,19 @@ def with_caches(op: Any, operands: Sequence[Dims]) -> Dims | list[Dims]:
         return operands[0]
     dims_of = dict(zip(op.operation.operands, operands, strict=True))
     return [operands[0], dims_of[op.k_cache], dims_of[op.v_cache]]
+
+
+@dim_rule(*blocks("gated_delta_net"))
+def gated_delta_net(op: Any, operands: Sequence[Dims]) -> list[Dims]:
+    """[B, S, H, n] -> the same, and the state [B, H, n, n]"""
+    batch, _, heads, n = operands[0]
+    return [operands[0], (batch, heads, n, n) if op.state is None else operands[5]]
+
+
+@dim_rule(*blocks("qwen35_mtp_head"))
+def qwen35_mtp_head(op: Any, operands: Sequence[Dims]) -> Dims:
+    """[B, S, E] -> [B, 1, outputs of lm_head_w]"""
+    return (operands[0][0], Size.of(1), outputs_of(op.lm_head_w, operands[-1], op.transpose_weight))
 
 
 def type_dims(type: Any, names: Sequence[str] = ()) -> Dims:

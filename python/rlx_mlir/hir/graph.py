@@ -27,7 +27,7 @@ from rlx_mlir.hir.function import (
     entry_function,
     function_name,
 )
-from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.hir.ops import default_label, operation_classes
 from rlx_mlir.hir.types import (
     DTypeLike,
     ShapeLike,
@@ -343,6 +343,8 @@ class Graph:
                 built = operation_classes()[op](**values).operation
                 built.verify()
             self._check_shape(built, shape)
+            label = scopes or default_label(built)
+            built.location = here.location(self._context, label)
         except (ir.MLIRError, RlxError, ValueError, TypeError) as error:
             if built is not None:
                 built.erase()
@@ -351,7 +353,7 @@ class Graph:
                 ir.OpResult(constant).owner.erase()
             text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
             raise here.error(text if f"'{op}'" in text else f"'{op}': {text}", scopes) from None
-        return tuple(Value(self, each, scopes or op.partition(".")[2]) for each in built.results)
+        return tuple(Value(self, each, label) for each in built.results)
 
     def _check_shape(self, built: ir.Operation, shape: ShapeLike | None) -> None:
         """Infers the symbols of the results; InputError where the first isn't as declared."""

@@ -18,7 +18,7 @@ from rlx_mlir.hir.edit import Editing
 from rlx_mlir.hir.function import KERNEL, functions, role
 from rlx_mlir.hir.graph import STAGES
 from rlx_mlir.hir.inspect import inspect
-from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.rewriting import operations, run_pipeline
@@ -154,7 +154,7 @@ class GraphModule(Blocks, Editing):
     # -- blocks and primitives ---------------------------------------------------------------------------------------
 
     @property
-    def primitives(self) -> Primitives:
+    def primitives(self) -> Images:
         """The builders of primitives alone: also at stage hir, `rms_norm` and the like are operations of MIR there."""
         return _PrimitiveView(self)
 
@@ -297,7 +297,7 @@ class GraphModule(Blocks, Editing):
     __hash__ = None  # type: ignore[assignment]
 
 
-class _PrimitiveView(Primitives):
+class _PrimitiveView(Images):
     """The builders of primitives over a module."""
 
     def __init__(self, module: GraphModule) -> None:

@@ -7,6 +7,7 @@ from functools import cache
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import hir, mir
+from rlx_mlir.mir.packed import packing
 
 
 @cache
@@ -19,3 +20,14 @@ def operation_classes() -> dict[str, type[ir.OpView]]:
 def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
     """The classes of HIR operations, by name without the dialect."""
     return tuple(operation_classes()[f"hir.{name}"] for name in names)
+
+
+def default_label(op: ir.Operation) -> str:
+    """What a block without a name is called; the operations that it lowers to carry it."""
+    if op.name == "hir.swiglu":
+        return "swiglu_ffn"
+    if op.name == "hir.dequant_matmul" and (packed := packing(op.operands[1].type)) is not None:
+        return f"dequant_matmul({packed.scheme})"
+    if op.name == "hir.gated_delta_net" and op.opview.state is not None:
+        return "gated_delta_net_carry"
+    return op.name.partition(".")[2]

@@ -33,6 +33,11 @@ def number(value: float | None) -> float | None:
     return None if value is None else float(value)
 
 
+def pair(entry: int | Sequence[int]) -> list[int]:
+    """A number for both dimensions of an image, or one for each."""
+    return list(entry) if isinstance(entry, Sequence) else [entry, entry]
+
+
 class Primitives:
     """The builders; what they need of a graph is abstract here."""
 
@@ -315,6 +320,28 @@ class Primitives:
         """up * silu(gate) of rows [up, gate] (or [gate, up]): [..., 2F] -> [..., F]."""
         return self._emit("mir.fused_swiglu", {"x": x}, {"gate_first": gate_first}, **options)[0]
 
+    def conv2d(
+        self,
+        x: Value,
+        weight: Value,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        **options: Any,
+    ) -> Value:
+        """Kernels [Co, Ci / groups, kH, kW] slid over x [N, Ci, H, W]: [N, Co, Ho, Wo].
+
+        Ho = floor((H + 2 padding - dilation (kH - 1) - 1) / stride) + 1, and Wo likewise.
+
+        Args:
+            stride, padding, dilation: numbers, or pairs for H and W; `padding` zeros go around the image.
+            groups: of channels that see only each other; as many as channels for a depthwise convolution.
+        """
+        attributes = {"stride": pair(stride), "padding": pair(padding), "dilation": pair(dilation), "groups": groups}
+        return self._emit("mir.conv", {"x": x, "weight": weight}, attributes, **options)[0]
+
     # -- packed weights ----------------------------------------------------------------------------------------------
 
     def dequant_matmul(self, x: Value, weight: Value, **options: Any) -> Value:
@@ -394,9 +421,16 @@ class Primitives:
         result = _like(x, sizes=sizes)
         return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
 
-    def gather(self, table: Value, indices: Value | np.ndarray, axis: int = 0, **options: Any) -> Value:
-        """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension."""
-        attributes = {"axis": axes_of(table, axis)[0]}
+    def gather(
+        self, table: Value, indices: Value | np.ndarray, axis: int = 0, *, batch_dims: int = 0, **options: Any
+    ) -> Value:
+        """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension.
+
+        Args:
+            batch_dims: so many leading dimensions are those of both operands: rows [B, S, E] at indices [B, 1], with
+                axis 1 and batch_dims 1, are [B, 1, E], one row of each batch item.
+        """
+        attributes = {"axis": axes_of(table, axis)[0], "batch_dims": batch_dims}
         return self._emit("mir.gather", {"table": table, "indices": indices}, attributes, **options)[0]
 
     # -- reductions --------------------------------------------------------------------------------------------------
@@ -565,6 +599,21 @@ class Primitives:
         operands = {"x": x, "cos": cos, "sin": sin, "pos": pos}
         attributes = {"head_dim": head_dim, "n_rot": n_rot, "style": Word("rope_style", style)}
         return self._emit("mir.rope", operands, attributes, **options)[0]
+
+    def gated_delta_net(
+        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value | None = None, **options: Any
+    ) -> tuple[Value, Value]:
+        """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
+
+        Args:
+            q, k, v: [B, S, H, n].
+            g: [B, S, H], the logarithm of the decay of each step.
+            beta: [B, S, H], the strength of each correction.
+            state: [B, H, n, n] f32 (f64 where q is), what the call before gave; zeros without it.
+        """
+        operands = {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state}
+        result, state_out = self._emit("mir.gated_delta_net", operands, **options)
+        return result, state_out
 
     def cache_update(self, cache: Value, new: Value, pos: Value, **options: Any) -> Value:
         """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""

@@ -16,7 +16,7 @@ from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.elementwise import ACTIVATIONS
-from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
 
@@ -293,3 +293,119 @@ def llama_decoder_block(
     y = swiglu(n2, gate_w, up_w, down_w, transpose_weight=transpose_weight)
     result = rounded(widen(h) + widen(y))
     return (result, *caches) if caches else result
+
+
+@reference(*blocks("depthwise_conv1d_causal"))
+def depthwise_conv1d_causal(input: np.ndarray, weight: np.ndarray, left_pad: np.ndarray) -> np.ndarray:
+    """Each token as the sum of the last K tokens, of which each channel is scaled by its own tap."""
+    padded = widen(np.concatenate([left_pad, input], axis=1))
+    taps = widen(weight)[:, 0, 0]
+    steps = input.shape[1]
+    total = sum(padded[:, j : j + steps] * taps[:, j] for j in range(taps.shape[1]))
+    return narrow(np.asarray(total), input.dtype)
+
+
+@reference(*blocks("gated_delta_net"))
+def gated_delta_net(
+    q: np.ndarray,
+    k: np.ndarray,
+    v: np.ndarray,
+    g: np.ndarray,
+    beta: np.ndarray,
+    state: np.ndarray | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """A memory [n, n] for each batch item and head, which decays and is corrected by outer(k, d) at each token."""
+    batch, steps, heads, n = q.shape
+    result = widen(np.zeros_like(q))
+    real = result.dtype.type
+    final = np.zeros((batch, heads, n, n), result.dtype)
+    for b in range(batch):
+        for h in range(heads):
+            memory = final[b, h] if state is None else state[b, h]
+            for t in range(steps):
+                query, key, value = (widen(x[b, t, h]) for x in (q, k, v))
+                memory = memory * np.exp(widen(g[b, t, h]))
+                memory = memory + np.outer(key, (value - key @ memory) * widen(beta[b, t, h]))
+                result[b, t, h] = query @ memory / real(math.sqrt(n))
+            final[b, h] = memory
+    return narrow(result, q.dtype), final
+
+
+@reference(*blocks("qwen35_mtp_head"))
+def qwen35_mtp_head(
+    h_pre_norm: np.ndarray,
+    input_ids: np.ndarray,
+    cos: np.ndarray,
+    sin: np.ndarray,
+    last_token_idx: np.ndarray,
+    embed_w: Weight,
+    hnorm_w: np.ndarray,
+    hnorm_b: np.ndarray | None,
+    enorm_w: np.ndarray,
+    enorm_b: np.ndarray | None,
+    eh_w: Weight,
+    attn_norm_w: np.ndarray,
+    attn_norm_b: np.ndarray | None,
+    q_gate_w: Weight,
+    k_w: Weight,
+    v_w: Weight,
+    q_norm_w: np.ndarray,
+    q_norm_b: np.ndarray | None,
+    k_norm_w: np.ndarray,
+    k_norm_b: np.ndarray | None,
+    o_w: Weight,
+    post_norm_w: np.ndarray,
+    post_norm_b: np.ndarray | None,
+    gate_w: Weight,
+    up_w: Weight,
+    down_w: Weight,
+    head_norm_w: np.ndarray,
+    head_norm_b: np.ndarray | None,
+    lm_head_w: Weight,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    head_dim: int,
+    n_rot: int | None = None,
+    eps: float,
+    style: str = "half",
+    transpose_weight: bool = False,
+) -> np.ndarray:
+    """Scores of the token after the next one: one decoder layer over [embedding, hidden state], rounded between parts.
+
+    Each batch item gives the row of its own last token.
+    """
+    dtype = h_pre_norm.dtype
+    batch, tokens, _ = h_pre_norm.shape
+
+    def product(x: np.ndarray, weight: Weight) -> np.ndarray:
+        return narrow(times(x, weight, transpose_weight), dtype)
+
+    def heads_of(x: np.ndarray, count: int, gamma: np.ndarray, beta: np.ndarray | None) -> np.ndarray:
+        normed = rms_norm(x.reshape(batch, tokens, count, head_dim), gamma, beta, eps=eps)
+        flat = normed.reshape(batch, tokens, count * head_dim)
+        return rope(flat, cos, sin, head_dim=head_dim, n_rot=n_rot, style=style)
+
+    rows = embed_w.n if isinstance(embed_w, PackedWeight) else len(embed_w)
+    ids = decode_indices(input_ids, rows)
+    embedding = narrow(embed_w.take(ids), dtype) if isinstance(embed_w, PackedWeight) else embed_w[ids]
+    joined = [rms_norm(embedding, enorm_w, enorm_b, eps=eps), rms_norm(h_pre_norm, hnorm_w, hnorm_b, eps=eps)]
+    x = product(np.concatenate(joined, axis=-1), eh_w)
+
+    n = rms_norm(x, attn_norm_w, attn_norm_b, eps=eps)
+    both = product(n, q_gate_w).reshape(batch, tokens, num_heads, 2, head_dim)
+    q = heads_of(both[:, :, :, 0], num_heads, q_norm_w, q_norm_b)
+    k = heads_of(product(n, k_w), num_kv_heads, k_norm_w, k_norm_b)
+    attended = attention(
+        q, k, product(n, v_w), num_heads=num_heads, num_kv_heads=num_kv_heads, head_dim=head_dim, mask_kind="causal"
+    )
+    assert isinstance(attended, np.ndarray), "without caches"
+    gate = narrow(1 / (1 + np.exp(-widen(both[:, :, :, 1].reshape(attended.shape)))), dtype)
+    opened = narrow(widen(attended) * widen(gate), dtype)
+    h = narrow(widen(x) + widen(product(opened, o_w)), dtype)
+
+    m = rms_norm(h, post_norm_w, post_norm_b, eps=eps)
+    y = swiglu(m, gate_w, up_w, down_w, transpose_weight=transpose_weight)
+    h = narrow(widen(h) + widen(y), dtype)
+    last = np.stack([h[b, [at]] for b, at in enumerate(decode_indices(last_token_idx, tokens))])
+    return product(rms_norm(last, head_norm_w, head_norm_b, eps=eps), lm_head_w)

@@ -13,15 +13,13 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import hir, mir
 from rlx_mlir.errors import PassError
+from rlx_mlir.hir.ops import default_label
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, operations
 
 DIRECT, FUSABLE = "direct", "fusable"
 
 PATTERNS = PatternSet()
 pattern = PATTERNS.pattern
-
-#: Labels of blocks without a name, where they differ from the name of the operation.
-DEFAULT_LABELS = {"hir.swiglu": "swiglu_ffn"}
 
 
 @compiler_pass(
@@ -42,8 +40,7 @@ def _label(module: ir.Operation) -> None:
     """Gives blocks without a name their default label, so that what they lower to carries it."""
     for op in operations(module):
         if op.name.startswith("hir.") and not op.location.is_a_name():
-            label = DEFAULT_LABELS.get(op.name, op.name.removeprefix("hir."))
-            op.location = ir.Location.name(label, op.location)
+            op.location = ir.Location.name(default_label(op), op.location)
 
 
 def is_packed(value: ir.Value) -> bool:
@@ -170,7 +167,8 @@ def lower_dequant_matmul(op: hir.DequantMatmulOp, rewriter: Rewriter) -> None:
 @pattern(hir.AttentionOp)
 def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
     """attention -> mir.attention, after cache updates in the cached form; heads are never repeated"""
-    keys, values, caches = op.k, op.v, ()
+    keys, values = op.k, op.v
+    caches: tuple[ir.Value, ...] = ()
     if op.k_cache is not None:
         keys = mir.cache_update(op.k_cache, op.k, op.pos)
         values = mir.cache_update(op.v_cache, op.v, op.pos)
@@ -220,3 +218,68 @@ def lower_llama_decoder_block(op: hir.LlamaDecoderBlockOp, rewriter: Rewriter) -
     gate, up = product(n2, op.gate_w, transpose), product(n2, op.up_w, transpose)
     y = mir.add(h, product(mir.mul(mir.silu(gate), up), op.down_w, transpose))
     rewriter.replace(op, y, *list(attention.results)[1:])
+
+
+@pattern(hir.DepthwiseConv1dCausalOp)
+def lower_depthwise_conv1d_causal(op: hir.DepthwiseConv1dCausalOp, rewriter: Rewriter) -> None:
+    """conv1d(x, w, pad) -> conv of [pad, x] as one row [B, C, 1, K - 1 + S], with a group for each channel"""
+    channels = ir.RankedTensorType(op.weight.type).shape[0]
+    padded = mir.concat([op.left_pad, op.input], axis=1)
+    row = mir.reshape(mir.transpose(padded, [0, 2, 1]), [-2, -2, 1, -1])
+    convolved = mir.conv(row, op.weight, groups=channels)
+    rewriter.replace(op, mir.transpose(mir.reshape(convolved, [-2, -2, -1]), [0, 2, 1]))
+
+
+@pattern(hir.GatedDeltaNetOp)
+def lower_gated_delta_net(op: hir.GatedDeltaNetOp, rewriter: Rewriter) -> None:
+    """gated_delta_net -> mir.gated_delta_net"""
+    rewriter.replace(op, *mir.GatedDeltaNetOp(op.q, op.k, op.v, op.g, op.beta, state=op.state).results)
+
+
+@pattern(hir.Qwen35MtpHeadOp)
+def lower_qwen35_mtp_head(op: hir.Qwen35MtpHeadOp, rewriter: Rewriter) -> None:
+    """x = [norm(embedding), norm(h)] We; h = x + (attention(x) * sigmoid(gate)) Wo; h + swiglu(h); scores of a row"""
+    transpose, style = op.transpose_weight, op.style
+    heads, kv_heads, head_dim = (python_value(a) for a in (op.num_heads, op.num_kv_heads, op.head_dim))
+    element = ir.RankedTensorType(op.h_pre_norm.type).element_type
+
+    def norm(x: ir.Value, gamma: ir.Value, beta: ir.Value | None) -> ir.Value:
+        return mir.rms_norm(x, gamma, beta=beta, eps=op.eps)
+
+    def merged(x: ir.Value, count: int) -> ir.Value:
+        return mir.reshape(x, [-2, -2, count * head_dim])
+
+    def rotated(x: ir.Value, count: int) -> ir.Value:
+        return mir.rope(merged(x, count), op.cos, op.sin, head_dim=head_dim, n_rot=op.n_rot, style=style)
+
+    embedding = mir.gather(op.embed_w, op.input_ids, axis=0)
+    rows = ir.RankedTensorType(embedding.type)
+    if rows.element_type != element:  # packed rows are decoded to f32
+        embedding = mir.cast(ir.RankedTensorType.get(rows.shape, element), embedding)
+    both = [norm(embedding, op.enorm_w, op.enorm_b), norm(op.h_pre_norm, op.hnorm_w, op.hnorm_b)]
+    x = product(mir.concat(both, axis=2), op.eh_w, transpose)
+
+    n = norm(x, op.attn_norm_w, op.attn_norm_b)
+    gated = mir.reshape(product(n, op.q_gate_w, transpose), [-2, -2, heads, 2 * head_dim])
+    q, gate = (mir.narrow(gated, axis=3, start=start, length=head_dim) for start in (0, head_dim))
+    k = mir.reshape(product(n, op.k_w, transpose), [-2, -2, kv_heads, head_dim])
+    v = product(n, op.v_w, transpose)
+    attended = mir.attention(
+        rotated(norm(q, op.q_norm_w, op.q_norm_b), heads),
+        rotated(norm(k, op.k_norm_w, op.k_norm_b), kv_heads),
+        v,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
+        mask_kind=ir.Attribute.parse("#mir<mask_kind causal>"),
+    )
+    opened = mir.mul(attended, mir.sigmoid(merged(gate, heads)))
+    h = mir.add(x, product(opened, op.o_w, transpose))
+
+    m = norm(h, op.post_norm_w, op.post_norm_b)
+    hidden = mir.mul(mir.silu(product(m, op.gate_w, transpose)), product(m, op.up_w, transpose))
+    h = mir.add(h, product(hidden, op.down_w, transpose))
+
+    index = mir.reshape(op.last_token_idx, [-2, 1])
+    last = mir.gather(h, index, axis=1, batch_dims=1)
+    rewriter.replace(op, product(norm(last, op.head_norm_w, op.head_norm_b), op.lm_head_w, transpose))

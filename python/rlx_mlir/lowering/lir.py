@@ -15,7 +15,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.errors import CompileError
+from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -45,12 +45,12 @@ class Slot:
 
 
 def parse_sizes(text: str) -> dict[str, int]:
-    """Sizes by symbol from `seq:512,batch:4`; ValueError names the part that can't be read."""
+    """Sizes by symbol from `seq:512,batch:4`; InputError names the part that can't be read."""
     sizes = {}
     for part in filter(None, text.replace(" ", ",").split(",")):
         name, colon, size = part.partition(":")
         if not name or not colon or not size.isdigit():
-            raise ValueError(f"expects symbol:size, separated by commas, but got '{part}'")
+            raise InputError(f"option 'maxima' expects symbol:size, separated by commas, but got '{part}'")
         sizes[name] = int(size)
     return sizes
 
@@ -147,6 +147,9 @@ class _Planner:
 
     def _find_symbols(self) -> None:
         self._symbols = sorted({s for dims in self._dims.values() for size in dims for s in size.symbols})
+        if unknown := sorted(self._maxima.keys() - self._symbols):
+            known = f"the symbols are {', '.join(self._symbols)}" if self._symbols else "all sizes are static"
+            raise InputError(f"option 'maxima' names '{unknown[0]}', but {known}")
 
     def _returned(self) -> list[Any]:
         *_, terminator = operations(self._entry, nested=False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from mlir.dialects import func
 
-from rlx_mlir import ir
+from rlx_mlir import formats, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import (
@@ -27,10 +27,10 @@ from rlx_mlir.runtime.prepare import OPERATIONS
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
 
-#: Schemes whose values are d * q + m with integers q of at most 8 bits in blocks of 32.
-INTEGER_SCHEMES = frozenset({"q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 #: Schemes that have panels.
-PANEL_SCHEMES = INTEGER_SCHEMES | {"f32", "f16", "bf16"}
+PANEL_SCHEMES = frozenset(formats.PANEL_FORMATS)
+#: Those of them that hold integers of at most 8 bits.
+INTEGER_SCHEMES = frozenset(name for name in PANEL_SCHEMES if not formats.panel_layout(name).dense)
 
 
 def scheme_of(weight: ir.Value) -> str:
@@ -245,7 +245,8 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
             return [names[number] or f"arg{number}"]
         return [name for operand in value.owner.operands for name in sources(operand)]
 
-    labels, seen = [], Counter()
+    labels: list[str] = []
+    seen: Counter[str] = Counter()
     for value in values:
         suffix = "panels" if producer(value, mir.RepackOp) is not None else "prepared"
         label = "+".join(dict.fromkeys(sources(value))) + ":" + suffix

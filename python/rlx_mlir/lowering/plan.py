@@ -179,6 +179,17 @@ def _step_attributes(op: Any) -> dict[str, Any]:
     return {key: python_value(value) for key, value in op.attributes.items()}
 
 
+def packed_parameters(module: Any) -> dict[str, str]:
+    """The block formats of the entry function's packed parameters, by name: buffers don't tell them."""
+    entry = entry_function(module)
+    specs = {
+        own["mir.name"]: parameter_spec(own["mir.name"], argument.type)
+        for argument, own in zip(entry.arguments, argument_attributes(entry), strict=True)
+        if own.get("mir.kind") == "param"
+    }
+    return {name: spec.packed for name, spec in specs.items() if spec.packed is not None}
+
+
 def parameter_spec(name: str, kind: Any) -> BufferSpec:
     """What a caller's parameter looks like."""
     tensor = ir.RankedTensorType(kind)

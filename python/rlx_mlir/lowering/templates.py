@@ -173,8 +173,8 @@ def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
             attributes = {"value": _constant(op)}
         if op.name == "mir.cast":
             attributes = {"to": _element(result)}
-        operands = tuple(None if value is None else names[value] for value in _named_operands(view))
-        steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), operands, attributes))
+        read = tuple(None if value is None else names[value] for value in _named_operands(view))
+        steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), read, attributes))
     operands = []
     for argument in kernel.arguments:
         if len(roles[argument]) != 1:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Everything that Python knows of MIR: importing this package fills the registry, family by family."""
 
-from rlx_mlir.mir import attention, elementwise, fused, matmul, norms, quant, reductions, shape
+from rlx_mlir.mir import attention, conv, elementwise, fused, matmul, norms, quant, recurrence, reductions, shape
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, evaluate, result_dims
 
@@ -13,6 +13,7 @@ __all__ = [
     "PackedWeight",
     "Packing",
     "attention",
+    "conv",
     "elementwise",
     "evaluate",
     "fused",
@@ -20,6 +21,7 @@ __all__ = [
     "norms",
     "packing",
     "quant",
+    "recurrence",
     "reductions",
     "result_dims",
     "shape",

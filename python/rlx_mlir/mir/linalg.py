@@ -2,7 +2,8 @@
 """Builders that the patterns from MIR to linalg share: loops over tensors, sizes, slices, shapes.
 
 A size is a Python int where it is static, and an index value where it is dynamic. Loops are numbered; a map lists, for
-each dimension of a tensor, the loop that runs along it, or None where the tensor is read at position 0 (broadcast).
+each dimension of a tensor, the loop that runs along it, None where the tensor is read at position 0 (broadcast), or an
+affine expression of loops.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rlx_mlir import ir
 from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
 
 SizeLike: TypeAlias = int | ir.Value
-Map: TypeAlias = Sequence[int | None]
+Map: TypeAlias = Sequence[int | ir.AffineExpr | None]
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Sizes
@@ -155,9 +156,7 @@ def generic(
     Returns the result, or a list of them where there are several outputs.
     """
     operands = [*inputs, *outputs]
-    dims = [ir.AffineDimExpr.get(loop) for loop in range(loops)]
-    zero = ir.AffineConstantExpr.get(0)
-    maps = [ir.AffineMap.get(loops, 0, [zero if i is None else dims[i] for i in map]) for _, map in operands]
+    maps = [ir.AffineMap.get(loops, 0, [_position(entry) for entry in map]) for _, map in operands]
     iterators = ["reduction" if loop in reduction else "parallel" for loop in range(loops)]
     op = dialect.GenericOp(
         [value.type for value, _ in outputs],
@@ -174,6 +173,12 @@ def generic(
         results = result if isinstance(result, tuple) else (result,)
         dialect.YieldOp([scalar.value for scalar in results])
     return op.results[0] if len(outputs) == 1 else list(op.results)
+
+
+def _position(entry: int | ir.AffineExpr | None) -> ir.AffineExpr:
+    if entry is None:
+        return ir.AffineConstantExpr.get(0)
+    return ir.AffineDimExpr.get(entry) if isinstance(entry, int) else entry
 
 
 def elementwise(result: ir.Type, inputs: Sequence[ir.Value], body: Callable[..., Scalar]) -> ir.Value:
@@ -237,14 +242,16 @@ def write_slice(
     sizes: Sequence[SizeLike],
     *,
     drop: Collection[int] = (),
+    body: Callable[[Scalar], Scalar] = lambda x: x,
 ) -> ir.Value:
     """The target with part of it replaced by the source, which lacks the dimensions in `drop`, of size 1.
 
-    The part is written by a loop: a plain insertion becomes a copy of strided memory, which calls a library.
+    What is written is `body` of the source's elements. The part is written by a loop: a plain insertion becomes a copy
+    of strided memory, which calls a library.
     """
     part = extract_slice(target, offsets, sizes, drop=drop)
     loops = range(len(sizes) - len(drop))
-    written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: x)
+    written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: body(x))
     static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
     return tensor.InsertSliceOp(written, target, *dynamic, *static).result
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -71,8 +72,11 @@ def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.nda
 
 
 @reference(mir.ConcatOp)
-def concat(*inputs: np.ndarray, axis: int) -> np.ndarray:
-    """The inputs one after the other along `axis`."""
+def concat(*inputs: Any, axis: int) -> Any:
+    """The inputs one after the other along `axis`; packed weights are joined in rows."""
+    if isinstance(inputs[0], PackedWeight):
+        rows = np.concatenate([weight.bytes for weight in inputs], axis=axis)
+        return dataclasses.replace(inputs[0], n=len(rows), bytes=rows)
     return np.concatenate(inputs, axis=axis)
 
 
@@ -85,11 +89,26 @@ def expand(x: np.ndarray, *, result_shape: Sequence[int]) -> np.ndarray:
 
 
 @reference(mir.GatherOp)
-def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int) -> np.ndarray:
-    """result[o.., i.., t..] = table[o.., indices[i..], t..]; indices outside are clamped, packed rows are decoded."""
+def gather(
+    table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, batch_dims: int = 0
+) -> np.ndarray:
+    """result[b.., o.., i.., t..] = table[b.., o.., indices[b.., i..], t..], with b the first `batch_dims` dimensions.
+
+    Indices outside are clamped, packed rows are decoded.
+    """
     if isinstance(table, PackedWeight):
         return table.take(decode_indices(indices, table.n))
-    return np.take(table, decode_indices(indices, table.shape[axis]), axis=axis)
+    batches = table.shape[:batch_dims]
+    if indices.shape[:batch_dims] != batches:
+        raise InputError(
+            f"mir.gather: the first {batch_dims} dimensions of 'table' and 'indices' must be alike, "
+            f"but they are {list(batches)} and {list(indices.shape[:batch_dims])}"
+        )
+    chosen = decode_indices(indices, table.shape[axis])
+    result = np.empty((*table.shape[:axis], *indices.shape[batch_dims:], *table.shape[axis + 1 :]), table.dtype)
+    for batch in np.ndindex(*batches):
+        result[batch] = np.take(table[batch], chosen[batch], axis=axis - batch_dims)
+    return result
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -170,8 +189,9 @@ def gather_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
     encoding = packing(op.table.type)
     if encoding is not None:
         return (*indices, Size.of(encoding.k))
-    axis = python_value(op.axis)
-    return (*table[:axis], *indices, *table[axis + 1 :])
+    axis, batches = python_value(op.axis), python_value(op.batch_dims)
+    shared = [a if a.constant is not None else b for a, b in zip(table[:batches], indices[:batches], strict=True)]
+    return (*shared, *table[batches:axis], *indices[batches:], *table[axis + 1 :])
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -264,11 +284,13 @@ def lower_gather(op: Any, rewriter: Rewriter) -> None:
     """gather(table, i) -> generic over the result: tensor.extract at the clamped index, or decoding of packed rows"""
     type = op.result.type
     encoding = packing(op.table.type)
-    axis = python_value(op.axis)
-    count = op.indices.type.rank
+    axis, batches = python_value(op.axis), python_value(op.batch_dims)
+    count = op.indices.type.rank - batches
     table = [] if encoding is not None else sizes_of(op.table)
+    own = sizes_of(op.indices)
     inner = [encoding.k] if encoding is not None else table[axis + 1 :]
-    sizes = [*table[:axis], *sizes_of(op.indices), *inner]
+    shared = [a if isinstance(a, int) else b for a, b in zip(table[:batches], own[:batches], strict=True)]
+    sizes = [*shared, *table[batches:axis], *own[batches:], *inner]
     last = as_index(size_of(op.table, axis))
 
     def pick(position: Scalar, _: Scalar) -> Scalar:
@@ -280,6 +302,6 @@ def lower_gather(op: Any, rewriter: Rewriter) -> None:
             return element_value(op.table, encoding, chosen, at[-1])
         return extract(op.table, [*at[:axis], chosen, *at[axis + count :]])
 
-    operand = (op.indices, range(axis, axis + count))
+    operand = (op.indices, [*range(batches), *range(axis, axis + count)])
     destination = (empty(sizes, type.element_type), range(type.rank))
     rewriter.replace(op, generic(type.rank, [operand], [destination], pick))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a model is, read from a GGUF file's metadata and checked against its tensors.
 
-An architecture is data: which metadata keys it has, which tensors of which shape, and how it rotates positions. The
-checks run before anything is built or compiled, and say everything that is wrong in one error.
+The checks run before anything is built or compiled, and say everything that is wrong in one error.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import numpy as np
 
 from ..errors import GGUFError, InputError, UnsupportedError
 from ..frontends.gguf import GGUFFile, TensorInfo
+from .architecture import ARCHITECTURES, Architecture
 
 WEIGHT_TYPES = frozenset(
     {"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k"}
@@ -29,88 +29,8 @@ _LISTED = 12  # names that an error spells out
 
 
 @dataclass(frozen=True)
-class TensorRule:
-    """A tensor that an architecture asks for.
-
-    Attributes:
-        name: in the file; that of a layer follows ``blk.<number>.``.
-        dims: its shape by the names of `ModelConfig.sizes`, innermost last; a matrix is [outputs, inputs].
-        optional: the file may lack it.
-    """
-
-    name: str
-    dims: tuple[str, ...]
-    optional: bool = False
-
-
-@dataclass(frozen=True)
-class Architecture:
-    """What tells one architecture from another.
-
-    Attributes:
-        name: ``general.architecture``, and the prefix of its metadata keys.
-        rope_style: ``interleaved`` (pairs 2i, 2i + 1) or ``half`` (pairs i, i + n/2), as the file's weights need it.
-        model_tensors: tensors outside the layers.
-        layer_tensors: tensors of each layer.
-        refused: keys (without the prefix) that change what is computed in a way that is not implemented, with the
-            value at which they change nothing.
-    """
-
-    name: str
-    rope_style: str
-    model_tensors: tuple[TensorRule, ...]
-    layer_tensors: tuple[TensorRule, ...]
-    refused: Mapping[str, Any]
-
-
-_REFUSED: dict[str, Any] = {
-    "attention.causal": True,
-    "attention.clamp_kqv": 0.0,
-    "attention.max_alibi_bias": 0.0,
-    "attention.scale": 0.0,
-    "attention.sliding_window": 0,
-    "attn_logit_softcapping": 0.0,
-    "embedding_scale": 1.0,
-    "expert_count": 0,
-    "final_logit_softcapping": 0.0,
-    "logit_scale": 1.0,
-    "residual_scale": 1.0,
-    "rope.scaling.attn_factor": 1.0,
-    "use_parallel_residual": False,
-}
-
-_MODEL_TENSORS = (
-    TensorRule("token_embd.weight", ("vocab", "hidden")),
-    TensorRule("output_norm.weight", ("hidden",)),
-    TensorRule("output.weight", ("vocab", "hidden"), optional=True),
-)
-_LAYER_TENSORS = (
-    TensorRule("attn_norm.weight", ("hidden",)),
-    TensorRule("attn_q.weight", ("q_width", "hidden")),
-    TensorRule("attn_k.weight", ("kv_width", "hidden")),
-    TensorRule("attn_v.weight", ("kv_width", "hidden")),
-    TensorRule("attn_output.weight", ("hidden", "q_width")),
-    TensorRule("ffn_norm.weight", ("hidden",)),
-    TensorRule("ffn_gate.weight", ("ffn", "hidden")),
-    TensorRule("ffn_up.weight", ("ffn", "hidden")),
-    TensorRule("ffn_down.weight", ("hidden", "ffn")),
-)
-
-ARCHITECTURES: dict[str, Architecture] = {
-    "llama": Architecture(
-        "llama",
-        rope_style="interleaved",  # converters permute the rows of Q and K of this family to it
-        model_tensors=(*_MODEL_TENSORS, TensorRule("rope_freqs.weight", ("rope_pairs",), optional=True)),
-        layer_tensors=_LAYER_TENSORS,
-        refused=_REFUSED,
-    ),
-}
-"""Architectures that can be built, by the name in the file."""
-
-
-@dataclass(frozen=True)
 class ModelConfig:
-    """A decoder-only transformer of the LLaMA family.
+    """A decoder-only transformer.
 
     Attributes:
         architecture: name in `ARCHITECTURES`.
@@ -124,6 +44,10 @@ class ModelConfig:
         eps: of the RMS norms.
         rope_base, rope_dims, rope_scale: positions are rotated in the first ``rope_dims`` elements of a head, pair i
             by ``position / (rope_scale * rope_base^(2i / rope_dims))``.
+        window: keys that a local layer sees, the query's own included; 0 where no layer is local.
+        local_period: layer i is global where i + 1 is a multiple of it; 0 where every layer is.
+        local_rope_base: ``rope_base`` of local layers, whose scale is 1.
+        attention_scale: what scores are multiplied by.
         tied_head: the embedding table is the output matrix too.
         weights: the file's tensors that the model uses, by name.
     """
@@ -141,6 +65,10 @@ class ModelConfig:
     rope_base: float
     rope_dims: int
     rope_scale: float
+    window: int
+    local_period: int
+    local_rope_base: float
+    attention_scale: float
     tied_head: bool
     weights: Mapping[str, TensorInfo]
 
@@ -169,6 +97,7 @@ class ModelConfig:
             "hidden": self.hidden,
             "q_width": self.heads * self.head_dim,
             "kv_width": self.kv_width,
+            "head_dim": self.head_dim,
             "ffn": self.ffn,
             "vocab": self.vocab,
             "rope_pairs": self.rope_dims // 2,
@@ -180,9 +109,18 @@ class ModelConfig:
         return self.kv_heads * self.head_dim
 
     @property
-    def rope_style(self) -> str:
-        """How pairs are chosen, see `Architecture`."""
-        return ARCHITECTURES[self.architecture].rope_style
+    def plan(self) -> Architecture:
+        """What the architecture is made of."""
+        return ARCHITECTURES[self.architecture]
+
+    def is_local(self, layer: int) -> bool:
+        """Whether a layer sees a window of keys only."""
+        return bool(self.local_period) and (layer + 1) % self.local_period != 0
+
+    @property
+    def local_layers(self) -> int:
+        """Number of layers that see a window only."""
+        return sum(self.is_local(layer) for layer in range(self.layers))
 
     @property
     def head_weight(self) -> str:
@@ -199,15 +137,16 @@ class ModelConfig:
         return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "weights"}
 
     def rope_tables(
-        self, positions: int, factors: np.ndarray | None = None
+        self, positions: int, factors: np.ndarray | None = None, *, local: bool = False
     ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Cosines and sines of positions 0 … positions - 1, f32 [positions, head_dim / 2] each.
 
         Angles are computed in f64. Pairs behind ``rope_dims`` have angle 0. ``factors``, [rope_dims / 2], divide the
-        frequencies (``rope_freqs.weight``).
+        frequencies (``rope_freqs.weight``). ``local`` gives the tables of local layers.
         """
+        base, scale = (self.local_rope_base, 1.0) if local else (self.rope_base, self.rope_scale)
         pairs = np.arange(self.rope_dims // 2, dtype=np.float64)
-        frequencies = np.power(self.rope_base, -2.0 * pairs / self.rope_dims) / self.rope_scale
+        frequencies = np.power(base, -2.0 * pairs / self.rope_dims) / scale
         if factors is not None:
             frequencies /= factors.astype(np.float64)
         angles = np.zeros((positions, self.head_dim // 2))
@@ -291,13 +230,12 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
     rope_dims = keys.integer("rope.dimension_count", head_dim)
     if rope_dims % 2 or rope_dims > head_dim:
         raise keys.fail("rope.dimension_count", f"even and at most the head's width, {head_dim}", rope_dims)
-    if rope_dims < head_dim and architecture.rope_style != "interleaved":
-        raise UnsupportedError(f"{_where(file)}rotating {rope_dims} of a head's {head_dim} elements is not supported")
     embedding = file.tensors.get("token_embd.weight")
     vocab = embedding.shape[0] if embedding is not None and len(embedding.shape) == 2 else 0
     declared = keys.integer("vocab_size", vocab)
     if vocab and declared != vocab:
         raise keys.fail("vocab_size", f"the rows of 'token_embd.weight', {vocab}", declared)
+    wide = layers in architecture.wide_scale_layers
     return {
         "architecture": architecture.name,
         "layers": layers,
@@ -312,7 +250,22 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
         "rope_base": keys.number("rope.freq_base", 10000.0),
         "rope_dims": rope_dims,
         "rope_scale": _rope_scale(keys),
+        **_local_layers(keys, architecture),
+        "attention_scale": (hidden / heads if wide else head_dim) ** -0.5,
         "tied_head": False,
+    }
+
+
+def _local_layers(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
+    """The fields that say which layers are local, and what they do."""
+    local = architecture.local
+    window = keys.integer("attention.sliding_window", 0, least=0)
+    if local is None or not window:
+        return {"window": 0, "local_period": 0, "local_rope_base": 0.0}
+    return {
+        "window": window,
+        "local_period": keys.integer("attention.sliding_window_pattern", local.period),
+        "local_rope_base": keys.number("rope.freq_base_swa", local.rope_base),
     }
 
 
@@ -396,4 +349,4 @@ def check_context(config: ModelConfig, context: int | None, default: int = 2048)
     return context
 
 
-__all__ = ["ARCHITECTURES", "Architecture", "ModelConfig", "TensorRule", "check_context"]
+__all__ = ["ModelConfig", "check_context"]

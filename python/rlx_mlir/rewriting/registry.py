@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
 import os
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import PassError
+from rlx_mlir.errors import InputError, PassError
 
 
 @dataclass(frozen=True)
@@ -33,18 +34,18 @@ class Option:
     choices: tuple[str, ...] = ()
 
     def parse(self, name: str, text: str) -> bool | int | str:
-        """The value of the text; raises ValueError that names the option, the rule and the text."""
+        """The value of the text; raises InputError that names the option, the rule and the text."""
         if isinstance(self.default, bool):
             if text not in ("true", "false"):
-                raise ValueError(f"option '{name}' expects true or false, but got '{text}'")
+                raise InputError(f"option '{name}' expects true or false, but got '{text}'")
             return text == "true"
         if isinstance(self.default, int):
             try:
                 return int(text)
             except ValueError:
-                raise ValueError(f"option '{name}' expects an integer, but got '{text}'") from None
+                raise InputError(f"option '{name}' expects an integer, but got '{text}'") from None
         if self.choices and text not in self.choices:
-            raise ValueError(f"option '{name}' expects one of {', '.join(self.choices)}, but got '{text}'")
+            raise InputError(f"option '{name}' expects one of {', '.join(self.choices)}, but got '{text}'")
         return text
 
 
@@ -152,7 +153,7 @@ def register_all() -> None:
                 registered.anchor,
                 options,
                 list(registered.dependent),
-                lambda op, values, registered=registered: _invoke(registered, op, values),
+                functools.partial(_invoke, registered),
             )
         for pipeline in [p for p in PIPELINES.values() if p.name not in _registered]:
             _registered.add(pipeline.name)

@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products of block-quantised activations with weights in panels: integer dot products, f32 across blocks.
 
-For each block of 32 along K, row m and column n, where the block has one weight scale:
+For each block of 32 along K, row m and column n:
 
-    acc += d_w * float(u . q - bias * sum) * scale        (+= m_w * (scale * float(sum)) where minima are stored)
+    acc += d_w * float(u . q - bias * sum) * scale      (+= m_w * (scale * float(sum)) where minima are stored)
 
-and where it has two, each for 16 elements, u . q and sum are those of the halves:
-
-    acc += (d_0 * float(u_0 . q_0 - bias * sum_0) + d_1 * float(u_1 . q_1 - bias * sum_1)) * scale       (+= ...)
-
-The integers are exact. The chain along K is the same for every tile and every path, so results are the same bits for
-any number of rows and any cut of the units.
+Where the weight has two scales in a block, this is done for each half, with the half's u . q and sum of q. The integers
+are exact. The chain along K is the same for every tile and every path, so results are the same bits for any number of
+rows and any cut of the units.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from .target import Target
 
 __all__ = ["BLOCK", "block_quantize", "gemm_int8"]
 
-BLOCK = 32
+BLOCK = RUN
 """Elements of K that share a scale."""
 
 
@@ -136,25 +133,39 @@ def _tree(em: Emitter, values: Sequence[Value]) -> Value:
 
 @dataclass(frozen=True)
 class _Activations:
-    """q [M, K] i8, scale [M, K / 32] f32, sum [M, K / 32] i32."""
+    """q [M, K] i8, scale [M, K / 32] f32, sum [M, K / 32] i32; where needed, what `_halves` gives, [M, K / 16]."""
 
     q: Value
     scale: Value
     sum: Value
+    halves: Value | None = None
 
     def dword(self, em: Emitter, row: Index, k: Index, type: str) -> Value:
         """Elements k .. k + 3 of a row, in every lane."""
         four = em.vload(self.q, [row, k], vec(4, "i8"))
         return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
 
+    def correction(self, em: Emitter, row: Index, block: Index, part: Index, bias: int) -> Value:
+        """-bias * sum of q, i32."""
+        if self.halves is not None:
+            return em.load(self.halves, [row, em.iadd(em.imul(block, 2), part)])
+        return em.muli(em.load(self.sum, [row, block]), -bias)
+
+    def shift(self, em: Emitter, row: Index, block: Index, part: Index) -> Value:
+        """scale * sum of q, f32."""
+        if self.halves is not None:
+            return em.load(self.halves, [row, em.iadd(em.imul(block, 2), part)])
+        total = em.cast("arith.sitofp", em.load(self.sum, [row, block]), "f32")
+        return em.mulf(total, em.load(self.scale, [row, block]))
+
 
 @dataclass(frozen=True)
 class _Weights:
-    """One block of a tile's columns: weight bytes of (quad, vector), scale and minimum of (part, vector)."""
+    """One block of a tile's columns: bytes(first, i, v) of quad first + i of vector v, scale, minimum of (part, v)."""
 
-    bytes: Callable[[int, int], Value]
-    scale: Callable[[int, int], Value]
-    minimum: Callable[[int, int], Value | None]
+    bytes: Callable[[Index, int, int], Value]
+    scale: Callable[[Index, int], Value]
+    minimum: Callable[[Index, int], Value | None]
 
 
 _Step = Callable[[Index, _Weights, list[Value]], list[Value]]
@@ -185,8 +196,8 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     then the weights [ceil(N / 16), panel bytes] i8 of a block scheme, then the program's arguments; then the outputs
     [..., N] f32. Units are panels, or pairs of them.
     """
-    panel_layout = find_layout(scheme, product.k)
-    if panel_layout.dense:
+    layout = find_layout(scheme, product.k)
+    if layout.dense:
         raise UnsupportedByTemplate(
             f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
@@ -197,12 +208,12 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     groups = tile_groups(target, weights)
     vectors = len(groups[0]) * PANEL_ROWS // target.lanes("f32")
     few = product.rows is not None and product.rows <= FEW_ROWS
-    # Nibbles are spread to bytes once for all tiles; few rows do it in registers, as do bytes, which need nothing.
-    spread = scheme.kind == "nibble" and not few
+    # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
+    joined = layout.bits < 8 and not few
     sizes = _tile_rows(target, product.rows, few)
     leading = product.x_shape[:-1]
     blocks = product.k // BLOCK
-    packed = memref((panels, scheme.panel_bytes(product.k)), "i8")
+    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("q", memref(product.x_shape, "i8")),
         ("scale", memref((*leading, blocks), "f32")),
@@ -211,40 +222,46 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
         *product.arguments(),
     ]
 
-    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value, Value]:
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value, Value, Value | None]:
         columns = vectors * target.lanes("f32")
-        count = len(groups) if spread else 0
+        count = len(groups) if joined else 0
         data = scratch.take([count, blocks, 8, columns], "i32")
-        factors = scratch.take([count, blocks, 2 if scheme.minima else 1, columns], "f32")
-        return Accumulators(em, target, product, per_unit * PANEL_ROWS, scratch, sizes[0]), data, factors
+        factors = scratch.take([count, blocks, _factors(layout), columns], "f32")
+        halves = None
+        if layout.sub < BLOCK and (layout.minimum or layout.bias):
+            rows = row_count(em, values[0])
+            halves = scratch.take([rows, product.k // layout.sub], "f32" if layout.minimum else "i32")
+        return Accumulators(em, target, product, per_unit * PANEL_ROWS, scratch, sizes[0]), data, factors, halves
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        accumulators, data, factors = layout(em, values, scratch)
-        x = _Activations(*(em.rows(value) for value in values[:3]))
+        accumulators, data, factors, halves = parts(em, values, scratch)
+        q, scale, total = (em.rows(value) for value in values[:3])
+        x = _Activations(q, scale, total, halves)
         flat = [em.bytes(value) for value in values[3 : 3 + weights]]
+        if halves is not None:
+            _halves(em, x, halves, row_count(em, values[0]), blocks, layout.bias)
 
         def panel_of(unit: Value, weight: int, position: int) -> Panel:
             index = em.iadd(em.imul(unit, per_unit), position)
             if panels % per_unit and position:
                 index = em.imin(index, panels - 1)  # beyond the last one; these columns are never stored
-            return Panel(em, target, scheme, flat[weight], em.imul(index, scheme.panel_bytes(product.k)))
+            return Panel(em, target, layout, flat[weight], em.imul(index, layout.panel_bytes(product.k)))
 
         with em.loop(begin, end, hint="unit") as unit:
             sources = []
             for g, group in enumerate(groups):
                 here = [panel_of(unit.iv, weight, position) for weight, position in group]
-                if spread:
-                    _spread(em, here, blocks, g, data, factors)
-                    sources.append(_from_scratch(em, target, g, data, factors))
-                else:
-                    sources.append(_from_panels(em, here))
+                source = _from_panels(em, here, product.k // layout.block, few or joined)
+                if joined:
+                    _join(em, target, source, vectors, g, data, factors, layout)
+                    source = _from_scratch(em, target, g, data, factors, layout, blocks)
+                sources.append(source)
 
             def tile(first: Index, size: int) -> None:
                 for g, source in enumerate(sources):
-                    prefetch = [panel_of(unit.iv, *place) for place in groups[g]] if few else []
-                    sums = _multiply(em, target, scheme, x, first, size, vectors, blocks, source, prefetch)
+                    sums = _multiply(em, target, layout, x, first, size, vectors, source, joined)
                     for r in range(size):
                         for v in range(vectors):
                             column = (g * vectors + v) * target.lanes("f32")
@@ -258,113 +275,162 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
         operands,
         product.outputs(),
         units=lambda em, values: -(-panels // per_unit),
-        scratch=layout,
+        scratch=parts,
         body=body,
         order=product.operand_order,
     )
 
 
-def _from_panels(em: Emitter, panels: Sequence[Panel]) -> _Weights:
+def _factors(layout: PanelLayout) -> int:
+    """Scales and minima of a column in a block of 32."""
+    return BLOCK // layout.sub * (2 if layout.minimum else 1)
+
+
+def _halves(em: Emitter, x: _Activations, halves: Value, rows: Index, blocks: int, bias: int) -> None:
+    """halves[m, h] = scale * (the sum of q over half block h) where halves are f32, else -bias * that sum."""
+    half = BLOCK // 2
+    with em.loop(0, rows, hint="row") as row, em.loop(0, blocks, hint="block") as block:
+        q = em.vload(x.q, [row.iv, em.imul(block.iv, BLOCK)], vec(half, "i8"))
+        first = em.reduce("add", em.cast("arith.extsi", q, vec(half, "i32")))
+        for part, total in enumerate((first, em.subi(em.load(x.sum, [row.iv, block.iv]), first))):
+            if halves.type.endswith("f32>"):
+                number = em.cast("arith.sitofp", total, "f32")
+                value = em.mulf(number, em.load(x.scale, [row.iv, block.iv]))
+            else:
+                value = em.muli(total, -bias)
+            em.store(value, halves, [row.iv, em.iadd(em.imul(block.iv, 2), part)])
+
+
+def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool) -> _Source:
+    """The blocks [0, end) of panels side by side; `stream`: what follows is prefetched."""
     vectors = panels[0].vectors
 
-    def place(block: Index, v: int) -> tuple[Panel, Index, int]:
-        panel = panels[v // vectors]
-        return panel, panel.at(block), v % vectors
+    def run_all(inits: Sequence[Value], step: _Step) -> list[Value]:
+        def at_runs(block: Index, runs: Sequence[Run], values: list[Value]) -> list[Value]:
+            weights = _Weights(
+                lambda first, i, v: runs[v // vectors].quad(first, i, v % vectors),
+                lambda part, v: runs[v // vectors].scale(part, v % vectors),
+                lambda part, v: runs[v // vectors].minimum(part, v % vectors),
+            )
+            return step(block, weights, values)
 
-    def read(block: Index, c: int, v: int) -> Value:
-        panel, at, lane = place(block, v)
-        if panel.scheme.kind == "nibble":
-            return panel.bytes(panel.dword(at, c // 2, lane), c % 2)
-        return panel.bytes(panel.dword(at, c, lane), 0)
+        return over_runs(panels, 0, end, inits, at_runs, PREFETCH_BYTES if stream else 0)
 
-    def scale(block: Index, v: int) -> Value:
-        panel, at, lane = place(block, v)
-        return panel.scale(at, lane)
-
-    def minimum(block: Index, v: int) -> Value:
-        panel, at, lane = place(block, v)
-        return panel.minimum(at, lane)
-
-    return _Weights(read, scale, minimum)
+    return run_all
 
 
-def _spread(em: Emitter, panels: Sequence[Panel], blocks: int, g: int, data: Value, factors: Value) -> None:
-    """Nibble panels into scratch: data[g, block, chunk, column], four bytes, and factors[g, block, d or m, column]."""
-    source = _from_panels(em, panels)
-    lanes = panels[0].lanes
-    with em.loop(0, blocks, hint="block") as block:
-        for panel in panels:
-            panel.prefetch(panel.at(block.iv), PREFETCH_BYTES)
-        for v in range(len(panels) * panels[0].vectors):
-            em.vstore(source.scale(block.iv, v), factors, [g, block.iv, 0, v * lanes])
-            if panels[0].scheme.minima:
-                em.vstore(source.minimum(block.iv, v), factors, [g, block.iv, 1, v * lanes])
+def _join(
+    em: Emitter,
+    target: Target,
+    source: _Source,
+    vectors: int,
+    g: int,
+    data: Value,
+    factors: Value,
+    layout: PanelLayout,
+) -> None:
+    """Panels into scratch: data[g, block, quad, column], four bytes, and factors[g, block, .., column]."""
+    parts, lanes = BLOCK // layout.sub, target.lanes("f32")
+
+    def step(block: Index, weights: _Weights, _: list[Value]) -> list[Value]:
+        for v in range(vectors):
+            for part in range(parts):
+                em.vstore(weights.scale(part, v), factors, [g, block, part, v * lanes])
+                if (minimum := weights.minimum(part, v)) is not None:
+                    em.vstore(minimum, factors, [g, block, parts + part, v * lanes])
             for c in range(8):
-                dwords = em.bitcast(source.bytes(block.iv, c, v), vec(lanes, "i32"))
-                em.vstore(dwords, data, [g, block.iv, c, v * lanes])
+                em.vstore(em.bitcast(weights.bytes(0, c, v), vec(lanes, "i32")), data, [g, block, c, v * lanes])
+        return []
+
+    source([], step)
 
 
-def _from_scratch(em: Emitter, target: Target, g: int, data: Value, factors: Value) -> _Weights:
+def _from_scratch(
+    em: Emitter, target: Target, g: int, data: Value, factors: Value, layout: PanelLayout, blocks: int
+) -> _Source:
+    """What `_join` has stored."""
     lanes = target.lanes("f32")
+    parts = BLOCK // layout.sub
 
-    def read(block: Index, c: int, v: int) -> Value:
-        return em.bitcast(em.vload(data, [g, block, c, v * lanes], vec(lanes, "i32")), vec(4 * lanes, "i8"))
+    def run_all(inits: Sequence[Value], step: _Step) -> list[Value]:
+        with em.loop(0, blocks, 1, inits, hint="block") as loop:
+            block = loop.iv
 
-    def factor(block: Index, which: int, v: int) -> Value:
-        return em.vload(factors, [g, block, which, v * lanes], vec(lanes, "f32"))
+            def read(first: Index, i: int, v: int) -> Value:
+                dwords = em.vload(data, [g, block, em.iadd(first, i), v * lanes], vec(lanes, "i32"))
+                return em.bitcast(dwords, vec(4 * lanes, "i8"))
 
-    return _Weights(read, lambda block, v: factor(block, 0, v), lambda block, v: factor(block, 1, v))
+            def factor(which: Index, v: int) -> Value:
+                return em.vload(factors, [g, block, which, v * lanes], vec(lanes, "f32"))
+
+            def minimum(part: Index, v: int) -> Value | None:
+                return factor(em.iadd(part, parts), v) if layout.minimum else None
+
+            loop.yield_(step(block, _Weights(read, factor, minimum), loop.args))
+        return loop.results
+
+    return run_all
 
 
 def _multiply(
     em: Emitter,
     target: Target,
-    scheme: Scheme,
+    layout: PanelLayout,
     x: _Activations,
     first: Index,
     size: int,
     vectors: int,
-    blocks: int,
-    weights: _Weights,
-    prefetch: Sequence[Panel],
+    source: _Source,
+    joined: bool,
 ) -> list[Value]:
     """x[first : first + size] times `vectors` columns, block by block."""
     floats, ints = target.vector("f32"), target.vector("i32")
-    dots = _Dots(em, target, {"nibble": 15, "byte": 255 if scheme.offset == 128 else 31}[scheme.kind])
-    offset = scheme.offset - dots.centred
-    with em.loop(0, blocks, 1, [em.zero(floats)] * (size * vectors), hint="block") as loop:
-        block = loop.iv
-        for panel in prefetch:
-            panel.prefetch(panel.at(block), PREFETCH_BYTES)
-        k = em.imul(block, BLOCK)
-        rows = [em.iadd(first, r) for r in range(size)]
-        totals = [em.load(x.sum, [row, block]) if offset or scheme.minima else None for row in rows]
+    dots = _Dots(em, target, (1 << layout.bits) - 1)
+    bias = layout.bias - dots.centred
+    parts = BLOCK // layout.sub
+    rows = [em.iadd(first, r) for r in range(size)]
+
+    def step(block: Index, weights: _Weights, carried: list[Value]) -> list[Value]:
+        if joined and parts > 1:
+            with em.loop(0, parts, 1, carried, hint="part") as loop:  # a loop: as one block, LLVM spills
+                loop.yield_(one(block, loop.iv, weights, loop.args))
+            return loop.results
+        for part in range(parts):
+            carried = one(block, part, weights, carried)
+        return carried
+
+    def one(block: Index, part: Index, weights: _Weights, carried: Sequence[Value]) -> list[Value]:
+        """Adds the products of the elements that share a scale."""
         running = []
-        for total in totals:
+        for row in rows:
             start = em.zero(ints)
-            if offset and total is not None:
-                start = em.broadcast(em.muli(total, -offset), ints)
+            if bias:
+                start = em.broadcast(x.correction(em, row, block, part, bias), ints)
             running.append([dots.begin(start) for _ in range(vectors)])
-        for c in range(8):
-            columns = [weights.bytes(block, c, v) for v in range(vectors)]
+        quads = 8 // parts
+        first_quad = em.imul(part, quads)
+        k = em.iadd(em.imul(block, BLOCK), em.imul(first_quad, 4))
+        for i in range(quads):
+            columns = [weights.bytes(first_quad, i, v) for v in range(vectors)]
             for r, row in enumerate(rows):
-                factor = x.dword(em, row, em.iadd(k, 4 * c), ints)
+                factor = x.dword(em, row, em.iadd(k, 4 * i), ints)
                 for v in range(vectors):
                     running[r][v].add(columns[v], factor)
-        scales = [weights.scale(block, v) for v in range(vectors)]
-        minima = [weights.minimum(block, v) for v in range(vectors)] if scheme.minima else []
+        scales = [weights.scale(part, v) for v in range(vectors)]
+        minima = [weights.minimum(part, v) for v in range(vectors)]
         result = []
-        for r, (row, total) in enumerate(zip(rows, totals, strict=True)):
-            x_scale = em.load(x.scale, [row, block])
-            for v in range(vectors):
+        for r, row in enumerate(rows):
+            x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
+            shift = em.broadcast(x.shift(em, row, block, part), floats) if layout.minimum else None
+            for v, minimum in enumerate(minima):
                 value = em.mulf(em.cast("arith.sitofp", running[r][v].finish(), floats), scales[v])
-                sums = target.fma(em, value, em.broadcast(x_scale, floats), loop.args[r * vectors + v])
-                if minima and total is not None:
-                    shift = em.mulf(em.cast("arith.sitofp", total, "f32"), x_scale)
-                    sums = target.fma(em, minima[v], em.broadcast(shift, floats), sums)
+                sums = target.fma(em, value, x_scale, carried[r * vectors + v])
+                if minimum is not None and shift is not None:
+                    sums = target.fma(em, minimum, shift, sums)
                 result.append(sums)
-        loop.yield_(result)
-    return loop.results
+        return result
+
+    return source([em.zero(floats)] * (size * vectors), step)
 
 
 # -- quantisation -----------------------------------------------------------------------------------------------------

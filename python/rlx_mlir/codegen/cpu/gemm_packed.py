@@ -237,12 +237,10 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
             if scheme == "f32":
                 return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
             for p, panel in enumerate(here):
-                _decode(em, panel, decoded, [g, p * PANEL_ROWS], k0, k1)
+                _decode(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
             return None
 
-        exact_gemm(
-            em, target, product, values, outputs, (begin, end), (accumulators, part), groups, step, decode
-        )
+        exact_gemm(em, target, product, values, outputs, (begin, end), (accumulators, part), groups, step, decode)
 
     return write_kernel(
         product.name,
@@ -390,17 +388,21 @@ def _few_blocks(
     columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
 
     def step(number: Index, runs: Sequence[Run], carried: list[Value]) -> list[Value]:
+        if runs[0].parts > 1 and runs[0].group <= panels[0].layout.sub // 4:
+            with em.loop(0, runs[0].parts, 1, carried, hint="part") as loop:  # a loop: as one block, LLVM spills
+                loop.yield_(one(number, loop.iv, runs, loop.args))
+            return loop.results
         for part in range(runs[0].parts):
             carried = one(number, part, runs, carried)
         return carried
 
-    def one(number: Index, part: int, runs: Sequence[Run], carried: Sequence[Value]) -> list[Value]:
+    def one(number: Index, part: Index, runs: Sequence[Run], carried: Sequence[Value]) -> list[Value]:
         """Adds the products of a sub-block."""
         quads = panels[0].layout.sub // 4
-        k = em.iadd(em.imul(number, RUN), 4 * quads * part)
+        k = em.iadd(em.imul(number, RUN), em.imul(part, 4 * quads))
         partial: list[list[Value | None]] = [[None] * chains for _ in range(size * len(columns))]
         for q in range(quads):
-            numbers = [runs[i].numbers(part * quads, q, v) for i, v in columns]
+            numbers = [runs[i].numbers(em.imul(part, quads), q, v) for i, v in columns]
             for e, r in itertools.product(range(4), range(size)):
                 factor = em.broadcast(em.load(x, [first + r, em.iadd(k, 4 * q + e)]), type)
                 for i, values in enumerate(numbers):

@@ -78,17 +78,17 @@ class Run:
         """Sub-blocks in a run, each with its scale."""
         return RUN // self.panel.layout.sub
 
-    def scale(self, part: int, v: int) -> Value:
+    def scale(self, part: Index, v: int) -> Value:
         """What multiplies the integers of a sub-block, f32."""
         assert self.panel.layout.scale is not None
         return self._factor(self.panel.layout.scale, part, v)
 
-    def minimum(self, part: int, v: int) -> Value | None:
+    def minimum(self, part: Index, v: int) -> Value | None:
         """What is added to the products of a sub-block, f32; None where the format has no minima."""
         factor = self.panel.layout.minimum
         return None if factor is None else self._factor(factor, part, v)
 
-    def _factor(self, factor: PanelFactor, part: int, v: int) -> Value:
+    def _factor(self, factor: PanelFactor, part: Index, v: int) -> Value:
         panel = self.panel
         em, lanes = panel.em, panel.lanes
         head = self.heads[factor.number][v]
@@ -201,7 +201,7 @@ def over_runs(
         heads = [_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
 
         def at_run(number: Index, carried: list[Value]) -> list[Value]:
-            runs = [Run(panel, *parts, head) for panel, *parts, head in _zip(panels, starts, number, heads)]
+            runs = [Run(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
             if ahead and layout.runs > 1:
                 for run in runs:
                     run.panel.prefetch(run.at, ahead, layout.run_bytes)
@@ -218,12 +218,6 @@ def over_runs(
         if inits:
             blocks.yield_(values)
     return blocks.results
-
-
-def _zip(
-    panels: Sequence[Panel], starts: Sequence[Index], number: Index, heads: Sequence[list[list[Value]]]
-) -> list[tuple[Panel, Index, Index, list[list[Value]]]]:
-    return [(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
 
 
 def _heads(panel: Panel, at: Index) -> list[list[Value]]:

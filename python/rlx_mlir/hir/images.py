@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builders for images, [N, C, H, W], that are composed of primitives: any of these sizes may be symbolic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.hir import place
+from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.values import Value
+
+_WIDER = {"float16": "f32", "bfloat16": "f32"}
+
+
+class Images(Primitives):
+    """The builders; they take `name` as primitives do, for all that they are composed of."""
+
+    def layer_norm2d(self, x: Value, gamma: Value, beta: Value, *, eps: float = 1e-5, **options: Any) -> Value:
+        """Each pixel of x [N, C, H, W] normalised across its channels; gamma and beta are [C]."""
+        return Primitives.layer_norm(self, x, gamma, beta, axis=1, eps=eps, **options)
+
+    def group_norm(
+        self, x: Value, gamma: Value, beta: Value, *, num_groups: int, eps: float = 1e-5, name: str | None = None
+    ) -> Value:
+        """Each group of consecutive channels of x [N, C, H, W] normalised as a whole, for each item; gamma, beta [C].
+
+        Args:
+            num_groups: number of groups; it divides C, which is static.
+            eps: added to the variance; positive.
+        """
+        channels = _static(x, 1, "group_norm")
+        if num_groups <= 0 or channels % num_groups:
+            raise place.caller().error(
+                f"'group_norm' expects 'num_groups' to divide the {channels} channels of 'x', but got {num_groups}"
+            )
+        dtype = x.dtype.name
+        wide = _WIDER.get(dtype)
+        own, scale, shift = (v if wide is None else self.cast(v, wide, name=name) for v in (x, gamma, beta))
+
+        def mean(values: Value) -> Value:
+            """The mean of each group, for each of its channels: [N, C, 1, 1]."""
+            by_channel = self.mean(values, [2, 3], name=name)
+            grouped = self.reshape(by_channel, [-2, num_groups, channels // num_groups], name=name)
+            each = self.mean(grouped, 2, keep_dims=True, name=name)
+            spread = self.expand(each, [*each.shape[:2], channels // num_groups], name=name)
+            return self.reshape(spread, [-2, channels, 1, 1], name=name)
+
+        centred = self.sub(own, mean(own), name=name)
+        variance = mean(self.mul(centred, centred, name=name))
+        normal = self.mul(centred, self.rsqrt(self.add(variance, eps, name=name), name=name), name=name)
+        scale, shift = (self.reshape(v, [channels, 1, 1], name=name) for v in (scale, shift))
+        result = self.add(self.mul(normal, scale, name=name), shift, name=name)
+        return result if wide is None else self.cast(result, x.dtype, name=name)
+
+    def resize_nearest_2x(self, x: Value, *, name: str | None = None) -> Value:
+        """Each pixel of x [N, C, H, W] as four equal ones: [N, C, 2H, 2W]."""
+        return self._along_both(x, name, lambda row, _: self._interleave([row, row], name))
+
+    def conv_transpose2d(
+        self,
+        x: Value,
+        weight: Value,
+        *,
+        stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0,
+        output_padding: int | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
+        groups: int = 1,
+        name: str | None = None,
+    ) -> Value:
+        """Each pixel of x [N, Ci, H, W] adds its kernel of weight [Ci, Co / groups, kH, kW] to the result, in steps.
+
+        Channel o of the result, [N, Co, Ho, Wo], is of group floor(o / (Co / groups)) and reads that group of x;
+        Ho = (H - 1) stride - 2 padding + dilation (kH - 1) + 1 + output_padding, and Wo likewise.
+
+        Args:
+            stride, padding, output_padding, dilation: numbers, or pairs for H and W.
+            groups: divides Ci, which is static, as is all of `weight`.
+
+        Raises BuildError where `padding` takes away more than the kernels add along a symbolic dimension.
+        """
+        inputs, per_group, *kernel = (_static(weight, dim, "conv_transpose2d", "weight") for dim in range(4))
+        if groups <= 0 or inputs % groups:
+            raise place.caller().error(
+                f"'conv_transpose2d' expects 'groups' to divide the {inputs} channels of 'x', but got {groups}"
+            )
+        steps, padded, more, spread = (pair(v) for v in (stride, padding, output_padding, dilation))
+
+        def spaced(rows: Value, dim: int) -> Value:
+            zero = self._zeros(rows, name)
+            apart = self._interleave([*[zero] * (steps[dim] - 1), rows], name)
+            reach = spread[dim] * (kernel[dim] - 1) - padded[dim]
+            return self._margin(apart, reach - (steps[dim] - 1), reach + more[dim], name)
+
+        # A convolution with the kernels turned around, over pixels with zeros between and around them.
+        turned = self.reshape(weight, [groups, inputs // groups, per_group, *kernel], name=name)
+        turned = self.transpose(turned, [0, 2, 1, 3, 4], name=name)
+        turned = self.reshape(turned, [groups * per_group, inputs // groups, *kernel], name=name)
+        for axis, taps in ((2, kernel[0]), (3, kernel[1])):
+            if taps > 1:
+                turned = self.gather(turned, np.arange(taps, dtype=np.int32)[::-1].copy(), axis, name=name)
+        return self.conv2d(self._along_both(x, name, spaced), turned, dilation=spread, groups=groups, name=name)
+
+    def _along_both(self, x: Value, name: str | None, change: Any) -> Value:
+        """What changes rows, applied along H and then along W; it takes the number of the dimension, 0 or 1."""
+        turned = self.transpose(x, [0, 1, 3, 2], name=name)
+        return change(self.transpose(change(turned, 0), [0, 1, 3, 2], name=name), 1)
+
+    def _interleave(self, rows: Sequence[Value], name: str | None) -> Value:
+        """Rows [.., W] as one, [.., len(rows) W], whose elements come from each in turn."""
+        if len(rows) == 1:
+            return rows[0]
+        columns = [self.reshape(row, [-2, -2, -2, -2, 1], name=name) for row in rows]
+        return self.reshape(self.concat(columns, -1, name=name), [-2, -2, -2, -1], name=name)
+
+    def _zeros(self, like: Value, name: str | None) -> Value:
+        """Zeros of the shape of a value."""
+        return self.where(np.zeros((1, 1, 1, 1), np.bool_), like, 0.0, name=name)
+
+    def _margin(self, rows: Value, before: int, after: int, name: str | None) -> Value:
+        """Rows with so many zeros before and after them; negative numbers take elements away."""
+        if before < 0 or after < 0:
+            width = _static(rows, 3, "conv_transpose2d")
+            start, cut = max(-before, 0), max(-before, 0) + max(-after, 0)
+            rows = self.narrow(rows, 3, start, width - cut, name=name)
+        if before > 0 or after > 0:
+            zero = self._zeros(self.narrow(rows, 3, 0, 1, name=name), name)
+            rows = self.concat([*[zero] * max(before, 0), rows, *[zero] * max(after, 0)], 3, name=name)
+        return rows
+
+
+def _static(x: Value, dim: int, builder: str, operand: str = "x") -> int:
+    """The size of a dimension; BuildError where there is none, or it is symbolic."""
+    shape = x.shape
+    if len(shape) != 4:
+        raise place.caller().error(f"'{builder}' expects '{operand}' to have four dimensions, but got {list(shape)}")
+    size = shape[dim]
+    if not isinstance(size, int):
+        raise place.caller().error(
+            f"'{builder}' expects dimension {dim} of '{operand}' to be static here, but its shape is {list(shape)}"
+        )
+    return size

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.linalg import (
+    SizeLike,
+    collapse,
+    converted,
+    divided,
+    element_type,
+    filled,
+    plus,
+    reduced,
+    sizes_of,
+    split_dims,
+    write_slice,
+)
+from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.rewriting import Rewriter
+
+# ----------------------------------------------------------------------------------------------------------------------
+# References
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@reference(mir.ConvOp)
+def conv(
+    x: np.ndarray,
+    weight: np.ndarray,
+    *,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> np.ndarray:
+    """Kernels [Co, Ci / groups, kH, kW] slid over x [N, Ci, H, W], one product for each of their positions."""
+    outputs, inputs, *kernel = weight.shape
+    wide, taps = widen(x), widen(weight).reshape(groups, outputs // groups, inputs, *kernel)
+    padded = np.pad(wide, [(0, 0), (0, 0), *((p, p) for p in padding)])
+    spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    counts = [(size - span) // s + 1 for size, span, s in zip(padded.shape[2:], spans, stride, strict=True)]
+    if min(size - span for size, span in zip(padded.shape[2:], spans, strict=True)) < 0:
+        raise InputError(
+            f"mir.conv: 'x', {list(x.shape)} with padding {list(padding)}, must hold the kernel, which spreads over "
+            f"{spans}"
+        )
+    grouped = padded.reshape(x.shape[0], groups, inputs, *padded.shape[2:])
+    total = np.zeros((x.shape[0], groups, outputs // groups, *counts), wide.dtype)
+    for u, v in np.ndindex(*kernel):
+        rows, columns = (
+            slice(at * d, at * d + s * (count - 1) + 1, s)
+            for at, d, s, count in zip((u, v), dilation, stride, counts, strict=True)
+        )
+        total += np.einsum("ngcij,goc->ngoij", grouped[..., rows, columns], taps[..., u, v])
+    return narrow(total.reshape(x.shape[0], outputs, *counts), x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dimensions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _positions(size: Size, padding: int, spread: int, stride: int) -> Size | None:
+    """floor((size + 2 padding - spread) / stride) + 1; None where that isn't a sum of products of symbols."""
+    rest = size + (2 * padding - spread)
+    constant = dict(rest.terms).get((), 0)
+    symbolic = (rest + -constant).divided_by(Size.of(stride))
+    return None if symbolic is None else symbolic + (constant // stride + 1)
+
+
+@dim_rule(mir.ConvOp)
+def conv_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """[N, Co, Ho, Wo]; raises UnsupportedError where the stride doesn't divide a symbolic size."""
+    x, weight = operands
+    kernel = op.weight.type.shape[2:]
+    sizes = [x[0], weight[0]]
+    for size, k, padding, dilation, stride in zip(
+        x[2:], kernel, *(python_value(a) for a in (op.padding, op.dilation, op.stride)), strict=True
+    ):
+        count = _positions(size, padding, dilation * (k - 1) + 1, stride)
+        if count is None:
+            raise UnsupportedError(
+                f"mir.conv at {op.location}: steps of {stride} along a dimension of size {size} give a number that "
+                "isn't a sum of products of symbols"
+            )
+        sizes.append(count)
+    return tuple(sizes)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lowering to linalg
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _padded(x: ir.Value, padding: Sequence[int]) -> ir.Value:
+    """x [N, C, H, W] with zeros around its last two dimensions."""
+    if not any(padding):
+        return x
+    own = sizes_of(x)
+    before = [0, 0, *padding]
+    sizes = [plus(size, 2 * p) for size, p in zip(own, before, strict=True)]
+    if 0 in own:  # a slice of nothing may not start at the end
+        return filled(sizes, element_type(x), 0)
+    return write_slice(x, filled(sizes, element_type(x), 0), before, own)
+
+
+@TO_LINALG.pattern(mir.ConvOp)
+def lower_conv(op: Any, rewriter: Rewriter) -> None:
+    """conv(x, w) -> x padded with zeros and split in groups; generic: result[n, g, o, i, j] += x[..] w[g, o, c, u, v]
+
+    The innermost loop runs along a row of the result, where neighbours are independent of each other.
+    """
+    stride, padding, dilation = (python_value(a) for a in (op.stride, op.padding, op.dilation))
+    groups = python_value(op.groups)
+    padded = _padded(op.x, padding)
+    batch, channels, *spatial = sizes_of(padded)
+    outputs, inputs, *kernel = sizes_of(op.weight)
+    if not isinstance(inputs, int):
+        inputs = divided(channels, groups)
+    counts: list[SizeLike] = [
+        plus(divided(plus(size, -(d * (k - 1) + 1)), s), 1)
+        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
+    ]
+    per_group = divided(outputs, groups)
+    n, g, o, i, c, u, v, j = range(8)
+
+    def window(position: int, tap: int, dim: int) -> ir.AffineExpr:
+        return ir.AffineExpr.get_add(
+            ir.AffineExpr.get_mul(ir.AffineDimExpr.get(position), stride[dim]),
+            ir.AffineExpr.get_mul(ir.AffineDimExpr.get(tap), dilation[dim]),
+        )
+
+    split = [[0], [1, 2], [3], [4]]
+    x = split_dims(padded, split, [batch, groups, inputs, *spatial])
+    weight = split_dims(op.weight, [[0, 1], [2], [3], [4]], [groups, per_group, inputs, *kernel])
+    total = reduced(
+        8,
+        [(x, [n, g, c, window(i, u, 0), window(j, v, 1)]), (weight, [g, o, c, u, v])],
+        [batch, groups, per_group, *counts],
+        [n, g, o, i, j],
+        0,
+        lambda x, w, total: total + x * w,
+    )
+    rewriter.replace(op, converted(collapse(total, split), op.result.type))

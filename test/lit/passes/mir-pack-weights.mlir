@@ -1,0 +1,61 @@
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-pack-weights)' | FileCheck %s
+
+// CHECK-LABEL: func @packed
+//  CHECK-SAME:   (%[[X:[a-z0-9]+]]: tensor<?x32xf32>, %[[W:[a-z0-9]+]]: tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+//  CHECK-NEXT:   %[[P:.+]] = mir.repack %[[W]] : tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+//  CHECK-NEXT:   %[[Y:.+]] = mir.dequant_matmul %[[X]], %[[P]] : tensor<?x32xf32>, tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 24, layout = panels>>
+//  CHECK-NEXT:   return %[[Y]]
+func.func @packed(%x: tensor<?x32xf32>, %w: tensor<24x20xi8, #mir.packed<q4_1, k = 32>> {mir.kind = "param"}) -> tensor<?x24xf32> {
+  %y = mir.dequant_matmul %x, %w : tensor<?x32xf32>, tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+  return %y : tensor<?x24xf32>
+}
+
+// CHECK-LABEL: func @block_dot
+//  CHECK-SAME:   %[[W:[a-z0-9]+]]: tensor<16x34xi8, #mir.packed<q8_0, k = 32>>
+//       CHECK:   %[[P:.+]] = mir.repack %[[W]]
+//       CHECK:   mir.block_dot %{{.+}}, %{{.+}}, %{{.+}}, %[[P]]
+func.func @block_dot(%x: tensor<?x32xf32>, %w: tensor<16x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}) -> tensor<?x16xf32> {
+  %q, %d, %s = mir.block_quantize %x : tensor<?x32xf32>
+  %y = mir.block_dot %q, %d, %s, %w : tensor<?x32xi8>, tensor<16x34xi8, #mir.packed<q8_0, k = 32>>
+  return %y : tensor<?x16xf32>
+}
+
+/// A weight that is joined from parameters is repacked as a whole.
+// CHECK-LABEL: func @joined
+//       CHECK:   %[[W:.+]] = mir.concat
+//       CHECK:   %[[P:.+]] = mir.repack %[[W]]
+//       CHECK:   mir.dequant_matmul %{{.+}}, %[[P]]
+func.func @joined(%x: tensor<?x32xf32>, %a: tensor<16x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}, %b: tensor<16x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}) -> tensor<?x32xf32> {
+  %w = mir.concat %a, %b axis 0 : tensor<16x34xi8, #mir.packed<q8_0, k = 32>>, tensor<16x34xi8, #mir.packed<q8_0, k = 32>>
+  %y = mir.dequant_matmul %x, %w : tensor<?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+  return %y : tensor<?x32xf32>
+}
+
+/// Panels hold the rows of the transposed weight, [N, K]; bias and activation stay behind the product.
+// CHECK-LABEL: func @dense
+//  CHECK-SAME:   (%[[X:[a-z0-9]+]]: tensor<2x?x8xf32>, %[[W:[a-z0-9]+]]: tensor<8x20xf32> {{{.+}}}, %[[V:[a-z0-9]+]]: tensor<8x20xf32> {{{.+}}}, %[[B:[a-z0-9]+]]: tensor<8xf32>
+//  CHECK-NEXT:   %[[T:.+]] = mir.transpose %[[W]] permutation [1, 0]
+//  CHECK-NEXT:   %[[P:.+]] = mir.repack %[[T]] : tensor<20x8xf32>
+//  CHECK-NEXT:   %[[Y:.+]] = mir.dequant_matmul %[[X]], %[[P]] : tensor<2x?x8xf32>, tensor<2x512xi8, #mir.packed<f32, k = 8, n = 20, layout = panels>>
+//  CHECK-NEXT:   %[[Q:.+]] = mir.repack %[[V]] : tensor<8x20xf32>
+//  CHECK-NEXT:   %[[Z:.+]] = mir.dequant_matmul %[[Y]], %[[Q]]
+//  CHECK-NEXT:   %[[S:.+]] = mir.add %[[Z]], %[[B]]
+//  CHECK-NEXT:   %[[R:.+]] = mir.silu %[[S]]
+//  CHECK-NEXT:   return %[[R]]
+func.func @dense(%x: tensor<2x?x8xf32>, %w: tensor<8x20xf32> {mir.kind = "param"}, %v: tensor<8x20xf32> {mir.kind = "param"}, %b: tensor<8xf32> {mir.kind = "param"}) -> tensor<2x?x8xf32> {
+  %y = mir.matmul %x, %w : tensor<2x?x8xf32>, tensor<8x20xf32>
+  %z = mir.fused_matmul_bias_act %y, %v, %b transpose_rhs activation silu : tensor<2x?x20xf32>, tensor<8x20xf32>, tensor<8xf32>
+  return %z : tensor<2x?x8xf32>
+}
+
+/// Inputs change at each call; f16 products and schemes without panels take the generic path.
+// CHECK-LABEL: func @no_pack
+//   CHECK-NOT:   mir.repack
+//       CHECK:   return
+func.func @no_pack(%x: tensor<4x8xf32>, %w: tensor<8x20xf32>, %h: tensor<4x8xf16>, %v: tensor<8x20xf16> {mir.kind = "param"}, %k: tensor<4x256xf32>, %q: tensor<16x292xi8, #mir.packed<q8_k, k = 256>>)
+    -> (tensor<4x20xf32>, tensor<4x20xf16>, tensor<4x16xf32>) {
+  %0 = mir.matmul %x, %w : tensor<4x8xf32>, tensor<8x20xf32>
+  %1 = mir.matmul %h, %v : tensor<4x8xf16>, tensor<8x20xf16>
+  %2 = mir.dequant_matmul %k, %q : tensor<4x256xf32>, tensor<16x292xi8, #mir.packed<q8_k, k = 256>>
+  return %0, %1, %2 : tensor<4x20xf32>, tensor<4x20xf16>, tensor<4x16xf32>
+}
