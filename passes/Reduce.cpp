@@ -122,7 +122,7 @@ int rlx::reduceMain(std::vector<std::string> arguments) {
   std::vector<char *> argv;
   for (std::string &argument : arguments)
     argv.push_back(argument.data());
-  return asMainReturnCode(mlirReduceMain(int(argv.size()), argv.data(), context));
+  return failed(mlirReduceMain(int(argv.size()), argv.data(), context));
 }
 
 void rlx::printStackTraces() { llvm::sys::PrintStackTraceOnErrorSignal("rlx"); }

@@ -6,8 +6,8 @@ result's shape to be, checked against the inferred one), as keywords. All raise 
 operands or attributes break a rule of the block, and StageError for a module at another stage.
 
 A weight of K inputs and N outputs is dense, [K, N] (or [N, K] with `transpose_weight`), or packed by its type. The
-blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`, `gated_delta_net`) build the primitive
-at stage mir.
+blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`, `gated_delta_net`) build the
+primitive at stage mir.
 """
 
 from __future__ import annotations

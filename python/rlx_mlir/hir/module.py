@@ -17,8 +17,8 @@ from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
 from rlx_mlir.hir.function import KERNEL, functions, role
 from rlx_mlir.hir.graph import STAGES
-from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.images import Images
+from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.rewriting import operations, run_pipeline

@@ -65,7 +65,7 @@ def gated_delta_net_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[
 def lower_gated_delta_net(op: Any, rewriter: Rewriter) -> None:
     """gated_delta_net -> scf.for over time, of the memory M, which is changed in place, and the result
 
-    a = e^g; d[j] = beta (v[j] - a sum_i k[i] M[i, j]); M[i, j] = a M[i, j] + k[i] d[j]; o[j] = sum_i q[i] M[i, j] / sqrt n
+    a = e^g; d[j] = beta (v[j] - a sum_i k[i] M[i, j]); M[i, j] = a M[i, j] + k[i] d[j]; o[j] = sum_i q[i] M[i, j] / √n
     """
     batch, steps, heads, n = sizes_of(op.q)
     narrow_type = element_type(op.q)

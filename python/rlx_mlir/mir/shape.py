@@ -89,9 +89,7 @@ def expand(x: np.ndarray, *, result_shape: Sequence[int]) -> np.ndarray:
 
 
 @reference(mir.GatherOp)
-def gather(
-    table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, batch_dims: int = 0
-) -> np.ndarray:
+def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, batch_dims: int = 0) -> np.ndarray:
     """result[b.., o.., i.., t..] = table[b.., o.., indices[b.., i..], t..], with b the first `batch_dims` dimensions.
 
     Indices outside are clamped, packed rows are decoded.

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The console script `rlx-reduce`: mlir-reduce with our dialects and passes, those written in Python too."""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """Runs rlx-reduce on the command line's arguments and exits with its status."""
+    from rlx_mlir import ir
+    from rlx_mlir.rewriting import registry
+
+    registry.register_all()
+    sys.stdout.flush()
+    sys.exit(ir.native.reduce_main(["rlx-reduce", *sys.argv[1:]]))
+
+
+if __name__ == "__main__":
+    main()
