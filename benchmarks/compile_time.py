@@ -18,7 +18,7 @@ from harness import report, versions
 
 from rlx_mlir import compiler
 from rlx_mlir.frontends.gguf import GGUFFile
-from rlx_mlir.models import llama
+from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.hub import resolve
 from rlx_mlir.models.model import maxima
@@ -27,7 +27,7 @@ from rlx_mlir.models.model import maxima
 def measure(config: ModelConfig, program: str, activations: str) -> dict[str, object]:
     """One cold compilation: seconds of its parts, and its size."""
     begin = time.perf_counter()
-    module = llama.build(config, program)
+    module = decoder.build(config, program)
     built = time.perf_counter()
     options = compiler.CompileOptions(activations=activations, maxima=maxima(program, context=2048, chunk=512))
     compilation = compiler.Compilation(module, options)
@@ -57,7 +57,7 @@ def main() -> None:
     options = parser.parse_args()
     config = ModelConfig.from_gguf(GGUFFile(resolve(options.model)))
     rows = []
-    for program in llama.PROGRAMS:
+    for program in decoder.PROGRAMS:
         for layers in options.layers:
             part = dataclasses.replace(config, layers=layers)
             runs = [measure(part, program, options.activations) for _ in range(options.rounds)]

@@ -63,9 +63,15 @@ LogicalResult Qwen35MtpHeadOp::check(Adaptor op, EmitError error, SmallVectorImp
       differ(ids.getDimSize(1), tokens)) // C2
     return error() << "expects 'input_ids' to be " << mir::shapeText({batch, tokens})
                    << ", but got " << mir::shapeText(ids.getShape());
+  if (ShapedType::isDynamic(batch))
+    batch = ids.getDimSize(0);
+  if (ShapedType::isDynamic(tokens))
+    tokens = ids.getDimSize(1);
   if (last.getRank() != 1 || differ(last.getDimSize(0), batch)) // C2
     return error() << "expects 'last_token_idx' to be " << mir::shapeText(batch) << ", but got "
                    << mir::shapeText(last.getShape());
+  if (ShapedType::isDynamic(batch))
+    batch = last.getDimSize(0);
   if (failed(checkEmbedding(error, tensor(op.getEmbedW()), columns, element))) // C3
     return failure();
 

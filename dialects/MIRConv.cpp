@@ -67,12 +67,13 @@ LogicalResult ConvOp::inferReturnTypes(MLIRContext *context, std::optional<Locat
       continue;
     }
     int64_t spread = dilation[dim] * (kernel - 1) + 1, padded;
-    if (llvm::AddOverflow(size, 2 * padding[dim], padded) || padded < spread) // C6
+    if (llvm::AddOverflow(size, 2 * padding[dim], padded) || padded < spread - 1) // C6
       return inferError(location, op, "expects dimension ", 2 + dim, " of 'x', ", size,
                         ", with padding of ", padding[dim],
-                        " at both ends to be below 2^63 and to hold the kernel, which spreads ",
-                        "over ", spread);
-    shape.push_back((padded - spread) / stride[dim] + 1);
+                        " at both ends to be below 2^63 and at most one short of the kernel, which "
+                        "spreads over ",
+                        spread);
+    shape.push_back(padded < spread ? 0 : (padded - spread) / stride[dim] + 1);
   }
   results.push_back(RankedTensorType::get(shape, x->getElementType()));
   return success();

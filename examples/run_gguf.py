@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs a language model: continues a prompt, and says which tokens it thought of.
 
+Usage:
+
     python examples/run_gguf.py                                  a small known model, fetched if need be
     python examples/run_gguf.py model.gguf "Once upon a time"
 """

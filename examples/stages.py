@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Builds one block and shows it at every stage of compilation, then runs it and its definition.
 
+Usage:
+
     python examples/stages.py            a summary of each stage
     python examples/stages.py --stage lir    the whole text of one
 """

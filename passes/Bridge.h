@@ -46,6 +46,9 @@ using PassCallback = std::function<std::string(MlirOperation, const OptionValues
 
 void registerPythonPass(PassSpec spec, PassCallback callback);
 
+/// Whether this thread runs a pass written in Python, in the context.
+bool runsPassIn(MlirContext context);
+
 /// Registers a name for a textual pipeline.
 void registerPipeline(const std::string &name, const std::string &description,
                       const std::string &text);

@@ -66,8 +66,9 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int lev
   builder.registerLoopAnalyses(loops);
   builder.crossRegisterProxies(loops, functions, callGraph, modules);
   llvm::OptimizationLevel optimization = optimizationLevel(level);
-  llvm::ModulePassManager manager = level == 0 ? builder.buildO0DefaultPipeline(optimization)
-                                               : builder.buildPerModuleDefaultPipeline(optimization);
+  llvm::ModulePassManager manager = level == 0
+                                        ? builder.buildO0DefaultPipeline(optimization)
+                                        : builder.buildPerModuleDefaultPipeline(optimization);
   manager.run(module, modules);
 }
 
@@ -90,8 +91,8 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
     return {"", "target '" + description.triple + "': " + error};
   llvm::TargetOptions targetOptions;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
-      triple, description.cpu, description.features, targetOptions, llvm::Reloc::PIC_,
-      std::nullopt, level == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
+      triple, description.cpu, description.features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
+      level == 0 ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Default));
   if (!machine)
     return {"", "target '" + description.triple + "' has no code generator for CPU '" +
                     description.cpu + "'"};

@@ -54,7 +54,10 @@ NB_MODULE(_compiler, m) {
       [](std::string argument, std::string description, std::string anchor,
          std::vector<std::pair<std::string, std::string>> options,
          std::vector<std::string> dependentDialects, nb::callable run) {
-        rlx::PassSpec spec{std::move(argument), std::move(description), std::move(anchor), {},
+        rlx::PassSpec spec{std::move(argument),
+                           std::move(description),
+                           std::move(anchor),
+                           {},
                            std::move(dependentDialects)};
         for (auto &[name, text] : options)
           spec.options.push_back({std::move(name), std::move(text)});
@@ -120,7 +123,8 @@ NB_MODULE(_compiler, m) {
   m.def(
       "identity", [](MlirOperation op) { return reinterpret_cast<uintptr_t>(op.ptr); },
       nb::arg("op"),
-      "A number that is this operation's alone while it lives; its hash follows from what it holds.");
+      "A number that is this operation's alone while it lives; its hash follows from what it "
+      "holds.");
   m.def("is_equivalent", &rlx::isEquivalent, nb::arg("lhs"), nb::arg("rhs"),
         "Whether two operations are the same but for their locations.");
 

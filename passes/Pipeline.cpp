@@ -19,11 +19,12 @@
 #include "mlir/Support/FileUtilities.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
-#include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/ToolOutputFile.h"
 
+#include <map>
+#include <memory>
 #include <mutex>
 
 using namespace mlir;
@@ -67,46 +68,45 @@ static StringRef toString(DiagnosticSeverity severity) {
 static void prepareForPasses(MLIRContext *context) { context->allowUnregisteredDialects(); }
 
 namespace {
-/// Holds a context ready while pipelines run in it, several at once where several threads ask for
-/// that: the first makes it ready, the last puts it back.
+/// Holds a context ready while a pipeline runs in it. Pipelines of one context take turns: its
+/// settings can't change while one runs, and each reads what the context reports.
 class Session {
 public:
   /// Printing between passes needs a context without threads.
-  Session(MLIRContext *context, bool withoutThreads) : context(context) {
-    std::lock_guard<std::mutex> guard(lock);
-    State &state = sessions[context];
-    if (state.count++)
-      return;
-    state.unregistered = context->allowsUnregisteredDialects();
-    state.threads = context->isMultithreadingEnabled();
+  Session(MLIRContext *context, bool withoutThreads)
+      : context(context), turn(turnOf(context)), guard(*turn),
+        unregistered(context->allowsUnregisteredDialects()),
+        printsOperations(context->shouldPrintOpOnDiagnostic()),
+        threads(context->isMultithreadingEnabled()) {
     prepareForPasses(context);
+    // A module is thousands of lines; the reproducer has it.
+    context->printOpOnDiagnostic(false);
     if (withoutThreads)
       context->disableMultithreading();
   }
   ~Session() {
-    std::lock_guard<std::mutex> guard(lock);
-    State &state = sessions[context];
-    if (--state.count)
-      return;
-    context->allowUnregisteredDialects(state.unregistered);
-    if (state.threads && !context->isMultithreadingEnabled())
+    context->allowUnregisteredDialects(unregistered);
+    context->printOpOnDiagnostic(printsOperations);
+    if (threads && !context->isMultithreadingEnabled())
       context->enableMultithreading();
-    sessions.erase(context);
   }
 
 private:
-  struct State {
-    int count = 0;
-    bool unregistered = false, threads = true;
-  };
-  static std::mutex lock;
-  static DenseMap<MLIRContext *, State> sessions;
+  static std::shared_ptr<std::mutex> turnOf(MLIRContext *context) {
+    static std::mutex lock;
+    static std::map<MLIRContext *, std::weak_ptr<std::mutex>> turns;
+    std::lock_guard<std::mutex> guard(lock);
+    std::shared_ptr<std::mutex> turn = turns[context].lock();
+    if (!turn)
+      turns[context] = turn = std::make_shared<std::mutex>();
+    return turn;
+  }
 
   MLIRContext *context;
+  std::shared_ptr<std::mutex> turn;
+  std::lock_guard<std::mutex> guard;
+  bool unregistered, printsOperations, threads;
 };
-
-std::mutex Session::lock;
-DenseMap<MLIRContext *, Session::State> Session::sessions;
 } // namespace
 
 rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipeline,
@@ -114,11 +114,17 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
   Operation *op = unwrap(cOp);
   MLIRContext *context = op->getContext();
   PipelineResult result;
+  if (runsPassIn(wrap(context))) {
+    result.diagnostics.push_back(
+        {"error", "pipeline", "a pass can't run a pipeline in its own context"});
+    return result;
+  }
+  Session session(context, /*withoutThreads=*/options.printChanged);
 
   auto record = [&](mlir::Diagnostic &diagnostic) {
     auto add = [&](mlir::Diagnostic &part) {
-      result.diagnostics.push_back({toString(part.getSeverity()).str(),
-                                    toString(part.getLocation()), part.str()});
+      result.diagnostics.push_back(
+          {toString(part.getSeverity()).str(), toString(part.getLocation()), part.str()});
     };
     add(diagnostic);
     for (mlir::Diagnostic &note : diagnostic.getNotes())
@@ -126,8 +132,6 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     return success();
   };
   ScopedDiagnosticHandler handler(context, record);
-  // A module is thousands of lines; the reproducer has it.
-  context->printOpOnDiagnostic(false);
 
   llvm::raw_string_ostream log(result.log);
   PassManager manager(context, op->getName().getStringRef(), PassManager::Nesting::Implicit);
@@ -143,7 +147,6 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     return result;
   }
   manager.enableVerifier(options.verify);
-  Session session(context, /*withoutThreads=*/options.printChanged);
   if (options.printChanged)
     manager.enableIRPrinting([](Pass *, Operation *) { return false; },
                              [](Pass *, Operation *) { return true; },

@@ -20,13 +20,16 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
 
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
+#include "llvm/Support/SaveAndRestore.h"
 
+#include <atomic>
 #include <memory>
 
 using namespace mlir;
@@ -58,6 +61,8 @@ const llvm::StringMap<InsertDialect> &loadableDialects() {
   };
   return dialects;
 }
+
+thread_local MLIRContext *contextOfPass = nullptr;
 
 struct Registered {
   rlx::PassSpec spec;
@@ -109,7 +114,19 @@ public:
       if (option->hasValue())
         values.emplace_back(option->getArgStr().str(), option->getValue());
     llvm::StringSet<> before = unregisteredOperations();
-    std::string error = registered->callback(wrap(getOperation()), values);
+    // Shared by the threads that run this pass: an error of any of them fails the pipeline.
+    std::atomic<bool> reported = false;
+    std::string error;
+    {
+      ScopedDiagnosticHandler watch(&getContext(), [&](Diagnostic &diagnostic) {
+        reported = reported || diagnostic.getSeverity() == DiagnosticSeverity::Error;
+        return failure();
+      });
+      llvm::SaveAndRestore<MLIRContext *> running(contextOfPass, &getContext());
+      error = registered->callback(wrap(getOperation()), values);
+    }
+    if (error.empty() && reported)
+      error = "it reported an error, but didn't raise one";
     for (const auto &entry : unregisteredOperations())
       if (error.empty() && !before.contains(entry.getKey()))
         error = ("it created '" + entry.getKey() + "', but doesn't depend on dialect '" +
@@ -143,6 +160,8 @@ private:
 };
 
 } // namespace
+
+bool rlx::runsPassIn(MlirContext context) { return contextOfPass == unwrap(context); }
 
 void rlx::registerPythonPass(PassSpec spec, PassCallback callback) {
   auto registered =

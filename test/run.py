@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs the tests, lit's and pytest's, of the package that is installed; exits with 1 where one fails.
 
+Usage:
+
     python test/run.py             every test
     python test/run.py --quick     without those that take minutes or fetch from the package index
     python test/run.py --slow      those alone

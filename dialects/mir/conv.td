@@ -22,9 +22,9 @@ def MIR_ConvOp : MIR_InferredOp<"conv", [AllElementTypesMatch<["x", "weight"]>]>
 
         Ho = floor((H + 2 * padding[0] - dilation[0] * (kH - 1) - 1) / stride[0]) + 1
 
-    and Wo likewise. Where H or W is dynamic, that the kernel fits is a condition at run
-    time. A depthwise convolution has as many groups as channels. Accumulated in f32
-    (f64 for f64) and rounded once.
+    and Wo likewise: 0 where `x` is one short of the kernel. Where H or W is dynamic, C6
+    is a condition at run time. A depthwise convolution has as many groups as channels.
+    Accumulated in f32 (f64 for f64) and rounded once.
 
     - (C1) `x` and `weight` have four dimensions.
     - (C2) `stride`, `padding` and `dilation` have two entries below 2^31; those of
@@ -32,8 +32,8 @@ def MIR_ConvOp : MIR_InferredOp<"conv", [AllElementTypesMatch<["x", "weight"]>]>
     - (C3) `groups` is positive and divides Co.
     - (C4) `x` has `groups` times as many channels as `weight` has in dimension 1.
     - (C5) kH and kW are static, positive and below 2^31.
-    - (C6) the kernel, spread by `dilation`, fits into `x` with its padding, whose sizes
-      are below 2^63.
+    - (C6) `x` with its padding is at most one short of the kernel, spread by `dilation`,
+      and its sizes are below 2^63.
 
     ```mlir
     func.func @f(%x: tensor<?x8x?x32xf32>, %w: tensor<16x2x3x3xf32>) -> tensor<?x16x?x16xf32> {

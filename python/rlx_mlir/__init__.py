@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rlx_mlir.interpreter import interpret as interpret
     from rlx_mlir.models.model import Model as Model
     from rlx_mlir.models.model import load_model as load_model
+    from rlx_mlir.reports.stages import inspect as inspect
     from rlx_mlir.runtime.artifact import Artifact as Artifact
     from rlx_mlir.runtime.executable import Executable as Executable
 
@@ -33,6 +34,7 @@ _EXPORTS: dict[str, str | None] = {
     "emit": "rlx_mlir.compiler",
     "load_model": "rlx_mlir.models.model",
     "errors": None,
+    "inspect": "rlx_mlir.reports.stages",
     "interpret": "rlx_mlir.interpreter",
 }
 

@@ -88,6 +88,12 @@ def opt_main(arguments: Sequence[str]) -> int:
 def lsp_main(arguments: Sequence[str]) -> int:
     """Runs the language server on standard input and output; arguments and result as for `opt_main`."""
 
+def reduce_main(arguments: Sequence[str]) -> int:
+    """Runs rlx-reduce; arguments and result as for `opt_main`."""
+
+def print_stack_traces() -> None:
+    """From here on, a signal that ends the process prints a stack trace first."""
+
 def identity(op: Operation) -> int:
     """A number that is this operation's alone while it lives; its hash follows from what it holds, and changes."""
 

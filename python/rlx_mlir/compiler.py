@@ -24,6 +24,10 @@ STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "all")
 
 
+#: What the environment's RLX_VERIFY may say.
+_VERIFY: dict[str, bool | str] = {"1": True, "numeric": "numeric"}
+
+
 @dataclass(frozen=True)
 class CompileOptions:
     """How to compile.
@@ -35,8 +39,11 @@ class CompileOptions:
         disable_templates: classes of kernels (gemm, rows, attention, quantize, or all) that take the generic path.
         features: CPU features as LLVM names them; those of this machine where empty.
         level: LLVM's optimisation level, 0 to 3.
-        verify: check after each stage that the module keeps its contract; on where the environment has RLX_VERIFY=1.
-            Changes nothing that is compiled.
+        verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
+            kernel and plan keeps what the module computes, by interpreting it on small inputs (slow). Changes nothing
+            that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
+        dump_dir: folder that gets a file for each pass that changed something, and an overview, README.md. By default
+            what RLX_DUMP_DIR says.
     """
 
     target: str = "cpu"
@@ -45,7 +52,8 @@ class CompileOptions:
     disable_templates: tuple[str, ...] = ()
     features: str = ""
     level: int = 2
-    verify: bool = field(default_factory=lambda: os.environ.get("RLX_VERIFY") == "1")
+    verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
+    dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
 
     def __post_init__(self) -> None:
         if self.target != "cpu":
@@ -64,7 +72,14 @@ class CompileOptions:
                 raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
         if self.level not in range(4):
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
+        if self.verify not in (False, True, "numeric"):
+            raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
         _check_features(self.features)
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether the compilation itself is of interest: then nothing is taken from the cache."""
+        return self.verify == "numeric" or self.dump_dir is not None
 
     def as_dict(self) -> dict[str, Any]:
         """The options as plain data, for keys of caches."""
@@ -141,7 +156,7 @@ def compile_cached(
     if not cache:
         return Executable(build_artifact(build(), chosen), threads=threads)
     key = compile_cache.cache_key(material, chosen.as_dict())
-    artifact = compile_cache.find(key)
+    artifact = None if chosen.is_observed else compile_cache.find(key)
     if artifact is None:
         artifact = build_artifact(build(), chosen)
         compile_cache.keep(key, artifact)
@@ -206,38 +221,76 @@ class Compilation:
         self.sources: list[tuple[str, Any]] = []
         self.packed: dict[str, str] = {}
         self.templates: dict[str, str] = {}
+        self.kinds: dict[str, str] = {}
+        self.kernels: Any = None
+        self.verifier: Any = None
+        self._dumper: Any = None
+        self._observe(module.stage)
+
+    def _observe(self, stage: str) -> None:
+        """Makes what the options want to be told of passes."""
+        if self.options.verify == "numeric":
+            from rlx_mlir.verify import NumericVerifier
+
+            self.verifier = NumericVerifier(self.module, maxima=self.options.maxima)
+        if self.options.dump_dir is not None:
+            from rlx_mlir.reports.dumps import Dumper
+
+            self._dumper = Dumper(self.options.dump_dir, self.name, self.module, stage)
 
     def run(self, until: str = "llvm") -> dict[str, float]:
         """Runs the pipelines up to a stage; returns the seconds that each stage took."""
         from rlx_mlir.rewriting import run_pipeline
+        from rlx_mlir.rewriting.steps import run_observed
 
         if until not in dict(self._steps):
             raise StageError(f"'{self.name}' is past stage {until}")
         seconds: dict[str, float] = {}
-        for stage, pipeline in self._steps:
+        while self._steps:
+            stage, pipeline = self._steps[0]
             begin = time.perf_counter()
-            run_pipeline(self.module, pipeline)
+            if observers := [o for o in (self._dumper, self.verifier) if o is not None]:
+                run_observed(self.module, pipeline, observers)
+            else:
+                run_pipeline(self.module, pipeline)
             with self.module.context:
+                self._mark(stage)
                 self._read(stage)
             seconds[stage] = time.perf_counter() - begin
+            del self._steps[0]
             if stage == until:
                 break
         return seconds
 
+    def _mark(self, stage: str) -> None:
+        """Writes the stage to the module; the policy of blocks says nothing once there are none."""
+        from rlx_mlir import ir
+
+        attributes = self.module.operation.attributes
+        attributes["mir.stage"] = ir.StringAttr.get(stage)
+        if "hir.policy" in attributes:
+            del attributes["hir.policy"]
+
     def _read(self, stage: str) -> None:
-        from rlx_mlir.lowering.functions import functions
+        from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+        from rlx_mlir.lowering.lir import argument_dims
+        from rlx_mlir.lowering.outline import CLASS
         from rlx_mlir.lowering.plan import PlanReader, packed_parameters, read_preparation
+        from rlx_mlir.rewriting.steps import clone
 
         if stage == "kernels":
             self.preparation, self.sources = read_preparation(self.module)
+            self.kinds = {str(f.name.value): f.operation.attributes[CLASS].value for f in functions(self.module, KERNEL)}
+            if self.verifier is not None:
+                self.kernels = clone(self.module)
             self.packed = packed_parameters(self.module)
-        elif stage == "lir":
-            self.plan = PlanReader(self.module)
-            known = [symbol for symbol, _ in self.plan.symbols]
+            known = sorted({s for dims in argument_dims(entry_function(self.module)) for d in dims for s in d.symbols})
             for symbol in self.options.maxima:
                 if symbol not in known:
                     listed = ", ".join(known) or "no dynamic sizes"
                     raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
+        elif stage == "lir":
+            self.plan = PlanReader(self.module)
         elif stage == "cpu":
             for function in functions(self.module):
                 name = str(function.name.value)
@@ -290,9 +343,17 @@ class Compilation:
             calls=tuple(plan.calls),
             preparation=self.preparation,
             templates=self.templates,
+            kinds=self.kinds,
+            conditions=tuple(plan.conditions),
         )
 
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:
-    """Runs the whole pipeline on a copy of the module."""
-    return Compilation(module, options).artifact()
+    """Runs the whole pipeline on a copy of the module, and verifies the result where the options say so."""
+    compilation = Compilation(module, options)
+    artifact = compilation.artifact()
+    if compilation.kernels is not None:
+        from rlx_mlir.verify import check_executable
+
+        check_executable(Executable(artifact), compilation.kernels)
+    return artifact

@@ -44,6 +44,27 @@ class PassError(CompileError):
         super().__init__(message if pass_name is None else f"pass '{pass_name}': {message}", reproducer=reproducer)
 
 
+class NumericError(CompileError):
+    """Numeric verification found that a pass, a kernel or a plan changes values by more than its tolerance.
+
+    Attributes:
+        culprit: the pass, or the kernel, or what else changed them.
+        sample: the inputs with which it shows.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        culprit: str = "",
+        sample: str = "",
+        reproducer: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.culprit = culprit
+        self.sample = sample
+        super().__init__(message, reproducer=reproducer)
+
+
 class UnsupportedError(CompileError):
     """The input is valid, but uses something that is not implemented for the chosen target or format."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,15 +18,33 @@ from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError
 from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
-from rlx_mlir.hir.function import Argument, arguments, body, entry_function, function_name, functions, results
+from rlx_mlir.hir.function import (
+    PREPARE,
+    Argument,
+    arguments,
+    body,
+    entry_function,
+    function_name,
+    functions,
+    results,
+    role,
+)
 from rlx_mlir.hir.module import GraphModule
+from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import REFERENCES, evaluate
 
+#: Called after each operation: the operation, the values of its operands, and those of its results.
+Watch = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
+
 
 def interpret(
-    module: GraphModule | ir.Module, inputs: Mapping[str, np.ndarray], *, function: str | None = None
+    module: GraphModule | ir.Module,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    function: str | None = None,
+    watch: Watch | None = None,
 ) -> dict[str, Any]:
     """Runs a function of a module on numpy arrays.
 
@@ -34,7 +52,9 @@ def interpret(
         module: at a stage whose operations have references: hir, mir, or kernels.
         inputs: every input and parameter by name. Element types must be those of the arguments (bfloat16 from
             `ml_dtypes`); a packed weight is its bytes, uint8 or int8 `[N, bytes of a row]`, or a `PackedWeight`.
+            Where the module prepares parameters, they may be given as they are before.
         function: name of the function; the entry by default.
+        watch: is called after each operation, in functions that are called too.
 
     Returns the outputs by name; those of packed types are `PackedWeight`s.
 
@@ -51,9 +71,26 @@ def interpret(
         entry = listed[function]
     else:
         raise InputError(f"the module has no function '{function}', it has {', '.join(listed) or 'none'}")
-    values = bind_inputs(entry, inputs)
-    outputs = _Interpreter(listed).run(entry, values)
+    interpreter = _Interpreter(listed, watch)
+    if function is None:
+        inputs = _prepared(interpreter, entry, listed, inputs)
+    outputs = interpreter.run(entry, bind_inputs(entry, inputs))
     return {result.name: value for result, value in zip(results(entry), outputs, strict=True)}
+
+
+def _prepared(
+    interpreter: _Interpreter, entry: ir.Operation, listed: Mapping[str, ir.Operation], inputs: Mapping[str, Any]
+) -> Mapping[str, Any]:
+    """The inputs with what @prepare gives, in place of what it is given; as they are where there is none."""
+    prepare = next((f for f in listed.values() if role(f) == PREPARE), None)
+    if prepare is None or all(result.name in inputs for result in results(prepare)):
+        return inputs
+    sources = [argument.name for argument in arguments(prepare)]
+    given = {name: inputs[name] for name in sources if name in inputs}
+    values = interpreter.run(prepare, bind_inputs(prepare, given))
+    wanted = {argument.name for argument in arguments(entry)}
+    kept = {name: value for name, value in inputs.items() if name in wanted or name not in sources}
+    return {**kept, **{result.name: value for result, value in zip(results(prepare), values, strict=True)}}
 
 
 def bind_inputs(function: ir.Operation, inputs: Mapping[str, Any]) -> list[Any]:
@@ -118,8 +155,9 @@ def _listed(words: Sequence[int | str]) -> str:
 class _Interpreter:
     """Runs functions, of which some may call others."""
 
-    def __init__(self, listed: Mapping[str, ir.Operation]) -> None:
+    def __init__(self, listed: Mapping[str, ir.Operation], watch: Watch | None = None) -> None:
         self._functions = listed
+        self._watch = watch
 
     def run(self, function: ir.Operation, values: Sequence[Any]) -> list[Any]:
         """The results of a function on the values of its arguments."""
@@ -138,6 +176,8 @@ class _Interpreter:
             else:
                 computed = _evaluate(operation, operands)
             known.update(zip(operation.results, computed, strict=True))
+            if self._watch is not None:
+                self._watch(operation, operands, computed)
             for operand in operation.operands:
                 left[operand] -= 1
                 if not left[operand]:
@@ -148,11 +188,13 @@ class _Interpreter:
 def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
     """The results of one operation, which must fit its result types."""
     if op.name not in REFERENCES:
-        raise UnsupportedError(f"'{op.name}' at {op.location} has no numpy reference")
+        raise UnsupportedError(f"{describe_operation(op)}: it has no numpy reference")
     try:
         computed = evaluate(op.opview, operands)
     except InputError as error:
-        raise InputError(f"{error} (at {op.location})") from None
+        raise InputError(f"{describe_operation(op)}: {error}") from None
+    except ValueError as error:  # numpy's, where dynamic sizes that meet aren't equal
+        raise InputError(f"'{op.name}' at {op.location}: {error}") from None
     for result, value in zip(op.results, computed, strict=True):
         if isinstance(value, PackedWeight):
             continue

@@ -49,7 +49,7 @@ def located(function: Function) -> Function:
                 raise
             place = caller()
             found = type(error)(f"{place}: {error}")
-            found.place = place  # type: ignore[attr-defined]
+            found.place = place  # type: ignore[union-attr]
             raise found from None
 
     return wrapper  # type: ignore[return-value]

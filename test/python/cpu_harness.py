@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 from mlir.execution_engine import ExecutionEngine
-from mlir.ir import Context, Module, StringAttr, UnitAttr
-from mlir.passmanager import PassManager
 
+from rlx_mlir import ir
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.rewriting import run_pipeline
 
 # What the instructions of the tests' targets need; the machine's own features are used for the code itself.
 TARGETS = {
@@ -75,12 +75,12 @@ class Kernel:
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
-        with Context():
-            module = Module.parse(text)
+        with ir.new_context():
+            module = ir.Module.parse(text)
             for op in module.body:
-                op.attributes["llvm.emit_c_interface"] = UnitAttr.get()
-                op.attributes["sym_visibility"] = StringAttr.get("public")
-            PassManager.parse(LOWER).run(module.operation)
+                op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
+                op.attributes["sym_visibility"] = ir.StringAttr.get("public")
+            run_pipeline(module, LOWER)
             self._engine = ExecutionEngine(module, opt_level=1)
 
     def _call(self, part: str, arguments: Sequence[_Descriptor | ctypes.c_int64]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from rlx_mlir import interpret
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.models import llama
+from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model
 
@@ -48,10 +48,10 @@ def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk
     """The model of a file, with its modules at the given stage interpreted."""
     file = GGUFFile(path)
     config = ModelConfig.from_gguf(file)
-    params = llama.parameters(config, file, context)
+    params = decoder.parameters(config, file, context)
     executables = {}
-    for program in llama.PROGRAMS:
-        module = llama.build(config, program)
+    for program in decoder.PROGRAMS:
+        module = decoder.build(config, program)
         executables[program] = Interpreted(module.lower() if stage == "mir" else module)
         executables[program].set_params(params)
     return Model(file, config, context=context, chunk=chunk, **executables)
@@ -59,4 +59,4 @@ def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk
 
 def compile_interpreted(config: ModelConfig, program: str, **_options: object) -> Interpreted:
     """Stands in for `rlx_mlir.models.model.compile_program`."""
-    return Interpreted(llama.build(config, program))
+    return Interpreted(decoder.build(config, program))

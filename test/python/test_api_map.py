@@ -11,6 +11,7 @@ import pytest
 
 from rlx_mlir import GraphModule, Value
 from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 
 MAP = Path(__file__).parents[2] / "docs" / "api-map.md"
@@ -30,6 +31,11 @@ class Graph:
         self.cache, self.pos = self.m.input("cache", ["batch", 16, 32]), self.m.input("pos", ["batch"], "i32")
         self.mask = self.m.input("mask", ["batch", "seq"], "i1")
         self.ids = self.m.input("ids", ["batch", "seq"], "i32")
+        self.image, self.small = self.m.input("image", ["batch", 4, "height", 6]), self.m.param("small", [4])
+        self.kernel = self.m.param("kernel", [4, 2, 3, 3])
+        self.state = self.m.input("state", ["batch", 2, 8, 8])
+        rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
+        self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
 
     @property
     def heads(self) -> dict[str, int]:
@@ -46,6 +52,15 @@ class Graph:
         norms = {"ln1_gamma": self.gamma, "ln2_gamma": self.gamma}
         tables = {"cos": self.cos, "sin": self.sin}
         return {**norms, **dict.fromkeys(names, square), **self.ffn, **tables, **self.heads, "num_kv_heads": 4}
+
+    @property
+    def draft(self) -> dict[str, Any]:
+        shapes = {"eh_w": (64, 32), "q_gate_w": (32, 64), "k_w": (32, 16), "v_w": (32, 16), "o_w": (32, 32)}
+        weights = {name: self.m.param(name, shape) for name, shape in shapes.items()}
+        norms = dict.fromkeys(("hnorm_w", "enorm_w", "attn_norm_w", "post_norm_w", "head_norm_w"), self.gamma)
+        norms |= dict.fromkeys(("q_norm_w", "k_norm_w"), self.m.param("per_head", [8]))
+        tables = {"cos": self.cos, "sin": self.sin, "embed_w": self.packed, "lm_head_w": self.packed}
+        return {**weights, **norms, **tables, **self.ffn, "input_ids": self.ids, "last_token_idx": self.pos}
 
     def quantized(self, b: Any) -> Any:
         return b.block_dot(*b.block_quantize(self.x), self.packed)
@@ -69,6 +84,7 @@ PRIMITIVES: dict[str, Any] = {
     "cast": lambda g, b: b.cast(g.x, "bf16"),
     "compare": lambda g, b: b.compare("ne", g.x, 0.5),
     "concat": lambda g, b: b.concat([g.x, g.y], -1),
+    "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
     "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
@@ -77,6 +93,7 @@ PRIMITIVES: dict[str, Any] = {
     "fused_residual_rms_norm": lambda g, b: b.fused_residual_rms_norm(g.x, g.y, g.gamma, eps=1e-6),
     "fused_swiglu": lambda g, b: b.fused_swiglu(g.x, gate_first=True),
     "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
+    "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta, g.state),
     "gather": lambda g, b: b.gather(g.packed, g.ids),
     "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
     "linear_bias": lambda g, b: b.linear_bias(g.x, g.w, g.bias),
@@ -98,14 +115,27 @@ PRIMITIVES: dict[str, Any] = {
     "where": lambda g, b: b.where(b.lt(g.x, 0), 0.0, g.x),
 }
 
+IMAGES: dict[str, Any] = {
+    "conv_transpose2d": lambda g, b: b.conv_transpose2d(g.image, g.kernel, stride=2, groups=4),
+    "group_norm": lambda g, b: b.group_norm(g.image, g.small, g.small, num_groups=2),
+    "layer_norm2d": lambda g, b: b.layer_norm2d(g.image, g.small, g.small),
+    "resize_nearest_2x": lambda g, b: b.resize_nearest_2x(g.image),
+}
+
 BLOCKS: dict[str, Any] = {
     "attention": lambda g, b: b.attention(
         g.x, g.x, g.x, mask_kind="causal", k_cache=g.cache, v_cache=g.cache, pos=g.pos, **g.heads
     ),
+    "depthwise_conv1d_causal": lambda g, b: b.depthwise_conv1d_causal(
+        g.x, g.m.param("taps", [32, 1, 1, 3]), g.m.input("before", ["batch", 2, 32])
+    ),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta),
+    "gated_delta_net_carry": lambda g, b: b.gated_delta_net_carry(*g.delta, g.state),
     "linear": lambda g, b: b.linear(g.x, g.w, g.bias, activation="silu"),
     "linear_fused": lambda g, b: b.linear_fused(g.x, g.w, g.bias, activation="silu"),
     "llama_decoder_block": lambda g, b: b.llama_decoder_block(g.x, **g.decoder),
+    "qwen35_mtp_head": lambda g, b: b.qwen35_mtp_head(g.x, **g.draft, **g.heads, num_kv_heads=2),
     "residual_rms_norm": lambda g, b: b.residual_rms_norm(g.x, g.y, g.gamma, g.gamma),
     "rms_norm": lambda g, b: b.rms_norm(g.x, g.gamma, g.gamma),
     "rope": lambda g, b: b.rope(g.x, g.cos, g.sin, head_dim=8, style="half"),
@@ -121,15 +151,16 @@ def builders(owner: type) -> set[str]:
 
 def test_every_builder_is_called_here():
     assert builders(Primitives) == PRIMITIVES.keys()
+    assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.parametrize("name", PRIMITIVES)
+@pytest.mark.parametrize("name", [*PRIMITIVES, *IMAGES])
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)
-    built = PRIMITIVES[name](g, g.m.primitives)
+    built = (PRIMITIVES | IMAGES)[name](g, g.m.primitives)
     assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
     g.m.set_outputs(built)
     g.m.verify()
@@ -148,14 +179,14 @@ def test_blocks_build_and_lower(name):
 
 def test_every_member_that_the_map_names_exists():
     text = MAP.read_text()
-    named = set(re.findall(r"\bm\.(?:primitives\.)?([a-z_]+)", text))
-    static = set(re.findall(r"\bGraphModule\.([a-z_]+)", text))
+    named = set(re.findall(r"\bm\.(?:primitives\.)?([a-z0-9_]+)", text))
+    static = set(re.findall(r"\bGraphModule\.([a-z0-9_]+)", text))
     assert len(named) > 80
     for name in named | static:
         assert hasattr(GraphModule, name), name
-    for name in re.findall(r"\bm\.primitives\.([a-z_]+)", text):
+    for name in re.findall(r"\bm\.primitives\.([a-z0-9_]+)", text):
         assert hasattr(Primitives, name), name
-    for name in re.findall(r"\bvalue\.([a-z_]+)", text):
+    for name in re.findall(r"\bvalue\.([a-z0-9_]+)", text):
         assert hasattr(Value, name), name
 
 

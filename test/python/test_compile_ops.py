@@ -195,6 +195,8 @@ def gathers(p: Program) -> None:
     x, floats = p.input("x", ["b", 5, 3]), p.input("floats", ["a"], "f32", integers(0, 3))
     p.output(rows=m.gather(table, rows), columns=m.gather(table, pairs, 1), packed=m.gather(packed, rows))
     p.output(middle=m.gather(x, pairs, 1), floats=m.gather(x, floats, 2), dynamic=m.gather(wide, pairs))
+    each = p.input("each", ["b", 2], "i32", integers(0, 5))
+    p.output(each=m.gather(x, each, 1, batch_dims=1))
     p.output(**{f"{scheme}_rows": m.gather(weight, rows) for scheme, weight in more.items()})
 
 
@@ -378,15 +380,22 @@ case("mlps bf16", partial(mlps, dtype="bf16"), every(a=[0, 2], b=[1, 5]), tolera
 for _scheme in (*INTEGER_SCHEMES, "f32", "f16", "bf16"):
     case(f"packed {_scheme}", partial(packed, scheme=_scheme), every(a=[0, 1, 2, 5, 17]), {"gemm_panels", "rows"})
 for _scheme in ("q4_k", "q5_k", "q6_k", "q8_k", "q2_k", "q3_k"):
-    case(f"packed {_scheme}", partial(packed, scheme=_scheme), every(a=[0, 1, 3]), slow=_scheme != "q6_k")
+    case(
+        f"packed {_scheme}",
+        partial(packed, scheme=_scheme),
+        every(a=[0, 1, 3]),
+        {"gemm_panels", "rows"} if _scheme != "q8_k" else None,
+        slow=_scheme != "q6_k",
+    )
 case("packed q4_1 bf16", partial(packed, scheme="q4_1", dtype="bf16"), every(a=[0, 1, 3]), tolerance=6e-2)
-for _scheme in INTEGER_SCHEMES:
+for _scheme in (*INTEGER_SCHEMES, "q4_k", "q5_k", "q6_k", "q2_k", "q3_k"):
     case(
         f"int8 {_scheme}",
         partial(packed, scheme=_scheme),
         every(a=[0, 1, 2, 5, 17]),
         {"gemm_int8", "block_quantize", "rows"},
         activations="int8",
+        slow=_scheme in ("q5_k", "q2_k", "q3_k"),
     )
 case("mlp q4_1", partial(packed_mlp, scheme="q4_1"), every(a=[0, 1, 5]), {"gemm_panels"})
 case(
@@ -485,6 +494,33 @@ for _dtype in ("f32", "bf16", "f64"):
 case("cache updates", updates, every(b=[0, 1, 2], s=[0, 1, 5], e=[1, 9]), GENERIC, stage="mir")
 
 
+# -- convolutions and recurrences ------------------------------------------------------------------------------------
+
+
+def convolutions(p: Program) -> None:
+    m = p.m
+    x, deep = p.input("x", ["b", 4, "h", 7]), p.input("deep", ["b", "s", 6])
+    plain, grouped = p.param("plain", [6, 4, 3, 3]), p.param("grouped", [6, 2, 1, 3])
+    taps, before = p.param("taps", [6, 1, 1, 3]), p.input("before", ["b", 2, 6])
+    p.output(plain=m.conv2d(x, plain, padding=1), grouped=m.conv2d(x, grouped, groups=2, dilation=(1, 2)))
+    p.output(strided=m.conv2d(x, plain, padding=1, stride=(1, 2)), causal=m.depthwise_conv1d_causal(deep, taps, before))
+
+
+def recurrence(p: Program, dtype: str) -> None:
+    unit = scaled(0.5)
+    q, k, v = (p.input(name, ["b", "s", 2, 4], dtype, unit) for name in "qkv")
+    g, beta = (p.input(name, ["b", "s", 2], dtype, make) for name, make in (("g", scaled(0.2, -1)), ("beta", positive)))
+    state = p.input("state", ["b", 2, 4, 4], "f64" if dtype == "f64" else "f32", unit)
+    fresh, last = p.m.gated_delta_net(q, k, v, g, beta)
+    carried, end = p.m.gated_delta_net(q, k, v, g, beta, state)
+    p.output(fresh=fresh, last=last, carried=carried, end=end)
+
+
+case("convolutions", convolutions, every(b=[0, 1, 2], h=[1, 5], s=[0, 1, 4]))
+for _dtype in ("f32", "bf16"):
+    case(f"recurrence {_dtype}", partial(recurrence, dtype=_dtype), every(b=[0, 2], s=[0, 1, 5]), slow=_dtype != "f32")
+
+
 # -- what the entry function does besides calls ----------------------------------------------------------------------
 
 
@@ -560,7 +596,7 @@ def test_every_way_to_run(name: str) -> None:
 
 
 #: Blocks and primitives whose tests stand in other files.
-ELSEWHERE = {"hir.llama_decoder_block", "mir.repack"}
+ELSEWHERE = {"hir.llama_decoder_block", "hir.qwen35_mtp_head", "mir.repack"}
 
 
 def test_every_operation_has_a_case() -> None:

@@ -210,11 +210,11 @@ def sampled(paths: Sequence[str], targets: Sequence[str], schemes: Sequence[str]
     rows = [(1, False), (3, False), (4, False), (5, False), (16, False), (33, True), (2, True)]
     sizes = itertools.cycle([(48, 96), (40, 64), (16, 32), (17, 160), (80, 96)])
     programs = itertools.cycle(["identity", "swiglu", "bias", "residual", "identity", "scaled", "swiglu", "identity"])
-    offset = itertools.cycle(range(3))
+    offset = itertools.cycle(range(12))
     cases = []
     for path, scheme, target in itertools.product(paths, schemes, targets):
         stride = 3 if SCHEMES[scheme].block <= 32 else 4
-        for m, dynamic in rows[next(offset) :: stride]:
+        for m, dynamic in rows[next(offset) % stride :: stride]:
             n, k = next(sizes)
             block = SCHEMES[scheme].block
             k = k if k % block == 0 else block * (1 + k // 128)

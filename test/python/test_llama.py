@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tiny_models
 from interpreted import Interpreted, load_interpreted
-from numpy_llama import NumpyLlama
+from numpy_decoder import NumpyDecoder
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile
-from rlx_mlir.models import llama
+from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model, _Session, load_model
 
@@ -28,7 +28,7 @@ def tiny(tiny_llama: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def expected(tiny_llama: Path) -> np.ndarray:
-    return NumpyLlama(GGUFFile(tiny_llama)).logits(IDS)
+    return NumpyDecoder(GGUFFile(tiny_llama)).logits(IDS)
 
 
 def close(actual: np.ndarray, wanted: np.ndarray) -> None:
@@ -66,7 +66,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
-    close(load_interpreted(path).logits(IDS[:20]), NumpyLlama(GGUFFile(path)).logits(IDS[:20]))
+    close(load_interpreted(path).logits(IDS[:20]), NumpyDecoder(GGUFFile(path)).logits(IDS[:20]))
 
 
 @pytest.mark.parametrize("variant", ["grouped", *VARIANTS])
@@ -74,7 +74,7 @@ def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     """By prefill, by decode, and by both."""
     changes, options = VARIANTS.get(variant, ({}, {}))
     path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
-    expected = NumpyLlama(GGUFFile(path)).logits(IDS)
+    expected = NumpyDecoder(GGUFFile(path)).logits(IDS)
     model = load_model(path, activations="exact", context=64, chunk=16, cache=False)
     close(model.logits(IDS), expected)
     session = _Session(model)
@@ -95,7 +95,7 @@ def test_frequency_factors(tmp_path: Path) -> None:
     path = tiny_models.write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
     model = load_interpreted(path)
     assert "rope_freqs.weight" not in model._prefill.params  # type: ignore[attr-defined]
-    close(model.logits(IDS[:20]), NumpyLlama(GGUFFile(path)).logits(IDS[:20]))
+    close(model.logits(IDS[:20]), NumpyDecoder(GGUFFile(path)).logits(IDS[:20]))
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 16, 64])
@@ -122,7 +122,7 @@ def test_only_the_rows_that_are_asked_for(tiny: Model, expected: np.ndarray) -> 
 
 
 def test_every_layer_is_a_named_block(tiny_llama: Path) -> None:
-    module = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "prefill")
+    module = decoder.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "prefill")
     names = [node.name for node in module.nodes()]
     assert names == ["token_embd", "blk.0", "blk.1", "rows", "output_norm", "output"]
     lowered = [node.name for node in module.lower().nodes()]
@@ -131,26 +131,26 @@ def test_every_layer_is_a_named_block(tiny_llama: Path) -> None:
 
 
 def test_caches_are_tied_to_their_results(tiny_llama: Path) -> None:
-    for program in llama.PROGRAMS:
-        text = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), program).inspect()
+    for program in decoder.PROGRAMS:
+        text = decoder.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), program).inspect()
         for name in ("k_0", "v_0", "k_1", "v_1"):
             assert f"output {name} = " in text
             assert f"(takes the memory of %{name})" in text
 
 
 def test_a_tied_head_is_one_parameter(tiny_llama: Path, tmp_path: Path) -> None:
-    tied = llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "decode").inspect()
+    tied = decoder.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "decode").inspect()
     assert tied.count("param  %token_embd.weight") == 1
     assert "%output.weight" not in tied
     untied = tiny_models.write(tmp_path / "m.gguf", tied=False)
-    assert "param  %output.weight" in llama.build(ModelConfig.from_gguf(GGUFFile(untied)), "decode").inspect()
+    assert "param  %output.weight" in decoder.build(ModelConfig.from_gguf(GGUFFile(untied)), "decode").inspect()
 
 
 def test_parameters_are_views_of_the_file(tiny_llama: Path) -> None:
     file = GGUFFile(tiny_llama)
     config = ModelConfig.from_gguf(file)
-    arrays = llama.parameters(config, file, 32)
-    assert set(arrays) == {*config.weights, llama.ROPE_COS, llama.ROPE_SIN}
+    arrays = decoder.parameters(config, file, 32)
+    assert set(arrays) == {*config.weights, "rope.cos", "rope.sin"}
     assert arrays["rope.cos"].shape == (32, 8)
     assert arrays["blk.0.attn_q.weight"].dtype == np.uint8
     assert arrays["blk.0.attn_q.weight"].shape == (64, 40)
@@ -161,7 +161,7 @@ def test_parameters_are_views_of_the_file(tiny_llama: Path) -> None:
 
 def test_unknown_program(tiny_llama: Path) -> None:
     with pytest.raises(InputError, match="modules are prefill, decode, but got 'x'"):
-        llama.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "x")
+        decoder.build(ModelConfig.from_gguf(GGUFFile(tiny_llama)), "x")
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import tiny_models
 
 from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
-from rlx_mlir.models import llama
+from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig, check_context
 
 
@@ -25,7 +25,7 @@ def test_tiny(tiny_llama: Path) -> None:
     config = ModelConfig.from_gguf(GGUFFile(tiny_llama))
     assert (config.layers, config.hidden, config.heads, config.kv_heads, config.head_dim) == (2, 64, 4, 2, 16)
     assert (config.ffn, config.vocab, config.context, config.rope_dims) == (96, 300, 256, 16)
-    assert config.rope_style == "interleaved"
+    assert config.plan.rope_style == "interleaved"
     assert config.eps == pytest.approx(1e-5)
     assert config.tied_head
     assert config.head_weight == "token_embd.weight"
@@ -188,12 +188,12 @@ def test_context(tiny_llama: Path, smollm2_path: Path) -> None:
 def test_description_is_json_and_tells_models_apart(tmp_path: Path, tiny_llama: Path) -> None:
     """What a compiled module depends on, and nothing else: neither weights nor what only fills the rope tables."""
     base = ModelConfig.from_gguf(GGUFFile(tiny_llama))
-    described = llama.describe(base, "decode")
+    described = decoder.describe(base, "decode")
     assert json.loads(json.dumps(described)) == described
-    assert llama.describe(base, "prefill") != described
+    assert decoder.describe(base, "prefill") != described
     other_weights = read(tmp_path, {"rope__freq_base": 500.0}, seed=1)
-    assert llama.describe(other_weights, "decode") == described
-    assert llama.describe(read(tmp_path, types={"attn_q": "q4_0"}), "decode") != described
-    assert llama.describe(read(tmp_path, {"attention__layer_norm_rms_epsilon": 1e-6}), "decode") != described
+    assert decoder.describe(other_weights, "decode") == described
+    assert decoder.describe(read(tmp_path, types={"attn_q": "q4_0"}), "decode") != described
+    assert decoder.describe(read(tmp_path, {"attention__layer_norm_rms_epsilon": 1e-6}), "decode") != described
     with pytest.raises(InputError, match="modules are prefill, decode, but got 'train'"):
-        llama.describe(base, "train")
+        decoder.describe(base, "train")

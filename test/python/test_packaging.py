@@ -22,7 +22,7 @@ if sys.version_info >= (3, 11):
 else:
     tomllib = None
 
-COMMANDS = ("rlx", "rlx-opt", "rlx-lsp-server")
+COMMANDS = ("rlx", "rlx-opt", "rlx-reduce", "rlx-lsp-server")
 MB = 1_000_000
 
 
@@ -207,7 +207,12 @@ def test_links_and_file_names_lead_somewhere(document: str) -> None:
 
 
 def test_sources_carry_the_licence() -> None:
-    files = [*ROOT.glob("*/**/*.py"), *ROOT.glob("dialects/**/*.td"), *ROOT.glob("dialects/*.*"), *ROOT.glob("p*/*.cpp")]
+    files = [
+        *ROOT.glob("*/**/*.py"),
+        *ROOT.glob("dialects/**/*.td"),
+        *ROOT.glob("dialects/*.*"),
+        *ROOT.glob("p*/*.cpp"),
+    ]
     files += [*ROOT.glob("runtime/*.*"), ROOT / "CMakeLists.txt", ROOT / "Makefile", ROOT / ".ci" / "run"]
     built = {"build", "dist", "Output", ".venv"}
     missing = [

@@ -51,9 +51,31 @@ def vocabulary() -> dict[str, Any]:
     }
 
 
-def metadata(**changes: Any) -> dict[str, Any]:
+SIZES: dict[str, dict[str, Any]] = {
+    "llama": {"rope.dimension_count": 16},
+    "qwen2": {},
+    "qwen3": {"attention.key_length": 32, "attention.value_length": 32},
+    "gemma3": {
+        "block_count": 6,  # the last one is global
+        "attention.head_count_kv": 1,
+        "attention.key_length": 32,
+        "attention.value_length": 32,
+        "attention.sliding_window": 8,
+        "rope.freq_base": 1e6,
+    },
+}
+"""What each architecture's tiny model has else than the others."""
+
+
+def metadata(architecture: str = "llama", **changes: Any) -> dict[str, Any]:
     """Metadata of the tiny model; ``changes`` by key without ``llama.``, dots written as ``__``, None to leave out."""
-    values: dict[str, Any] = {
+    values = _sizes(architecture) | {key.replace("__", "."): value for key, value in changes.items()}
+    numbers = {f"{architecture}.{key}": value for key, value in values.items() if value is not None}
+    return {"general.architecture": architecture, "general.name": "tiny", **numbers, **vocabulary()}
+
+
+def _sizes(architecture: str) -> dict[str, Any]:
+    return {
         "block_count": 2,
         "context_length": 256,
         "embedding_length": 64,
@@ -62,30 +84,32 @@ def metadata(**changes: Any) -> dict[str, Any]:
         "attention.head_count_kv": 2,
         "attention.layer_norm_rms_epsilon": 1e-5,
         "rope.freq_base": 10000.0,
-        "rope.dimension_count": 16,
         "vocab_size": 300,
+        **SIZES[architecture],
     }
-    values |= {key.replace("__", "."): value for key, value in changes.items()}
-    numbers = {f"llama.{key}": value for key, value in values.items() if value is not None}
-    return {"general.architecture": "llama", "general.name": "tiny", **numbers, **vocabulary()}
 
 
 def tensors(
     types: Mapping[str, str] | None = None,
     *,
+    architecture: str = "llama",
     tied: bool = True,
     seed: int = 0,
-    layers: int = 2,
+    layers: int | None = None,
     hidden: int = 64,
     heads: int = 4,
-    kv_heads: int = 2,
-    head_dim: int = 16,
+    kv_heads: int | None = None,
+    head_dim: int | None = None,
     ffn: int = 96,
     vocab: int = 300,
 ) -> dict[str, Any]:
     """Random weights; ``types`` by the last words of a name (`attn_q`, `token_embd`), q4_1 for others."""
     random = np.random.default_rng(seed)
     types = {"token_embd": "q8_0", "output": "q8_0", "ffn_down": "q8_0", "attn_v": "f32", **(types or {})}
+    sizes = _sizes(architecture)
+    layers = sizes["block_count"] if layers is None else layers
+    kv_heads = sizes["attention.head_count_kv"] if kv_heads is None else kv_heads
+    head_dim = sizes.get("attention.key_length", 16) if head_dim is None else head_dim
 
     def matrix(name: str, n: int, k: int) -> Any:
         values = random.standard_normal((n, k)).astype(np.float32) * np.float32(1.5 * k**-0.5)
@@ -93,14 +117,14 @@ def tensors(
         dense = formats.get_format(kind).dense
         return values.astype(dense) if dense is not None else (kind, formats.encode(kind, values), (n, k))
 
-    def vector() -> np.ndarray:
-        return random.uniform(0.5, 1.5, hidden).astype(np.float32)
+    def vector(length: int = hidden) -> np.ndarray:
+        return random.uniform(0.5, 1.5, length).astype(np.float32)
 
     found: dict[str, Any] = {"token_embd.weight": matrix("token_embd", vocab, hidden), "output_norm.weight": vector()}
     if not tied:
         found["output.weight"] = matrix("output", vocab, hidden)
     for layer in range(layers):
-        sizes = {
+        matrices = {
             "attn_q": (heads * head_dim, hidden),
             "attn_k": (kv_heads * head_dim, hidden),
             "attn_v": (kv_heads * head_dim, hidden),
@@ -109,13 +133,25 @@ def tensors(
             "ffn_up": (ffn, hidden),
             "ffn_down": (hidden, ffn),
         }
-        for name, (n, k) in sizes.items():
+        for name, (n, k) in matrices.items():
             found[f"blk.{layer}.{name}.weight"] = matrix(name, n, k)
-        found[f"blk.{layer}.attn_norm.weight"] = vector()
-        found[f"blk.{layer}.ffn_norm.weight"] = vector()
+        norms = {"attn_norm": hidden, "ffn_norm": hidden}
+        if architecture in ("qwen3", "gemma3"):
+            norms |= {"attn_q_norm": head_dim, "attn_k_norm": head_dim}
+        if architecture == "gemma3":
+            norms |= {"post_attention_norm": hidden, "post_ffw_norm": hidden}
+        for name, length in norms.items():
+            found[f"blk.{layer}.{name}.weight"] = vector(length)
+        if architecture == "qwen2":
+            for name in ("attn_q", "attn_k", "attn_v"):
+                found[f"blk.{layer}.{name}.bias"] = vector(matrices[name][0]) - 1
     return found
 
 
-def write(path: Path, changes: Mapping[str, Any] | None = None, **options: Any) -> Path:
+def write(
+    path: Path, changes: Mapping[str, Any] | None = None, *, architecture: str = "llama", **options: Any
+) -> Path:
     """A file with the tiny model; ``changes`` go to `metadata`, ``options`` to `tensors`."""
-    return write_gguf(path, metadata(**(changes or {})), tensors(**options))
+    return write_gguf(
+        path, metadata(architecture, **(changes or {})), tensors(architecture=architecture, **options)
+    )

@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -16,12 +16,15 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
 from rlx_mlir.hir.function import KERNEL, functions, role
-from rlx_mlir.hir.graph import STAGES
+from rlx_mlir.hir.graph import BUILDABLE, STAGES
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.rewriting import operations, run_pipeline
+
+if TYPE_CHECKING:
+    from rlx_mlir.reports.fusion import FusionReport
 
 #: How blocks with a fused operation lower: to it, or to primitives.
 POLICIES = ("direct", "fusable")
@@ -240,6 +243,22 @@ class GraphModule(Blocks, Editing):
         Shapes show symbols; each operation its block's name and the line that built it.
         """
         return inspect(self)
+
+    def fusion_report(self, *, activations: str = "exact") -> FusionReport:
+        """What compiling joins, what it nearly does, and why not; printed, it is text. The module stays as it is.
+
+        Args:
+            activations: as of `compile`: `exact` or `int8`.
+
+        Raises StageError where the module is past stage mir, InputError where `activations` is another word.
+        """
+        from rlx_mlir.reports.fusion import fusion_report
+
+        if self._stage not in BUILDABLE:
+            raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: nothing is left to fuse")
+        if activations not in ("exact", "int8"):
+            raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}")
+        return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
 
     def to_text(self, *, locations: bool = False, generic: bool = False) -> str:
         """The IR, which `from_text` reads.

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir import place as light
 from rlx_mlir.errors import BuildError
+from rlx_mlir.locations import block_name, source_line
+
+__all__ = ["Place", "block_name", "caller", "source_line"]
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -32,31 +35,3 @@ def caller() -> Place:
     """The innermost frame that isn't of the graph API itself."""
     found = light.caller(_OURS)
     return Place(found.file, found.line)
-
-
-def block_name(location: ir.Location) -> str:
-    """The name of the block that an operation belongs to; '' where its location has none."""
-    while True:
-        if location.is_a_name():
-            return str(location.name_str)
-        if location.is_a_callsite():
-            location = location.callee
-        elif location.is_a_fused() and location.locations:
-            location = location.locations[0]
-        else:
-            return ""
-
-
-def source_line(location: ir.Location) -> Place | None:
-    """The file and line in a location; None where it has none."""
-    while True:
-        if location.is_a_file():
-            return Place(str(location.filename), int(location.start_line))
-        if location.is_a_name():
-            location = location.child_loc
-        elif location.is_a_callsite():
-            location = location.callee
-        elif location.is_a_fused() and location.locations:
-            location = location.locations[0]
-        else:
-            return None

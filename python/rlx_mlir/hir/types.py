@@ -119,7 +119,6 @@ def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
         return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
 
 
-
 def scalar_array(value: Any, like: np.dtype[Any]) -> np.ndarray:
     """A Python number as a rank-0 array of the given type; InputError where that loses more than rounding."""
     if not isinstance(value, bool | int | float | np.generic):

@@ -14,6 +14,10 @@ from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pa
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
 
 
+#: What would help where a value has more readers than the one that it could be fused into.
+ONE_READER = "a value that something else reads too has to be written: give it one reader"
+
+
 @compiler_pass("mir-fuse-matmul-bias-act")
 def fuse_matmul_bias_act(module: ir.Operation) -> None:
     """Fuse matmul, the bias added to it and an activation; bits stay for f32."""
@@ -81,10 +85,13 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
         if matmul is None:
             continue
         if only_user(matmul.result) is None:
-            return rewriter.no_match("the product has other readers")
+            return rewriter.no_match("the product has other readers", hint=ONE_READER)
         weight, out = shape_of(matmul.rhs), shape_of(matmul.result)
         if len(weight) != 2 or shape_of(bias) != out[-1:]:
-            return rewriter.no_match("what is added isn't a vector as long as the product's rows")
+            return rewriter.no_match(
+                "what is added isn't a vector as long as the product's rows",
+                hint=f"a bias is [{out[-1]}], and the weight a matrix",
+            )
         fused = mir.fused_matmul_bias_act(matmul.lhs, matmul.rhs, bias, transpose_rhs=matmul.transpose_rhs or None)
         return rewriter.replace(op, fused)
     return None
@@ -96,7 +103,7 @@ def fuse_activation(op: Any, rewriter: Rewriter) -> None:
     if linear is None or linear.activation is not None:
         return
     if only_user(linear.result) is None:
-        return rewriter.no_match("the sum has other readers")
+        return rewriter.no_match("the sum has other readers", hint=ONE_READER)
     rewriter.replace(
         op,
         mir.fused_matmul_bias_act(
@@ -119,9 +126,9 @@ def fuse_residual(op: Any, rewriter: Rewriter) -> None:
     if total is None:
         return
     if only_user(total.result) is None:
-        return rewriter.no_match("the sum has other readers")
+        return rewriter.no_match("the sum has other readers", hint=ONE_READER)
     if total.lhs.type != total.rhs.type:
-        return rewriter.no_match("the sum broadcasts an operand")
+        return rewriter.no_match("the sum broadcasts an operand", hint="residuals have the shape of what they go to")
     if python_value(op.axis) not in (-1, len(shape_of(op.x)) - 1):
         return rewriter.no_match("the norm isn't over the last axis")
     fused = mir.fused_residual_rms_norm if isinstance(op, mir.RmsNormOp) else mir.fused_residual_layer_norm
@@ -143,11 +150,14 @@ def fuse_dual_matmul(op: mir.MulOp, rewriter: Rewriter) -> None:
         if gate.lhs != up.lhs:
             return rewriter.no_match("the products have different inputs")
         if any(only_user(value) is None for value in (gate.result, up.result, silu.result)):
-            return rewriter.no_match("a product has other readers")
+            return rewriter.no_match("a product has other readers", hint=ONE_READER)
         transposed = bool(gate.transpose_rhs)
         weight = shape_of(gate.rhs)
         if gate.rhs.type != up.rhs.type or transposed != bool(up.transpose_rhs) or len(weight) != 2 or min(weight) < 0:
-            return rewriter.no_match("the weights differ in type, or aren't static matrices")
+            return rewriter.no_match(
+                "the weights differ in type, or aren't static matrices",
+                hint="gate and up have one shape, element type and orientation",
+            )
         both = mir.concat([up.rhs, gate.rhs], axis=0 if transposed else 1)
         return rewriter.replace(op, mir.fused_swiglu(product(gate.lhs, both, transposed)))
     return None
@@ -168,7 +178,7 @@ def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
         if whole[-1] % 2 or {s[0] for s in spans} != {last} or {s[2] for s in spans} != {half}:
             return rewriter.no_match("the slices aren't the two halves of the last axis")
         if any(only_user(value) is None for value in (gate.result, up.result, silu.result)):
-            return rewriter.no_match("a half has other readers")
+            return rewriter.no_match("a half has other readers", hint=ONE_READER)
         starts = (spans[0][1], spans[1][1])
         if starts not in ((0, half), (half, 0)):
             return rewriter.no_match("the slices aren't the two halves of the last axis")
@@ -191,6 +201,7 @@ def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
     if not is_parameter(weight) or _is_swiglu_half(op.result):
         return
     group: list[tuple[Any, ir.Value]] = []
+    others: list[Any] = []
     for use in x.uses:
         other = use.owner.opview
         if type(other) is not type(op) or other.operation.block != op.operation.block:
@@ -202,7 +213,14 @@ def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
             continue
         if transposed == bool(getattr(other, "transpose_rhs", False)) and _joinable(weight, second, transposed):
             group.append((other, second))
+        else:
+            others.append(other)
     if len(group) < 2:
+        if others and all(op.operation.is_before_in_block(other.operation) for other in others):
+            rewriter.no_match(
+                f"{len(others)} more of its kind read the same value, but their weights can't be joined",
+                hint="weights of one element type or format, and one orientation, share a product",
+            )
         return
     group.sort(key=lambda member: _position(member[1]))
     if not all(op == member or op.operation.is_before_in_block(member.operation) for member, _ in group):

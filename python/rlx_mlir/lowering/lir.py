@@ -16,6 +16,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.lowering.conditions import Condition, conditions
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -30,6 +31,8 @@ from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
+#: Attribute of the planned function: what must hold of its symbols.
+CONDITIONS = "mir.conditions"
 ALIGNMENT = 64
 DEFAULT_MAXIMUM = 512
 
@@ -80,6 +83,17 @@ def element_bytes(kind: ir.Type) -> int:
     return 1 if text == "i1" else int("".join(c for c in text if c.isdigit())) // 8
 
 
+def argument_dims(function: Any) -> list[tuple[Size, ...]]:
+    """The dimensions of each argument; dynamic ones without a symbol are told apart by the argument that has them."""
+    found = []
+    for argument, own in zip(function.arguments, argument_attributes(function), strict=True):
+        shape = ir.RankedTensorType(argument.type).shape
+        stem = re.sub(r"\W", "_", own.get("mir.name", f"arg{argument.arg_number}"))
+        words = own.get("mir.dims") or [f"{stem}_{i}" for i in range(len(shape))]
+        found.append(tuple(Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)))
+    return found
+
+
 class _Planner:
     """Plans one entry function, and writes it as text."""
 
@@ -89,6 +103,7 @@ class _Planner:
         self._maxima = maxima
         self._dims: dict[Any, tuple[Size, ...]] = {}
         self._calls: list[Any] = []
+        self._conditions: list[Condition] = []
         self._roots: dict[Any, Any] = {}
         self._lines: list[str] = []
         self._sizes: dict[str, str] = {}
@@ -106,20 +121,15 @@ class _Planner:
 
     def _measure(self) -> None:
         """Symbolic dimensions of every value, the calls in order, and which values are views of which."""
-        for argument, own in zip(self._entry.arguments, argument_attributes(self._entry), strict=True):
-            shape = ir.RankedTensorType(argument.type).shape
-            # Dynamic sizes without a symbol are told apart by the argument that has them.
-            stem = re.sub(r"\W", "_", own.get("mir.name", f"arg{argument.arg_number}"))
-            words = own.get("mir.dims") or [f"{stem}_{i}" for i in range(len(shape))]
-            self._dims[argument] = tuple(
-                Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)
-            )
+        for argument, sizes in zip(self._entry.arguments, argument_dims(self._entry), strict=True):
+            self._dims[argument] = sizes
             self._roots[argument] = argument
         for op in operations(self._entry, nested=False):
             if op.name == "func.call":
                 self._measure_call(op)
             elif op.name == "mir.reshape":
                 self._dims[op.results[0]] = result_dims(op.opview, [self._dims[op.operands[0]]])[0]
+                self._conditions += conditions(op, self._dims.__getitem__)
                 self._roots[op.results[0]] = self._roots[op.operands[0]]
             elif op.name != "func.return":
                 raise CompileError(f"the entry function may hold calls and reshapes only, but has '{op.name}'")
@@ -135,6 +145,7 @@ class _Planner:
                 continue
             for result, own in zip(op.results, result_dims(op.opview, [dims[v] for v in op.operands]), strict=True):
                 dims[result] = own
+            self._conditions += conditions(op, dims.__getitem__)
         for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
             if argument >= 0:
                 self._roots[result] = self._roots[call.operands[argument]]
@@ -220,6 +231,8 @@ class _Planner:
         maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
+        if self._conditions:
+            planned += f", {CONDITIONS} = {self._condition_words()}"
         body = "\n".join(f"  {line}" for line in self._lines)
         header = f"func.func @{ir.StringAttr.get(self._entry.name.value)}({', '.join(parameters)})"
         return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
@@ -228,6 +241,14 @@ class _Planner:
         """The symbol of each dimension, the empty word where it is static."""
         words = ["" if size.constant is not None else str(size) for size in self._dims[value]]
         return ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
+
+    def _condition_words(self) -> ir.Attribute:
+        """The conditions on sizes, each one once: left, `eq` or `ge`, right, and what needs it."""
+        known: dict[tuple[str, str, str], str] = {}
+        for own in self._conditions:
+            known.setdefault((str(own.left), "ge" if own.at_least else "eq", str(own.right)), own.where)
+        words = [[ir.StringAttr.get(word) for word in (*key, where)] for key, where in known.items()]
+        return ir.ArrayAttr.get([ir.ArrayAttr.get(each) for each in words])
 
     def _bind_symbols(self, argument: Any) -> None:
         for number, size in enumerate(self._dims[argument]):

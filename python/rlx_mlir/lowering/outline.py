@@ -114,13 +114,20 @@ def form_groups(entry: Any) -> list[Group]:
             continue
         if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):
             rows = None  # A kernel stands where its last operation stood: before whatever reads its results.
-        if identity(op) not in taken and not isinstance(view, mir.ConstantOp | mir.ReshapeOp):
+        if identity(op) not in taken and not _is_view(view):
             rows = None
             groups.append(Group(_single_class(view), [op]))
     order = {identity(op): number for number, op in enumerate(ops)}
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def _is_view(view: Any) -> bool:
+    """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory."""
+    if isinstance(view, mir.ReshapeOp):
+        return producer(view.x, mir.ConstantOp) is None
+    return isinstance(view, mir.ConstantOp)
 
 
 def _reads(op: Any, group: Group) -> bool:
@@ -168,7 +175,7 @@ def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
         if not isinstance(mul, mir.MulOp):
             return None
         silu = producer(mul.lhs, mir.SiluOp) or producer(mul.rhs, mir.SiluOp)
-    if silu is None or not isinstance(mul, mir.MulOp) or only_user(silu.result) != mul:
+    if silu is None or not isinstance(mul, mir.MulOp) or only_user(silu.result) is None:
         return None
     gate = producer(silu.x, type(op.opview))
     up = producer(mul.rhs if mul.lhs == silu.result else mul.lhs, type(op.opview))
@@ -292,7 +299,6 @@ class _Library:
         attributes["sym_name"] = ir.StringAttr.get(name)
         self._kernels[text] = name
         return name
-
 
     def _free_name(self, stem: str) -> str:
         while True:

@@ -22,7 +22,16 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
-from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, identity, operations
+from rlx_mlir.rewriting import (
+    Option,
+    PatternSet,
+    Rewriter,
+    ValueChange,
+    apply_patterns,
+    compiler_pass,
+    identity,
+    operations,
+)
 from rlx_mlir.runtime.prepare import OPERATIONS
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
@@ -49,6 +58,7 @@ EVERY = "every"
 @compiler_pass(
     "mir-quantize-activations",
     options={"attention": Option("quantise what queries, keys and values are computed from too", False)},
+    changes_values=ValueChange("activations are rounded to 8 bits, in blocks of 32", 0.05),
 )
 def quantize_activations(module: ir.Operation, *, attention: bool) -> None:
     """Quantise what products with integer weights read to 8 bits, so that they use integer dot products.
@@ -93,7 +103,7 @@ def quantize_every_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
 def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
     """dequant_matmul(x, W) -> block_dot(block_quantize(x), W), unless attention reads the result"""
     if feeds_attention(op.result):
-        return rewriter.no_match("attention reads the product")
+        return rewriter.no_match("attention reads the product", hint="mir-quantize-activations{attention=true} rounds it")
     return _quantize(op, rewriter)
 
 
@@ -192,8 +202,8 @@ def hoist_params(module: ir.Operation) -> None:
         for argument in block.arguments
         if any(identity(use.owner) in hoisted for use in argument.uses)
     ]
-    attributes = raw_argument_attributes(function)
     with function.operation.location:
+        attributes = [_named(own, number) for number, own in enumerate(raw_argument_attributes(function))]
         labels = _labels(escaping, names)
         with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
             kind = ir.FunctionType.get([s.type for s in sources], [v.type for v in escaping])
@@ -218,6 +228,14 @@ def hoist_params(module: ir.Operation) -> None:
             block.erase_argument(number)
             del attributes[number]
     set_signature(function, attributes)
+
+
+def _named(attributes: Any, number: int) -> ir.Attribute:
+    """The attributes of an argument with its name, which its number gives where it has none: numbers change."""
+    if "mir.name" in attributes:
+        return attributes
+    own = {entry.name: entry.attr for entry in attributes}
+    return ir.DictAttr.get({**own, "mir.name": ir.StringAttr.get(f"arg{number}")})
 
 
 def is_parameter_attribute(attributes: Any) -> bool:

@@ -9,10 +9,10 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import PREPARE, argument_attributes, entry_function, functions, result_attributes
-from rlx_mlir.lowering.lir import element_bytes
+from rlx_mlir.lowering.lir import CONDITIONS, element_bytes
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.rewriting import operations
-from rlx_mlir.runtime.artifact import BufferSpec, Preparation, PrepareStep
+from rlx_mlir.runtime.artifact import BufferSpec, Preparation, PrepareStep, SizeCondition
 
 #: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
 ATTENTION_FACTOR = 2
@@ -32,6 +32,7 @@ class PlanReader:
         self.arena_bytes = int(attributes["mir.arena"].value)
         self.symbols = sorted((entry.name, int(entry.attr.value)) for entry in attributes["mir.symbols"])
         self._numbers = {name: number for number, (name, _) in enumerate(self.symbols)}
+        self.conditions = [self._condition(own) for own in attributes[CONDITIONS]] if CONDITIONS in attributes else []
         self.inputs: list[BufferSpec] = []
         self.parameters: list[BufferSpec] = []
         self.outputs: list[BufferSpec] = []
@@ -48,6 +49,11 @@ class PlanReader:
     def terms(self, size: Size) -> list[tuple[int, list[int]]]:
         """The size as the run time reads it."""
         return [(coefficient, [self._numbers[s] for s in symbols]) for symbols, coefficient in size.terms]
+
+    def _condition(self, words: Any) -> SizeCondition:
+        left, relation, right, where = (word.value for word in words)
+        sides = ((text, self.terms(_parse_size(text))) for text in (left, right))
+        return SizeCondition(*sides, relation == "ge", where)
 
     def _arguments(self) -> None:
         lists = {"input": self.inputs, "param": self.parameters, "output": self.outputs}
@@ -136,7 +142,7 @@ def _parse_size(text: str) -> Size:
     """A size from the text that `str` gives of it."""
     total = Size.of(0)
     for term in text.split(" + "):
-        factors = [int(f) if f.isdigit() else f for f in term.split("*")]
+        factors = [int(f) if f.lstrip("-").isdigit() else f for f in term.split("*")]
         total = total + product(factors)
     return total
 

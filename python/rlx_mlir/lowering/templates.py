@@ -248,10 +248,7 @@ def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
         memref_of(view.result.type),
         mask=kind(view.mask),
         pos=kind(view.pos),
-        **{
-            attribute: python_value(getattr(view, attribute))
-            for attribute in _ATTENTION_ATTRIBUTES
-        },
+        **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
     )
     return "attention", emit_attention(name, spec, target)
 

@@ -119,8 +119,7 @@ def _kernels(module: ir.Operation) -> Problems:
         yield from _is_mir(kernel, {"mir", "func"})
         if name not in called:
             yield f"{_at(kernel)}: every kernel is called"
-        if _class(kernel) not in CLASSES:
-            yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join(sorted(CLASSES))}, but got {_class(kernel)!r}"
+        yield from _has_class(kernel)
         body = str(kernel).replace(f"@{name}(", "@(", 1)
         if body in bodies:
             yield f"{_at(kernel)}: it is the same as kernel '{bodies[body]}'"
@@ -128,9 +127,11 @@ def _kernels(module: ir.Operation) -> Problems:
     yield from _preparation(module, entry)
 
 
-def _class(kernel: Any) -> Any:
+def _has_class(kernel: Any) -> Problems:
     attributes = kernel.operation.attributes
-    return python_value(attributes[CLASS]) if CLASS in attributes else None
+    own = python_value(attributes[CLASS]) if CLASS in attributes else None
+    if own not in CLASSES:
+        yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join(sorted(CLASSES))}, but got {own!r}"
 
 
 def _preparation(module: ir.Operation, entry: Any) -> Problems:
@@ -171,33 +172,37 @@ def _lir(module: ir.Operation) -> Problems:
     if missing:
         yield f"{_at(entry)}: a planned function has attributes {', '.join(missing)}"
         return
-    wrong = [op for op in operations(entry) if op.name not in _PLANNED]
-    for op in wrong:
-        yield f"{_at(entry, op)}: a planned function holds calls, views of memory, and arithmetic on sizes"
-    tensors = [number for number, a in enumerate(entry.arguments) if not isinstance(a.type, ir.MemRefType)]
-    for number in tensors:
-        yield f"{_at(entry)}: argument {number} is of {entry.arguments[number].type}: all are buffers"
+    wrong = [*_planned_form(entry), *_maxima(entry), *_declarations(entry, module)]
+    yield from wrong or _memory(entry, module)
+
+
+def _planned_form(entry: Any) -> Problems:
+    """The function is made of calls on buffers, which are views of the arena."""
+    for op in operations(entry):
+        if op.name not in _PLANNED:
+            yield f"{_at(entry, op)}: a planned function holds calls, views of memory, and arithmetic on sizes"
+    for number, argument in enumerate(entry.arguments):
+        if not isinstance(argument.type, ir.MemRefType):
+            yield f"{_at(entry)}: argument {number} is of {argument.type}: all are buffers"
     arena = entry.arguments[0] if len(entry.arguments) else None
     if arena is None or str(arena.type) != "memref<?xi8>":
         yield f"{_at(entry)}: the first argument is the arena, a memref<?xi8>"
         return
-    yield from _maxima(entry)
-    declared = {str(op.name.value): op for op in functions(module) if not _is_defined(op)}
     for op in operations(entry):
         if op.name == "memref.view":
             if op.operands[0] != arena:
                 yield f"{_at(entry, op)}: views are views of the arena"
             if isinstance(op.operands[1].owner, ir.Block) or op.operands[1].owner.name != "arith.constant":
                 yield f"{_at(entry, op)}: offsets are constants"
-                wrong.append(op)
-        elif op.name == "func.call" and python_value(op.attributes["callee"]) not in declared:
+
+
+def _declarations(entry: Any, module: ir.Operation) -> Problems:
+    declared = {str(op.name.value): op for op in functions(module) if not _is_defined(op)}
+    for op in operations(entry):
+        if op.name == "func.call" and python_value(op.attributes["callee"]) not in declared:
             yield f"{_at(entry, op)}: every kernel that is called is declared, with its '{CLASS}'"
-            wrong.append(op)
     for kernel in declared.values():
-        if _class(kernel) not in CLASSES:
-            yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join(sorted(CLASSES))}, but got {_class(kernel)!r}"
-    if not wrong and not tensors:
-        yield from _memory(entry, module)
+        yield from _has_class(kernel)
 
 
 def _maxima(entry: Any) -> Problems:
@@ -209,7 +214,7 @@ def _maxima(entry: Any) -> Problems:
     for number, own in enumerate(argument_attributes(entry)):
         for word in own.get("mir.dims", ()):
             for symbol in (factor for term in word.split(" + ") for factor in term.split("*")):
-                if symbol and not symbol.isdigit() and symbol not in symbols:
+                if symbol and not symbol.lstrip("-").isdigit() and symbol not in symbols:
                     yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
 
 

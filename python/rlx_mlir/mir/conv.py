@@ -50,17 +50,17 @@ def conv(
     wide, taps = widen(x), widen(weight).reshape(groups, outputs // groups, inputs, *kernel)
     padded = np.pad(wide, [(0, 0), (0, 0), *((p, p) for p in padding)])
     spans = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
-    counts = [(size - span) // s + 1 for size, span, s in zip(padded.shape[2:], spans, stride, strict=True)]
-    if min(size - span for size, span in zip(padded.shape[2:], spans, strict=True)) < 0:
+    if any(size < span - 1 for size, span in zip(padded.shape[2:], spans, strict=True)):
         raise InputError(
-            f"mir.conv: 'x', {list(x.shape)} with padding {list(padding)}, must hold the kernel, which spreads over "
-            f"{spans}"
+            f"mir.conv: 'x', {list(x.shape)} with padding {list(padding)}, must be at most one short of the kernel, "
+            f"which spreads over {spans}"
         )
+    counts = [(size - span) // s + 1 for size, span, s in zip(padded.shape[2:], spans, stride, strict=True)]
     grouped = padded.reshape(x.shape[0], groups, inputs, *padded.shape[2:])
     total = np.zeros((x.shape[0], groups, outputs // groups, *counts), wide.dtype)
     for u, v in np.ndindex(*kernel):
         rows, columns = (
-            slice(at * d, at * d + s * (count - 1) + 1, s)
+            slice(at * d, at * d + max(s * (count - 1) + 1, 0), s)
             for at, d, s, count in zip((u, v), dilation, stride, counts, strict=True)
         )
         total += np.einsum("ngcij,goc->ngoij", grouped[..., rows, columns], taps[..., u, v])
@@ -130,7 +130,7 @@ def lower_conv(op: Any, rewriter: Rewriter) -> None:
     if not isinstance(inputs, int):
         inputs = divided(channels, groups)
     counts: list[SizeLike] = [
-        plus(divided(plus(size, -(d * (k - 1) + 1)), s), 1)
+        divided(plus(size, s - (d * (k - 1) + 1)), s)  # of what isn't negative, also where there is no position
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
     per_group = divided(outputs, groups)

@@ -78,6 +78,9 @@ def lower_gated_delta_net(op: Any, rewriter: Rewriter) -> None:
         start = filled(memory_sizes, wide, 0)
     else:
         start = generic(4, [(op.state, cell)], [(empty(memory_sizes, wide), cell)], lambda state, _: state)
+    if 0 in (batch, steps, heads, n):  # a slice of nothing may not start at the end
+        rewriter.replace(op, empty(sizes_of(op.q), narrow_type), start)
+        return
     # Made outside of the loop, so that no step allocates.
     correction, answer, decay = empty(row_sizes, wide), empty(row_sizes, wide), empty([batch, heads], wide)
     scale = _reciprocal_root(n, wide)

@@ -118,21 +118,24 @@ def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, 
 def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The entries of `new_shape`; raises UnsupportedError where -1 stands for no sum of products of symbols."""
     (x,) = operands
-    sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(python_value(op.new_shape))]
-    unknown = [i for i, size in enumerate(sizes) if size == Size.of(-1)]
-    for position in unknown:
-        declared = op.result.type
-        if not declared.is_dynamic_dim(position):
-            sizes[position] = Size.of(declared.get_dim_size(position))
-            continue
-        total, rest = product(x), product(size for i, size in enumerate(sizes) if i != position)
-        quotient = total.divided_by(rest)
-        if quotient is None:
-            raise UnsupportedError(
-                f"mir.reshape at {op.location}: dimension {position} would be ({total}) / ({rest}), "
-                "which isn't a sum of products of symbols"
-            )
-        sizes[position] = quotient
+    entries = python_value(op.new_shape)
+    sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(entries)]
+    if -1 not in entries:
+        return tuple(sizes)
+    position, declared = entries.index(-1), op.result.type
+    if not declared.is_dynamic_dim(position):
+        sizes[position] = Size.of(declared.get_dim_size(position))
+        return tuple(sizes)
+    # Dimensions that stay cancel: what is left is divided by numbers.
+    total = product(size for i, size in enumerate(x) if i >= len(entries) or entries[i] != -2)
+    rest = product(size for size in entries if size >= 0)
+    quotient = total.divided_by(rest)
+    if quotient is None:
+        raise UnsupportedError(
+            f"mir.reshape at {op.location}: dimension {position} would be ({total}) / ({rest}), "
+            "which isn't a sum of products of symbols"
+        )
+    sizes[position] = quotient
     return tuple(sizes)
 
 

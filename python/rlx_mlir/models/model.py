@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from ..errors import ContextLengthError, InputError
 from ..frontends.gguf import GGUFFile
-from . import llama
+from . import decoder
 from .chat import ChatTemplate
 from .config import ModelConfig, check_context
 from .generation import Generation, Stats, StopStrings, peak_rss
@@ -102,7 +102,7 @@ def load_model(
     chunk = min(chunk, context)
     opened = time.perf_counter()
     executables: dict[str, Executable] = {}
-    for program in llama.PROGRAMS:
+    for program in decoder.PROGRAMS:
         say(f"compiling {program}")
         executables[program] = compile_program(
             config,
@@ -117,7 +117,7 @@ def load_model(
     compiled = time.perf_counter()
     model = Model(file, config, context=context, chunk=chunk, **executables)
     say("preparing weights")
-    params = llama.parameters(config, file, context)
+    params = decoder.parameters(config, file, context)
     shared: dict[str, np.ndarray] = {}  # both programs read one copy of each packed weight
     for executable in executables.values():
         executable.set_params(params, shared=shared)
@@ -142,8 +142,8 @@ def compile_program(config: ModelConfig, program: str, *, context: int, chunk: i
     from ..compiler import compile_cached
 
     return compile_cached(
-        llama.describe(config, program),
-        partial(llama.build, config, program),
+        decoder.describe(config, program),
+        partial(decoder.build, config, program),
         maxima=maxima(program, context=context, chunk=chunk),
         **options,
     )
@@ -155,7 +155,7 @@ class _Session:
     def __init__(self, model: Model) -> None:
         shape = (1, model.context, model.config.kv_width)
         self.model = model
-        self.caches = {name: np.zeros(shape, np.float32) for name in llama.cache_names(model.config)}
+        self.caches = {name: np.zeros(shape, np.float32) for name in decoder.cache_names(model.config)}
         self.tokens: list[int] = []
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
 
@@ -275,7 +275,7 @@ class Model:
         """
         if stage not in ("hir", "mir"):
             raise InputError(f"'stage' must be hir or mir, but is {stage!r}; rlx_mlir.emit shows later stages")
-        graph = llama.build(self.config, function)
+        graph = decoder.build(self.config, function)
         return graph if stage == "hir" else graph.lower()
 
     def logits(self, token_ids: Sequence[int] | np.ndarray) -> Floats:

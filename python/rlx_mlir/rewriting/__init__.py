@@ -2,31 +2,34 @@
 """Passes and rewrite patterns in Python."""
 
 from rlx_mlir.rewriting.patterns import (
-    Miss,
     PatternSet,
     RewriteError,
     Rewriter,
-    RewriteReport,
     apply_patterns,
     erase_dead,
     identity,
     operations,
 )
-from rlx_mlir.rewriting.registry import Option, Pipeline, compiler_pass, named_pipeline, run_pipeline
+from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, recording
+from rlx_mlir.rewriting.registry import Option, Pipeline, ValueChange, compiler_pass, named_pipeline, run_pipeline
 
 __all__ = [
     "Miss",
     "Option",
     "PatternSet",
     "Pipeline",
+    "Recorder",
+    "Rewrite",
     "RewriteError",
     "RewriteReport",
     "Rewriter",
+    "ValueChange",
     "apply_patterns",
     "compiler_pass",
     "erase_dead",
     "identity",
     "named_pipeline",
     "operations",
+    "recording",
     "run_pipeline",
 ]

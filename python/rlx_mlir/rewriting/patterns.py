@@ -8,35 +8,18 @@ block's name and the Python line that built it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
+from rlx_mlir.locations import describe_location, describe_operation
+from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, record, recorder_of
 
 
 class RewriteError(RlxError):
     """A pattern raised, or patterns didn't come to an end."""
-
-
-@dataclass(frozen=True)
-class Miss:
-    """A pattern that looked at an operation and declined: where, and why."""
-
-    pattern: str
-    op: str
-    location: str
-    reason: str
-
-
-@dataclass
-class RewriteReport:
-    """What a run of the driver did."""
-
-    applied: Counter[str] = field(default_factory=Counter)
-    misses: list[Miss] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -79,8 +62,9 @@ class PatternSet:
 class Rewriter:
     """The only way in which patterns change IR: the driver needs to know what is gone."""
 
-    def __init__(self, report: RewriteReport) -> None:
+    def __init__(self, report: RewriteReport, recorder: Recorder | None = None) -> None:
         self._report = report
+        self._recorder = recorder
         self._erased: set[int] = set()
         self._changed = False
         self._matched_erased = False
@@ -105,7 +89,10 @@ class Rewriter:
         for result in operation.results:
             if next(iter(result.uses), None) is not None:
                 raise RewriteError(f"'{operation.name}' still has uses and can't be erased")
-        self._erased.add(identity(operation))
+        if operation == self._op and self._matched_erased:
+            raise RewriteError(f"'{operation.name}' is erased already")
+        # Those inside go with it, and their handles don't know.
+        self._erased.update(identity(op) for op in (operation, *operations(operation)))
         self._changed = True
         if operation == self._op:
             self._matched_erased = True  # It is the insertion point until the pattern returns.
@@ -116,10 +103,12 @@ class Rewriter:
         """Says that the pattern changed the matched operation in place."""
         self._changed = True
 
-    def no_match(self, reason: str) -> None:
-        """Says why the pattern declined; the reason shows in fusion reports."""
+    def no_match(self, reason: str, *, hint: str = "") -> None:
+        """Says why the pattern declined, and what would make it match; both show in fusion reports."""
         assert self._op is not None
-        self._report.misses.append(Miss(self._pattern, self._op.name, str(self._op.location), reason))
+        location = self._op.location
+        where = describe_location(location) if self._recorder is not None else ""
+        self._report.misses.append(Miss(self._pattern, self._op.name, str(location), reason, where, hint))
 
     def _apply(self, pattern: Pattern, op: ir.Operation) -> bool:
         self._changed, self._matched_erased, self._pattern, self._op = False, False, pattern.name, op
@@ -129,11 +118,13 @@ class Rewriter:
                 pattern.rewrite(op.opview, self)
         except Exception as error:
             text = str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"
-            raise RewriteError(f"pattern '{pattern.name}' on '{name}' at {location}: {text}") from error
+            raise RewriteError(f"{describe_operation(op)}: pattern '{pattern.name}': {text}") from error
         if self._matched_erased:
             op.erase()
         if self._changed:
             self._report.applied[pattern.name] += 1
+            if self._recorder is not None:
+                self._report.rewrites.append(Rewrite(pattern.name, name, describe_location(location)))
         return self._changed
 
 
@@ -171,7 +162,10 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
     for pattern in patterns:
         by_root.setdefault(pattern.root, []).append(pattern)
     report = RewriteReport()
-    rewriter = Rewriter(report)
+    recorder = recorder_of(root)
+    if recorder is not None:
+        record(recorder, report)
+    rewriter = Rewriter(report, recorder)
     changed = True
     while changed:
         changed = False
@@ -184,8 +178,12 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
             if number in rewriter._erased:
                 continue
             for pattern in by_root.get(op.name, ()):
+                if recorder is not None and recorder.budget == 0:
+                    return report
                 if rewriter._apply(pattern, op):
                     changed = True
+                    if recorder is not None:
+                        recorder.spend()
                     break
             if report.applied.total() > limit:
                 name, count = report.applied.most_common(1)[0]

@@ -5,18 +5,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
-import os
-import tempfile
 import threading
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError, PassError
+from rlx_mlir.errors import InputError
+from rlx_mlir.rewriting.failure import pass_error
+from rlx_mlir.rewriting.recording import running
 
 
 @dataclass(frozen=True)
@@ -50,6 +47,19 @@ class Option:
 
 
 @dataclass(frozen=True)
+class ValueChange:
+    """That a pass changes values on purpose: why, and by how much at most.
+
+    Attributes:
+        reason: what changes them, for reports.
+        tolerance: root mean square of the difference, relative to that of a result's values.
+    """
+
+    reason: str
+    tolerance: float
+
+
+@dataclass(frozen=True)
 class PythonPass:
     """A registered pass. `run` takes the operation and the options as keyword arguments."""
 
@@ -59,6 +69,7 @@ class PythonPass:
     run: Callable[..., None]
     dependent: tuple[str, ...] = ()
     options: Mapping[str, Option] = field(default_factory=dict)
+    changes_values: ValueChange | None = None
 
 
 @dataclass(frozen=True)
@@ -79,8 +90,8 @@ PASSES: dict[str, PythonPass] = {}
 PIPELINES: dict[str, Pipeline] = {}
 _lock = threading.Lock()
 _registered: set[str] = set()
-_raised: dict[str, BaseException] = {}
-_numbers = itertools.count()
+#: What passes raised, with its text, by the context (of the running pipelines, few at a time).
+_raised: dict[int, list[tuple[str, Exception]]] = {}
 
 
 def compiler_pass(
@@ -89,6 +100,7 @@ def compiler_pass(
     anchor: str = "builtin.module",
     dependent: Sequence[str] = (),
     options: Mapping[str, Option] | None = None,
+    changes_values: ValueChange | None = None,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Registers a function as a pass; the first line of its docstring is the pass's description.
 
@@ -97,6 +109,7 @@ def compiler_pass(
         anchor: operation that the pass runs on. Passes on `func.func` run on several threads of the pass manager.
         dependent: dialects whose operations the pass creates, where they may be new to the context.
         options: by name in the pipeline's spelling; `-` becomes `_` in the function's keyword.
+        changes_values: that results change by more than rounding; numeric verification allows for it.
     """
 
     def register(run: Callable[..., None]) -> Callable[..., None]:
@@ -105,7 +118,9 @@ def compiler_pass(
             raise ValueError(f"pass '{argument}' has no docstring")
         if argument in PASSES:
             raise ValueError(f"pass '{argument}' is registered already")
-        PASSES[argument] = PythonPass(argument, summary, anchor, run, tuple(dependent), dict(options or {}))
+        PASSES[argument] = PythonPass(
+            argument, summary, anchor, run, tuple(dependent), dict(options or {}), changes_values
+        )
         return run
 
     return register
@@ -123,14 +138,21 @@ def _invoke(registered: PythonPass, op: ir.Operation, values: Sequence[tuple[str
         options = {name.replace("-", "_"): option.default for name, option in registered.options.items()}
         for name, text in values:
             options[name.replace("-", "_")] = registered.options[name].parse(name, text)
-        with op.context, op.location:
+        with op.context, op.location, running(registered.argument):
             registered.run(op, **options)
     except Exception as error:
         text = f"{type(error).__name__}: {error}" if not str(error) or _is_bug(error) else str(error)
         with _lock:
-            _raised[text] = error
+            _raised.setdefault(_root(op), []).append((text, error))
         return text
     return ""
+
+
+def _root(op: ir.Operation) -> int:
+    """A number of the module that holds the operation, or of the outermost operation."""
+    while (parent := op.parent) is not None:
+        op = parent.operation
+    return int(ir.native.identity(op))
 
 
 def _is_bug(error: Exception) -> bool:
@@ -187,33 +209,14 @@ def run_pipeline(
         The log: what printing and timing wrote.
 
     Raises:
-        PassError: with every diagnostic, and the path of a file that reproduces the failure.
+        PassError: with the pass, every diagnostic, and the path of a file that reproduces the failure.
     """
     register_all()
     operation = op.operation
     result = ir.native.run_pipeline(operation, pipeline, verify=verify, print_changed=print_changed, timing=timing)
     if result.succeeded:
         return str(result.log)
-    lines = [f"{d.location}: {d.severity}: {d.message}" for d in result.diagnostics]
-    cause = None
     with _lock:
-        for text in [t for t in _raised if any(t in line for line in lines)]:
-            cause = _raised.pop(text)
-    if cause is not None and _is_bug(cause):  # type: ignore[arg-type]
-        lines += traceback.format_exception(cause)
-    reproducer = _write_reproducer(result.reproducer) if result.reproducer else None
-    raise PassError(
-        "\n".join(lines) or f"pipeline '{pipeline}' failed without a diagnostic", reproducer=reproducer
-    ) from cause
-
-
-def _write_reproducer(text: str) -> Path | None:
-    """Writes the IR before the failure beside the command that fails; None where no folder is writable."""
-    folder = Path(os.environ.get("RLX_REPRODUCER_DIR", Path(tempfile.gettempdir()) / "rlx-reproducers"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{os.getpid()}-{next(_numbers)}.mlir"
-        path.write_text(text)
-    except OSError:
-        return None
-    return path
+        raised = _raised.pop(_root(operation), [])
+    cause = next((error for text, error in raised if any(text in d.message for d in result.diagnostics)), None)
+    raise pass_error(pipeline, str(operation.location), result, cause) from cause

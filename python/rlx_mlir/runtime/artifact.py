@@ -16,7 +16,7 @@ from typing import Any
 from rlx_mlir.errors import CacheError
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 1
+VERSION = 2
 _HEADER = struct.Struct("<8sIQ32s")
 
 #: A size as a polynomial: terms of (coefficient, indices of symbols).
@@ -46,6 +46,22 @@ class BufferSpec:
     def __str__(self) -> str:
         packed = f" ({self.packed})" if self.packed else ""
         return f"{self.name}: {'x'.join([*map(str, self.shape), self.dtype])}{packed}"
+
+
+@dataclass(frozen=True)
+class SizeCondition:
+    """What must hold of the symbols at each call.
+
+    Attributes:
+        left, right: sizes, as text and as polynomials.
+        at_least: `left` is at least `right`; otherwise they are equal.
+        where: the operation that needs it.
+    """
+
+    left: tuple[str, Terms]
+    right: tuple[str, Terms]
+    at_least: bool
+    where: str
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,10 @@ class Artifact:
     preparation: Preparation
     #: The template of each kernel, or why it is generic.
     templates: dict[str, str] = field(default_factory=dict)
+    #: The class of each kernel, which decides what templates may know it.
+    kinds: dict[str, str] = field(default_factory=dict)
+    #: What must hold of sizes that types leave open.
+    conditions: tuple[SizeCondition, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The artefact as one file with a checksum."""
@@ -155,6 +175,12 @@ def _restore(description: dict[str, Any], code: bytes) -> Artifact:
             "plan_parameters": buffers(description["plan_parameters"]),
             "outputs": buffers(description["outputs"]),
             "calls": tuple(description["calls"]),
+            "conditions": tuple(
+                SizeCondition(
+                    *((text, _terms(size)) for text, size in (own["left"], own["right"])), own["at_least"], own["where"]
+                )
+                for own in description["conditions"]
+            ),
             "preparation": Preparation(
                 tuple(preparation["sources"]),
                 tuple(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,6 +16,7 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError
 from rlx_mlir.place import located
+from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.prepare import prepare
@@ -169,6 +171,7 @@ class Executable:
             ordered = [sizes[name][0] for name, _ in self.artifact.symbols]
         except KeyError as error:
             raise ExecutionError(f"nothing that '{self.artifact.name}' gets has the symbol {error}") from None
+        self._check_conditions(ordered, sizes)
         results = self._results(inputs, arrays, outputs or {}, donate, ordered)
         addresses = [_address(array) for array in arrays.values()]
         into = [_address(array) for array in results.values()]
@@ -199,6 +202,20 @@ class Executable:
         """(kernel, seconds per run) of each call since `profile(True)`."""
         runs, nanoseconds = self._plan.timings()
         return [(name, ns * 1e-9 / max(runs, 1)) for name, ns in zip(self._plan.calls, nanoseconds, strict=True)]
+
+    @located
+    def dispatch_report(self, sizes: Mapping[str, int] | None = None) -> DispatchReport:
+        """How each kernel got its code, and how much of the work it does; printed, it is a table.
+
+        Args:
+            sizes: of symbols, for the estimates of work; their declared maxima by default.
+
+        Times are in it where calls were profiled. Raises InputError where `sizes` names an unknown symbol.
+        """
+        measured: defaultdict[str, float] = defaultdict(float)
+        for name, seconds in self.timings():
+            measured[name] += seconds
+        return dispatch_report(self.artifact, sizes, measured if any(measured.values()) else None)
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
@@ -249,6 +266,21 @@ class Executable:
                 )
         # Not only contiguous: compiled code reads whole elements.
         return array if _is_readable(array) else np.array(array, order="C")
+
+    def _check_conditions(self, ordered: list[int], sizes: Sizes) -> None:
+        """Raises InputError where sizes that meet in an operation don't fit: code relies on that."""
+        for own in self.artifact.conditions:
+            left, right = (_evaluate(terms, ordered) for _, terms in (own.left, own.right))
+            if left >= right if own.at_least else left == right:
+                continue
+            rule = "is at least" if own.at_least else "is equal to"
+            numbers = sorted({symbol for _, terms in (own.left, own.right) for _, used in terms for symbol in used})
+            named = (self.artifact.symbols[number][0] for number in numbers)
+            values = ", ".join(f"'{symbol}' is {sizes[symbol][0]} in {sizes[symbol][1]}" for symbol in named)
+            raise InputError(
+                f"{own.where} expects that {own.left[0]} {rule} {own.right[0]}, but {left} and {right} were given: "
+                f"{values}"
+            )
 
     def _results(
         self,

@@ -236,12 +236,12 @@ def compile_model(
     """Compile a model into the cache, so that it starts at once later; with -o also into files."""
     import time
 
-    from rlx_mlir.models import llama
+    from rlx_mlir.models import decoder
     from rlx_mlir.models.model import compile_program
 
     config, positions = _configuration(model, context)
     rows: dict[str, dict[str, Any]] = {}
-    for program in llama.PROGRAMS:
+    for program in decoder.PROGRAMS:
         begin = time.perf_counter()
         with _progress() as say:
             if say is not None:
@@ -363,11 +363,11 @@ def _configuration(model: str, context: int | None) -> tuple[Any, int]:
 
 def _model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
     """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
-    from rlx_mlir.models import llama
+    from rlx_mlir.models import decoder
     from rlx_mlir.models.model import maxima
 
     config, positions = _configuration(model, context)
-    return llama.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
+    return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
 
 
 @contextmanager

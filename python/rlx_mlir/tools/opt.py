@@ -1,19 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The console script `rlx-opt`: mlir-opt with our dialects and passes, those written in Python too."""
+"""The console script `rlx-opt`: mlir-opt with our dialects and passes, those written in Python too.
+
+One option is added: `--rlx-verify-numerics`, with `--pass-pipeline`, checks after every pass that the module computes
+what it did before.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+
+VERIFY = "--rlx-verify-numerics"
+_PIPELINE = "--pass-pipeline"
 
 
 def main() -> None:
     """Runs rlx-opt on the command line's arguments and exits with its status."""
     from rlx_mlir import ir
+    from rlx_mlir.errors import InputError
     from rlx_mlir.rewriting import registry
 
     registry.register_all()
+    try:
+        arguments = with_numeric_checks(sys.argv[1:])
+    except InputError as error:
+        sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
-    sys.exit(ir.native.opt_main(["rlx-opt", *sys.argv[1:]]))
+    sys.exit(ir.native.opt_main(["rlx-opt", *arguments]))
+
+
+def with_numeric_checks(arguments: Sequence[str]) -> list[str]:
+    """The arguments with `--rlx-verify-numerics` worked into the pipeline; as they are without that option.
+
+    Raises InputError where the pipeline isn't given as a text.
+    """
+    if VERIFY not in arguments:
+        return list(arguments)
+    from rlx_mlir.errors import InputError
+    from rlx_mlir.rewriting.steps import split
+
+    kept = [argument for argument in arguments if argument != VERIFY]
+    for number, argument in enumerate(kept):
+        name, equals, text = argument.partition("=")
+        if name.replace("--", "-", 1) != _PIPELINE[1:]:
+            continue
+        if not equals and number + 1 == len(kept):
+            break
+        text, after = (text, number + 1) if equals else (kept[number + 1], number + 2)
+        passes = ["rlx-verify-numerics{begin=true}"]
+        for step in split(text):
+            passes += [step, f"rlx-verify-numerics{{after='{step}'}}"]
+        return [*kept[:number], f"{_PIPELINE}=builtin.module({','.join(passes)})", *kept[after:]]
+    raise InputError(f"{VERIFY} expects the passes as {_PIPELINE}='builtin.module(...)'")
 
 
 if __name__ == "__main__":

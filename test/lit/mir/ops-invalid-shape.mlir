@@ -224,3 +224,43 @@ func.func @gather_c2_layout(%t: tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 3
   %r = mir.gather %t, %i axis 0 : tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 32, layout = panels>>, tensor<3xi32>
   return
 }
+
+// -----
+
+func.func @gather_c3_above_axis(%t: tensor<4x32x8xf32>, %i: tensor<4x32xi32>) {
+  // expected-error @below {{expects 'batch_dims' to be at least 0 and at most 'axis', 1, and the rank of 'indices', 2, but got 2}}
+  %r = mir.gather %t, %i axis 1 batch_dims 2 : tensor<4x32x8xf32>, tensor<4x32xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c3_above_rank(%t: tensor<4x32x8xf32>, %i: tensor<4xi32>) {
+  // expected-error @below {{expects 'batch_dims' to be at least 0 and at most 'axis', 2, and the rank of 'indices', 1, but got 2}}
+  %r = mir.gather %t, %i axis 2 batch_dims 2 : tensor<4x32x8xf32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c3_negative(%t: tensor<4x32x8xf32>, %i: tensor<4xi32>) {
+  // expected-error @below {{expects 'batch_dims' to be at least 0 and at most 'axis', 2, and the rank of 'indices', 1, but got -1}}
+  %r = mir.gather %t, %i axis 2 batch_dims -1 : tensor<4x32x8xf32>, tensor<4xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c3_packed(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<32xi32>) {
+  // expected-error @below {{expects 'batch_dims' to be at least 0 and at most 'axis', 0, and the rank of 'indices', 1, but got 1}}
+  %r = mir.gather %t, %i axis 0 batch_dims 1 : tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, tensor<32xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c4_batch(%t: tensor<?x4x8xf32>, %i: tensor<2x5x1xi32>) {
+  // expected-error @below {{expects 'table' and 'indices' to be alike in dimension 1 of 'batch_dims', but got 4 and 5}}
+  %r = mir.gather %t, %i axis 2 batch_dims 2 : tensor<?x4x8xf32>, tensor<2x5x1xi32>
+  return
+}

@@ -41,20 +41,29 @@ func.func @block_dot(%q: tensor<?x256xi8>, %scale: tensor<?x8xf32>, %sum: tensor
 }
 
 // CHECK-LABEL: func @block_dot_panels
-//  CHECK-SAME:   (%[[Q:.+]]: tensor<64xi8>, %[[SCALE:.+]]: tensor<2xf32>, %[[SUM:.+]]: tensor<2xi32>, %[[W:.+]]: tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>)
-//       CHECK:   mir.block_dot %[[Q]], %[[SCALE]], %[[SUM]], %[[W]] : tensor<64xi8>, tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>
-func.func @block_dot_panels(%q: tensor<64xi8>, %scale: tensor<2xf32>, %sum: tensor<2xi32>, %w: tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>) -> tensor<17xf32> {
-  %r = mir.block_dot %q, %scale, %sum, %w : tensor<64xi8>, tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<64xi8>, %[[SCALE:.+]]: tensor<2xf32>, %[[SUM:.+]]: tensor<2xi32>, %[[W:.+]]: tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>)
+//       CHECK:   mir.block_dot %[[Q]], %[[SCALE]], %[[SUM]], %[[W]] : tensor<64xi8>, tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>
+func.func @block_dot_panels(%q: tensor<64xi8>, %scale: tensor<2xf32>, %sum: tensor<2xi32>, %w: tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>) -> tensor<17xf32> {
+  %r = mir.block_dot %q, %scale, %sum, %w : tensor<64xi8>, tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 17, layout = panels>>
   return %r : tensor<17xf32>
 }
 
 // CHECK-LABEL: func @repack
 //  CHECK-SAME:   (%[[W:.+]]: tensor<24x44xi8, #mir.packed<q5_0, k = 64>>)
 //       CHECK:   %[[P:.+]] = mir.repack %[[W]] : tensor<24x44xi8, #mir.packed<q5_0, k = 64>>
-//       CHECK:   return %[[P]] : tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>>
-func.func @repack(%w: tensor<24x44xi8, #mir.packed<q5_0, k = 64>>) -> tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>> {
+//       CHECK:   return %[[P]] : tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>>
+func.func @repack(%w: tensor<24x44xi8, #mir.packed<q5_0, k = 64>>) -> tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>> {
   %p = mir.repack %w : tensor<24x44xi8, #mir.packed<q5_0, k = 64>>
-  return %p : tensor<2x1088xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>>
+  return %p : tensor<2x704xi8, #mir.packed<q5_0, k = 64, n = 24, layout = panels>>
+}
+
+/// Integers that scale sub-blocks take a byte in panels: 148 bytes for the 144 of a row's block.
+// CHECK-LABEL: func @repack_nested
+//       CHECK:   mir.repack %{{.+}} : tensor<16x144xi8, #mir.packed<q4_k, k = 256>>
+//       CHECK:   return %{{.+}} : tensor<1x2368xi8, #mir.packed<q4_k, k = 256, n = 16, layout = panels>>
+func.func @repack_nested(%w: tensor<16x144xi8, #mir.packed<q4_k, k = 256>>) -> tensor<1x2368xi8, #mir.packed<q4_k, k = 256, n = 16, layout = panels>> {
+  %p = mir.repack %w : tensor<16x144xi8, #mir.packed<q4_k, k = 256>>
+  return %p : tensor<1x2368xi8, #mir.packed<q4_k, k = 256, n = 16, layout = panels>>
 }
 
 // CHECK-LABEL: func @repack_dense

@@ -103,3 +103,19 @@ func.func @gather_packed(%t: tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, %i: te
   %r = mir.gather %t, %i axis 0 : tensor<32x40xi8, #mir.packed<q4_1, k = 64>>, tensor<1x?xi32>
   return %r : tensor<1x?x64xf32>
 }
+
+/// batch_dims 0 is the default, which is not printed; of two sizes the static one stays.
+// CHECK-LABEL: func @gather_in_batches
+//  CHECK-SAME:   (%[[T:.+]]: tensor<?x5x32x8xf16>, %[[I:.+]]: tensor<2x?x3xi64>, %[[R:.+]]: tensor<2xi32>)
+//       CHECK:   %[[A:.+]] = mir.gather %[[T]], %[[I]] axis 2 batch_dims 1 : tensor<?x5x32x8xf16>, tensor<2x?x3xi64>
+//       CHECK:   %[[B:.+]] = mir.gather %[[T]], %[[I]] axis 2 batch_dims 2 : tensor<?x5x32x8xf16>, tensor<2x?x3xi64>
+//       CHECK:   %[[C:.+]] = mir.gather %[[T]], %[[R]] axis 1 batch_dims 1 : tensor<?x5x32x8xf16>, tensor<2xi32>
+//       CHECK:   %[[D:.+]] = mir.gather %[[T]], %[[R]] axis 1 : tensor<?x5x32x8xf16>, tensor<2xi32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]], %[[D]] : tensor<2x5x?x3x8xf16>, tensor<2x5x3x8xf16>, tensor<2x32x8xf16>, tensor<?x2x32x8xf16>
+func.func @gather_in_batches(%t: tensor<?x5x32x8xf16>, %i: tensor<2x?x3xi64>, %r: tensor<2xi32>) -> (tensor<2x5x?x3x8xf16>, tensor<2x5x3x8xf16>, tensor<2x32x8xf16>, tensor<?x2x32x8xf16>) {
+  %a = mir.gather %t, %i axis 2 batch_dims 1 : tensor<?x5x32x8xf16>, tensor<2x?x3xi64>
+  %b = mir.gather %t, %i axis 2 batch_dims 2 : tensor<?x5x32x8xf16>, tensor<2x?x3xi64>
+  %c = mir.gather %t, %r axis 1 batch_dims 1 : tensor<?x5x32x8xf16>, tensor<2xi32>
+  %d = mir.gather %t, %r axis 1 batch_dims 0 : tensor<?x5x32x8xf16>, tensor<2xi32>
+  return %a, %b, %c, %d : tensor<2x5x?x3x8xf16>, tensor<2x5x3x8xf16>, tensor<2x32x8xf16>, tensor<?x2x32x8xf16>
+}

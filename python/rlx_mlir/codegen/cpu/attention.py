@@ -46,7 +46,7 @@ class AttentionSpec:
     """One `mir.attention` after outlining: memref types as text, attributes under their names on the op.
 
     q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
-    with Sk and num_kv_heads. mask is [B or 1, Sk] (custom) or [B or 1, H or 1, Sq, Sk] (bias), pos is [B] i32.
+    with Sk and num_kv_heads. mask is [B or 1, Sk] (custom) or [B or 1, H or 1, Sq or 1, Sk] (bias), pos is [B] i32.
     B, Sq and Sk may be `?`.
 
     `threads` is how many threads the row schedule balances its units for, `heads_per_unit` (a divisor of
@@ -448,7 +448,7 @@ class _Blocks(_Schedule):
         assert self.mask is not None
         start = em.iadd(first, group * self.lanes)
         row = self.mask_row(b, h, start)
-        steps = em.muli(self.i32_lanes(self.mask_dims[-1]), self.iota)
+        steps = em.muli(self.i32_lanes(0 if self.mask_dims[2] == 1 else self.mask_dims[-1]), self.iota)
         # Fewer than zero lanes left counts as none.
         mask = em.mask(em.imax(em.isub(count, group * self.lanes), 0), self.lanes)
         at = f"{self.mask}[{em.index(em.iadd(row, key))}] [{steps}], {mask}, {em.zero(self.type)}"

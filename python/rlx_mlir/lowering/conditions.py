@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What must hold of dynamic sizes at run time, operation by operation.
+
+Types leave open whether two dynamic sizes that meet are equal, or whether a slice lies within a dynamic dimension. The
+compiled code relies on it: executables check these conditions at each call, before anything is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.hir import place
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.packed import packing
+
+Dims = tuple[Size, ...]
+#: Gives the dimensions of a value.
+DimsOf = Callable[[ir.Value], Dims]
+#: Sizes of which the first must be equal to the second; or, of three with True, at least the second.
+Rule = tuple[Size, Size] | tuple[Size, Size, bool]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """`left` is equal to `right`, or at least `right`; `where` says which operation needs it."""
+
+    left: Size
+    right: Size
+    at_least: bool
+    where: str
+
+
+def conditions(op: Any, dims_of: DimsOf) -> list[Condition]:
+    """The conditions of one operation that its types and symbols don't settle."""
+    rule = _RULES.get(op.name)
+    found = []
+    for left, right, *more in rule(op.opview, dims_of) if rule is not None else ():
+        at_least = bool(more)
+        known = left.constant is not None and right.constant is not None
+        if left != right and not (known and at_least and (left.constant or 0) >= (right.constant or 0)):
+            found.append(Condition(left, right, at_least, _where(op)))
+    return found
+
+
+def _where(op: Any) -> str:
+    block, line = place.block_name(op.location), place.source_line(op.location)
+    named = f" in block '{block}'" if block and block != op.name.partition(".")[2] else ""
+    return f"'{op.name}'{named}{f' at {line}' if line else ''}"
+
+
+def _broadcast(*shapes: Dims) -> Iterable[Rule]:
+    """Sizes at one position are equal, but for those that are 1 in their type."""
+    for position in range(1, max(map(len, shapes)) + 1):
+        sizes = [shape[-position] for shape in shapes if len(shape) >= position and shape[-position].constant != 1]
+        yield from ((sizes[0], size) for size in sizes[1:])
+
+
+def _equal(first: Sequence[Size], second: Sequence[Size]) -> Iterable[Rule]:
+    yield from zip(first, second, strict=True)
+
+
+def _pointwise(view: Any, dims: DimsOf) -> Iterable[Rule]:
+    return _broadcast(*(dims(v) for v in view.operation.operands))
+
+
+def _matmul(view: mir.MatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    lhs, rhs = dims(view.lhs), dims(view.rhs)
+    yield lhs[-1], rhs[-1 if view.transpose_rhs else -2]
+    yield from _broadcast(lhs[:-2], rhs[:-2]) if len(lhs) > 2 and len(rhs) > 2 else ()
+
+
+def _fused_matmul(view: mir.FusedMatmulBiasActOp, dims: DimsOf) -> Iterable[Rule]:
+    weight = dims(view.weight)
+    inner, outer = reversed(weight) if view.transpose_rhs else weight
+    return [(dims(view.x)[-1], inner), (dims(view.bias)[0], outer)]
+
+
+def _dequant_matmul(view: mir.DequantMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    return [(dims(view.x)[-1], _inner(view.weight))]
+
+
+def _block_dot(view: mir.BlockDotOp, dims: DimsOf) -> Iterable[Rule]:
+    q, scale = dims(view.q), dims(view.scale)
+    yield q[-1], _inner(view.weight)
+    yield from _equal(q[:-1], scale[:-1])
+    yield from _equal(scale, dims(view.sum))
+
+
+def _inner(weight: ir.Value) -> Size:
+    packed = packing(weight.type)
+    assert packed is not None, "the verifier's rule"
+    return Size.of(packed.k)
+
+
+def _concat(view: mir.ConcatOp, dims: DimsOf) -> Iterable[Rule]:
+    axis = python_value(view.axis)
+    first, *others = (dims(v) for v in view.operation.operands)
+    for other in others:
+        yield from (pair for i, pair in enumerate(zip(first, other, strict=True)) if i != axis)
+
+
+def _narrow(view: mir.NarrowOp, dims: DimsOf) -> Iterable[Rule]:
+    end = python_value(view.start) + python_value(view.length)
+    return [(dims(view.x)[python_value(view.axis)], Size.of(end), True)]
+
+
+def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
+    return [(product(dims(view.x)), product(dims(view.result)))]
+
+
+def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
+    return _broadcast(dims(view.result), dims(view.x))
+
+
+def _norm(view: Any, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    width = x[python_value(view.axis)] if hasattr(view, "axis") else x[-1]
+    for vector in (view.gamma, view.beta, getattr(view, "bias", None)):
+        if vector is not None:
+            yield dims(vector)[0], width
+    if hasattr(view, "residual"):
+        yield from _equal(x, dims(view.residual))
+
+
+def _rope(view: mir.RopeOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _equal(dims(view.cos), dims(view.sin))
+    if view.pos is not None and len(dims(view.x)) > 2:
+        yield dims(view.pos)[0], dims(view.x)[0]
+
+
+def _cache_update(view: mir.CacheUpdateOp, dims: DimsOf) -> Iterable[Rule]:
+    cache, new = dims(view.cache), dims(view.new)
+    return [(new[0], cache[0]), (new[-1], cache[-1]), (dims(view.pos)[0], cache[0])]
+
+
+def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:
+    q, k = dims(view.q), dims(view.k)
+    heads, kv_heads = python_value(view.num_heads), python_value(view.num_kv_heads) or python_value(view.num_heads)
+    layout, width = python_value(view.layout), python_value(view.head_dim)
+    yield from _equal(k, dims(view.v))
+    if len(q) == 4:
+        axis = 1 if layout == "bhsd" else 2
+        yield from [(q[axis], Size.of(heads)), (k[axis], Size.of(kv_heads)), (q[3], Size.of(width))]
+        yield k[3], Size.of(width)
+        sequence = 3 - axis
+    else:
+        yield from [(q[-1], Size.of(heads * width)), (k[-1], Size.of(kv_heads * width))]
+        sequence = len(q) - 2
+    batch = q[0] if len(q) > 2 else Size.of(1)
+    yield from [(q[0], k[0])] if len(q) > 2 else []
+    if view.pos is not None:
+        yield dims(view.pos)[0], batch
+    if view.mask is not None:
+        mask = dims(view.mask)
+        full = (batch, Size.of(heads), q[sequence], k[sequence]) if len(mask) == 4 else (batch, k[sequence])
+        yield from ((size, own) for size, own in zip(mask, full, strict=True) if size.constant != 1)
+
+
+def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
+    q = dims(view.q)
+    for value in (view.k, view.v):
+        yield from _equal(dims(value), q)
+    for value in (view.g, view.beta):
+        yield from _equal(dims(value), q[:3])
+    if view.state is not None:
+        yield from _equal(dims(view.state), (q[0], q[2], q[3], q[3]))
+
+
+def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    yield x[1], dims(view.weight)[1] * python_value(view.groups)
+    kernel = view.weight.type.shape[2:]
+    for size, taps, padding, dilation in zip(
+        x[2:], kernel, python_value(view.padding), python_value(view.dilation), strict=True
+    ):
+        yield size + 2 * padding, Size.of(dilation * (taps - 1)), True
+
+
+def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
+    shared = python_value(view.batch_dims)
+    yield from _equal(dims(view.table)[:shared], dims(view.indices)[:shared])
+
+
+_RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
+    **{f"mir.{name}": _pointwise for name in ("add", "sub", "mul", "div", "max", "min", "pow", "compare", "where")},
+    **{
+        f"mir.{name}": _norm
+        for name in ("rms_norm", "layer_norm", "fused_residual_rms_norm", "fused_residual_layer_norm")
+    },
+    "mir.matmul": _matmul,
+    "mir.fused_matmul_bias_act": _fused_matmul,
+    "mir.dequant_matmul": _dequant_matmul,
+    "mir.block_dot": _block_dot,
+    "mir.concat": _concat,
+    "mir.narrow": _narrow,
+    "mir.reshape": _reshape,
+    "mir.expand": _expand,
+    "mir.rope": _rope,
+    "mir.cache_update": _cache_update,
+    "mir.attention": _attention,
+    "mir.gated_delta_net": _gated_delta_net,
+    "mir.conv": _conv,
+    "mir.gather": _gather,
+}

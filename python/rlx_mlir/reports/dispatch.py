@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The dispatch report: how each kernel of a compiled module got its code, and how much of the work it does."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rlx_mlir.errors import InputError
+from rlx_mlir.runtime.artifact import Artifact
+
+GENERIC = "generic"
+
+
+@dataclass(frozen=True)
+class KernelRow:
+    """A kernel.
+
+    Attributes:
+        name: of the kernel.
+        kind: its class.
+        template: where its code comes from; `generic` where no template covers it.
+        reason: why it is generic.
+        calls: in the plan.
+        work: the part of the module's work that its calls are estimated to be, 0 to 1.
+        seconds: of its calls in one run, where the executable was profiled.
+    """
+
+    name: str
+    kind: str
+    template: str
+    reason: str
+    calls: int
+    work: float
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class DispatchReport:
+    """The kernels of a module, the one with most work first, and the sizes that the work was estimated for."""
+
+    name: str
+    sizes: Mapping[str, int]
+    kernels: tuple[KernelRow, ...]
+
+    def __str__(self) -> str:
+        calls = sum(row.calls for row in self.kernels)
+        generic = [row for row in self.kernels if row.template == GENERIC]
+        sizes = ", ".join(f"{symbol} = {size}" for symbol, size in self.sizes.items())
+        lines = [
+            f"dispatch report of '{self.name}': {len(self.kernels)} kernels, {calls} calls"
+            + (f"; work for {sizes}" if sizes else "")
+        ]
+        by_template: Counter[str] = Counter()
+        for row in self.kernels:
+            by_template[row.template] += row.calls
+        lines.append("  calls by template: " + (", ".join(f"{k} {n}" for k, n in by_template.most_common()) or "none"))
+        timed = any(row.seconds is not None for row in self.kernels)
+        width = max((len(row.name) for row in self.kernels), default=6)
+        lines += ["", f"  {'kernel':<{width}}  {'class':<10} {'template':<14} {'calls':>5} {'work':>6}"]
+        if timed:
+            lines[-1] += f" {'us':>10}"
+        for row in self.kernels:
+            text = f"  {row.name:<{width}}  {row.kind:<10} {row.template:<14} {row.calls:>5} {row.work:>6.1%}"
+            lines.append(text + (f" {(row.seconds or 0) * 1e6:>10.1f}" if timed else ""))
+        if generic:
+            lines += ["", "generic kernels"]
+            lines += [f"  {row.name}: {row.reason}" for row in generic]
+        return "\n".join(lines)
+
+
+def dispatch_report(
+    artifact: Artifact, sizes: Mapping[str, int] | None = None, seconds: Mapping[str, float] | None = None
+) -> DispatchReport:
+    """The report of a compiled module.
+
+    Args:
+        artifact: what the compiler made.
+        sizes: of symbols, for the estimates of work; their declared maxima by default.
+        seconds: of each kernel, where it was measured.
+
+    Raises InputError where `sizes` names an unknown symbol.
+    """
+    known = dict(artifact.symbols)
+    for symbol in sizes or {}:
+        if symbol not in known:
+            raise InputError(f"'{artifact.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}")
+    chosen = {**known, **(sizes or {})}
+    values = list(chosen.values())
+    calls: Counter[int] = Counter()
+    work: Counter[int] = Counter()
+    for kernel, _, _, terms in artifact.calls:
+        calls[kernel] += 1
+        for coefficient, symbols in terms:
+            for symbol in symbols:
+                coefficient *= values[symbol]
+            work[kernel] += coefficient
+    total = work.total() or 1
+    rows = []
+    for number, name in enumerate(artifact.kernels):
+        template, _, reason = artifact.templates.get(name, "").partition(": ")
+        rows.append(
+            KernelRow(
+                name,
+                artifact.kinds.get(name, ""),
+                template,
+                reason.removeprefix(f"{name}: "),
+                calls[number],
+                work[number] / total,
+                None if seconds is None else seconds.get(name, 0.0),
+            )
+        )
+    return DispatchReport(artifact.name, chosen, tuple(sorted(rows, key=lambda row: -row.work)))

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The fusion report: which operations were joined, which nearly were, and why not."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
+from rlx_mlir.rewriting.steps import clone
+
+#: Places that a line of the report names; the others are counted.
+_LISTED = 3
+_DIRECTORY = re.compile(r"\([^()]*/")
+
+
+@dataclass(frozen=True)
+class FusionReport:
+    """What the passes that join operations did to a module.
+
+    Attributes:
+        name: of the module.
+        before, after: number of operations by name.
+        fused: (pass, rewrite), in the order in which they were applied.
+        missed: (pass, pattern that looked at an operation and declined).
+    """
+
+    name: str
+    before: Counter[str]
+    after: Counter[str]
+    fused: tuple[tuple[str, Rewrite], ...]
+    missed: tuple[tuple[str, Miss], ...]
+
+    def __str__(self) -> str:
+        lines = [f"fusion report of '{self.name}': {self.before.total()} -> {self.after.total()} operations"]
+        if changes := format_changes(self.before, self.after):
+            lines.append(f"  {changes}")
+        by_pattern: dict[tuple[str, str], list[str]] = {}
+        for name, rewrite in self.fused:
+            by_pattern.setdefault((name, rewrite.pattern), []).append(rewrite.where)
+        lines += ["", "fused"]
+        for (name, pattern), places in by_pattern.items():
+            lines.append(f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}")
+        if not by_pattern:
+            lines.append("  nothing")
+        by_reason: dict[tuple[str, str, str, str], list[str]] = {}
+        for name, miss in self.missed:
+            by_reason.setdefault((name, miss.pattern, miss.reason, miss.hint), []).append(f"{miss.op} {miss.where}")
+        if by_reason:
+            lines += ["", "not fused"]
+        for (name, pattern, reason, hint), places in by_reason.items():
+            lines.append(f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}")
+            lines.append(f"        {reason}" + (f" -> {hint}" if hint else ""))
+        return "\n".join(lines)
+
+
+def _listed(places: Iterable[str]) -> str:
+    known = [_DIRECTORY.sub("(", place).strip() for place in dict.fromkeys(places) if place.strip()]
+    more = f" and {len(known) - _LISTED} more places" if len(known) > _LISTED else ""
+    return ", ".join(known[:_LISTED]) + more or "places unknown"
+
+
+def count_operations(module: Any) -> Counter[str]:
+    """Operations of the dialects hir and mir in a module, by name."""
+    return Counter(op.name for op in operations(module) if op.name.startswith(("hir.", "mir.")))
+
+
+def format_changes(before: Counter[str], after: Counter[str]) -> str:
+    """`mir.add 3 -> 1, mir.matmul +2`, for every number that differs."""
+    parts = []
+    for name in sorted({*before, *after}):
+        if before[name] != after[name]:
+            parts.append(f"{name} {before[name]} -> {after[name]}" if before[name] else f"{name} +{after[name]}")
+    return ", ".join(parts)
+
+
+def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activations: str = "exact") -> FusionReport:
+    """Runs the passes up to packing of weights on a copy, and reports.
+
+    Args:
+        module: at stage hir or mir; it is not changed.
+        name: of the module.
+        policy: how blocks lower.
+        activations: as of `compile`.
+    """
+    copy = clone(module)
+    run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce")
+    before = count_operations(copy)
+    quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    with recording(copy) as recorder:
+        run_pipeline(copy, f"rlx-fuse{quantize}")
+        after = count_operations(copy)  # Without those of packing, which run once.
+        run_pipeline(copy, "mir-pack-weights")
+    return FusionReport(
+        name,
+        before,
+        after,
+        tuple((step, rewrite) for step, report in recorder.reports for rewrite in report.rewrites),
+        tuple((step, miss) for step, report in recorder.reports for miss in report.misses),
+    )

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The errors of pipelines that failed: which pass, where, why; and a file that reproduces the failure."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.errors import PassError
+
+_numbers = itertools.count()
+_NAMED = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')
+_FILE = re.compile(r'loc\("([^"]+)":(\d+):\d+\)')
+_PASS = re.compile(r"pass '([\w-]+)': ")
+
+
+def pass_error(pipeline: str, module_location: str, result: Any, cause: Exception | None) -> PassError:
+    """The error of a failed pipeline.
+
+    Args:
+        pipeline: as it was run.
+        module_location: text of the location of the operation that it ran on, which says nothing of the place.
+        result: what `native.run_pipeline` returned.
+        cause: what a pass in Python raised, if one did.
+    """
+    lines = []
+    for diagnostic in result.diagnostics:
+        where = "" if diagnostic.location in (module_location, "pipeline") else _readable(diagnostic.location)
+        kind = "" if diagnostic.severity == "error" else f"{diagnostic.severity}: "
+        lines.append(": ".join(filter(None, (where, kind + diagnostic.message))))
+    message = "\n".join(lines) or f"pipeline '{pipeline}' failed without a diagnostic"
+    text = result.reproducer
+    if found := _PASS.search(message):
+        name = found[1]
+        message = message.replace(found[0], "", 1)
+    else:
+        name, text = _find_pass(pipeline, text)
+    trace = ""
+    if cause is not None and not type(cause).__module__.startswith("rlx_mlir"):
+        trace = "".join(f"// {line}\n" for line in "".join(traceback.format_exception(cause)).splitlines())
+    return PassError(message, pass_name=name or None, reproducer=write_reproducer(text + trace) if text else None)
+
+
+def _readable(location: str) -> str:
+    """A location as people read it; as MLIR prints it where it is of another kind."""
+    if match := _NAMED.fullmatch(location):
+        return f"block '{match[1]}' ({match[2]}:{match[3]})"
+    if match := _FILE.fullmatch(location):
+        return f"{match[1]}:{match[2]}"
+    return "" if location == "loc(unknown)" else location
+
+
+def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
+    """The pass that fails, and the IR that it fails on: the passes run again one by one, on a module of their own.
+
+    Gives an empty name, and the reproducer as it is, where no pass fails this time.
+    """
+    from rlx_mlir.rewriting.steps import pass_name, split
+
+    if not reproducer:
+        return "", reproducer
+    module = ir.Module.parse(reproducer, ir.new_context())
+    for step in split(pipeline):
+        result = ir.native.run_pipeline(module.operation, step)
+        if not result.succeeded:
+            return pass_name(step), result.reproducer or reproducer
+    return "", reproducer
+
+
+def write_reproducer(text: str) -> Path | None:
+    """Writes the IR before the failure with the command that fails; None where no folder is writable."""
+    folder = Path(os.environ.get("RLX_REPRODUCER_DIR", Path(tempfile.gettempdir()) / "rlx-reproducers"))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{os.getpid()}-{next(_numbers)}.mlir"
+        path.write_text(text)
+    except OSError:
+        return None
+    return path

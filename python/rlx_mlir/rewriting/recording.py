@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What patterns did to one module: kept for reports, and limited to find the rewrite that breaks something."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx_mlir import ir
+
+
+@dataclass(frozen=True)
+class Miss:
+    """A pattern that looked at an operation and declined: where, why, and what would help (empty if unknown)."""
+
+    pattern: str
+    op: str
+    location: str
+    reason: str
+    where: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Rewrite:
+    """A pattern that was applied, and to which operation."""
+
+    pattern: str
+    op: str
+    where: str
+
+
+@dataclass
+class RewriteReport:
+    """What a run of the driver did; `rewrites` are listed only while the module is recorded."""
+
+    applied: Counter[str] = field(default_factory=Counter)
+    misses: list[Miss] = field(default_factory=list)
+    rewrites: list[Rewrite] = field(default_factory=list)
+
+
+@dataclass
+class Recorder:
+    """What happens to one module.
+
+    Attributes:
+        reports: (pass, what its run of the driver did), in order.
+        budget: rewrites that may still be done, None for any number; when it is used up, drivers stop quietly.
+    """
+
+    reports: list[tuple[str, RewriteReport]] = field(default_factory=list)
+    budget: int | None = None
+
+    def spend(self) -> None:
+        """Counts a rewrite."""
+        if self.budget is not None:
+            self.budget -= 1
+
+
+_recorders: dict[int, Recorder] = {}
+_lock = threading.Lock()
+_thread = threading.local()
+
+
+@contextmanager
+def recording(module: Any, *, budget: int | None = None) -> Iterator[Recorder]:
+    """Records what patterns do to a module, by whatever pass and in whatever thread, until the block ends."""
+    recorder = Recorder(budget=budget)
+    key = _key(module)
+    with _lock:
+        previous = _recorders.get(key)
+        _recorders[key] = recorder
+    try:
+        yield recorder
+    finally:
+        with _lock:
+            if previous is None:
+                del _recorders[key]
+            else:
+                _recorders[key] = previous
+
+
+@contextmanager
+def running(name: str) -> Iterator[None]:
+    """Says that this thread runs the pass of the given name."""
+    _thread.name = name
+    try:
+        yield
+    finally:
+        _thread.name = ""
+
+
+def recorder_of(op: Any) -> Recorder | None:
+    """The recorder of the module that an operation is in, if there is one."""
+    return _recorders.get(_key(op)) if _recorders else None
+
+
+def record(recorder: Recorder, report: RewriteReport) -> None:
+    """Adds what a driver did, under the name of the pass that this thread runs."""
+    with _lock:
+        recorder.reports.append((getattr(_thread, "name", ""), report))
+
+
+def _key(op: Any) -> int:
+    """A number that the outermost operation around `op` has alone while it lives."""
+    top = op.operation
+    while top.parent is not None:
+        top = top.parent.operation
+    return int(ir.native.identity(top))

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Values for the arguments of a module: random ones, and those at which code breaks."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import formats
+from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.hir.function import INPUT, Argument
+from rlx_mlir.mir.numerics import is_float
+from rlx_mlir.mir.packed import packing
+
+#: Sizes of dynamic dimensions; the last entry gives each symbol an odd size of its own.
+SIZES: tuple[tuple[int, ...], ...] = ((1,), (2,), (3, 5, 7, 9))
+
+#: Factor of large values: squares of them are finite in the element type, sums of many squares too.
+_LARGE = {"float16": 16.0, "float32": 1e3, "bfloat16": 1e3, "float64": 1e3}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Values of all arguments, and what is special about them."""
+
+    name: str
+    values: Mapping[str, np.ndarray]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def samples(
+    arguments: Sequence[Argument], *, seed: int = 0, nan: bool = False, maxima: Mapping[str, int] | None = None
+) -> Iterator[Sample]:
+    """Samples of the arguments of a module; parameters are the same in all of them that have the same sizes.
+
+    Args:
+        arguments: of the entry function.
+        seed: of the random numbers.
+        nan: add a sample with NaN and infinities among the inputs.
+        maxima: sizes that symbols may have at most.
+    """
+    symbols = list(dict.fromkeys(s for argument in arguments for s in _symbols(argument)))
+    every = SIZES if symbols else SIZES[-1:]
+    for sizes in every:
+        limits = maxima or {}
+        bound = {s: min(sizes[i % len(sizes)], limits.get(s, sizes[-1])) for i, s in enumerate(symbols)}
+        special = sizes is SIZES[-1]
+        kinds = [*_KINDS] if special else ["normal"]
+        if nan and special:
+            kinds.append("not finite")
+        listed = ", ".join(f"{symbol} = {size}" for symbol, size in bound.items())
+        for kind in kinds:
+            make = _KINDS.get(kind, _not_finite)
+            whole = 2 if kind == "normal" and special else 1
+            values = {
+                a.name: _value(a, bound, make if a.kind == INPUT else _normal, _random(seed, a.name), whole)
+                for a in arguments
+            }
+            yield Sample(f"{kind} values" + (f", {listed}" if listed else ""), values)
+
+
+def _random(seed: int, name: str) -> np.random.Generator:
+    """Random numbers of an argument, whatever other arguments there are."""
+    return np.random.default_rng([seed, zlib.crc32(name.encode())])
+
+
+def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> Sample:
+    """The sample with each floating-point number moved by one rounding error, up or down at random."""
+    rng = np.random.default_rng(seed)
+    values = {}
+    for argument in arguments:
+        array = sample.values[argument.name]
+        if packing(argument.type) is None and is_float(array.dtype):
+            wide = np.float64 if array.dtype == np.float64 else np.float32
+            unit = rounding_unit(array.dtype)
+            with np.errstate(all="ignore"):
+                moved = array.astype(wide) * (1 + 2 * unit * rng.choice((-1.0, 1.0), array.shape))
+                array = moved.astype(array.dtype)
+        values[argument.name] = array
+    return Sample(sample.name, values)
+
+
+def rounding_unit(dtype: np.dtype[Any]) -> float:
+    """Half of the distance of 1 to the next larger number of a floating-point type."""
+    return {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}[dtype.name]
+
+
+def _symbols(argument: Argument) -> list[str]:
+    """What stands for the sizes that are dynamic: a symbol, or a name for a dimension that has none."""
+    return [_symbol(argument, axis) for axis in range(argument.type.rank) if argument.type.is_dynamic_dim(axis)]
+
+
+def _symbol(argument: Argument, axis: int) -> str:
+    named = argument.symbols[axis] if axis < len(argument.symbols) else ""
+    return named if named not in ("", "?") else f"{argument.name}[{axis}]"
+
+
+Make = Callable[[tuple[int, ...], str, np.random.Generator], np.ndarray]
+
+
+def _value(
+    argument: Argument, sizes: Mapping[str, int], make: Make, rng: np.random.Generator, below: int
+) -> np.ndarray:
+    """A value of an argument; integers are less than `below`."""
+    type = argument.type
+    shape = tuple(
+        sizes[_symbol(argument, axis)] if type.is_dynamic_dim(axis) else type.get_dim_size(axis)
+        for axis in range(type.rank)
+    )
+    if (packed := packing(type)) is not None:
+        rows = shape[0] if packed.n is None else packed.n
+        weight = (rng.standard_normal((rows, packed.k)) * packed.k**-0.5).astype(np.float32)
+        encoded = formats.encode(packed.scheme, weight)
+        return formats.pack_panels(packed.scheme, encoded, packed.k) if packed.layout == "panels" else encoded
+    dtype = numpy_dtype(type.element_type)
+    if not is_float(dtype):
+        # Positions, row numbers and ids: small enough for whatever they point into.
+        return np.asarray(rng.integers(0, 2 if dtype == np.bool_ else below, shape)).astype(dtype)
+    values = make(shape, dtype.name, rng)
+    if argument.kind != INPUT:  # A weight keeps the size of what it is multiplied with; a vector is a scale, or a bias.
+        values = values * max(shape) ** -0.5 if len(shape) > 1 else 1 + values / 4
+    return np.asarray(values).astype(dtype)
+
+
+def _normal(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal(shape)
+
+
+def _zeros(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    return np.zeros(shape)
+
+
+def _large(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    return rng.standard_normal(shape) * _LARGE[dtype]
+
+
+def _signed_zeros(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    return rng.choice(np.array([0.0, -0.0, 1.0, -1.0, 0.5, 1e-5]), shape)
+
+
+def _not_finite(shape: tuple[int, ...], dtype: str, rng: np.random.Generator) -> np.ndarray:
+    values = rng.standard_normal(shape)
+    return np.where(rng.random(shape) < 0.1, rng.choice(np.array([np.nan, np.inf, -np.inf]), shape), values)
+
+
+_KINDS: dict[str, Make] = {
+    "normal": _normal,
+    "zero": _zeros,
+    "large": _large,
+    "signed zero and small": _signed_zeros,
+}

@@ -1,0 +1,21 @@
+// RUN: rlx-opt %s | rlx-opt | FileCheck %s
+// RUN: rlx-opt %s --mlir-print-op-generic | rlx-opt | FileCheck %s
+
+/// The state is the second result, also where none comes in.
+// CHECK-LABEL: func @gated_delta_net
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<2x?x4x8xf16>, %[[K:.+]]: tensor<2x?x4x8xf16>, %[[V:.+]]: tensor<2x?x4x8xf16>, %[[G:.+]]: tensor<2x?x4xf16>, %[[B:.+]]: tensor<2x?x4xf16>)
+//       CHECK:   %[[Y:.+]], %[[S:.+]] = mir.gated_delta_net %[[Q]], %[[K]], %[[V]] decay %[[G]] beta %[[B]] : tensor<2x?x4x8xf16>, tensor<2x?x4xf16>
+//       CHECK:   return %[[Y]], %[[S]] : tensor<2x?x4x8xf16>, tensor<2x4x8x8xf32>
+func.func @gated_delta_net(%q: tensor<2x?x4x8xf16>, %k: tensor<2x?x4x8xf16>, %v: tensor<2x?x4x8xf16>, %g: tensor<2x?x4xf16>, %b: tensor<2x?x4xf16>) -> (tensor<2x?x4x8xf16>, tensor<2x4x8x8xf32>) {
+  %y, %s = mir.gated_delta_net %q, %k, %v decay %g beta %b : tensor<2x?x4x8xf16>, tensor<2x?x4xf16>
+  return %y, %s : tensor<2x?x4x8xf16>, tensor<2x4x8x8xf32>
+}
+
+// CHECK-LABEL: func @gated_delta_net_state
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<?x3x?x?xf64>, %[[G:.+]]: tensor<2x?x4xf64>, %[[S:.+]]: tensor<?x4x8x?xf64>)
+//       CHECK:   %[[Y:.+]], %[[T:.+]] = mir.gated_delta_net %[[Q]], %[[Q]], %[[Q]] decay %[[G]] beta %[[G]] state %[[S]] : tensor<?x3x?x?xf64>, tensor<2x?x4xf64>, tensor<?x4x8x?xf64>
+//       CHECK:   return %[[Y]], %[[T]] : tensor<?x3x?x?xf64>, tensor<?x4x8x?xf64>
+func.func @gated_delta_net_state(%q: tensor<?x3x?x?xf64>, %g: tensor<2x?x4xf64>, %s: tensor<?x4x8x?xf64>) -> (tensor<?x3x?x?xf64>, tensor<?x4x8x?xf64>) {
+  %y, %t = mir.gated_delta_net %q, %q, %q decay %g beta %g state %s : tensor<?x3x?x?xf64>, tensor<2x?x4xf64>, tensor<?x4x8x?xf64>
+  return %y, %t : tensor<?x3x?x?xf64>, tensor<?x4x8x?xf64>
+}
