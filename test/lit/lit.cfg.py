@@ -29,4 +29,4 @@ config.substitutions += [
 ]
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
 if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
-    lit_config.maxIndividualTestTime = 120
+    config.maxIndividualTestTime = 120

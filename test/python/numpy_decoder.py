@@ -101,7 +101,7 @@ class NumpyDecoder:
         return result
 
     def _attend(self, q: np.ndarray, k: np.ndarray, v: np.ndarray, window: int) -> np.ndarray:
-        """[H, S, D] and [Hkv, S, D] -> [S, H * D]; query head h reads head h // (H / Hkv), the last keys of a window."""
+        """[H, S, D] and [Hkv, S, D] -> [S, H * D]; query head h reads head h // (H / Hkv), its last keys."""
         heads, length, width = q.shape
         result = np.empty((length, heads, width), self.dtype)
         for h in range(heads):

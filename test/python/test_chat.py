@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from rlx_mlir.errors import ChatTemplateError, InputError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.chat import ChatTemplate

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rlx_mlir import formats
 from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
 from rlx_mlir.frontends import gguf as reader
@@ -415,3 +416,17 @@ def test_gemma3_opens_fast_and_right(gemma3_path: Path) -> None:
         assert {t.type for t in file.tensors.values()} == {"f32", "q8_0", "q5_0", "q4_k", "q6_k"}
         assert len(file.metadata["tokenizer.ggml.tokens"]) == 262144
         assert np.isfinite(file.dequantize("blk.0.ffn_down.weight")).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int64, np.int8])
+def test_dense_tensors_keep_their_element_type(tmp_path: Path, dtype: type[np.generic]) -> None:
+    """f64 above all: numpy takes None, which block formats have for their element type, for it."""
+    values = np.arange(64).reshape(2, 32).astype(dtype)
+    tensor = GGUFFile(write_gguf(tmp_path / "m.gguf", {}, {"x": values})).tensor("x")
+    assert tensor.dtype == values.dtype
+    assert np.array_equal(tensor, values)
+
+
+def test_element_types_without_a_gguf_type(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="tensor 'x' has the element type complex64, for which GGUF has no type"):
+        write_gguf(tmp_path / "m.gguf", {}, {"x": np.zeros(4, np.complex64)})

@@ -437,7 +437,7 @@ def test_stage_is_detected(text, stage):
 
 def test_stage_is_verified():
     text = "func.func @f(%x: tensor<4xf32>) { %y = hir.rms_norm %x, %x : tensor<4xf32>, tensor<4xf32> return }"
-    with pytest.raises(StageError, match=r"a module at stage mir has no 'hir.rms_norm'"):
+    with pytest.raises(StageError, match=r"a module at stage mir has no operations of hir, but .*\n *'hir.rms_norm'"):
         GraphModule.from_text(text, stage="mir")
     with pytest.raises(StageError, match="a stage is one of hir, mir"):
         GraphModule.from_text(text, stage="mlir")
@@ -497,7 +497,7 @@ def test_nothing_is_built_after_stage_mir():
 
 
 def test_transform_checks_the_stage():
-    with pytest.raises(StageError, match="has no 'hir"):
+    with pytest.raises(StageError, match="has no operations of hir"):
         mlp().transform("cse", stage="mir")
 
 

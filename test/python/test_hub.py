@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
 from rlx_mlir.errors import DownloadError, InputError
 from rlx_mlir.models import hub
 from rlx_mlir.models.hub import Part, Source

@@ -298,8 +298,17 @@ def test_maxima() -> None:
 def test_module_is_a_graph(model: Model) -> None:
     assert model.module().name == "prefill"
     assert model.module("decode", "mir").stage == "mir"
-    with pytest.raises(InputError, match="'stage' must be hir or mir, but is 'asm'"):
+    with pytest.raises(InputError, match=r"'stage' must be hir or mir, but is 'asm'; Model\.emit \(or rlx\.emit\)"):
         model.module("decode", "asm")
+
+
+def test_later_stages_are_text(model: Model) -> None:
+    assert " call @" in model.emit("decode", "kernels")
+    assert "mir.block_dot" not in model.emit("decode", "kernels")  # this model's activations are exact
+    assert "mir.kernel = " in model.emit("decode", "lir")
+    assert model.emit("prefill", "hir") == model.module("prefill").to_text()
+    with pytest.raises(InputError, match="'stage' expects one of hir, mir, kernels"):
+        model.emit("decode", "x")
 
 
 def test_file_stays_usable(tiny_llama: Path) -> None:

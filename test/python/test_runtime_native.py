@@ -20,6 +20,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+
 from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.runtime import native
 

@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+
 from rlx_mlir.errors import InputError
 from rlx_mlir.models.sampling import Sampler
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from rlx_mlir.errors import TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.tokenizer import _BYTE_OF, Tokenizer, TokenType

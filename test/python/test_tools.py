@@ -35,8 +35,18 @@ def help_text() -> str:
 
 @pytest.mark.parametrize(
     "argument",
-    "hir-to-mir mir-fuse-swiglu mir-outline-kernels mir-to-linalg lir-plan cpu-wrap-kernels rlx-expand-math "
-    "rlx-bind-dims canonicalize one-shot-bufferize".split(),
+    [
+        "hir-to-mir",
+        "mir-fuse-swiglu",
+        "mir-outline-kernels",
+        "mir-to-linalg",
+        "lir-plan",
+        "cpu-wrap-kernels",
+        "rlx-expand-math",
+        "rlx-bind-dims",
+        "canonicalize",
+        "one-shot-bufferize",
+    ],
 )
 def test_help_lists_passes_of_python_of_ours_and_of_mlir(help_text: str, argument: str) -> None:
     assert f" --{argument} " in help_text

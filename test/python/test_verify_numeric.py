@@ -214,7 +214,11 @@ def test_preparation_is_interpreted_with_the_module() -> None:
     repack = next(use.owner for use in transpose.results[0].uses)
     with after.context:
         negated = ir.Operation.create(
-            "mir.neg", [transpose.results[0].type], [transpose.results[0]], ip=ir.InsertionPoint(repack), loc=repack.location
+            "mir.neg",
+            [transpose.results[0].type],
+            [transpose.results[0]],
+            ip=ir.InsertionPoint(repack),
+            loc=repack.location,
         )
     repack.operands[0] = negated.results[0]
     with pytest.raises(NumericError):
@@ -276,7 +280,12 @@ def test_a_bug_in_the_generic_path_is_named_by_its_kernel(monkeypatch: Patch) ->
     m = GraphModule.mir("m")
     m.set_outputs({"y": m.abs(m.exp(m.input("x", ["n", 3])), name="size")})
     abs_pattern = next(p for p in TO_LINALG if p.root == "mir.abs")
-    plant(monkeypatch, TO_LINALG, abs_pattern.name, lambda op, r: sum_up(op, r) if op.operation.name == "mir.abs" else abs_pattern.rewrite(op, r))
+    plant(
+        monkeypatch,
+        TO_LINALG,
+        abs_pattern.name,
+        lambda op, r: sum_up(op, r) if op.operation.name == "mir.abs" else abs_pattern.rewrite(op, r),
+    )
     error = failure(m, disable_templates=("all",))
     assert error.culprit == "exp_abs_0"
     assert "(generic: templates are disabled)" in str(error)
@@ -297,7 +306,9 @@ def test_a_bug_in_the_planner_is_named_by_the_call_that_suffers(monkeypatch: Pat
     error = failure(m)
     assert error.culprit == "plan"
     assert "output 'y' of the compiled module differs from the interpreted one" in str(error)
-    assert "the memory was overwritten by call 1, of 'cumsum_0'" in str(error) or "overwrites its operands" in str(error)
+    assert "the memory was overwritten by call 1, of 'cumsum_0'" in str(error) or "overwrites its operands" in str(
+        error
+    )
 
 
 def test_a_bug_in_preparation_is_named_by_the_parameter(monkeypatch: Patch) -> None:

@@ -148,10 +148,6 @@ def tensors(
     return found
 
 
-def write(
-    path: Path, changes: Mapping[str, Any] | None = None, *, architecture: str = "llama", **options: Any
-) -> Path:
+def write(path: Path, changes: Mapping[str, Any] | None = None, *, architecture: str = "llama", **options: Any) -> Path:
     """A file with the tiny model; ``changes`` go to `metadata`, ``options`` to `tensors`."""
-    return write_gguf(
-        path, metadata(architecture, **(changes or {})), tensors(architecture=architecture, **options)
-    )
+    return write_gguf(path, metadata(architecture, **(changes or {})), tensors(architecture=architecture, **options))

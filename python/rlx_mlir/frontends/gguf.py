@@ -603,7 +603,7 @@ def _string(text: str) -> bytes:
 
 def _dense_tensor(name: str, data: np.ndarray) -> tuple[str, np.ndarray, Sequence[int]]:
     for fmt in FORMATS_BY_ID.values():
-        if fmt.dense == data.dtype:
+        if fmt.dense is not None and fmt.dense == data.dtype:  # numpy takes None for f64
             return fmt.name, data, data.shape
     raise InputError(f"tensor '{name}' has the element type {data.dtype}, for which GGUF has no type")
 

@@ -69,7 +69,7 @@ class Worker:
         return answer
 
     def _start(self) -> None:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed with the process)
         environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "RLX_REPRODUCER_DIR": os.devnull}
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, env=environment
@@ -115,7 +115,8 @@ def _close(process: subprocess.Popen[bytes]) -> None:
 
 def _read_line(descriptor: int, seconds: float) -> bytes | None:
     """A line; empty where the other side closed, None where it took too long."""
-    deadline, parts = time.monotonic() + seconds, []
+    deadline = time.monotonic() + seconds
+    parts: list[bytes] = []
     while not parts or not parts[-1].endswith(b"\n"):
         ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:

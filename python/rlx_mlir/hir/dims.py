@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.errors import CompileError, UnsupportedError
 from rlx_mlir.hir.function import arguments, body
 from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
+from rlx_mlir.unsupported import blame
 
 Dims = tuple[Size, ...]
 
@@ -137,7 +138,10 @@ def propagate(function: ir.Operation) -> dict[ir.Value, Dims]:
 def add_results(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
     """Adds the dimensions of an operation's results."""
     if len(op.results):
-        computed = operation_dims(op, [dims[operand] for operand in op.operands])
+        try:
+            computed = operation_dims(op, [dims[operand] for operand in op.operands])
+        except Exception as error:
+            raise CompileError(blame(op, error)) from error
         dims.update(zip(op.results, computed, strict=True))
 
 

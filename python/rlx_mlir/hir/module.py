@@ -15,13 +15,15 @@ from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
-from rlx_mlir.hir.function import KERNEL, functions, role
+from rlx_mlir.hir.function import KERNEL, entry_function, function_type, functions, role
 from rlx_mlir.hir.graph import BUILDABLE, STAGES
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
+from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.rewriting import operations, run_pipeline
+from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
     from rlx_mlir.reports.fusion import FusionReport
@@ -115,7 +117,7 @@ class GraphModule(Blocks, Editing):
             else:
                 module = ir.Module.parse(str(text), context)
         except ir.MLIRError as error:
-            raise InputError(_parse_error(error, path)) from None
+            raise InputError(_parse_error(error, path, text)) from None
         except (OSError, ValueError) as error:
             raise InputError(f"{path or 'text'}: {error}") from None
         return cls.from_ir(module, stage=stage)
@@ -129,7 +131,7 @@ class GraphModule(Blocks, Editing):
         try:
             module = ir.Module.parse(content, ir.new_context())
         except ir.MLIRError as error:
-            raise InputError(_parse_error(error, None)) from None
+            raise InputError(_parse_error(error)) from None
         return cls.from_ir(module, stage=stage)
 
     @classmethod
@@ -255,7 +257,7 @@ class GraphModule(Blocks, Editing):
         from rlx_mlir.reports.fusion import fusion_report
 
         if self._stage not in BUILDABLE:
-            raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: nothing is left to fuse")
+            raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: it is fused already")
         if activations not in ("exact", "int8"):
             raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}")
         return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
@@ -353,7 +355,7 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
             return "kernels"
     elif "linalg" in dialects:
         return "linalg"
-    elif dialects - {"func", "builtin"}:
+    elif any(isinstance(type, ir.MemRefType) for type in function_type(entry_function(module)).inputs):
         return "lir"
     return "hir" if marked == "hir" else "mir"
 
@@ -363,14 +365,18 @@ def check_stage(module: ir.Module, stage: str) -> None:
     if stage not in STAGES:
         raise StageError(f"a stage is one of {', '.join(STAGES)}, but got {stage!r}")
     banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir", "mir")}[stage]
+    allowed = ("hir", "mir", "func") if stage in BUILDABLE else ()
+    wrong = []
     for op in operations(module):
-        if op.name.partition(".")[0] in banned:
-            raise StageError(f"a module at stage {stage} has no '{op.name}', but there is one at {op.location}")
-        if stage in ("hir", "mir") and op.name.partition(".")[0] not in ("hir", "mir", "func"):
-            raise StageError(
-                f"a module at stage {stage} holds operations of hir, mir and func, but there is '{op.name}' "
-                f"at {op.location}"
-            )
+        dialect = op.name.partition(".")[0]
+        if dialect in banned or (allowed and dialect not in allowed):
+            wrong.append((op, ""))
+    if wrong:
+        rule = f"a module at stage {stage} has no operations of {', '.join(banned)}"
+        if any(op.name.partition(".")[0] not in banned for op, _ in wrong):
+            rule = f"a module at stage {stage} holds operations of {', '.join(a for a in allowed if a not in banned)}"
+        known = [name for name in operation_classes() if name.partition(".")[0] not in banned]
+        raise StageError("\n  ".join([f"{rule}, but this one has", *list_operations(wrong, known)]))
 
 
 def _checked_policy(policy: str) -> str:
@@ -383,9 +389,13 @@ def _names_file(text: str) -> bool:
     return "\n" not in text and len(text) < 4096 and (text.endswith((".mlir", ".mlirbc")) or os.path.isfile(text))
 
 
-def _parse_error(error: ir.MLIRError, path: Path | None) -> str:
+def _parse_error(error: ir.MLIRError, path: Path | None = None, text: Any = "") -> str:
     diagnostics = error.error_diagnostics
     where = "the IR" if path is None else str(path)
+    if path is not None:
+        text = path.read_text(errors="replace") if path.is_file() else ""
+    if unknown := unknown_in_text(str(text), operation_classes()):
+        return "\n  ".join([f"{where} has operations that don't exist", *unknown])
     if not diagnostics:
         return f"{where} doesn't parse: {error}"
     return f"{where} doesn't parse: {diagnostics[0].location}: {diagnostics[0].message}"

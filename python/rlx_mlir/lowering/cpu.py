@@ -18,10 +18,12 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
 TEMPLATE = "mir.template"
@@ -61,12 +63,34 @@ def apply_templates(module: ir.Operation, *, features: str, disable: str) -> Non
             continue
         try:
             template, text = select_template(kernel_name(kernel), kernel, target)
+            made = parse_into(block, text)
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
             continue
-        for op in parse_into(block, text):
+        except Exception as error:
+            raise CompileError(_template_failure(kernel, error)) from error
+        place = ir.Location.name(KERNEL_PLACE + kernel_name(kernel), kernel.operation.location)
+        for op in made:
             op.operation.attributes[TEMPLATE] = ir.StringAttr.get(template)
+            _locate(op, place)
         kernel.operation.erase()
+
+
+def _locate(function: Any, location: ir.Location) -> None:
+    """Gives a function that was parsed from our text a location: failures then name the kernel and its block."""
+    function.operation.location = location
+    for op in operations(function):
+        op.location = location
+
+
+def _template_failure(kernel: Any, error: Exception) -> str:
+    """The text of the error about a template that failed, with a way round it."""
+    kind = python_value(kernel.operation.attributes["mir.kernel"])
+    first = next(op for op in operations(kernel) if op.name != "mir.constant")
+    return (
+        f"kernel '{kernel_name(kernel)}': {blame(first, error)}; disable_templates=('{kind}',) compiles kernels of "
+        f"class '{kind}' without their template"
+    )
 
 
 @compiler_pass("cpu-destination-style", dependent=("bufferization", "memref", "arith"))
@@ -205,7 +229,8 @@ def wrap_kernels(module: ir.Operation) -> None:
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
         declarations = _declarations(name, kinds)
-        parse_into(block, declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds]))
+        for op in parse_into(block, declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds])):
+            _locate(op, body.operation.location)
 
 
 def _declarations(name: str, kinds: list[ir.Type]) -> str:

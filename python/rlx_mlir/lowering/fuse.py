@@ -61,6 +61,38 @@ def only_user(value: ir.Value) -> Any:
     return uses[0].owner.opview if len(uses) == 1 else None
 
 
+def _names(words: str) -> frozenset[str]:
+    return frozenset(f"mir.{word}" for word in words.split())
+
+
+#: Functions of one element, each with the operand `x`.
+UNARY = _names("gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round")
+#: Functions of two elements, with operands `lhs` and `rhs` that broadcast.
+BINARY = _names("add sub mul div max min pow")
+
+
+def gated_products(mul: mir.MulOp) -> tuple[Any, Any, Any] | None:
+    """(function, gate, up) of function(gate) * up, with two products of one kind that only this reads; else None."""
+    for gated, other in ((mul.lhs, mul.rhs), (mul.rhs, mul.lhs)):
+        function = None if isinstance(gated.owner, ir.Block) else gated.owner.opview
+        if function is None or function.operation.name not in UNARY:
+            continue
+        gate = producer(function.x, mir.MatmulOp, mir.DequantMatmulOp, mir.BlockDotOp)
+        up = producer(other, type(gate)) if gate is not None else None
+        if up is not None and all(only_user(value) is not None for value in (gated, gate.result, up.result)):
+            return function, gate, up
+    return None
+
+
+def gating(product: Any) -> tuple[Any, Any, Any, Any] | None:
+    """(mul, function, gate, up) where the product is one of two that give function(gate) * up; else None."""
+    user = only_user(product.result)
+    if user is not None and user.operation.name in UNARY:
+        user = only_user(user.result)
+    found = gated_products(user) if isinstance(user, mir.MulOp) else None
+    return None if found is None or product not in found[1:] else (user, *found)
+
+
 def is_parameter(value: ir.Value) -> bool:
     """Whether the value is a parameter of its function."""
     if not isinstance(value.owner, ir.Block):
@@ -186,19 +218,11 @@ def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
     return None
 
 
-def _is_swiglu_half(value: ir.Value) -> bool:
-    """Whether the product feeds silu(a) * b: its kernel computes both products at once already."""
-    user = only_user(value)
-    if isinstance(user, mir.SiluOp):
-        user = only_user(user.result)
-    return isinstance(user, mir.MulOp) and any(producer(v, mir.SiluOp) is not None for v in (user.lhs, user.rhs))
-
-
 def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
     """(x W1, x W2, …) -> slices of x [W1, W2, …]"""
     x, weight = (op.lhs, op.rhs) if isinstance(op, mir.MatmulOp) else (op.x, op.weight)
     transposed = isinstance(op, mir.MatmulOp) and bool(op.transpose_rhs)
-    if not is_parameter(weight) or _is_swiglu_half(op.result):
+    if not is_parameter(weight) or gating(op) is not None:  # Both products of a gate are one kernel already.
         return
     group: list[tuple[Any, ir.Value]] = []
     others: list[Any] = []
@@ -209,7 +233,7 @@ def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
         if any(other == member for member, _ in group):  # It reads x twice.
             continue
         first, second = (other.lhs, other.rhs) if isinstance(other, mir.MatmulOp) else (other.x, other.weight)
-        if first != x or not is_parameter(second) or _is_swiglu_half(other.result):
+        if first != x or not is_parameter(second) or gating(other) is not None:
             continue
         if transposed == bool(getattr(other, "transpose_rhs", False)) and _joinable(weight, second, transposed):
             group.append((other, second))

@@ -12,9 +12,10 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import hir, mir
-from rlx_mlir.errors import PassError
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.ops import default_label
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, operations
+from rlx_mlir.unsupported import list_operations
 
 DIRECT, FUSABLE = "direct", "fusable"
 
@@ -31,9 +32,10 @@ def hir_to_mir(module: ir.Operation, *, policy: str) -> None:
     """Lower the blocks of HIR to tensor primitives."""
     _label(module)
     apply_patterns(module, PATTERNS.select(policy))
-    left = sorted({op.name for op in operations(module) if op.name.startswith("hir.")})
+    left = [(op, "") for op in operations(module) if op.name.startswith("hir.")]
     if left:
-        raise PassError(f"no pattern lowers {', '.join(left)}")
+        known = [pattern.root for pattern in PATTERNS.select(policy)]
+        raise UnsupportedError("\n  ".join(["no pattern lowers", *list_operations(left, known)]))
 
 
 def _label(module: ir.Operation) -> None:

@@ -30,6 +30,7 @@ from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.unsupported import blame
 
 #: Attribute of the planned function: what must hold of its symbols.
 CONDITIONS = "mir.conditions"
@@ -143,8 +144,11 @@ class _Planner:
                     self._dims[result] = dims[value]
                     self._roots[result] = result
                 continue
-            for result, own in zip(op.results, result_dims(op.opview, [dims[v] for v in op.operands]), strict=True):
-                dims[result] = own
+            try:
+                found = result_dims(op.opview, [dims[v] for v in op.operands])
+            except Exception as error:
+                raise CompileError(f"kernel '{kernel.name.value}': {blame(op, error)}") from error
+            dims.update(zip(op.results, found, strict=True))
             self._conditions += conditions(op, dims.__getitem__)
         for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
             if argument >= 0:

@@ -9,6 +9,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
+from rlx_mlir.unsupported import list_operations
 
 
 @compiler_pass("mir-to-linalg", anchor="func.func", dependent=("arith", "linalg", "math", "scf", "tensor"))
@@ -21,11 +22,14 @@ def mir_to_linalg(function: ir.Operation) -> None:
     Raises CompileError where operations are left: the message lists them all, with their numbers.
     """
     apply_patterns(function, TO_LINALG)
-    left = Counter(op.name for op in operations(function) if op.name.startswith("mir."))
+    found = [op for op in operations(function) if op.name.startswith("mir.")]
+    left = Counter(op.name for op in found)
     if not left:
         return
     names = ", ".join(f"{count} {name}" for name, count in sorted(left.items()))
     hint = ""
     if prepared := sorted(PREPARE_ONLY & set(left)):
         hint = f"; {', '.join(prepared)} runs when parameters are set: move it there with 'mir-hoist-params'"
-    raise CompileError(f"expects no MIR operation to be left after lowering to linalg, but found {names}{hint}")
+    lines = list_operations(((op, "") for op in found), (pattern.root for pattern in TO_LINALG))
+    text = f"expects no MIR operation to be left after lowering to linalg, but found {names}{hint}"
+    raise CompileError("\n  ".join([text, *lines]))

@@ -17,8 +17,9 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.dims import Dims, propagate
 from rlx_mlir.lowering.functions import KERNEL, ROLE, entry_function
-from rlx_mlir.lowering.fuse import only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import compiler_pass, erase_dead, identity, operations
 
 #: Attribute of a kernel: which templates may know it.
@@ -29,21 +30,12 @@ TIED = "mir.tied_arguments"
 PRODUCTS = (mir.MatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
 
 
-def _names(words: str) -> frozenset[str]:
-    return frozenset(f"mir.{word}" for word in words.split())
-
-
-UNARY = _names("gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round")
-BINARY = _names("add sub mul div max min pow")
 POINTWISE = UNARY | BINARY
 #: Operations that read and write one row at a time; their other operands are vectors or tables.
-ROW_WISE = POINTWISE | _names(
-    "rms_norm layer_norm softmax fused_residual_rms_norm fused_residual_layer_norm "
-    "fused_swiglu rope narrow cache_update"
-)
-#: What operations of one kernel of rows share: the leading dimensions, symbolic and as types have them, and the
-#: element type.
-RowSpace = tuple[Dims, tuple[int, ...], str]
+ROW_WISE = POINTWISE | {
+    f"mir.{word}"
+    for word in ["rms_norm", "layer_norm", "softmax", "fused_residual_rms_norm", "fused_residual_layer_norm", "fused_swiglu", "rope", "narrow", "cache_update"]
+}
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
 
@@ -58,6 +50,31 @@ class Group:
     @property
     def members(self) -> set[int]:
         return {identity(op) for op in self.ops}
+
+
+@dataclass(frozen=True)
+class RowSpace:
+    """What operations of one kernel of rows share.
+
+    Attributes:
+        leading: the dimensions that number the rows, without trailing ones.
+        sizes: the same as types have them.
+        element: type of the elements.
+    """
+
+    leading: Dims
+    sizes: tuple[int, ...]
+    element: str
+
+    @classmethod
+    def of(cls, value: ir.Value, dims: Dims, heads: int = 1) -> RowSpace:
+        """The rows of a value, each cut in `heads` rows."""
+        leading, sizes = list(dims[:-1]), shape_of(value)[:-1]
+        if heads > 1:
+            leading, sizes = [*leading, Size.of(heads)], [*sizes, heads]
+        while sizes and sizes[-1] == 1:
+            leading, sizes = leading[:-1], sizes[:-1]
+        return cls(tuple(leading), tuple(sizes), str(ir.RankedTensorType(value.type).element_type))
 
 
 @compiler_pass("mir-outline-kernels", dependent=("func",))
@@ -107,20 +124,61 @@ def form_groups(entry: Any) -> list[Group]:
     for op in ops:
         view = op.opview
         if op.name in ROW_WISE and identity(op) not in taken and _is_row_wise(view):
-            if rows is None or len(rows.ops) == MAX_ROW_OPS or space != _row_space(view, dims):
-                rows, space = Group("rows"), _row_space(view, dims)
+            if rows is None or space is None or len(rows.ops) >= MAX_ROW_OPS or not _is_in(view, dims, rows, space):
+                value = _row_value(view)
+                rows, space = Group("rows"), RowSpace.of(value, dims[value])
                 groups.append(rows)
             rows.ops.append(op)
+            continue
+        joins = isinstance(view, mir.ReshapeOp) and rows is not None and space is not None and _reads(op, rows)
+        if joins and _is_in(view, dims, rows, space):
+            rows.ops.append(op)  # The rows stay what they are; what reads them in another shape may join.
             continue
         if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):
             rows = None  # A kernel stands where its last operation stood: before whatever reads its results.
         if identity(op) not in taken and not _is_view(view):
             rows = None
             groups.append(Group(_single_class(view), [op]))
+    for group in groups:
+        _drop_views(group)
     order = {identity(op): number for number, op in enumerate(ops)}
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def _row_value(view: Any) -> ir.Value:
+    """The value whose rows an operation works on."""
+    return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
+
+
+def _is_in(view: Any, dims: dict[Any, Dims], rows: Group, space: RowSpace) -> bool:
+    """Whether the operation works on the rows of a kernel, or on rows that are several of them side by side (heads)."""
+    value = _row_value(view)
+    last = shape_of(value)[-1] if shape_of(value) else -1
+    if last < 0 or RowSpace.of(value, dims[value]) == space:
+        return last >= 0
+    width = shape_of(_row_value(rows.ops[0].opview))[-1]
+    if width < 1 or last % width or not _splits(view, width):
+        return False
+    return RowSpace.of(value, dims[value], last // width) == space
+
+
+def _splits(view: Any, width: int) -> bool:
+    """Whether the operation works on parts of a row, `width` elements each, as it works on the row."""
+    if isinstance(view, mir.RopeOp):
+        return width % int(python_value(view.head_dim)) == 0
+    return view.operation.name in POINTWISE or isinstance(view, mir.CacheUpdateOp | mir.ReshapeOp)
+
+
+def _drop_views(group: Group) -> None:
+    """Takes reshapes that nothing in the group reads out of it; they follow its last operation."""
+    for op in reversed(list(group.ops)):
+        members = group.members
+        if op.name != "mir.reshape" or any(identity(use.owner) in members for use in op.results[0].uses):
+            continue
+        group.ops.remove(op)
+        op.move_after(group.ops[-1])
 
 
 def _is_view(view: Any) -> bool:
@@ -145,12 +203,12 @@ def _single_class(view: Any) -> str:
 
 
 def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
-    """A product, its twin where both feed silu(a) * b, and the pointwise operations that only they feed."""
+    """A product, its twin where both feed function(a) * b, and the pointwise operations that only they feed."""
     ops = [op]
     value = op.results[0]
     if twin := _twin(op, taken):
-        silu, mul, other = twin
-        ops = [op, other, silu, mul]
+        function, mul, other = twin
+        ops = [op, other, function, mul]
         value = mul.results[0]
     while (user := only_user(value)) is not None:
         operation = user.operation
@@ -164,31 +222,16 @@ def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
 
 
 def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
-    """(silu, mul, other product) where op and another product of equal kind feed silu(a) * b."""
-    first = only_user(op.results[0])
-    if first is None:
+    """(function, mul, other product) where op and another product of equal kind feed function(a) * b."""
+    if isinstance(op.opview, mir.FusedMatmulBiasActOp) or (found := gating(op.opview)) is None:
         return None
-    if isinstance(first, mir.SiluOp):
-        silu, mul = first, only_user(first.result)
-    else:
-        mul = first
-        if not isinstance(mul, mir.MulOp):
-            return None
-        silu = producer(mul.lhs, mir.SiluOp) or producer(mul.rhs, mir.SiluOp)
-    if silu is None or not isinstance(mul, mir.MulOp) or only_user(silu.result) is None:
-        return None
-    gate = producer(silu.x, type(op.opview))
-    up = producer(mul.rhs if mul.lhs == silu.result else mul.lhs, type(op.opview))
-    if gate is None or up is None or gate == up or isinstance(op.opview, mir.FusedMatmulBiasActOp):
-        return None
-    if op not in (gate.operation, up.operation) or only_user(gate.result) is None or only_user(up.result) is None:
-        return None
+    mul, function, gate, up = found
     other = (up if op == gate.operation else gate).operation
     same_input = list(op.operands)[:-1] == list(other.operands)[:-1] and _attributes(op) == _attributes(other)
     same_weight = op.operands[-1 + len(op.operands)].type == other.operands[-1 + len(other.operands)].type
     if identity(other) in taken or not same_input or not same_weight or op.block != other.block:
         return None
-    return silu.operation, mul.operation, other
+    return function.operation, mul.operation, other
 
 
 def _attributes(op: Any) -> dict[str, Any]:
@@ -228,12 +271,6 @@ def _is_in_place(update: mir.CacheUpdateOp) -> bool:
 
 def _one(value: ir.Value) -> bool:
     return all(size == 1 for size in shape_of(value))
-
-
-def _row_space(view: Any, dims: dict[Any, Dims]) -> RowSpace:
-    """The row space of an operation."""
-    value = view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
-    return dims[value][:-1], tuple(shape_of(value)[:-1]), str(ir.RankedTensorType(value.type).element_type)
 
 
 class _Library:
@@ -315,5 +352,5 @@ def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:
 
 def _stem(group: Group) -> str:
     """A name that says what the kernel does: its operations, shortened where there are many."""
-    words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops))
+    words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops if op.name != "mir.reshape"))
     return "_".join(words[:3])

@@ -52,8 +52,10 @@ class PlanReader:
 
     def _condition(self, words: Any) -> SizeCondition:
         left, relation, right, where = (word.value for word in words)
-        sides = ((text, self.terms(_parse_size(text))) for text in (left, right))
-        return SizeCondition(*sides, relation == "ge", where)
+        return SizeCondition(self._side(left), self._side(right), at_least=relation == "ge", where=where)
+
+    def _side(self, text: str) -> tuple[str, list[tuple[int, list[int]]]]:
+        return text, self.terms(_parse_size(text))
 
     def _arguments(self) -> None:
         lists = {"input": self.inputs, "param": self.parameters, "output": self.outputs}
@@ -159,9 +161,7 @@ def read_preparation(module: Any) -> tuple[Preparation, list[tuple[str, Any]]]:
     *ops, terminator = operations(function, nested=False)
     for op in ops:
         steps.append(
-            PrepareStep(
-                op.name.removeprefix("mir."), tuple(indices[v] for v in op.operands), _step_attributes(op)
-            )
+            PrepareStep(op.name.removeprefix("mir."), tuple(indices[v] for v in op.operands), _step_attributes(op))
         )
         indices[op.results[0]] = len(names) + len(steps) - 1
     results = tuple(

@@ -15,6 +15,7 @@ from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product
+from rlx_mlir.codegen.cpu.row_graph import split_rows
 from rlx_mlir.codegen.cpu.rows import Operand, Result, RowProgram, emit_rows
 from rlx_mlir.codegen.cpu.rows import Step as RowStep
 from rlx_mlir.codegen.cpu.target import Target
@@ -156,13 +157,18 @@ class _ProgramBuilder:
 def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     ops, returned = _body(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
-    roles: dict[Any, set[str]] = {argument: set() for argument in kernel.arguments}
-    leading = _leading(ops)
+    roles: dict[Any, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
+    rows = _RowShape([op for op in ops if op.name != "mir.constant"])
     steps: list[RowStep] = []
     updates: dict[Any, Any] = {}
     for number, op in enumerate(ops):
         view, result = op.opview, op.results[0]
-        _note_roles(view, roles, leading)
+        if isinstance(view, mir.ReshapeOp):
+            if view.x in roles:
+                raise UnsupportedByTemplate(f"{name}: an operand is read in another shape")
+            names[result] = names[view.x]
+            continue
+        rows.note_roles(view, roles)
         names[result] = f"s{number}"
         if isinstance(view, mir.CacheUpdateOp):
             updates[result] = view
@@ -179,22 +185,93 @@ def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     for argument in kernel.arguments:
         if len(roles[argument]) != 1:
             raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
-        operands.append(Operand(names[argument], memref_of(argument.type), next(iter(roles[argument]))))  # type: ignore[arg-type]
+        role, width = next(iter(roles[argument]))
+        operands.append(Operand(names[argument], memref_of(argument.type), role, width))  # type: ignore[arg-type]
     results = []
     for number, value in enumerate(returned):
         update = updates.get(value)
         source, pos = (value, None) if update is None else (update.new, names[update.pos])
-        results.append(Result(f"r{number}", memref_of(value.type), names[source], pos))
-    return "rows", emit_rows(name, RowProgram(tuple(operands), tuple(steps), tuple(results)), target)
+        results.append(Result(f"r{number}", memref_of(value.type), names[source], pos, rows.width(source)))
+    space = next((o.name for o in operands if o.role == "row" and len(shape_of_rows(o)) > (rows.axis or 0)), None)
+    program = RowProgram(tuple(operands), tuple(steps), tuple(results), space, rows.axis)
+    return "rows", emit_rows(name, program, target)
 
 
-def _leading(ops: list[Any]) -> list[int]:
-    """The leading dimensions that rows have."""
-    for op in ops:
-        if op.name != "mir.constant":
-            view = op.opview
-            return shape_of(view.new if isinstance(view, mir.CacheUpdateOp) else op.results[0])[:-1]
-    raise UnsupportedByTemplate("a kernel of constants alone")
+def shape_of_rows(operand: Operand) -> tuple[int | None, ...]:
+    """The leading dimensions of an operand that holds rows."""
+    return split_rows(operand.type, operand.width)[1]
+
+
+class _RowShape:
+    """How the operations of a kernel see its rows: some work on several of them side by side (heads).
+
+    Attributes:
+        axis: the dimension that positions count along; None where no operation reads positions.
+    """
+
+    def __init__(self, ops: list[Any]) -> None:
+        if not ops:
+            raise UnsupportedByTemplate("a kernel of constants alone")
+        self._finest = max((_leading(_row_value(op.opview)) for op in ops), key=len)
+        ranks = {
+            len(shape_of(_row_value(op.opview))) for op in ops if isinstance(op.opview, mir.RopeOp | mir.CacheUpdateOp)
+        }
+        if len(ranks) > 1:
+            raise UnsupportedByTemplate("positions count along several dimensions")
+        self.axis = ranks.pop() - 2 if ranks else None
+
+    def heads(self, value: ir.Value) -> int:
+        """Rows that one row of the value consists of."""
+        own = _leading(value)
+        if own == self._finest:
+            return 1
+        if own != _without_ones(self._finest[:-1]) or self._finest[-1] < 1:
+            raise UnsupportedByTemplate("operations work on rows that don't fit together")
+        return self._finest[-1]
+
+    def width(self, value: ir.Value) -> int | None:
+        """Elements of a row in the value, where that isn't its last dimension."""
+        heads = self.heads(value)
+        return None if heads == 1 else shape_of(value)[-1] // heads
+
+    def note_roles(self, view: Any, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
+        """Notes how the operation uses each of the kernel's arguments."""
+        special: dict[Any, str] = {}
+        if isinstance(view, mir.RopeOp):
+            special = {view.cos: "table", view.sin: "table"}
+            if view.pos is not None:
+                special[view.pos] = "pos"
+        elif isinstance(view, mir.CacheUpdateOp):
+            special = {view.cache: "tied", view.pos: "pos"}
+        own = _row_value(view)
+        for value in view.operation.operands:
+            if value in roles:
+                roles[value].add((special[value], None) if value in special else self._role(value, own))
+
+    def _role(self, value: ir.Value, own: ir.Value) -> tuple[str, int | None]:
+        """The role of an operand beside what the operation computes, and its rows' width."""
+        shape, heads = shape_of(value), self.heads(own)
+        width = None if heads == 1 or not shape else shape[-1] // heads
+        if len(shape) > 1 and shape[:-1] == shape_of(own)[:-1]:
+            return "row", width
+        if all(size == 1 for size in shape):
+            return "scalar", None
+        return "vector" if len(shape) == 1 and heads == 1 else "periodic", width
+
+
+def _row_value(view: Any) -> ir.Value:
+    return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
+
+
+def _leading(value: ir.Value) -> list[int]:
+    """The leading dimensions of a value, without trailing ones."""
+    return _without_ones(shape_of(value)[:-1])
+
+
+def _without_ones(sizes: list[int]) -> list[int]:
+    while sizes and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    return sizes
 
 
 def _named_operands(view: Any) -> list[Any]:
@@ -206,24 +283,6 @@ def _named_operands(view: Any) -> list[Any]:
     if isinstance(view, mir.FusedResidualRmsNormOp | mir.FusedResidualLayerNormOp):
         return [view.x, view.residual, view.bias, view.gamma, view.beta]
     return list(view.operation.operands)
-
-
-def _note_roles(view: Any, roles: dict[Any, set[str]], leading: list[int]) -> None:
-    """Notes how the operation uses each of the kernel's arguments."""
-    special: dict[Any, str] = {}
-    if isinstance(view, mir.RopeOp):
-        special = {view.cos: "table", view.sin: "table"}
-        if view.pos is not None:
-            special[view.pos] = "pos"
-    elif isinstance(view, mir.CacheUpdateOp):
-        special = {view.cache: "tied", view.pos: "pos"}
-    for value in view.operation.operands:
-        if value in roles:
-            shape = shape_of(value)
-            natural = "row" if shape[:-1] == leading and len(shape) > 1 else "vector" if len(shape) == 1 else "periodic"
-            if all(size == 1 for size in shape) and natural != "row":
-                natural = "scalar"
-            roles[value].add(special.get(value, natural))
 
 
 # Others -------------------------------------------------------------------------------------------

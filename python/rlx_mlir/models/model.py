@@ -115,16 +115,28 @@ def load_model(
             cache=cache,
         )
     compiled = time.perf_counter()
-    model = Model(file, config, context=context, chunk=chunk, **executables)
+    model = Model(file, config, context=context, chunk=chunk, activations=activations, **executables)
     say("preparing weights")
     params = decoder.parameters(config, file, context)
-    shared: dict[str, np.ndarray] = {}  # both programs read one copy of each packed weight
+    shared = _Packed(file.release)  # both programs read one copy of each packed weight
     for executable in executables.values():
         executable.set_params(params, shared=shared)
-    file.release()  # what was repacked isn't read again
+    file.release()
     ready = time.perf_counter()
     model._times(load_seconds=opened - begin + ready - compiled, compile_seconds=compiled - opened)
     return model
+
+
+class _Packed(dict[str, np.ndarray]):
+    """Packed weights by what they are made from; what was read for one is given back before the next is made."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        super().__init__()
+        self._release = release
+
+    def __setitem__(self, key: str, value: np.ndarray) -> None:
+        super().__setitem__(key, value)
+        self._release()
 
 
 def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
@@ -197,6 +209,7 @@ class Model:
         file: its open file.
         context: positions that a sequence can have.
         chunk: tokens of a prompt that are processed at once.
+        activations: how activations meet quantised weights, see `load_model`.
     """
 
     def __init__(
@@ -208,11 +221,13 @@ class Model:
         decode: Executable,
         context: int,
         chunk: int,
+        activations: str = "exact",
     ) -> None:
         self.file = file
         self.config = config
         self.context = context
         self.chunk = chunk
+        self.activations = activations
         self._prefill = prefill
         self._decode = decode
         self._turn = threading.Lock()  # around the compiled code
@@ -271,12 +286,25 @@ class Model:
         """The graph of ``prefill`` or ``decode``, newly built: to read, to lower further, to change.
 
         Args:
-            stage: ``hir``, blocks; or ``mir``, primitives. `rlx_mlir.emit` shows later stages.
+            stage: ``hir``, blocks; or ``mir``, primitives. `emit` gives the text of later stages.
         """
         if stage not in ("hir", "mir"):
-            raise InputError(f"'stage' must be hir or mir, but is {stage!r}; rlx_mlir.emit shows later stages")
+            raise InputError(
+                f"'stage' must be hir or mir, but is {stage!r}; Model.emit (or rlx.emit) gives the text of later stages"
+            )
         graph = decoder.build(self.config, function)
         return graph if stage == "hir" else graph.lower()
+
+    def emit(self, function: str = "prefill", stage: str = "kernels") -> str:
+        """``prefill`` or ``decode`` as text at a stage of the compiler, compiled as this model is.
+
+        Args:
+            stage: hir, mir, kernels, lir, linalg, llvm or asm, see `rlx_mlir.emit`.
+        """
+        from ..compiler import emit
+
+        sizes = maxima(function, context=self.context, chunk=self.chunk)
+        return emit(self.module(function), stage, activations=self.activations, maxima=sizes)
 
     def logits(self, token_ids: Sequence[int] | np.ndarray) -> Floats:
         """Logits of the next token at every position, f32 [len(token_ids), vocab], each given the tokens before it.

@@ -57,7 +57,9 @@ class Dumper:
                 old.unlink(missing_ok=True)
             self._write(f"at stage {stage}", f"input-{stage}", None, module)
         except OSError as error:
-            raise InputError(f"'dump_dir' is a folder that can be written, but {self._folder}: {error.strerror}") from None
+            raise InputError(
+                f"'dump_dir' is a folder that can be written, but {self._folder}: {error.strerror}"
+            ) from None
 
     def changed(self, step: str, before: ir.Module, after: ir.Module) -> None:
         """Writes what a pass changed."""

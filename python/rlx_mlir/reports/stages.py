@@ -167,12 +167,15 @@ def _lir(compilation: Compilation) -> list[str]:
     naive = int(entry.operation.attributes["mir.arena_without_reuse"].value)
     symbols = ", ".join(f"{name} <= {size}" for name, size in plan.symbols)
     lines = [
-        f"lir module @{compilation.name}: {len(plan.kernels)} kernels, {len(plan.calls)} calls, {len(plan.slots)} buffers",
+        f"lir module @{compilation.name}: {len(plan.kernels)} kernels, {len(plan.calls)} calls, "
+        f"{len(plan.slots)} buffers",
         f"  arena: {size_text(plan.arena_bytes)}, {size_text(naive - plan.arena_bytes)} less than without reuse "
         f"({size_text(naive)}), aligned to {ALIGNMENT} bytes",
         f"  sizes: {symbols or 'all static'}",
     ]
-    lines += [f"  condition: {c.left[0]} {'>=' if c.at_least else '='} {c.right[0]} ({c.where})" for c in plan.conditions]
+    lines += [
+        f"  condition: {c.left[0]} {'>=' if c.at_least else '='} {c.right[0]} ({c.where})" for c in plan.conditions
+    ]
     lines.append("")
     for kind, specs in (("input", plan.inputs), ("param", plan.parameters), ("output", plan.outputs)):
         lines += [f"  {kind:<6} {_buffer(spec)}" for spec in specs]

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import PassError
+from rlx_mlir.errors import PassError, RlxError
 
 _numbers = itertools.count()
+_KERNEL = re.compile(r'loc\("(kernel [^"]+)"\((.*)\)\)')
 _NAMED = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')
 _FILE = re.compile(r'loc\("([^"]+)":(\d+):\d+\)')
 _PASS = re.compile(r"pass '([\w-]+)': ")
@@ -42,13 +43,20 @@ def pass_error(pipeline: str, module_location: str, result: Any, cause: Exceptio
     else:
         name, text = _find_pass(pipeline, text)
     trace = ""
-    if cause is not None and not type(cause).__module__.startswith("rlx_mlir"):
+    if cause is not None and _is_mistake(cause):
         trace = "".join(f"// {line}\n" for line in "".join(traceback.format_exception(cause)).splitlines())
     return PassError(message, pass_name=name or None, reproducer=write_reproducer(text + trace) if text else None)
 
 
+def _is_mistake(error: BaseException | None) -> bool:
+    """Whether something is wrong with the code of a pass, rather than with what it was given."""
+    return error is not None and (not isinstance(error, RlxError) or _is_mistake(error.__cause__))
+
+
 def _readable(location: str) -> str:
     """A location as people read it; as MLIR prints it where it is of another kind."""
+    if match := _KERNEL.fullmatch(location):
+        return ", ".join(filter(None, (match[1], _readable(f"loc({match[2]})"))))
     if match := _NAMED.fullmatch(location):
         return f"block '{match[1]}' ({match[2]}:{match[3]})"
     if match := _FILE.fullmatch(location):
@@ -65,7 +73,12 @@ def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
 
     if not reproducer:
         return "", reproducer
-    module = ir.Module.parse(reproducer, ir.new_context())
+    context = ir.new_context()
+    context.allow_unregistered_dialects = True
+    try:
+        module = ir.Module.parse(reproducer, context)
+    except ir.MLIRError:  # what failed left IR that prints, but doesn't verify
+        return "", reproducer
     for step in split(pipeline):
         result = ir.native.run_pipeline(module.operation, step)
         if not result.succeeded:

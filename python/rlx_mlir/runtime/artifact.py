@@ -177,7 +177,10 @@ def _restore(description: dict[str, Any], code: bytes) -> Artifact:
             "calls": tuple(description["calls"]),
             "conditions": tuple(
                 SizeCondition(
-                    *((text, _terms(size)) for text, size in (own["left"], own["right"])), own["at_least"], own["where"]
+                    left=(own["left"][0], _terms(own["left"][1])),
+                    right=(own["right"][0], _terms(own["right"][1])),
+                    at_least=own["at_least"],
+                    where=own["where"],
                 )
                 for own in description["conditions"]
             ),

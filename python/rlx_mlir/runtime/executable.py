@@ -81,18 +81,23 @@ class Executable:
             raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
         self.artifact = artifact
         code = native.ObjectCode([artifact.code])
-        self._plan = native.Plan(
-            code,
-            symbols=artifact.symbols,
-            arena_bytes=artifact.arena_bytes,
-            slots=artifact.slots,
-            kernels=artifact.kernels,
-            inputs=[spec.name for spec in artifact.inputs],
-            params=[spec.name for spec in artifact.plan_parameters],
-            outputs=[spec.name for spec in artifact.outputs],
-            calls=artifact.calls,
-            threads=threads or 0,
-        )
+        try:
+            self._plan = native.Plan(
+                code,
+                symbols=artifact.symbols,
+                arena_bytes=artifact.arena_bytes,
+                slots=artifact.slots,
+                kernels=artifact.kernels,
+                inputs=[spec.name for spec in artifact.inputs],
+                params=[spec.name for spec in artifact.plan_parameters],
+                outputs=[spec.name for spec in artifact.outputs],
+                calls=artifact.calls,
+                threads=threads or 0,
+            )
+        except ExecutionError as error:
+            sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
+            hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
+            raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
         self._maxima = dict(artifact.symbols)
         self._bound = None if artifact.parameters else _Bound()
 
@@ -325,7 +330,9 @@ class Executable:
         return results
 
     @staticmethod
-    def _check_overlap(read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: _Bound) -> None:
+    def _check_overlap(
+        read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: _Bound
+    ) -> None:
         """Raises InputError where memory that a call writes is read or written under another name, too."""
         spans = [(start, end, False, f"input '{name}'") for name, (start, end) in read.items()]
         for name, (start, end) in written.items():

@@ -80,8 +80,14 @@ def prepare(
             raise UnsupportedError(f"'{step.op}' can't run when parameters are set; known are {', '.join(OPERATIONS)}")
         return OPERATIONS[step.op](*(value(operand) for operand in step.operands), **step.attributes)
 
+    def size(index: int) -> int:
+        if index < count:
+            return sources[preparation.sources[index]].nbytes
+        return sum(size(operand) for operand in preparation.steps[index - count].operands)
+
     results = {}
-    for name, index in preparation.results:
+    # The largest first: what it is made from is in memory beside it, and most other results aren't yet.
+    for name, index in sorted(preparation.results, key=lambda result: -size(result[1])):
         key = formula(index)
         if key not in shared:
             with np.errstate(all="ignore"):  # infinities and NaN are values like others

@@ -23,10 +23,16 @@ def describe_cache() -> dict[str, Any]:
     return {"folder": str(cache_dir()), "parts": parts}
 
 
-def clear_cache() -> int:
-    """Deletes all that can be made again and returns how many bytes that were; CacheError where it can't be."""
+def clear_cache(*, models: bool = False) -> int:
+    """Deletes compiled code, and returns how many bytes that were; CacheError where it can't be deleted.
+
+    Args:
+        models: delete downloaded models, too.
+    """
     freed = 0
-    for folder in _PARTS.values():
+    for name, folder in _PARTS.items():
+        if name == "models" and not models:
+            continue
         path = cache_dir() / folder
         size = sum(_sizes(path))
         try:

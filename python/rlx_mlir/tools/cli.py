@@ -89,6 +89,9 @@ class Activations(str, enum.Enum):
 
 
 ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
+ModuleArgument = Annotated[
+    str, typer.Argument(help="A .gguf file, the name of a known model, or a module in a .mlir file.")
+]
 ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
 ActivationsOption = Annotated[
     Activations, typer.Option(help="int8 quantises activations block by block; exact computes in f32.")
@@ -282,32 +285,50 @@ def compile_model(
         "rlx emit smollm2 --stage hir --function decode",
         "rlx emit model.gguf --stage mir -o prefill.mlir",
         "rlx emit graph.mlir --stage llvm",
+        "rlx emit smollm2 --stage lir --inspect",
     )
 )
 def emit(
-    model: Annotated[str, typer.Argument(help="A .gguf file, the name of a known model, or a module in a .mlir file.")],
+    model: ModuleArgument,
     stage: Annotated[Stage, typer.Option(help="Where to stop.")] = Stage.mir,
     function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
+    inspect: Annotated[
+        bool, typer.Option("--inspect", help="Tables in place of IR: stages hir, mir, kernels and lir.")
+    ] = False,
     output: OutputOption = None,
 ) -> None:
     """Print a module as the compiler has it at one of its stages."""
     from rlx_mlir import compiler
-    from rlx_mlir.hir import GraphModule
+    from rlx_mlir.reports import stages
 
-    if Path(model).suffix == ".mlir":
-        module: Any = GraphModule.from_text(Path(model))
-        maxima: dict[str, int] = {}
-    else:
-        module, maxima = _model_module(model, function.value, context, chunk)
-    text = compiler.emit(module, stage.value, activations=activations.value, maxima=maxima).rstrip("\n")
+    module, maxima = _any_module(model, function.value, context, chunk)
+    show = stages.inspect if inspect else compiler.emit
+    text = show(module, stage.value, activations=activations.value, maxima=maxima).rstrip("\n")
     if output is None:
         typer.echo(text)
         return
     with _writing(output):
         output.write_text(text + "\n")
+
+
+@app.command(epilog=_example("rlx report smollm2", "rlx report model.gguf --function decode", "rlx report graph.mlir"))
+def report(
+    model: ModuleArgument,
+    function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
+    activations: ActivationsOption = Activations.int8,
+    context: ContextOption = None,
+    chunk: ChunkOption = 512,
+) -> None:
+    """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
+    from rlx_mlir.compiler import compile
+
+    module, maxima = _any_module(model, function.value, context, chunk)
+    typer.echo(str(module.fusion_report(activations=activations.value)))
+    executable = compile(module, activations=activations.value, maxima=maxima)
+    typer.echo(f"\n{executable.dispatch_report()}")
 
 
 @app.command(epilog=_example("rlx models"))
@@ -331,15 +352,18 @@ def models(as_json: JsonOption = False) -> None:
         typer.echo(f"{row['name']:<10} {row['bytes'] / 1e6:>6.0f} MB  {row['file']}\n{'':<10} {place}")
 
 
-@app.command(epilog=_example("rlx cache", "rlx cache --clear"))
+@app.command(epilog=_example("rlx cache", "rlx cache --clear", "rlx cache --clear --models"))
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Delete compiled code and downloaded models.")] = False,
+    clear: Annotated[bool, typer.Option("--clear", help="Delete compiled code.")] = False,
+    models: Annotated[bool, typer.Option("--models", help="With --clear: delete downloaded models, too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show the cache: compiled code and downloaded models, all of which can be made again."""
     from rlx_mlir.tools.cache import clear_cache, describe_cache
 
-    freed = clear_cache() if clear else 0
+    if models and not clear:
+        raise InputError("'--models' says what '--clear' deletes, and comes with it")
+    freed = clear_cache(models=models) if clear else 0
     description = describe_cache()
     if as_json:
         _print_json({**description, "freed_bytes": freed})
@@ -359,6 +383,15 @@ def _configuration(model: str, context: int | None) -> tuple[Any, int]:
 
     config = ModelConfig.from_gguf(GGUFFile(resolve(model)))
     return config, check_context(config, context)
+
+
+def _any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+    """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
+    from rlx_mlir.hir import GraphModule
+
+    if Path(model).suffix == ".mlir":
+        return GraphModule.from_text(Path(model)), {}
+    return _model_module(model, program, context, chunk)
 
 
 def _model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:

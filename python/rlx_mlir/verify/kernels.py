@@ -29,7 +29,7 @@ from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.prepare import prepare
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
 from rlx_mlir.verify.numerics import distance, evaluate_outputs, for_module, module_arguments, plain
-from rlx_mlir.verify.tolerance import Difference, Errors, Expected, difference
+from rlx_mlir.verify.tolerance import Errors, Expected, difference
 
 #: Calls of one kernel that are compared for one sample; those of other layers differ in their values alone.
 CALLS = 2
@@ -57,9 +57,7 @@ class Checked:
     kernels: dict[str, int]
 
 
-def check_executable(
-    executable: Executable, module: ir.Module, *, seed: int = 0, nan: bool = False
-) -> Checked:
+def check_executable(executable: Executable, module: ir.Module, *, seed: int = 0, nan: bool = False) -> Checked:
     """Compares compiled code with the module that it was compiled from.
 
     Args:
@@ -208,7 +206,9 @@ class _Checker:
         key = (call.kernel, tuple(sizes))
         if key not in self._plans:
             outputs = {operand: number for number, operand in enumerate(tied) if operand >= 0}
-            buffers = [("output", outputs[i], 0) if i in outputs else ("input", i, 0) for i in range(len(operands))]
+            buffers: list[Any] = [
+                ("output", outputs[i], 0) if i in outputs else ("input", i, 0) for i in range(len(operands))
+            ]
             buffers += [("output", i, 0) for i in range(len(results))]
             self._plans[key] = native.Plan(
                 self._code,
@@ -248,7 +248,7 @@ class _Checker:
                     named = f" by call {writer}, of '{calls[writer].kernel}'" if writer is not None else ""
                     return (
                         f"call {call.number} of the plan, of kernel '{call.kernel}' {call.where}, doesn't find its "
-                        f"operand in {_described(place)}: the memory was overwritten{named}, or is that of another value"
+                        f"operand in {_described(place)}: the memory was overwritten{named}, or is another's"
                     )
             memory.run(call.number)
             for place, array, expected in memory.results(call):
@@ -270,7 +270,9 @@ class _Memory:
         self._artifact = artifact
         prepared = prepare(artifact.preparation, values, {})
         inputs = {spec.name: _aligned(values[spec.name]) for spec in artifact.inputs}
-        params = [_aligned(prepared[s.name] if s.name in prepared else values[s.name]) for s in artifact.plan_parameters]
+        params = [
+            _aligned(prepared[s.name] if s.name in prepared else values[s.name]) for s in artifact.plan_parameters
+        ]
         self._sizes = _sizes(artifact, [*artifact.inputs, *artifact.plan_parameters], [*inputs.values(), *params])
         outputs = []
         for spec in artifact.outputs:
@@ -288,6 +290,9 @@ class _Memory:
         kernel, buffers, dims, work = call
         arena = len(artifact.outputs)
         places = [self._place(buffer) for buffer in buffers]
+        open_buffers: list[Any] = [
+            ("output", arena, at) if kind == "arena" else (kind, n, at) for kind, n, at in places
+        ]
         return native.Plan(
             code,
             symbols=artifact.symbols,
@@ -297,7 +302,7 @@ class _Memory:
             inputs=[spec.name for spec in artifact.inputs],
             params=[spec.name for spec in artifact.plan_parameters],
             outputs=[*(spec.name for spec in artifact.outputs), "arena"],
-            calls=[(kernel, [("output", arena, at) if k == "arena" else (k, n, at) for k, n, at in places], dims, work)],
+            calls=[(kernel, open_buffers, dims, work)],
             threads=1,
         )
 

@@ -33,7 +33,9 @@ Outputs = dict[str, Expected]
 
 def is_interpretable(module: ir.Module) -> bool:
     """Whether every operation of a module can be interpreted."""
-    return all(op.name in REFERENCES or op.name in ("func.func", "func.call", "func.return") for op in operations(module))
+    return all(
+        op.name in REFERENCES or op.name in ("func.func", "func.call", "func.return") for op in operations(module)
+    )
 
 
 def module_arguments(module: ir.Module) -> list[Argument]:
@@ -151,7 +153,9 @@ class NumericVerifier:
             try:
                 outputs = self._run(after, sample, conditioning=change is not None)
             except (RlxError, ArithmeticError, LookupError, TypeError, ValueError) as error:
-                raise self._error(name, step, before, f"the module can't be interpreted any more: {error}", sample) from None
+                raise self._error(
+                    name, step, before, f"the module can't be interpreted any more: {error}", sample
+                ) from None
             finding = _compare(self._expected[number], outputs, sample, change)
             if finding is not None:
                 details = self._explain(step, before, after, number, change)
@@ -241,33 +245,40 @@ def find_rewrite(step: str, before: ir.Module, is_wrong: Callable[[ir.Module], b
 
 
 def find_operation(before: ir.Module, after: ir.Module, sample: Sample) -> str | None:
-    """The first operation after a pass whose value none before has, though what it reads is unchanged; as text."""
-    known: dict[tuple[Any, ...], list[np.ndarray]] = {}
+    """The first operation after a pass that makes an output wrong, as text; None where none is found.
 
-    def key(array: np.ndarray) -> tuple[Any, ...]:
-        return array.dtype, array.shape
+    Its value is one that no operation had before, and so are those of what its value goes into, up to an output.
+    (Values that only the new way to compute something has are in between ones that were there before.)
+    """
+    known: dict[tuple[Any, ...], list[np.ndarray]] = {}
 
     def note(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
         for array in map(plain, results):
-            known.setdefault(key(array), []).append(array)
+            known.setdefault((array.dtype, array.shape), []).append(array)
 
     interpret(before, for_module(before, sample), watch=note)
     errors = Errors({function_name(f): f for f in functions(after)})
-    changed: set[ir.Value] = set()
-    found: list[str] = []
+    nodes: list[tuple[ir.Operation, Sequence[Any], list[Any]]] = []
 
     def look(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
         errors.watch(op, operands, results)
-        for value, array in zip(op.results, map(plain, results), strict=True):
+        changed = []
+        for value, result in zip(op.results, results, strict=True):
+            array = plain(result)
             expected = Expected(array, max(errors.of(value), 1e-6))
-            if any(difference(expected, other) is None for other in known.get(key(array), ())):
-                continue
-            changed.add(value)
-            if not found and not any(operand in changed for operand in op.operands):
-                found.append(describe_operation(op))
+            if all(difference(expected, other) is not None for other in known.get((array.dtype, array.shape), ())):
+                changed.append(result)
+        if op.name != "func.call":  # Its results are those of an operation in the function that it calls.
+            nodes.append((op, operands, changed))
 
-    interpret(after, for_module(after, sample), watch=look)
-    return found[0] if found else None
+    outputs = interpret(after, for_module(after, sample), watch=look)
+    needed = {id(value) for value in outputs.values()}
+    wrong = None
+    for op, operands, changed in reversed(nodes):
+        if any(id(value) in needed for value in changed):
+            needed |= {id(value) for value in operands}
+            wrong = op
+    return describe_operation(wrong) if wrong is not None else None
 
 
 def compare_modules(

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whether everything in a module can be compiled: checked before any pass runs, so that all that can't is named."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.hir.function import function_name, functions, role
+from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.lowering.hir_to_mir import PATTERNS
+from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TO_LINALG
+from rlx_mlir.rewriting import operations
+from rlx_mlir.unsupported import list_operations
+
+
+def check_supported(module: Any, name: str, *, policy: str = "direct") -> None:
+    """Raises UnsupportedError, which lists every operation that can't be compiled, with places and reasons.
+
+    Args:
+        module: at stage hir or mir.
+        name: of the module, for the message.
+        policy: how blocks lower.
+    """
+    lowered = {pattern.root for pattern in PATTERNS.select(policy)}
+    on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY
+    found = []
+    for function in functions(module):
+        for op in operations(function):
+            if reason := _problem(op, lowered, on_tensors):
+                found.append((op, reason))
+        if role(function) is not None:
+            found.append((function, f"'{function_name(function)}' is a {role(function)}: the compiler makes those"))
+    if found:
+        known = [n for n in operation_classes() if n in lowered or (n in on_tensors and n in DIM_RULES)]
+        lines = list_operations(found, known)
+        raise UnsupportedError("\n  ".join([f"'{name}' has {len(found)} operations that can't be compiled", *lines]))
+
+
+def _problem(op: Any, lowered: set[str], on_tensors: set[str]) -> str:
+    """Why an operation can't be compiled; '' where it can."""
+    dialect = op.name.partition(".")[0]
+    if dialect == "func":
+        return ""
+    if dialect == "hir":
+        return "" if op.name in lowered else "no pattern lowers the block to primitives"
+    if dialect != "mir":
+        return f"modules are made of operations of hir, mir and func, not of {dialect}"
+    if op.name not in on_tensors:
+        return "no pattern lowers the operation to loops"
+    return "" if op.name in DIM_RULES else "it has no rule for sizes"
