@@ -66,13 +66,13 @@ docs:
 	$(PYTHON) docs/generate.py
 
 test:
-	$(PYTHON) test/run.py --quick -j $(JOBS)
+	$(PYTHON) test/run.py -j $(JOBS)
 
 test-slow:
 	$(PYTHON) test/run.py --slow -j $(JOBS)
 
 test-all:
-	$(PYTHON) test/run.py -j $(JOBS)
+	$(PYTHON) test/run.py --all -j $(JOBS)
 
 clean:
 	rm -rf build dist

@@ -3,9 +3,9 @@
 
 Usage:
 
-    python test/run.py             every test
-    python test/run.py --quick     without those that take minutes or fetch from the package index
-    python test/run.py --slow      those alone
+    python test/run.py             every test but those that take minutes, much memory or large downloads
+    python test/run.py --all       these too
+    python test/run.py --slow      these alone
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def run(name: str, *arguments: str) -> bool:
 def main() -> int:
     """The exit status."""
     parser = argparse.ArgumentParser(description="Runs the tests of the package that is installed.")
-    parser.add_argument("--quick", action="store_true", help="leave out what takes minutes or fetches something")
-    parser.add_argument("--slow", action="store_true", help="only what takes minutes or fetches something")
+    parser.add_argument("--all", action="store_true", help="also what takes minutes or fetches large files")
+    parser.add_argument("--slow", action="store_true", help="only what takes minutes or fetches large files")
     parser.add_argument("-j", "--jobs", type=int, default=len(os.sched_getaffinity(0)), help="tests at one time")
     options = parser.parse_args()
     passed = options.slow or run("lit", "-sv", f"-j{options.jobs}", "test/lit")
-    marks = ["-m", f"not ({SLOW})"] if options.quick else ["-m", SLOW] if options.slow else []
+    marks = ["-m", SLOW] if options.slow else [] if options.all else ["-m", f"not ({SLOW})"]
     # pytest comes last: its closing line counts the tests.
     if not run("pytest", "-q", "-n", str(options.jobs), *marks):
         passed = False

@@ -7,14 +7,14 @@ import difflib
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import native
-from rlx_mlir.runtime.artifact import Artifact, Preparation
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
 from rlx_mlir.runtime.executable import Executable
 
 #: Stages that `emit` can print, in order.
@@ -94,7 +94,7 @@ class CompileOptions:
 
 
 def _check_features(text: str) -> None:
-    """Raises InputError where LLVM doesn't know a feature: it ignores some such words, and ends the process at others."""
+    """Raises InputError where LLVM doesn't know a feature: it ignores some words, and ends the process at others."""
     known = {feature[1:] for feature in native.host_target()[2].split(",")}
     for word in text.split(",") if text else ():
         if word[:1] not in ("+", "-"):
@@ -218,20 +218,28 @@ class Compilation:
         self._steps = stages(options, module.stage, module.fusion_policy or "direct")
         self.plan: Any = None
         self.preparation = Preparation()
-        self.sources: list[tuple[str, Any]] = []
-        self.packed: dict[str, str] = {}
+        self.parameters: tuple[BufferSpec, ...] = ()
         self.templates: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.kernels: Any = None
         self.verifier: Any = None
         self._dumper: Any = None
         self._check_supported(module)
+        self._declare()
         self._observe(module.stage)
 
     def _check_supported(self, module: Any) -> None:
         from rlx_mlir.lowering.support import check_supported
 
         check_supported(self.module, self.name, policy=module.fusion_policy or "direct")
+
+    def _declare(self) -> None:
+        """Notes what callers set, before passes drop, join and repack it."""
+        from rlx_mlir.lowering.plan import declared_parameters, name_arguments
+
+        with self.module.context:
+            name_arguments(self.module)
+            self.parameters = declared_parameters(self.module)
 
     def _observe(self, stage: str) -> None:
         """Makes what the options want to be told of passes."""
@@ -281,16 +289,15 @@ class Compilation:
         from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
         from rlx_mlir.lowering.lir import argument_dims
         from rlx_mlir.lowering.outline import CLASS
-        from rlx_mlir.lowering.plan import PlanReader, packed_parameters, read_preparation
+        from rlx_mlir.lowering.plan import PlanReader, read_preparation
         from rlx_mlir.rewriting.steps import clone
 
         if stage == "kernels":
-            self.preparation, self.sources = read_preparation(self.module)
+            self.preparation = read_preparation(self.module)
             kernels = functions(self.module, KERNEL)
             self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
             if self.verifier is not None:
                 self.kernels = clone(self.module)
-            self.packed = packed_parameters(self.module)
             known = sorted({s for dims in argument_dims(entry_function(self.module)) for d in dims for s in d.symbols})
             for symbol in self.options.maxima:
                 if symbol not in known:
@@ -329,14 +336,8 @@ class Compilation:
 
     def artifact(self) -> Artifact:
         """The compiled module."""
-        from rlx_mlir.lowering.plan import parameter_spec
-
         self.run()
         plan = self.plan
-        with self.module.context:
-            prepared = [parameter_spec(name, kind) for name, kind in self.sources]
-        given = {name for name, _ in self.preparation.results} | {spec.name for spec in prepared}
-        kept = [replace(spec, packed=self.packed.get(spec.name)) for spec in plan.parameters if spec.name not in given]
         triple, cpu, features = self.target()
         return Artifact(
             name=self.name,
@@ -347,7 +348,7 @@ class Compilation:
             slots=tuple(plan.slots),
             kernels=tuple(plan.kernels),
             inputs=tuple(plan.inputs),
-            parameters=(*prepared, *kept),
+            parameters=self.parameters,
             plan_parameters=tuple(plan.parameters),
             outputs=tuple(plan.outputs),
             calls=tuple(plan.calls),

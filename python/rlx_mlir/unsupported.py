@@ -67,4 +67,3 @@ def unknown_in_text(text: str, known: Iterable[str]) -> list[str]:
         close = nearest(name, names)
         lines.append(f"'{name}' in line {number}{more}" + (f"; the nearest that there is: {close}" if close else ""))
     return lines
-

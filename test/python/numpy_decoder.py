@@ -36,7 +36,7 @@ class NumpyDecoder:
         return self.file.metadata.get(f"{self.family}.{key}", default)
 
     def weight(self, name: str) -> np.ndarray:
-        return self.file.dequantize(name).astype(self.dtype)
+        return self.file.dequantize(name).astype(self.dtype, copy=False)
 
     def logits(self, tokens: Sequence[int], last: int | None = None) -> np.ndarray:
         """Logits after each token, or after the ``last`` ones, [.., vocab]."""
@@ -60,7 +60,7 @@ class NumpyDecoder:
         q, k, v = self._split(q, self.heads), self._split(k, self.kv_heads), self._split(v, self.kv_heads)
         if self.family in ("qwen3", "gemma3"):
             q, k = self._norm(q, p + "attn_q_norm.weight"), self._norm(k, p + "attn_k_norm.weight")
-        near = self.family == "gemma3" and layer % 6 != 5
+        near = self.family == "gemma3" and (layer + 1) % self._meta("attention.sliding_window_pattern", 6) != 0
         base, stretch = (10000.0, 1.0) if near else (self.base, self.stretch)
         window = self._meta("attention.sliding_window") if near else len(x)
         a = self._attend(self._rotate(q, base, stretch), self._rotate(k, base, stretch), v, window)

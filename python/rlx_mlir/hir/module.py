@@ -350,13 +350,12 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
     dialects = {op.name.partition(".")[0] for op in operations(module)}
     if "hir" in dialects:
         return "hir"
-    if "mir" in dialects:
-        if any(role(f) == KERNEL for f in functions(module)):
-            return "kernels"
-    elif "linalg" in dialects:
+    if "linalg" in dialects and "mir" not in dialects:
         return "linalg"
-    elif any(isinstance(type, ir.MemRefType) for type in function_type(entry_function(module)).inputs):
+    if any(isinstance(type, ir.MemRefType) for type in function_type(entry_function(module)).inputs):
         return "lir"
+    if any(role(f) == KERNEL for f in functions(module)):
+        return "kernels"
     return "hir" if marked == "hir" else "mir"
 
 
@@ -364,7 +363,7 @@ def check_stage(module: ir.Module, stage: str) -> None:
     """Raises StageError where a module has operations that its stage doesn't."""
     if stage not in STAGES:
         raise StageError(f"a stage is one of {', '.join(STAGES)}, but got {stage!r}")
-    banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir", "mir")}[stage]
+    banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir",)}[stage]
     allowed = ("hir", "mir", "func") if stage in BUILDABLE else ()
     wrong = []
     for op in operations(module):

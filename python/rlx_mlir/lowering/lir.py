@@ -84,13 +84,18 @@ def element_bytes(kind: ir.Type) -> int:
     return 1 if text == "i1" else int("".join(c for c in text if c.isdigit())) // 8
 
 
+def unnamed_symbol(name: str, axis: int) -> str:
+    """What stands for the size of an argument's dynamic dimension that has no symbol."""
+    return re.sub(r"\W", "_", f"{name}_{axis}")
+
+
 def argument_dims(function: Any) -> list[tuple[Size, ...]]:
     """The dimensions of each argument; dynamic ones without a symbol are told apart by the argument that has them."""
     found = []
     for argument, own in zip(function.arguments, argument_attributes(function), strict=True):
         shape = ir.RankedTensorType(argument.type).shape
-        stem = re.sub(r"\W", "_", own.get("mir.name", f"arg{argument.arg_number}"))
-        words = own.get("mir.dims") or [f"{stem}_{i}" for i in range(len(shape))]
+        name = own.get("mir.name", f"arg{argument.arg_number}")
+        words = own.get("mir.dims") or [unnamed_symbol(name, axis) for axis in range(len(shape))]
         found.append(tuple(Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)))
     return found
 

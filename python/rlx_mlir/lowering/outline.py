@@ -34,7 +34,17 @@ POINTWISE = UNARY | BINARY
 #: Operations that read and write one row at a time; their other operands are vectors or tables.
 ROW_WISE = POINTWISE | {
     f"mir.{word}"
-    for word in ["rms_norm", "layer_norm", "softmax", "fused_residual_rms_norm", "fused_residual_layer_norm", "fused_swiglu", "rope", "narrow", "cache_update"]
+    for word in [
+        "rms_norm",
+        "layer_norm",
+        "softmax",
+        "fused_residual_rms_norm",
+        "fused_residual_layer_norm",
+        "fused_swiglu",
+        "rope",
+        "narrow",
+        "cache_update",
+    ]
 }
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
@@ -130,8 +140,13 @@ def form_groups(entry: Any) -> list[Group]:
                 groups.append(rows)
             rows.ops.append(op)
             continue
-        joins = isinstance(view, mir.ReshapeOp) and rows is not None and space is not None and _reads(op, rows)
-        if joins and _is_in(view, dims, rows, space):
+        if (
+            isinstance(view, mir.ReshapeOp)
+            and rows is not None
+            and space is not None
+            and _reads(op, rows)
+            and _is_in(view, dims, rows, space)
+        ):
             rows.ops.append(op)  # The rows stay what they are; what reads them in another shape may join.
             continue
         if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):

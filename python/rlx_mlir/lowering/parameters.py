@@ -70,9 +70,7 @@ def quantize_activations(module: ir.Operation, *, attention: bool) -> None:
 
 
 #: Operations that may stand between a projection and attention.
-BEFORE_ATTENTION = frozenset(
-    {"mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"}
-)
+BEFORE_ATTENTION = frozenset({"mir.narrow", "mir.reshape", "mir.rope", "mir.cache_update", "mir.rms_norm", "mir.add"})
 
 
 def feeds_attention(value: ir.Value) -> bool:
@@ -199,11 +197,7 @@ def hoist_params(module: ir.Operation) -> None:
         if any(identity(use.owner) not in hoisted for use in result.uses)
     ]
     block = function.operation.regions[0].blocks[0]
-    sources = [
-        argument
-        for argument in block.arguments
-        if any(identity(use.owner) in hoisted for use in argument.uses)
-    ]
+    sources = [argument for argument in block.arguments if any(identity(use.owner) in hoisted for use in argument.uses)]
     with function.operation.location:
         attributes = [_named(own, number) for number, own in enumerate(raw_argument_attributes(function))]
         labels = _labels(escaping, names)
@@ -218,9 +212,7 @@ def hoist_params(module: ir.Operation) -> None:
         _move(list(hoisted.values()), sources, escaping, prepare)
         for value, label in zip(escaping, labels, strict=True):
             argument = block.add_argument(value.type, function.operation.location)
-            attributes.append(
-                dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param"))
-            )
+            attributes.append(dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param")))
             value.replace_all_uses_with(argument)
     for op in reversed(list(hoisted.values())):
         op.erase()

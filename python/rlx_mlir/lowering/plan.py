@@ -8,9 +8,11 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
+from rlx_mlir.hir import function as hir_function
 from rlx_mlir.lowering.functions import PREPARE, argument_attributes, entry_function, functions, result_attributes
-from rlx_mlir.lowering.lir import CONDITIONS, element_bytes
+from rlx_mlir.lowering.lir import CONDITIONS, element_bytes, unnamed_symbol
 from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, Preparation, PrepareStep, SizeCondition
 
@@ -149,11 +151,11 @@ def _parse_size(text: str) -> Size:
     return total
 
 
-def read_preparation(module: Any) -> tuple[Preparation, list[tuple[str, Any]]]:
-    """`@prepare` as data, and its sources as (name, type)."""
+def read_preparation(module: Any) -> Preparation:
+    """`@prepare` as data."""
     found = functions(module, PREPARE)
     if not found:
-        return Preparation(), []
+        return Preparation()
     function = found[0]
     names = [own["mir.name"] for own in argument_attributes(function)]
     indices = {argument: number for number, argument in enumerate(function.arguments)}
@@ -168,8 +170,7 @@ def read_preparation(module: Any) -> tuple[Preparation, list[tuple[str, Any]]]:
         (own["mir.name"], indices[value])
         for own, value in zip(result_attributes(function), terminator.operands, strict=True)
     )
-    kinds = [argument.type for argument in function.arguments]
-    return Preparation(tuple(names), tuple(steps), results), list(zip(names, kinds, strict=True))
+    return Preparation(tuple(names), tuple(steps), results)
 
 
 def _step_attributes(op: Any) -> dict[str, Any]:
@@ -185,21 +186,27 @@ def _step_attributes(op: Any) -> dict[str, Any]:
     return {key: python_value(value) for key, value in op.attributes.items()}
 
 
-def packed_parameters(module: Any) -> dict[str, str]:
-    """The block formats of the entry function's packed parameters, by name: buffers don't tell them."""
-    entry = entry_function(module)
-    specs = {
-        own["mir.name"]: parameter_spec(own["mir.name"], argument.type)
-        for argument, own in zip(entry.arguments, argument_attributes(entry), strict=True)
-        if own.get("mir.kind") == "param"
-    }
-    return {name: spec.packed for name, spec in specs.items() if spec.packed is not None}
+def name_arguments(module: Any) -> None:
+    """Gives the entry function's arguments and results the names that callers use, where the text has none."""
+    entry = hir_function.entry_function(module)
+    for word, found in (("arg_attrs", hir_function.arguments(entry)), ("res_attrs", hir_function.results(entry))):
+        own = hir_function.attribute_dictionaries(entry, word, len(found))
+        for attributes, each in zip(own, found, strict=True):
+            attributes["mir.name"] = ir.StringAttr.get(each.name)
+        hir_function.set_signature(entry, **{word: own})
 
 
-def parameter_spec(name: str, kind: Any) -> BufferSpec:
-    """What a caller's parameter looks like."""
-    tensor = ir.RankedTensorType(kind)
-    packed = None
-    if tensor.encoding is not None:
-        packed = str(tensor.encoding).split("<", 1)[1].split(",", 1)[0]
-    return BufferSpec(name, str(tensor.element_type), tuple(tensor.shape), packed=packed)
+def declared_parameters(module: Any) -> tuple[BufferSpec, ...]:
+    """What callers set: the parameters of the entry function, used or not, as the module declares them."""
+    specs = []
+    for argument in hir_function.arguments(hir_function.entry_function(module)):
+        if argument.kind != hir_function.PARAM:
+            continue
+        shape = tuple(
+            size if size >= 0 else symbol if symbol != "?" else unnamed_symbol(argument.name, axis)
+            for axis, (size, symbol) in enumerate(zip(argument.type.shape, argument.symbols, strict=True))
+        )
+        packed = packing(argument.type)
+        scheme = None if packed is None else packed.scheme
+        specs.append(BufferSpec(argument.name, str(argument.type.element_type), shape, packed=scheme))
+    return tuple(specs)

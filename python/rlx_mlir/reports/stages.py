@@ -18,7 +18,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.compiler import Compilation, CompileOptions
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
@@ -52,6 +52,8 @@ def inspect(module: Any, stage: str | None = None, **options: Any) -> str:
         raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{wanted}'")
     if wanted == module.stage:
         return module.inspect()
+    if module.stage in STAGES and STAGES.index(wanted) < STAGES.index(module.stage):
+        raise StageError(f"'{module.name}' is past stage {wanted}: it is at {module.stage}")
     compilation = Compilation(module, chosen)
     if wanted == "mir":
         compilation.run(until="mir")

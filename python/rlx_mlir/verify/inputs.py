@@ -47,6 +47,7 @@ def samples(
     """
     symbols = list(dict.fromkeys(s for argument in arguments for s in _symbols(argument)))
     every = SIZES if symbols else SIZES[-1:]
+    weights: dict[tuple[Any, ...], np.ndarray] = {}
     for sizes in every:
         limits = maxima or {}
         bound = {s: min(sizes[i % len(sizes)], limits.get(s, sizes[-1])) for i, s in enumerate(symbols)}
@@ -58,10 +59,16 @@ def samples(
         for kind in kinds:
             make = _KINDS.get(kind, _not_finite)
             whole = 2 if kind == "normal" and special else 1
-            values = {
-                a.name: _value(a, bound, make if a.kind == INPUT else _normal, _random(seed, a.name), whole)
-                for a in arguments
-            }
+            values: dict[str, np.ndarray] = {}
+            for argument in arguments:
+                random = _random(seed, argument.name)
+                if argument.kind == INPUT:
+                    values[argument.name] = _value(argument, bound, make, random, whole)
+                    continue
+                key = (argument.name, *(bound[symbol] for symbol in _symbols(argument)))
+                if key not in weights:
+                    weights[key] = _value(argument, bound, _normal, random, whole)
+                values[argument.name] = weights[key]
             yield Sample(f"{kind} values" + (f", {listed}" if listed else ""), values)
 
 

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Cases of the graph fuzzer: a module, the values of its arguments, how it is compiled; and their files.
+
+A case is two files: `NAME.mlir`, whose first lines say in comments how to replay it and how it is compiled, and
+`NAME.npz` with the arrays, `run/argument` each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.errors import InputError
+from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
+from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Skip, make_value
+from rlx_mlir.fuzz.primitives import GENERATORS, SUMS
+from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.hir.function import arguments
+from rlx_mlir.mir.packed import packing
+
+_MARK = "// fuzz: "
+
+
+@dataclass
+class Case:
+    """A module with values.
+
+    Attributes:
+        module: at stage hir or mir.
+        runs: for each run, the value of every input and parameter.
+        options: of `compile`: activations, level, features.
+    """
+
+    module: GraphModule
+    runs: list[dict[str, np.ndarray]]
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Writes `path` and the file with its arrays."""
+        np.savez_compressed(
+            path.with_suffix(".npz"),
+            **{f"{i}/{name}": array for i, run in enumerate(self.runs) for name, array in run.items()},
+        )
+        settings = json.dumps({"options": self.options, "runs": len(self.runs)})
+        text = self.module.to_text(locations=False)
+        path.write_text(f"// rlx fuzz replay {path.name}\n{_MARK}{settings}\n{text}")
+
+    @classmethod
+    def load(cls, path: Path) -> Case:
+        """Reads what `save` wrote; InputError where a file isn't a case."""
+        settings = read_settings(path)
+        module = GraphModule.from_text(path)
+        known = {argument.name: argument for argument in arguments(module.entry)}
+        runs: list[dict[str, np.ndarray]] = [{} for _ in range(settings["runs"])]
+        try:
+            arrays: Any = np.load(path.with_suffix(".npz"))
+        except OSError as error:
+            raise InputError(f"{path.with_suffix('.npz')} with the values of {path.name}: {error}") from None
+        with arrays:
+            for key, array in arrays.items():
+                number, _, name = key.partition("/")
+                if name in known:
+                    packed = packing(known[name].type) is not None
+                    dtype = np.dtype(np.uint8) if packed else DTYPES[str(known[name].type.element_type)]
+                    # bfloat16 is read as bytes without a type.
+                    runs[int(number)][name] = array if array.dtype == dtype else array.view(dtype)
+        return cls(module, runs, settings["options"])
+
+
+def read_settings(path: Path) -> dict[str, Any]:
+    """How the case in a file is compiled; InputError where it doesn't say."""
+    try:
+        lines = path.read_text().splitlines()[:3]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} can't be read: {error}") from None
+    for line in lines:
+        if line.startswith(_MARK):
+            found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            return found
+    raise InputError(f"{path} isn't a case of the graph fuzzer: it has no line '{_MARK}…'")
+
+
+def symbol_sizes(rng: np.random.Generator) -> list[dict[str, int]]:
+    """Sizes of symbols for one to three runs; among them often 0 and 1."""
+    names = ["a", "b", "c"][: int(rng.integers(0, 4))]
+    small = [size for size in SIZES if size < 34]
+    return [{name: int(rng.choice(small)) for name in names} for _ in range(int(rng.integers(1, 4)))]
+
+
+def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case, dict[str, int]]:
+    """The case of a number, and how often each operation was drawn or skipped.
+
+    Args:
+        ops: operations to draw from; all of the stage by default.
+    """
+    rng = np.random.default_rng([seed, index])
+    stage = "hir" if rng.random() < 0.7 else "mir"
+    policy = "direct" if rng.random() < 0.6 else "fusable"
+    module = GraphModule.mir("fuzz") if stage == "mir" else GraphModule.hir("fuzz", policy=policy)
+    floats = tuple(FLOATS[int(i)] for i in rng.permutation(4)[: int(rng.integers(1, 3))])
+    floats = ("f32",) if rng.random() < 0.5 else floats
+    draft = Draft(rng, module, symbol_sizes(rng), floats=floats, edges=bool(rng.random() < 0.25))
+    names = [n for n in sorted(ops or GENERATORS) if stage == "hir" or n.startswith("mir.")] or sorted(GENERATORS)
+    # Some blocks or products in each graph, beside what is drawn evenly: there are many more unary operations.
+    special = [n for n in names if n in SUMS]
+    count = int(rng.integers(1, 10))
+    skipped = 0
+    for _ in range(6 * count):
+        if len(module) >= count:
+            break
+        name = draft.choose(special if special and draft.chance(0.4) else names)
+        try:
+            GENERATORS[name](draft)
+        except Skip:
+            skipped += 1
+    if draft.edges and any(node.op in SUMS for node in module):
+        draft.edges = bool(rng.random() < 0.5)  # NaN hides much in sums
+    _set_outputs(draft)
+    runs = []
+    for number, sizes in enumerate(draft.assignments):
+        values = np.random.default_rng([seed, index, number])
+        runs.append({n: make_value(r, sizes, values, draft.edges) for n, r in draft.recipes.items()})
+    options = {
+        "activations": "int8" if rng.random() < 0.2 else "exact",
+        "level": int(rng.choice([2, 2, 2, 1, 0, 3])),
+        "features": str(rng.choice(["", "", "", "", "+sse2"])),
+    }
+    return Case(module, runs, options), {"skipped": skipped}
+
+
+def _set_outputs(draft: Draft) -> None:
+    """Returns what nothing reads, and some of all other values: also arguments, and values twice."""
+    module = draft.module
+    made = [value for node in module for value in node.results if value.packed is None]
+    unread = [value for value in made if not module.use_count(value)]
+    others = [value for value in draft.values if draft.chance(0.12)]
+    chosen = [value for value in unread if draft.chance(0.9)] + others
+    if not chosen:
+        chosen = made[-1:] or draft.values[:1]
+    if draft.chance(0.1) and chosen:
+        chosen.append(draft.choose(chosen))
+    named = {f"o{i}": value for i, value in enumerate(chosen)}
+    module.set_outputs(named, tied=_ties(draft, named))
+
+
+def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
+    """Ties of outputs that are new caches to inputs."""
+    tied: dict[str, Value] = {}
+    inputs = {value: name for name, value in ((r, draft.module.value(r)) for r in draft.recipes) if name[0] == "i"}
+    for node in draft.module:
+        pairs = []
+        if node.op == "mir.cache_update":
+            pairs = [(node.operands[0], node.results[0])]
+        elif len(node.results) == 3 and node.op.startswith("hir."):
+            caches = [v for v in node.operands if v.ndim == 3 and v.shape == node.results[1].shape]
+            pairs = list(zip(caches[-2:], node.results[1:], strict=False))
+        for cache, result in pairs:
+            name = next((n for n, v in outputs.items() if v == result), None)
+            if name and cache in inputs and cache not in tied.values() and draft.chance(0.5):
+                tied[name] = cache
+    return tied
+
+
+__all__ = ["Case", "random_case", "read_settings", "symbol_sizes"]

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A random graph under construction: values that there are, sizes of symbols, and how arguments get their values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import formats
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.mir.numerics import is_float
+
+Dim = int | str
+Shape = tuple[Dim, ...]
+
+FLOATS = ("f32", "bf16", "f16", "f64")
+INTEGERS = ("i8", "i16", "i32", "i64")
+#: Sizes at which code changes what it does: none, one, odd, and around the widths of vectors and panels.
+SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
+_SIZE_WEIGHTS = np.array([2, 5, 5, 6, 5, 4, 3, 3, 3, 4, 4, 2, 3, 2, 1, 1], np.float64)
+#: Elements that one tensor has at most, with each symbol at its largest size.
+MAX_ELEMENTS = 40_000
+SCHEMES = tuple(name for name in formats.FORMATS if name in (
+    "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_k",
+))  # fmt: skip
+
+
+class Skip(Exception):
+    """The operation can't be made of what there is: another one is drawn."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the value of an argument is made.
+
+    Attributes:
+        kind: `input` or `param`.
+        shape: sizes and symbols; [N, K] of a packed weight.
+        dtype: element type's word.
+        packed: scheme of a packed weight.
+        domain: `normal`, `positive`, `index`, `position` or `choice`.
+        scale: of normal numbers; the number of entries of an index; for a position (table's rows, tokens).
+    """
+
+    kind: str
+    shape: Shape
+    dtype: str
+    packed: str | None = None
+    domain: str = "normal"
+    scale: Any = 1.0
+
+
+@dataclass
+class Draft:
+    """The graph, and what is known of it.
+
+    Attributes:
+        rng: where every decision comes from.
+        module: at stage hir or mir.
+        assignments: sizes of the symbols, for each run.
+        values: what operands are taken from.
+        recipes: of the arguments, by name.
+        floats: the element types that arguments have, most of them the first.
+        edges: whether some elements of arguments are NaN, infinities, zeros and the like.
+    """
+
+    rng: np.random.Generator
+    module: GraphModule
+    assignments: list[dict[str, int]]
+    values: list[Value] = field(default_factory=list)
+    recipes: dict[str, Recipe] = field(default_factory=dict)
+    floats: tuple[str, ...] = ("f32",)
+    edges: bool = False
+
+    # -- decisions ---------------------------------------------------------------------------------------------------
+
+    def chance(self, probability: float) -> bool:
+        """True that often."""
+        return bool(self.rng.random() < probability)
+
+    def choose(self, options: Sequence[Any]) -> Any:
+        """One of several; Skip where there is none."""
+        if not options:
+            raise Skip
+        return options[int(self.rng.integers(len(options)))]
+
+    def integer(self, low: int, high: int) -> int:
+        """From `low` to `high`, both included."""
+        return int(self.rng.integers(low, high + 1))
+
+    def size(self, least: int = 0, most: int = 65) -> int:
+        """A static size, mostly one that changes what code does."""
+        fits = [i for i, size in enumerate(SIZES) if least <= size <= most]
+        if not fits:
+            return self.integer(least, most)
+        weights = _SIZE_WEIGHTS[fits]
+        return int(SIZES[fits[int(self.rng.choice(len(fits), p=weights / weights.sum()))]])
+
+    def dim(self, least: int = 0, most: int = 65, dynamic: float = 0.4) -> Dim:
+        """A size or a symbol, within bounds at every assignment."""
+        if self.chance(dynamic):
+            fits = [s for s in self.symbols if least <= self.smallest(s) and self.largest(s) <= most]
+            if fits:
+                return str(self.choose(fits))
+        return self.size(least, most)
+
+    def float_type(self) -> str:
+        """An element type."""
+        return self.floats[0] if self.chance(0.7) else str(self.choose(self.floats))
+
+    # -- sizes -------------------------------------------------------------------------------------------------------
+
+    @property
+    def symbols(self) -> list[str]:
+        """Names of the dynamic sizes."""
+        return list(self.assignments[0])
+
+    def sizes_of(self, dim: Dim) -> list[int]:
+        """The size at each assignment; Skip where it isn't known."""
+        if isinstance(dim, int):
+            return [dim] * len(self.assignments)
+        if not re.fullmatch(r"[\w+*\- ()]+", dim):
+            raise Skip
+        return [int(eval(dim, {"__builtins__": {}}, dict(a))) for a in self.assignments]
+
+    def largest(self, dim: Dim) -> int:
+        """The largest size that a dimension gets."""
+        return max(self.sizes_of(dim))
+
+    def smallest(self, dim: Dim) -> int:
+        """The smallest size that a dimension gets."""
+        return min(self.sizes_of(dim))
+
+    def elements(self, shape: Sequence[Dim]) -> int:
+        """The most elements that a tensor gets."""
+        return int(np.prod([max(self.largest(dim), 1) for dim in shape], dtype=np.int64)) if shape else 1
+
+    def shape(self, least_rank: int = 0, most_rank: int = 4, last: Dim | None = None) -> Shape:
+        """A shape of few enough elements."""
+        rank = self.integer(least_rank, most_rank)
+        while True:
+            most = 65 if rank < 3 else 17
+            dims = [self.dim(most=most) for _ in range(rank)]
+            if last is not None and dims:
+                dims[-1] = last
+            if self.elements(dims) <= MAX_ELEMENTS:
+                return tuple(dims)
+
+    # -- values ------------------------------------------------------------------------------------------------------
+
+    def argument(self, recipe: Recipe) -> Value:
+        """A new argument."""
+        if recipe.packed is None and self.elements(recipe.shape) > MAX_ELEMENTS * 2:
+            raise Skip
+        name = f"{recipe.kind[0]}{len(self.recipes)}"
+        if recipe.packed is not None:
+            value = self.module.param(name, list(recipe.shape), packed=recipe.packed)
+        elif recipe.kind == "param":
+            value = self.module.param(name, list(recipe.shape), recipe.dtype)
+        else:
+            value = self.module.input(name, list(recipe.shape), recipe.dtype)
+        self.recipes[name] = recipe
+        if recipe.packed is None and recipe.domain == "normal":
+            self.values.append(value)
+        return value
+
+    def new(self, shape: Sequence[Dim], dtype: str, domain: str = "normal", scale: Any = 1.0, param: float = 0.3) -> Value:
+        """A new input, or with some probability a parameter; Skip where the shape can't be written down."""
+        for dim in shape:
+            if isinstance(dim, str) and dim not in self.symbols:
+                raise Skip
+        static = not any(isinstance(dim, str) for dim in shape)
+        kind = "param" if self.chance(param if static else param * 0.3) else "input"
+        return self.argument(Recipe(kind, tuple(shape), dtype, None, domain, scale))
+
+    def pick(self, fits: Callable[[Value], bool]) -> Value | None:
+        """A value that there is, mostly a recent one; None where none fits."""
+        found = [value for value in self.values if fits(value)]
+        if not found:
+            return None
+        recent = found[-4:] if self.chance(0.6) else found
+        return recent[int(self.rng.integers(len(recent)))]
+
+    def any(self, dtypes: Sequence[str], least_rank: int = 0, most_rank: int = 4) -> Value:
+        """A value of one of the types, or a new argument."""
+        if self.chance(0.8):
+            found = self.pick(lambda v: word(v) in dtypes and least_rank <= v.ndim <= most_rank and self.small(v))
+            if found is not None:
+                return found
+        dtype = self.float_type()
+        return self.new(self.shape(least_rank, most_rank), dtype if dtype in dtypes else self.choose(dtypes))
+
+    def floating(self, least_rank: int = 0, most_rank: int = 4) -> Value:
+        """A value of floats."""
+        return self.any(FLOATS, least_rank, most_rank)
+
+    def like(self, shape: Sequence[Dim], dtype: str, *, reuse: float = 0.5, **options: Any) -> Value:
+        """A value of a shape and type: one that there is, or a new argument."""
+        wanted = tuple(shape)
+        if "?" not in wanted and self.chance(reuse):
+            found = self.pick(lambda v: word(v) == dtype and v.shape == wanted)
+            if found is not None:
+                return found
+        return self.new(wanted, dtype, **options)
+
+    def small(self, value: Value) -> bool:
+        """Whether a value is small enough to be worked with."""
+        try:
+            return self.elements(value.shape) <= MAX_ELEMENTS
+        except Skip:
+            return True
+
+    def vector(self, size: Dim, dtype: str) -> Value:
+        """A vector of weights, such as a bias."""
+        return self.like([size], dtype, reuse=0.4, param=0.8)
+
+    def optional(self, make: Callable[[], Value], probability: float = 0.4) -> Value | None:
+        """A value or none."""
+        return make() if self.chance(probability) else None
+
+    def columns(self, most: int = 512) -> int:
+        """Inputs of a packed weight: a multiple of the length of some block."""
+        return int(self.choose([size for size in (32, 64, 96, 256, 512) if size <= most]))
+
+    def scheme(self, k: Dim) -> str:
+        """A scheme that can hold rows of k elements; Skip where there is none."""
+        if not isinstance(k, int) or k < 1:
+            raise Skip
+        return str(self.choose([name for name in SCHEMES if k % formats.get_format(name).block == 0]))
+
+    def packed(self, n: int, k: Dim, scheme: str | None = None) -> Value:
+        """A packed weight [n, k]."""
+        if not isinstance(k, int) or not isinstance(n, int) or n < 1:
+            raise Skip
+        chosen = scheme or self.scheme(k)
+        return self.argument(Recipe("param", (n, k), "i8", chosen, "normal", k**-0.5))
+
+    def dense_weight(self, k: Dim, n: Dim, dtype: str, transposed: bool) -> Value:
+        """A dense weight of k inputs and n outputs."""
+        scale = max(self.largest(k), 1) ** -0.5
+        shape = (n, k) if transposed else (k, n)
+        if self.chance(0.15):
+            return self.like(shape, dtype, reuse=1.0)
+        return self.new(shape, dtype, scale=scale, param=0.8)
+
+    def weight(self, k: Dim, n: Dim, dtype: str, transposed: bool, dense: bool | None = None) -> Value:
+        """A weight of k inputs and n outputs, dense or packed."""
+        if dense is None:
+            dense = self.chance(0.55)
+        if not dense and isinstance(k, int) and isinstance(n, int) and k > 0 and n > 0 and self.elements((n, k)) < 200_000:
+            return self.packed(n, k)
+        return self.dense_weight(k, n, dtype, transposed)
+
+    # -- operations --------------------------------------------------------------------------------------------------
+
+    def emit(
+        self, op: str, operands: Mapping[str, Any], attributes: Mapping[str, Any] | None = None, **options: Any
+    ) -> tuple[Value, ...]:
+        """Appends an operation; its results can be operands from now on."""
+        results = self.module._emit(op, operands, attributes, **options)
+        self.values += [value for value in results if value.packed is None]
+        return results
+
+
+def word(value: Value) -> str:
+    """The element type of a value."""
+    return next(name for name, dtype in DTYPES.items() if dtype == value.dtype)
+
+
+#: What breaks code that was written for ordinary numbers; those of the last list only where sums can't overflow.
+_EDGES = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -1.5, 2.5)
+_EXTREME = ("max", "-max", "tiny", "subnormal")
+
+
+def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generator, edges: bool) -> np.ndarray:
+    """The array of an argument."""
+    shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
+    dtype = DTYPES[recipe.dtype]
+    if recipe.packed is not None:
+        return formats.encode(recipe.packed, (rng.standard_normal(shape) * recipe.scale).astype(np.float32))
+    if recipe.domain == "index":
+        low, high = (-2, recipe.scale + 3) if edges else (0, max(recipe.scale, 1))
+        array = rng.integers(low, high, shape).astype(np.float64)
+        return _edged(array, dtype, rng, 0.1 if edges else 0.0).astype(dtype)
+    if recipe.domain == "position":
+        rows, tokens = (sizes[dim] if isinstance(dim, str) else dim for dim in recipe.scale)
+        return rng.integers(0, rows - tokens + 1, shape).astype(dtype)
+    if recipe.dtype == "i1":
+        return rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+    if recipe.domain == "choice":
+        return rng.choice(np.array([0.0, 0.25, 0.5, 1.0]), shape).astype(dtype)
+    if dtype.kind == "i":
+        info = np.iinfo(dtype)
+        array = rng.integers(-9, 10, shape)
+        chosen = rng.random(shape) < (0.2 if edges else 0.0)
+        return np.where(chosen, rng.choice(np.array([info.min, info.max, -1, 0, 127, -128]), shape), array).astype(dtype)
+    array = rng.standard_normal(shape) * recipe.scale
+    if recipe.domain == "positive":
+        array = np.abs(array) + 0.1
+    return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0)
+
+
+def _edged(array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, share: float) -> np.ndarray:
+    """Floats with a share of edge values."""
+    if not share or not is_float(dtype):
+        return array.astype(dtype)
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype)
+    special = {
+        "max": float(info.max),
+        "-max": -float(info.max),
+        "tiny": float(info.tiny),
+        "subnormal": float(info.smallest_subnormal),
+    }
+    options = np.array([*_EDGES, *(special[name] for name in _EXTREME)])
+    # Not all kinds in one array: a NaN in each row would leave nothing to compare.
+    options = rng.choice(options, int(rng.integers(1, 5)))
+    return np.where(rng.random(array.shape) < share, rng.choice(options, array.shape), array).astype(dtype)

@@ -1,0 +1,414 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How each operation of MIR is drawn: legal operands and attributes, of every kind that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Shape, Skip, word
+from rlx_mlir.hir import Value
+from rlx_mlir.hir.graph import Word
+
+ARITH = (*FLOATS, *INTEGERS)
+ALL = (*ARITH, "i1")
+ACTIVATIONS = (
+    "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin",
+    "cos", "tan", "atan", "round",
+)  # fmt: skip
+
+#: A function for each operation, by its name, that appends one such operation to a draft.
+GENERATORS: dict[str, Callable[[Draft], None]] = {}
+#: Operations that sum up: where one is in a graph, arguments have no numbers so large that sums could overflow.
+SUMS: set[str] = set()
+
+
+def generates(*names: str, sums: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Registers a function as what draws an operation; one for several operations takes the name, too."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        for name in names:
+            if len(names) == 1:
+                GENERATORS[name] = function
+            else:
+                GENERATORS[name] = lambda draft, name=name: function(draft, name)  # type: ignore[misc]
+            if sums:
+                SUMS.add(name)
+        return function
+
+    return register
+
+
+def activation(draft: Draft, probability: float = 0.5) -> Word | None:
+    """An activation or none."""
+    return Word("activation", draft.choose(ACTIVATIONS)) if draft.chance(probability) else None
+
+
+def eps(draft: Draft) -> float | None:
+    """An epsilon, or None for the default."""
+    return draft.choose([None, 1e-6, 0.25])
+
+
+# -- element by element ----------------------------------------------------------------------------------------------
+
+
+@generates(*(f"mir.{name}" for name in ACTIVATIONS))
+def unary(draft: Draft, name: str) -> None:
+    x = draft.floating()
+    if name in ("mir.log", "mir.sqrt", "mir.rsqrt") and draft.chance(0.5):
+        x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
+    draft.emit(name, {"x": x})
+
+
+def other_operand(draft: Draft, x: Value, dtype: str, **options: Any) -> Value:
+    """A value that broadcasts with x: like x, or with fewer dimensions, some of size 1."""
+    shape: Shape = x.shape
+    if draft.chance(0.4):
+        return draft.like(shape, dtype, **options)
+    shape = shape[draft.integer(0, len(shape)) :]
+    shape = tuple(1 if draft.chance(0.3) else dim for dim in shape)
+    if len(shape) == x.ndim and draft.chance(0.15) and x.ndim < 4:
+        shape = (draft.size(most=5), *shape)
+    if draft.elements(shape) * draft.elements(x.shape[: max(0, x.ndim - len(shape))]) > 80_000:
+        raise Skip
+    return draft.like(shape, dtype, **options)
+
+
+def binary(draft: Draft, name: str, dtypes: Sequence[str]) -> None:
+    x = draft.any(dtypes)
+    positive = name in ("mir.pow", "mir.div") and draft.chance(0.7)
+    if positive and name == "mir.pow":
+        x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
+    y = other_operand(draft, x, word(x), **({"domain": "positive", "reuse": 0.0} if positive else {}))
+    if draft.chance(0.2) and name != "mir.pow":
+        x, y = y, x
+    draft.emit(name, {"lhs": x, "rhs": y})
+
+
+for _name in ("add", "sub", "mul", "max", "min"):
+    GENERATORS[f"mir.{_name}"] = lambda draft, name=_name: binary(draft, f"mir.{name}", ARITH)  # type: ignore[misc]
+for _name in ("div", "pow"):
+    GENERATORS[f"mir.{_name}"] = lambda draft, name=_name: binary(draft, f"mir.{name}", FLOATS)  # type: ignore[misc]
+
+
+@generates("mir.compare")
+def compare(draft: Draft) -> None:
+    x = draft.any(ARITH)
+    kind = Word("compare_kind", draft.choose(["eq", "ne", "lt", "le", "gt", "ge"]))
+    draft.emit("mir.compare", {"lhs": x, "rhs": other_operand(draft, x, word(x))}, {"kind": kind})
+
+
+@generates("mir.where")
+def where(draft: Draft) -> None:
+    x = draft.any(ALL)
+    y, condition = other_operand(draft, x, word(x)), other_operand(draft, x, "i1")
+    draft.emit("mir.where", {"condition": condition, "on_true": x, "on_false": y})
+
+
+@generates("mir.cast")
+def cast(draft: Draft) -> None:
+    x = draft.any(ALL)
+    draft.values.append(draft.module.cast(x, draft.choose(list(DTYPES))))
+
+
+def constant(draft: Draft, name: str) -> None:
+    shape = [draft.size(most=9) for _ in range(draft.integer(0, 2))]
+    dtype = DTYPES[draft.choose(ALL)]
+    array = np.asarray(draft.rng.integers(-4, 5, shape)) * (0.5 if dtype.kind not in "ib" else 1)
+    stage = draft.module.stage
+    if name.partition(".")[0] == stage:
+        draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
+        return
+    from rlx_mlir.hir.types import elements_attribute
+
+    attribute = elements_attribute(np.asarray(array).astype(dtype), draft.module.ir_module.context)
+    draft.emit(name, {}, {"value": attribute})
+
+
+GENERATORS["mir.constant"] = lambda draft: constant(draft, "mir.constant")
+
+
+# -- products --------------------------------------------------------------------------------------------------------
+
+
+@generates("mir.matmul", sums=True)
+def matmul(draft: Draft) -> None:
+    x = draft.floating(2)
+    transposed, k, n = draft.chance(0.5), x.shape[-1], draft.dim()
+    if x.ndim == 2 or draft.chance(0.5):
+        rhs = draft.dense_weight(k, n, word(x), transposed)
+    else:
+        lead = x.shape[draft.integer(0, x.ndim - 2) : -2]
+        lead = tuple(1 if draft.chance(0.3) else dim for dim in lead)
+        shape = (*lead, n, k) if transposed else (*lead, k, n)
+        if draft.elements(shape) > 80_000:
+            raise Skip
+        rhs = draft.like(shape, word(x))
+    if draft.elements((*x.shape[:-1], n)) > 80_000:
+        raise Skip
+    draft.emit("mir.matmul", {"lhs": x, "rhs": rhs}, {"transpose_rhs": transposed})
+
+
+@generates("mir.fused_matmul_bias_act", sums=True)
+def fused_matmul_bias_act(draft: Draft) -> None:
+    x, transposed, n = draft.floating(1), draft.chance(0.5), draft.dim()
+    weight = draft.dense_weight(x.shape[-1], n, word(x), transposed)
+    operands = {"x": x, "weight": weight, "bias": draft.vector(n, word(x))}
+    draft.emit("mir.fused_matmul_bias_act", operands, {"activation": activation(draft), "transpose_rhs": transposed})
+
+
+def rows_of(draft: Draft, k: int, dtype: str | None = None, least_rank: int = 1) -> Value:
+    """A value of floats with k columns."""
+    found = draft.pick(
+        lambda v: v.ndim >= least_rank and v.shape[-1] == k and word(v) in ([dtype] if dtype else FLOATS)
+    )
+    if found is not None and draft.chance(0.6):
+        return found
+    return draft.new(draft.shape(least_rank, 3, last=k), dtype or draft.float_type())
+
+
+@generates("mir.dequant_matmul", sums=True)
+def dequant_matmul(draft: Draft) -> None:
+    k = draft.columns()
+    x = rows_of(draft, k)
+    weight = draft.packed(draft.size(1, 65), k)
+    if draft.chance(0.2):
+        weight = repacked(draft, weight)
+    draft.emit("mir.dequant_matmul", {"x": x, "weight": weight})
+
+
+def repacked(draft: Draft, weight: Value) -> Value:
+    """The weight in panels; as it is where its scheme has none."""
+    return weight if weight.packed == "q8_k" else draft.emit("mir.repack", {"weight": weight})[0]
+
+
+@generates("mir.repack", sums=True)
+def repack(draft: Draft) -> None:
+    k = draft.columns()
+    if draft.chance(0.6):
+        weight = draft.packed(draft.size(1, 65), k)
+        panels = repacked(draft, weight)
+    else:
+        dense = draft.new([draft.size(1, 65), k], draft.choose(["f32", "f16", "bf16"]), scale=k**-0.5, param=1.0)
+        panels = draft.emit("mir.repack", {"weight": dense})[0]
+    draft.emit("mir.dequant_matmul", {"x": rows_of(draft, k), "weight": panels})
+
+
+@generates("mir.block_quantize", sums=True)
+def block_quantize(draft: Draft) -> None:
+    k = draft.columns()
+    block = draft.choose([None, *(size for size in (32, 64, 96, 256) if k % size == 0)])
+    draft.emit("mir.block_quantize", {"x": rows_of(draft, k)}, {"block": block})
+
+
+@generates("mir.block_dot", sums=True)
+def block_dot(draft: Draft) -> None:
+    k = draft.columns()
+    q, scale, total = draft.emit("mir.block_quantize", {"x": rows_of(draft, k)})
+    scheme = draft.choose([s for s in (draft.scheme(k) for _ in range(4)) if s not in ("f32", "f16", "bf16")])
+    weight = draft.packed(draft.size(1, 65), k, scheme)
+    if draft.chance(0.3):
+        weight = repacked(draft, weight)
+    draft.emit("mir.block_dot", {"q": q, "scale": scale, "sum": total, "weight": weight})
+
+
+@generates("mir.conv", sums=True)
+def conv(draft: Draft) -> None:
+    groups, per_group, out = draft.choose([1, 1, 2, 3]), draft.size(1, 3), draft.size(1, 3)
+    kernel = [draft.choose([1, 2, 3]) for _ in range(2)]
+    stride, dilation = [draft.choose([1, 1, 2]) for _ in range(2)], [draft.choose([1, 1, 2]) for _ in range(2)]
+    padding = [draft.choose([0, 1, 2]) for _ in range(2)]
+    spread = [d * (k - 1) + 1 - 2 * p for d, k, p in zip(dilation, kernel, padding, strict=True)]
+    dtype = draft.float_type()
+    area = [draft.dim(max(1, size), 17) for size in spread]
+    x = draft.like([draft.dim(most=3), groups * per_group, *area], dtype)
+    weight = draft.like([groups * out, per_group, *kernel], dtype, param=0.8)
+    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    draft.emit("mir.conv", {"x": x, "weight": weight}, attributes)
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------------
+
+
+@generates("mir.reshape")
+def reshape(draft: Draft) -> None:
+    x = draft.any(ALL)
+    shape = x.shape
+    entries: list[int] = []
+    if all(isinstance(dim, int) for dim in shape):
+        count = draft.elements(shape) if 0 not in shape else 0
+        entries = [int(size) for size in _factors(draft, count)]
+        if count and draft.chance(0.4):
+            entries[draft.integer(0, len(entries) - 1)] = -1
+    else:
+        # Each dimension stays, is split, or joins the ones after it.
+        merged = draft.integer(0, x.ndim - 1)
+        for i, dim in enumerate(shape):
+            if i >= merged and len(shape) - i > 1 and draft.chance(0.6):
+                entries.append(-1)
+                break
+            if isinstance(dim, int):
+                entries += [int(size) for size in _factors(draft, dim)] if dim and draft.chance(0.4) else [dim]
+            else:
+                entries.append(-2 if i == len(entries) else -1)
+        if entries.count(-1) > 1 or (-1 in entries and 0 in entries):
+            raise Skip
+        kept = [shape[i] for i, entry in enumerate(entries) if entry == -2]
+        if -1 in entries and any(draft.smallest(dim) == 0 for dim in kept):
+            raise Skip
+    draft.emit("mir.reshape", {"x": x}, {"new_shape": entries})
+
+
+def _factors(draft: Draft, count: int) -> list[int]:
+    """Sizes whose product is `count`."""
+    sizes = [count]
+    for _ in range(draft.integer(0, 2)):
+        last = sizes.pop()
+        divisors = [n for n in (1, 2, 3, 4, 5, 8, 16) if last % n == 0]
+        chosen = draft.choose(divisors)
+        sizes += [chosen, last // chosen]
+    order = draft.rng.permutation(len(sizes))
+    return [sizes[int(i)] for i in order]
+
+
+@generates("mir.transpose")
+def transpose(draft: Draft) -> None:
+    x = draft.any(ALL)
+    draft.emit("mir.transpose", {"x": x}, {"permutation": [int(i) for i in draft.rng.permutation(x.ndim)]})
+
+
+@generates("mir.narrow")
+def narrow(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    axis = draft.integer(0, x.ndim - 1)
+    room = draft.smallest(x.shape[axis])
+    start = draft.integer(0, room)
+    length = draft.choose([0, 1, room - start, draft.integer(0, room - start)])
+    draft.emit("mir.narrow", {"x": x}, {"axis": axis, "start": start, "length": min(length, room - start)})
+
+
+@generates("mir.concat")
+def concat(draft: Draft) -> None:
+    if draft.chance(0.15):
+        k = draft.columns()
+        scheme = draft.scheme(k)
+        weights = [draft.packed(draft.size(1, 33), k, scheme) for _ in range(draft.integer(1, 3))]
+        joined = draft.emit("mir.concat", {"inputs": weights}, {"axis": 0})[0]
+        draft.emit("mir.dequant_matmul", {"x": rows_of(draft, k), "weight": joined})
+        return
+    x = draft.any(ALL, 1)
+    axis, inputs = draft.integer(0, x.ndim - 1), [x]
+    for _ in range(draft.integer(0, 2)):
+        shape = list(x.shape)
+        if draft.chance(0.6):
+            shape[axis] = draft.dim(most=17)
+        inputs.append(x if draft.chance(0.2) else draft.like(shape, word(x)))
+    if sum(draft.elements(v.shape) for v in inputs) > 80_000:
+        raise Skip
+    draft.emit("mir.concat", {"inputs": [inputs[int(i)] for i in draft.rng.permutation(len(inputs))]}, {"axis": axis})
+
+
+@generates("mir.expand")
+def expand(draft: Draft) -> None:
+    x = draft.any(ALL)
+    shape: list[Dim] = [draft.size(most=9) if dim == 1 and draft.chance(0.7) else dim for dim in x.shape]
+    if draft.chance(0.4) and x.ndim < 4:
+        shape = [draft.size(most=5), *shape]
+    if draft.elements(shape) > 80_000 or "?" in shape:
+        raise Skip
+    draft.values.append(draft.module.expand(x, shape))
+
+
+def indices(draft: Draft, shape: Sequence[Dim], limit: Dim) -> Value:
+    """Indices into so many entries; f32 at times."""
+    dtype = draft.choose(["i32", "i64", "i32", "f32"])
+    return draft.new(shape, dtype, domain="index", scale=draft.smallest(limit), param=0.1)
+
+
+@generates("mir.gather")
+def gather(draft: Draft) -> None:
+    if draft.chance(0.25):
+        k = draft.columns()
+        table = draft.packed(draft.size(1, 33), k)
+        draft.emit("mir.gather", {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0])}, {"axis": 0})
+        return
+    table = draft.any(ALL, 1, 3)
+    axis = draft.integer(0, table.ndim - 1)
+    if draft.smallest(table.shape[axis]) == 0:
+        raise Skip  # nothing to clamp to
+    batch = draft.integer(0, axis) if draft.chance(0.3) else 0
+    shape = (*table.shape[:batch], *draft.shape(0, 2))
+    if draft.elements(shape) * draft.elements(table.shape) > 2_000_000 or len(shape) + table.ndim > 6:
+        raise Skip
+    chosen = draft.pick(lambda v: word(v) in ("i32", "i64", "f32") and v.ndim <= 2) if draft.chance(0.15) else None
+    if chosen is None or batch:
+        chosen = indices(draft, shape, table.shape[axis])
+    draft.emit("mir.gather", {"table": table, "indices": chosen}, {"axis": axis, "batch_dims": batch or None})
+
+
+# -- reductions and norms --------------------------------------------------------------------------------------------
+
+
+@generates("mir.reduce", sums=True)
+def reduce(draft: Draft) -> None:
+    kind = draft.choose(["sum", "mean", "max", "min", "prod"])
+    x = draft.floating() if kind == "mean" else draft.any(ARITH)
+    axes = [axis for axis in range(x.ndim) if draft.chance(0.5)]
+    attributes = {"kind": Word("reduce_kind", kind), "axes": axes, "keep_dims": draft.chance(0.4)}
+    draft.emit("mir.reduce", {"x": x}, attributes)
+
+
+def axis_of(draft: Draft, x: Value) -> int | None:
+    """A dimension, mostly the last; at times counted from the end; None for the default."""
+    if draft.chance(0.6):
+        return draft.choose([None, -1, x.ndim - 1])
+    return draft.integer(-x.ndim, x.ndim - 1)
+
+
+@generates("mir.softmax", sums=True)
+def softmax(draft: Draft) -> None:
+    x = draft.floating(1)
+    draft.emit("mir.softmax", {"x": x}, {"axis": axis_of(draft, x)})
+
+
+@generates("mir.cumsum", sums=True)
+def cumsum(draft: Draft) -> None:
+    x = draft.any(ARITH, 1)
+    draft.emit("mir.cumsum", {"x": x}, {"axis": axis_of(draft, x), "exclusive": draft.chance(0.4)})
+
+
+@generates("mir.layer_norm", "mir.rms_norm", sums=True)
+def norm(draft: Draft, name: str) -> None:
+    x = draft.floating(1)
+    axis = axis_of(draft, x)
+    size = x.shape[-1 if axis is None else axis]
+    operands = {
+        "x": x,
+        "gamma": draft.vector(size, word(x)),
+        "beta": draft.optional(lambda: draft.vector(size, word(x))),
+    }
+    draft.emit(name, operands, {"axis": axis, "eps": eps(draft)})
+
+
+@generates("mir.fused_residual_layer_norm", "mir.fused_residual_rms_norm", sums=True)
+def residual_norm(draft: Draft, name: str) -> None:
+    x = draft.floating(1)
+    dtype, size = word(x), x.shape[-1]
+    operands = {
+        "x": x,
+        "residual": x if draft.chance(0.1) else draft.like(x.shape, dtype),
+        "bias": draft.optional(lambda: draft.vector(size, dtype)),
+        "gamma": draft.vector(size, dtype),
+        "beta": draft.optional(lambda: draft.vector(size, dtype)),
+    }
+    draft.emit(name, operands, {"eps": eps(draft)})
+
+
+@generates("mir.fused_swiglu")
+def fused_swiglu(draft: Draft) -> None:
+    half = draft.size(0, 33)
+    x = rows_of(draft, 2 * half)
+    draft.emit("mir.fused_swiglu", {"x": x}, {"gate_first": draft.chance(0.5)})

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What differences between two correct executions of a module are to be expected, element by element.
+
+A module is interpreted several times, each time with operands and results of every operation changed at random by what
+rounding and a free order of summation may change. Elements that differ between the runs, because they are sensitive or
+because something like a comparison falls to the other side, may differ as much in compiled code; all others may not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.hir.function import body, entry_function, function_name, functions, results
+from rlx_mlir.interpreter import bind_inputs
+from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.numerics import F64, accumulator, is_float, narrow
+from rlx_mlir.mir.registry import evaluate
+
+Evaluate = Callable[[Any, Sequence[Any]], list[Any]]
+
+#: Operations that move elements or compute exactly: what they are given decides their result to the bit.
+EXACT = frozenset(
+    f"mir.{name}"
+    for name in (
+        "constant reshape transpose narrow concat expand gather cache_update repack where compare cast neg abs relu "
+        "max min round"
+    ).split()
+) | {"hir.constant"}
+
+#: Relative error of one operation, by the type in which it is computed, and of rounding to a type.
+_COMPUTED = {"f32": 2.0**-21, "f64": 2.0**-49}
+_ROUNDED = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22, "f64": 2.0**-51}
+#: What may differ where no run differs: rounding to the neighbour.
+_FLOOR = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-18, "f64": 2.0**-46}
+#: A run shows a typical error, not the largest one.
+_SPREAD = 5.0
+
+
+def _name(dtype: np.dtype[Any]) -> str:
+    return next(name for name, known in DTYPES.items() if known == dtype)
+
+
+def run_function(
+    listed: Mapping[str, ir.Operation], function: ir.Operation, values: Sequence[Any], evaluate_one: Evaluate,
+    record: dict[ir.Value, Any] | None = None,
+) -> list[Any]:
+    """The results of a function whose operations are computed by `evaluate_one`; `record` gets every value."""
+    block = body(function)
+    known: dict[ir.Value, Any] = {} if record is None else record
+    known.update(zip(block.arguments, values, strict=True))
+    for op in block.operations:
+        operation = op.operation
+        operands = [known[operand] for operand in operation.operands]
+        if operation.name == "func.return":
+            return operands
+        if operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            computed = run_function(listed, listed[callee], operands, evaluate_one)
+        else:
+            computed = evaluate_one(operation.opview, operands)
+        known.update(zip(operation.results, computed, strict=True))
+    raise AssertionError("a function ends with a return")
+
+
+def run_module(module: ir.Module, inputs: Mapping[str, Any], evaluate_one: Evaluate = evaluate) -> dict[str, Any]:
+    """The outputs of a module by name."""
+    listed = {function_name(f): f for f in functions(module)}
+    entry = entry_function(module)
+    values = bind_inputs(entry, inputs)
+    outputs = run_function(listed, entry, values, evaluate_one)
+    return {result.name: value for result, value in zip(results(entry), outputs, strict=True)}
+
+
+class _Perturbed:
+    """Computes operations as correct code might: with errors, in a wide type."""
+
+    def __init__(self, rng: np.random.Generator, stochastic: bool) -> None:
+        self._rng = rng
+        self._stochastic = stochastic
+
+    def _noise(self, array: np.ndarray, relative: float) -> np.ndarray:
+        return np.asarray(array * (1 + relative * self._rng.uniform(-1, 1, array.shape)))
+
+    def __call__(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+        if op.operation.name in EXACT:
+            return evaluate(op, operands)
+        with np.errstate(all="ignore"):
+            wide = [self._widened(operand) for operand in operands]
+            return [
+                self._rounded(value, result.type.element_type)
+                for value, result in zip(evaluate(op, wide), op.operation.results, strict=True)
+            ]
+
+    def _widened(self, operand: Any) -> Any:
+        if isinstance(operand, PackedWeight) or not is_float(operand.dtype):
+            return operand
+        error = _COMPUTED[_name(accumulator(operand.dtype))]
+        return self._noise(operand.astype(F64), error)
+
+    def _rounded(self, value: Any, element: Any) -> Any:
+        if isinstance(value, PackedWeight) or not is_float(value.dtype):
+            return value
+        dtype = DTYPES[str(element)]
+        error = _COMPUTED[_name(accumulator(dtype))]
+        if self._stochastic:
+            # Fused code may round once where separate operations round several times.
+            error += 2 * _ROUNDED[_name(dtype)]
+        return narrow(self._noise(value.astype(F64), error), dtype)
+
+
+@dataclass
+class Expected:
+    """An array, and how far from each element another execution may be.
+
+    Attributes:
+        value: by the references of the operations.
+        spread: the largest difference of a perturbed run, as f64; infinite where runs differ in what isn't a number.
+    """
+
+    value: np.ndarray
+    spread: np.ndarray
+
+    def difference(self, other: np.ndarray) -> str | None:
+        """What is wrong with the result of another execution, or None."""
+        want = self.value
+        if want.dtype != other.dtype or want.shape != other.shape:
+            return f"{want.dtype} {list(want.shape)} expected, but got {other.dtype} {list(other.shape)}"
+        if not want.size:
+            return None
+        a, b = want.astype(F64), other.astype(F64)
+        allowed = _SPREAD * self.spread
+        if is_float(want.dtype):
+            name = _name(want.dtype)
+            limits = _limits(want.dtype)
+            with np.errstate(all="ignore"):
+                allowed = allowed + _FLOOR[name] * np.where(np.isfinite(a), np.abs(a), 0.0) + limits[0]
+                # Where the largest number is within reach, so is infinity.
+                allowed = np.where(np.isfinite(a) & (np.abs(a) + allowed >= limits[1]), np.inf, allowed)
+        with np.errstate(all="ignore"):
+            same = (np.isnan(a) & np.isnan(b)) | (a == b)
+            near = np.isfinite(a) & np.isfinite(b) & (np.abs(a - b) <= allowed)
+        wrong = ~(same | near | ~np.isfinite(allowed))
+        if not wrong.any():
+            return None
+        where = tuple(int(i[0]) for i in np.nonzero(wrong))
+        return (
+            f"{int(wrong.sum())} of {wrong.size} elements differ, first at {list(where)}: "
+            f"expected {a[where]:.9g}, but got {b[where]:.9g} (allowed: {allowed[where]:.2g})"
+        )
+
+
+def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """(smallest normal number, largest number) of a float type."""
+    import ml_dtypes
+
+    info = ml_dtypes.finfo(dtype)
+    return float(info.tiny), float(info.max)
+
+
+def expected(module: ir.Module, inputs: Mapping[str, Any], *, runs: int, seed: int = 0) -> dict[str, Expected]:
+    """The outputs of a module with what they may differ by.
+
+    Args:
+        module: at a stage that can be interpreted.
+        inputs: as `interpret` takes them.
+        runs: perturbed ones; their number decides how many rare differences are known.
+    """
+    center = run_module(module, inputs)
+    found = {
+        name: Expected(value, np.zeros(value.shape, F64))
+        for name, value in center.items()
+        if not isinstance(value, PackedWeight)
+    }
+    for number in range(runs):
+        rng = np.random.default_rng([seed, number])
+        sample = run_module(module, inputs, _Perturbed(rng, stochastic=number % 3 != 0))
+        for name, own in found.items():
+            own.spread = np.maximum(own.spread, _distance(own.value, sample[name]))
+    return found
+
+
+def _distance(want: np.ndarray, other: np.ndarray) -> np.ndarray:
+    if want.shape != other.shape:
+        return np.full(want.shape, np.inf)
+    a, b = want.astype(F64), other.astype(F64)
+    with np.errstate(all="ignore"):
+        difference = np.abs(a - b)
+    same = (np.isnan(a) & np.isnan(b)) | (a == b)
+    finite = np.isfinite(a) & np.isfinite(b)
+    if want.dtype == np.bool_:
+        return np.where(same, 0.0, np.inf)
+    return np.where(same, 0.0, np.where(finite, difference, np.inf))
+
+
+__all__ = ["Expected", "expected", "run_function", "run_module"]

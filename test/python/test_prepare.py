@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Preparation of parameters at run time gives what the interpreted function @prepare gives, bit for bit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from compile_harness import Program, compile_fresh, positive, scaled
+
+from rlx_mlir import GraphModule, formats, interpret
+from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.lowering.functions import PREPARE, functions
+from rlx_mlir.mir import PackedWeight
+from rlx_mlir.runtime.artifact import Preparation, PrepareStep
+from rlx_mlir.runtime.prepare import OPERATIONS, prepare
+
+SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32")
+
+
+def elementwise(p: Program, dtype: str) -> None:
+    m = p.m
+    w, v, g = p.param("w", [6, 5], dtype), p.param("v", [6, 5], dtype, positive), p.param("g", [5], dtype, positive)
+    x = p.input("x", [6, 5], dtype)
+    p.output(add=x + (w + v), sub=x - (w - g), mul=x * (w * g), div=x + w / v, neg=x + (-w))
+    p.output(max=x + m.maximum(w, g), min=x + m.minimum(v, w))
+
+
+def movement(p: Program) -> None:
+    m = p.m
+    w, g, h = p.param("w", [6, 4]), p.param("g", [4]), p.param("h", [4], "bf16")
+    rows, columns = p.input("rows", [4, 6]), p.input("columns", [6, 4])
+    p.output(transpose=rows + m.transpose(w), narrow=m.narrow(columns, 0, 0, 2) + m.narrow(w, 0, 3, 2))
+    p.output(
+        last=m.narrow(columns, 1, 0, 3) + m.narrow(w, 1, 1, 3), concat=m.concat([columns] * 2, 1) + m.concat([w, w], 1)
+    )
+    p.output(reshape=rows + m.reshape(w, [4, -1]), expand=columns + m.expand(g, [6, 4]))
+    p.output(cast=m.cast(columns, "bf16") + m.cast(g, "bf16"), wide=columns + m.cast(h, "f32"))
+    p.output(long=rows * m.transpose(m.reshape(m.narrow(m.concat([w, w * w], 0), 0, 2, 6), [6, 4])))
+
+
+def products(p: Program) -> None:
+    m = p.m
+    x = p.input("x", ["n", 64])
+    for scheme in SCHEMES:
+        p.output(**{scheme: m.dequant_matmul(x, p.param(scheme, [19, 64], packed=scheme))})
+    dense, transposed = p.param("dense", [64, 33]), p.param("transposed", [33, 64])
+    p.output(dense=m.silu(m.mm(x, dense)), transposed=m.exp(m.mm(x, transposed, transpose_rhs=True)))
+    first, second = p.param("first", [16, 64], packed="q4_1"), p.param("second", [5, 64], packed="q4_1")
+    negative = m.neg(x)
+    p.output(first=m.dequant_matmul(negative, first), second=m.dequant_matmul(negative, second))
+
+
+CASES: dict[str, Callable[[Program], None]] = {
+    **{
+        f"elementwise {d}": lambda p, d=d: elementwise(p, d) for d in ("f32", "f16", "bf16", "f64", "i32") if d != "i32"
+    },
+    "movement": movement,
+    "products": products,
+}
+
+
+def hoisted(module: GraphModule) -> GraphModule:
+    """The module with its work on parameters in @prepare."""
+    return module.lower().transform("rlx-fuse,mir-pack-weights,mir-hoist-params", stage="mir")
+
+
+def interpreted(module: GraphModule, params: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What @prepare gives, by its definition."""
+    found = interpret(hoisted(module), params, function="prepare")
+    return {n: v.bytes.view(np.int8) if isinstance(v, PackedWeight) else v for n, v in found.items()}
+
+
+def steps(module: GraphModule) -> set[str]:
+    """The operations in @prepare."""
+    with hoisted(module).ir_module.context:
+        (function,) = functions(hoisted(module).ir_module, PREPARE)
+    return {op.operation.name.removeprefix("mir.") for op in function.body.blocks[0].operations} - {"func.return"}
+
+
+def program(name: str) -> Program:
+    p = Program()
+    CASES[name](p)
+    p.finish()
+    return p
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_prepared_parameters_are_those_of_the_interpreter(name: str) -> None:
+    p = program(name)
+    _, params = p.values({"n": 1})
+    executable = compile_fresh(p.m)
+    used = {source: params[source] for source in executable.artifact.preparation.sources}
+    found = prepare(executable.artifact.preparation, used, {})
+    expected = interpreted(p.m, used)
+    assert found.keys() == expected.keys() != set()
+    for label, array in found.items():
+        assert array.dtype == expected[label].dtype, label
+        assert array.tobytes() == np.ascontiguousarray(expected[label]).tobytes(), label
+        assert array.flags.c_contiguous
+        spec = next(s for s in executable.artifact.plan_parameters if s.name == label)
+        assert tuple(spec.shape) == array.shape
+
+
+def test_every_operation_is_tested() -> None:
+    found = {step.op for name in CASES for step in compile_fresh(program(name).m).artifact.preparation.steps}
+    assert found == OPERATIONS.keys()
+
+
+def test_special_numbers_stay() -> None:
+    """No warning, and the bits of the interpreter."""
+    m = GraphModule.hir("special")
+    w, v, x = m.param("w", [6]), m.param("v", [6]), m.input("x", [6])
+    m.set_outputs({"y": x + w / v, "z": x + m.maximum(w, v) * w})
+    values = {
+        "w": np.array([np.nan, np.inf, 1, -1, 0, 3e38], np.float32),
+        "v": np.array([1, np.inf, 0, 0, 0, 1e-38], np.float32),
+    }
+    found = prepare(compile_fresh(m).artifact.preparation, values, {})
+    for label, expected in interpreted(m, values).items():
+        np.testing.assert_array_equal(found[label], expected)
+
+
+def test_work_that_numpy_does_not_do_stays_in_the_module() -> None:
+    """Whole functions of parameters, conversions that saturate, and sizes that aren't known."""
+    m = GraphModule.hir("stays")
+    w, i, d, x = m.param("w", [4]), m.param("i", [4], "i32"), m.param("d", ["k"]), m.input("x", [4])
+    m.set_outputs({"exp": x + m.exp(w), "cast": x + m.cast(i, "f32"), "sum": x + m.sum(d + d), "int": m.cast(w, "i8")})
+    executable = compile_fresh(m)
+    assert executable.artifact.preparation == Preparation()
+    assert {spec.name for spec in executable.params} == {"w", "i", "d"}
+    params = {"w": np.array([1, 2, 300, np.nan], np.float32), "i": np.arange(4, dtype=np.int32)}
+    params["d"] = np.ones(3, np.float32)
+    executable.set_params(params)
+    inputs = {"x": np.zeros(4, np.float32)}
+    for label, expected in interpret(m, {**inputs, **params}).items():
+        np.testing.assert_allclose(executable.run(inputs)[label], expected, rtol=1e-6)
+
+
+def test_shared_parameters_are_prepared_once() -> None:
+    """Two modules with a weight in common, and one dictionary: one copy of its panels."""
+    executables = []
+    for rows, other in (([1, 64], "a"), (["n", 64], "b")):
+        m = GraphModule.hir(f"uses_{other}")
+        x = m.input("x", rows)
+        y, z = m.dequant_matmul(x, m.param("w", [32, 64], packed="q4_1")), m.mm(m.exp(x), m.param(other, [64, 8]))
+        m.set_outputs({"y": y, "z": z})
+        executables.append(compile_fresh(m))
+    rng = np.random.default_rng(0)
+    weights = {"w": formats.encode("q4_1", rng.standard_normal((32, 64)).astype(np.float32))}
+    shared: dict[str, np.ndarray] = {}
+    for executable, other in zip(executables, "ab", strict=True):
+        executable.set_params({**weights, other: rng.standard_normal((64, 8)).astype(np.float32)}, shared=shared)
+    assert len(shared) == 3
+    x = rng.standard_normal((1, 64)).astype(np.float32)
+    decoded = formats.decode("q4_1", weights["w"], 64)
+    (panels,) = (array for key, array in shared.items() if re.search(r'repack\("w"', key))
+    for executable in executables:
+        assert any(array is panels for array in executable._bound.arrays)
+        np.testing.assert_allclose(executable.run({"x": x})["y"], x @ decoded.T, rtol=1e-4, atol=1e-4)
+    prepared = {key: array.ctypes.data for key, array in shared.items()}
+    executables[0].set_params({**weights, "a": np.zeros((64, 8), np.float32)}, shared=shared)
+    assert prepared == {key: array.ctypes.data for key, array in shared.items()}
+
+
+def test_arrays_without_preparation_are_not_copied() -> None:
+    m = GraphModule.hir("table")
+    m.set_outputs({"y": m.gather(m.param("table", [5, 8]), m.input("ids", ["n"], "i32"))})
+    executable = compile_fresh(m)
+    table = np.arange(40, dtype=np.float32).reshape(5, 8)
+    executable.set_params({"table": table})
+    assert executable._bound.arrays[0] is table
+    assert np.array_equal(executable(ids=np.array([4, 0], np.int32)), table[[4, 0]])
+
+
+def test_unknown_operations_are_named() -> None:
+    preparation = Preparation(("w",), (PrepareStep("sinh", (0,)),), (("w:prepared", 1),))
+    with pytest.raises(UnsupportedError, match="'sinh' can't run when parameters are set; known are concat, transpose"):
+        prepare(preparation, {"w": np.zeros(1)}, {})
+
+
+def test_preparation_is_readable() -> None:
+    """What is prepared is named after what it comes from."""
+    p = program("products")
+    names = {spec.name for spec in compile_fresh(p.m).artifact.plan_parameters}
+    assert {"q4_1:panels", "dense:panels", "first+second:panels"} <= names
+    assert "repack" in steps(p.m)
+
+
+def test_random_programs_of_parameters() -> None:
+    """Chains of operations on parameters alone."""
+    rng = np.random.default_rng(7)
+    for _ in range(4):
+        p = Program()
+        m: Any = p.m
+        values = [p.param("a", [4, 4], make=scaled(1)), p.param("b", [4, 4], make=positive)]
+        for _ in range(8):
+            x, y = (values[i] for i in rng.integers(0, len(values), 2))
+            values.append(
+                [
+                    x + y,
+                    x * y,
+                    x - y,
+                    m.transpose(x),
+                    m.maximum(x, y),
+                    m.concat([m.narrow(x, 0, 0, 2), m.narrow(y, 0, 1, 2)], 0),
+                ][rng.integers(0, 6)]
+            )
+        p.output(y=p.input("x", [4, 4]) + values[-1])
+        module = p.finish()
+        inputs, params = p.values({})
+        executable = compile_fresh(module)
+        executable.set_params(params)
+        np.testing.assert_allclose(
+            executable.run(inputs)["y"], interpret(module, {**inputs, **params})["y"], rtol=1e-5, atol=1e-6
+        )

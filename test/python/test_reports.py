@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Reports of fusion and dispatch, tables of stages, dumps of passes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from documents import blocks, run, shell
+from test_cli import rlx
+
+import rlx_mlir
+from rlx_mlir import GraphModule, compile, emit
+from rlx_mlir.errors import InputError, StageError
+from rlx_mlir.rewriting import PatternSet, apply_patterns, recording, run_pipeline
+from rlx_mlir.rewriting.recording import recorder_of
+from rlx_mlir.rewriting.steps import clone
+
+
+def mlp() -> GraphModule:
+    m = GraphModule.hir("mlp", policy="fusable")
+    x = m.input("x", ["batch", "seq", 64])
+    h = m.linear(x, m.param("w", [64, 128]), m.param("b", [128]), activation="silu", name="up")
+    y = m.linear(h, m.param("q", [64, 128], packed="q4_1"), name="down")
+    m.set_outputs({"y": m.cumsum(m.rms_norm(y, m.param("g", [64]), name="norm"), name="sum")})
+    return m
+
+
+# Fusion -------------------------------------------------------------------------------------------
+
+
+def test_fusion_report_says_what_was_joined_and_where() -> None:
+    module = mlp()
+    before = module.to_text()
+    report = module.fusion_report()
+    assert [(step, r.pattern, r.op) for step, r in report.fused][:2] == [
+        ("mir-fuse-matmul-bias-act", "fuse_bias", "mir.add"),
+        ("mir-fuse-matmul-bias-act", "fuse_activation", "mir.silu"),
+    ]
+    assert report.before["mir.matmul"] == 1
+    assert report.after["mir.fused_matmul_bias_act"] == 1
+    text = str(report)
+    assert text.startswith("fusion report of 'mlp': 6 -> 4 operations\n")
+    assert re.search(r"1  fuse_bias \(mir-fuse-matmul-bias-act\): block 'up' \(test_reports\.py:\d+\)", text)
+    assert "mir.fused_matmul_bias_act +1" in text
+    assert module.to_text() == before
+
+
+def other_readers(m: GraphModule, x: Any) -> Any:
+    product = m.matmul(x, m.param("w", [8, 8]), name="product")
+    return m.mul(m.add(product, m.param("b", [8]), name="bias"), product)
+
+
+def matrix_bias(m: GraphModule, x: Any) -> Any:
+    return m.add(m.matmul(x, m.param("w", [8, 8])), m.param("b", [4, 8]), name="bias")
+
+
+def broadcast_residual(m: GraphModule, x: Any) -> Any:
+    return m.rms_norm(m.add(x, m.param("b", [8])), m.param("g", [8]), name="norm")
+
+
+def two_gates(m: GraphModule, x: Any) -> Any:
+    other = m.exp(x)
+    gate, up = m.matmul(x, m.param("g", [8, 8])), m.matmul(other, m.param("u", [8, 8]))
+    return m.mul(m.silu(gate), up, name="gated")
+
+
+def other_formats(m: GraphModule, x: Any) -> Any:
+    wide = m.concat([x] * 4, axis=1)
+    first, second = (m.param(name, [8, 32], packed=name) for name in ("q4_0", "q8_0"))
+    return m.sub(m.matmul(wide, first, name="first"), m.matmul(wide, second))
+
+
+@pytest.mark.parametrize(
+    ("build", "pattern", "block", "reason"),
+    [
+        (other_readers, "fuse_bias", "bias", "the product has other readers"),
+        (matrix_bias, "fuse_bias", "bias", "what is added isn't a vector as long as the product's rows"),
+        (broadcast_residual, "fuse_residual", "norm", "the sum broadcasts an operand"),
+        (two_gates, "fuse_dual_matmul", "gated", "the products have different inputs"),
+        (other_formats, "fuse_siblings", "first", "1 more of its kind read the same value, but their weights"),
+    ],
+)
+def test_fusion_report_says_what_was_not_joined_and_why(
+    build: Callable[[GraphModule, Any], Any], pattern: str, block: str, reason: str
+) -> None:
+    m = GraphModule.mir("m")
+    m.set_outputs({"y": build(m, m.input("x", [4, 8]))})
+    report = m.fusion_report()
+    found = [miss for _, miss in report.missed if miss.pattern == pattern and miss.reason.startswith(reason)]
+    assert [miss.where.partition(" (")[0] for miss in found] == [f"block '{block}'"]
+    text = str(report)
+    assert "\nnot fused\n" in text
+    assert reason in text
+    assert f"-> {found[0].hint}" in text or not found[0].hint
+
+
+def test_quantised_activations_are_part_of_the_report() -> None:
+    assert "mir-quantize-activations" not in str(mlp().fusion_report())
+    assert "quantize_product (mir-quantize-activations): block 'down'" in str(mlp().fusion_report(activations="int8"))
+
+
+def test_fusion_report_needs_a_stage_before_fusion() -> None:
+    module = GraphModule.from_text(emit(mlp(), "kernels"))
+    with pytest.raises(StageError, match=r"test_reports\.py:\d+: module 'mlp' is at stage kernels"):
+        module.fusion_report()
+
+
+def test_recording_ends_with_its_block() -> None:
+    module, other = clone(mlp().ir_module), clone(mlp().ir_module)
+    with recording(module) as outer:
+        with recording(module) as inner:
+            run_pipeline(module, "hir-to-mir")
+        assert recorder_of(module) is outer
+        assert recorder_of(other) is None
+    assert recorder_of(module) is None
+    assert inner.reports
+    assert not outer.reports
+    apply_patterns(module, PatternSet())
+
+
+# Dispatch -----------------------------------------------------------------------------------------
+
+
+def test_dispatch_report_lists_kernels_by_work() -> None:
+    executable = compile(mlp(), cache=False, threads=1)
+    report = executable.dispatch_report({"seq": 4})
+    rows = {row.name: row for row in report.kernels}
+    assert list(report.kernels) == sorted(report.kernels, key=lambda row: -row.work)
+    assert sum(row.work for row in report.kernels) == pytest.approx(1)
+    assert rows["cumsum_0"].template == "generic"
+    assert rows["cumsum_0"].reason == "kernels of class 'generic' have no template"
+    gemm = next(row for row in report.kernels if row.kind == "gemm")
+    assert (gemm.template, gemm.calls, gemm.reason) == ("gemm_panels", 1, "")
+    text = str(report)
+    assert text.startswith("dispatch report of 'mlp': 4 kernels, 4 calls; work for batch = 512, seq = 4\n")
+    assert "calls by template: gemm_panels 2" in text
+    assert "cumsum_0: kernels of class 'generic' have no template" in text
+
+
+def test_dispatch_report_has_times_after_profiling() -> None:
+    executable = compile(mlp(), cache=False, threads=1)
+    assert all(row.seconds is None for row in executable.dispatch_report().kernels)
+    shapes = {spec.name: spec for spec in executable.params}
+    executable.set_params({n: np.zeros(s.shape, np.uint8 if s.packed else np.float32) for n, s in shapes.items()})
+    executable.profile()
+    executable.run({"x": np.ones((1, 2, 64), np.float32)})
+    report = executable.dispatch_report()
+    assert all(row.seconds is not None and row.seconds >= 0 for row in report.kernels)
+    assert " us" in str(report)
+
+
+def test_dispatch_report_says_which_templates_were_disabled() -> None:
+    report = compile(mlp(), cache=False, disable_templates=("all",)).dispatch_report()
+    assert {row.template for row in report.kernels} == {"generic"}
+    assert {row.reason for row in report.kernels} == {"templates are disabled"}
+    with pytest.raises(InputError, match=r"test_reports\.py:\d+: 'mlp' has no symbol 'heads', it has batch, seq"):
+        compile(mlp()).dispatch_report({"heads": 2})
+
+
+# Stages -------------------------------------------------------------------------------------------
+
+
+def test_inspect_at_its_own_stage_is_the_modules_inspect() -> None:
+    module = mlp()
+    assert rlx_mlir.inspect(module) == rlx_mlir.inspect(module, "hir") == module.inspect()
+
+
+def test_inspect_mir_shows_what_lowering_changed() -> None:
+    text = rlx_mlir.inspect(mlp(), "mir")
+    assert text.startswith("mir module @mlp: 6 operations, 1 inputs, 4 params, 1 outputs\n")
+    assert "hir -> mir: 4 -> 6 operations\n  hir.linear 2 -> 0" in text
+
+
+def test_inspect_kernels_is_a_table_of_kernels_and_calls() -> None:
+    text = rlx_mlir.inspect(mlp(), "kernels")
+    assert text.startswith("kernels module @mlp: 4 kernels, 4 calls, 2 prepared parameters\n")
+    assert re.search(r"\n  dequant_matmul_add_silu_0  gemm +1  dequant_matmul, add, silu\n", text)
+    assert "    w:panels = repack(transpose(w))\n" in text
+    assert re.search(r'%0 +dequant_matmul_add_silu_0\(%x, %w:panels, %b\) +"up" test_reports\.py:\d+\n', text)
+    assert "mir -> kernels: 6 -> 9 operations" in text
+
+
+def test_inspect_lir_shows_memory_and_calls() -> None:
+    text = rlx_mlir.inspect(mlp(), "lir", maxima={"batch": 1, "seq": 8})
+    lines = text.splitlines()
+    assert lines[0] == "lir module @mlp: 4 kernels, 4 calls, 3 buffers"
+    assert lines[1] == "  arena: 6.0 KiB, 2.0 KiB less than without reuse (8.0 KiB), aligned to 64 bytes"
+    assert lines[2] == "  sizes: batch <= 1, seq <= 8"
+    assert "  input  x: [batch, seq, 64] f32" in lines
+    assert "  output y: [batch, seq, 64] f32" in lines
+    assert re.search(r'\n +0 +4096  b0 +0 +1  dequant_matmul_add_silu_0 "up" test_reports\.py:\d+\n', text)
+    assert re.search(r'\n +3  cumsum_0\(b2, y\) +"sum" test_reports\.py:\d+\n', text)
+
+
+@pytest.mark.parametrize("stage", ["mir", "kernels", "lir"])
+def test_inspect_starts_at_mir_too(stage: str) -> None:
+    lowered = mlp().lower()
+    assert rlx_mlir.inspect(lowered, stage).startswith(f"{stage} module @mlp")
+
+
+def test_inspect_refuses_what_it_cannot_show() -> None:
+    with pytest.raises(InputError, match=r"test_reports\.py:\d+: 'stage' expects one of hir, mir, kernels, lir, but got 'llvm'"):  # fmt: skip  # noqa: E501
+        rlx_mlir.inspect(mlp(), "llvm")
+    with pytest.raises(InputError, match="'module' expects a GraphModule"):
+        rlx_mlir.inspect("text")  # type: ignore[arg-type]
+    with pytest.raises(StageError, match="past stage hir"):
+        rlx_mlir.inspect(mlp().lower(), "hir")
+
+
+@pytest.mark.parametrize("stage", ["mir", "kernels", "lir", "linalg", "llvm"])
+def test_emitted_modules_say_their_stage(stage: str) -> None:
+    text = emit(mlp(), stage)
+    assert "hir.policy" not in text
+    if stage != "llvm":
+        assert f'module attributes {{mir.stage = "{stage}"}}' in text
+    if stage in ("mir", "kernels", "lir"):
+        assert GraphModule.from_text(text).stage == stage
+
+
+# Dumps --------------------------------------------------------------------------------------------
+
+
+def test_dumps_hold_what_each_pass_changed(tmp_path: Path) -> None:
+    compile(mlp(), dump_dir=tmp_path)
+    folder = tmp_path / "mlp"
+    names = sorted(file.name for file in folder.glob("*.mlir"))
+    assert names[:3] == ["000-input-hir.mlir", "001-hir-to-mir.mlir", "002-mir-fuse-matmul-bias-act.mlir"]
+    assert not any("fuse-swiglu" in name for name in names), "that pass changes nothing"
+    fused = (folder / names[2]).read_text()
+    assert fused.startswith("// mlp, after mir-fuse-matmul-bias-act\n")
+    assert "mir.fused_matmul_bias_act" in fused
+    assert 'loc("up"' in fused
+    (bufferized,) = (file for file in folder.glob("*one-shot-bufferize.mlir"))
+    text = bufferized.read_text()
+    assert "@cumsum_0.body" in text
+    assert "@rms_norm_0.body" not in text, "kernels with templates don't change there"
+
+
+def test_every_dump_is_a_module(tmp_path: Path) -> None:
+    from rlx_mlir import ir
+
+    compile(mlp(), dump_dir=tmp_path)
+    files = sorted((tmp_path / "mlp").glob("*.mlir"))
+    assert len(files) > 20
+    for file in files:
+        ir.Module.parse(file.read_text(), ir.new_context()).operation.verify()
+
+
+def test_the_overview_lists_passes_with_changes_and_sizes(tmp_path: Path) -> None:
+    (tmp_path / "mlp").mkdir()
+    (tmp_path / "mlp" / "099-old.mlir").write_text("")
+    (tmp_path / "mlp" / "notes.txt").write_text("mine")
+    compile(mlp(), dump_dir=tmp_path)
+    overview = (tmp_path / "mlp" / "README.md").read_text()
+    size = (tmp_path / "mlp" / "001-hir-to-mir.mlir").stat().st_size
+    row = rf"\| \[001-hir-to-mir\.mlir\]\(001-hir-to-mir\.mlir\) \| {size} \| 8 \| hir\.linear -2, .* \| mlp of 1 \|"
+    assert re.search(row, overview)
+    assert "- 001: `hir-to-mir{policy=fusable}`" in overview
+    assert not (tmp_path / "mlp" / "099-old.mlir").exists()
+    assert (tmp_path / "mlp" / "notes.txt").exists(), "only files of ours are replaced"
+
+
+def test_dumps_are_written_where_the_environment_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile(mlp())
+    monkeypatch.setenv("RLX_DUMP_DIR", str(tmp_path))
+    compile(mlp())
+    assert (tmp_path / "mlp" / "README.md").exists(), "the cache isn't asked"
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match=r"test_reports\.py:\d+: 'dump_dir' is a folder that can be written"):
+        compile(mlp(), dump_dir=tmp_path / "file")
+
+
+# Command line -------------------------------------------------------------------------------------
+
+
+def test_commands_report_and_inspect(tmp_path: Path) -> None:
+    file = tmp_path / "m.mlir"
+    file.write_text(mlp().to_text(locations=True))
+    report = rlx("report", str(file)).stdout
+    assert "fusion report of 'mlp'" in report
+    assert "dispatch report of 'mlp'" in report
+    assert rlx("emit", str(file), "--stage", "lir", "--inspect").stdout.startswith("lir module @mlp: 5 kernels")
+    assert (
+        "expects one of hir, mir, kernels, lir"
+        in rlx("emit", str(file), "--stage", "asm", "--inspect", status=1).stderr
+    )
+
+
+def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
+    found = blocks("docs/debugging.md")
+    assert {block.language for block in found} == {"python", "sh"}
+    for block in found:
+        if block.language == "sh":
+            output = shell(block.text, tmp_path)
+            assert "fusion report of 'mlp'" in output
+            assert "lir module @mlp" in output
+            continue
+        assert block.file is not None
+        (tmp_path / block.file).write_text(block.text)
+        output = run([sys.executable, block.file], tmp_path)
+        if block.file == "look.py":
+            assert "dispatch report of 'mlp'" in output
+            assert (tmp_path / "dumps" / "mlp" / "README.md").exists()
+        else:
+            assert "rounded to 8 bits" in output
