@@ -638,6 +638,30 @@ def test_artefacts_run_without_the_compiler(
         assert found[name].tobytes() == y.tobytes()
 
 
+def test_parameters_are_those_that_the_module_declares() -> None:
+    """In their order, unused ones too; what the text doesn't name has the interpreter's names."""
+    text = """
+    func.func @text(%x: tensor<?x4xf32>, %y: tensor<?x4xf32>, %u: tensor<?xf16> {mir.kind = "param"},
+                    %w: tensor<4x4xf32> {mir.kind = "param"}) -> (tensor<?x4xf32>, tensor<4x4xf32>) {
+      %0 = mir.matmul %x, %w : tensor<?x4xf32>, tensor<4x4xf32>
+      %1 = mir.add %0, %y : tensor<?x4xf32>
+      %2 = mir.add %w, %w : tensor<4x4xf32>
+      return %1, %2 : tensor<?x4xf32>, tensor<4x4xf32>
+    }"""
+    module = GraphModule.from_text(text)
+    executable = compile_fresh(module)
+    assert [str(spec) for spec in executable.params] == ["arg2: arg2_0xf16", "arg3: 4x4xf32"]
+    inputs = {name: np.ones((2, 4), np.float32) for name in ("arg0", "arg1")}
+    params = {"arg2": np.zeros(3, np.float16), "arg3": np.eye(4, dtype=np.float32)}
+    executable.set_params(params)
+    expected = interpret(module, {**inputs, **params})
+    assert {n: y.tolist() for n, y in executable.run(inputs).items()} == {n: y.tolist() for n, y in expected.items()}
+    with pytest.raises(InputError, match="arg0_0 is equal to arg1_0, but 2 and 3 were given"):
+        executable.run({**inputs, "arg1": np.ones((3, 4), np.float32)})
+    with pytest.raises(InputError, match="missing parameters: arg2"):
+        executable.set_params({"arg3": params["arg3"]})
+
+
 def test_specifications_describe_arguments(executable: Executable) -> None:
     assert [str(spec) for spec in executable.inputs] == ["x: rowsx8xf32", "other: rowsx8xf32", "ids: rowsxi32"]
     assert [str(spec) for spec in executable.params] == ["w: 8x32xf32", "table: 5x34xi8 (q8_0)"]

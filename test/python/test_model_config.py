@@ -41,6 +41,60 @@ def test_smollm2(smollm2_path: Path) -> None:
     assert config.parameters == 134_515_008
 
 
+def of(path: Path, architecture: str, changes: dict[str, Any] | None = None, **options: Any) -> ModelConfig:
+    return ModelConfig.from_gguf(
+        GGUFFile(tiny_models.write(path / "m.gguf", changes, architecture=architecture, **options))
+    )
+
+
+def test_qwen(tmp_path: Path) -> None:
+    """Heads that rotate by halves; Qwen3's are of a width of their own."""
+    first, second = of(tmp_path, "qwen2"), of(tmp_path, "qwen3")
+    assert (first.head_dim, second.head_dim, second.sizes["q_width"]) == (16, 32, 128)
+    assert first.plan.rope_style == second.plan.rope_style == "half"
+    assert "blk.0.attn_k.bias" in first.weights
+    assert "blk.0.attn_k_norm.weight" in second.weights
+    assert first.attention_scale == 0.25
+    assert not any(config.is_local(layer) for config in (first, second) for layer in range(2))
+
+
+def test_gemma(tmp_path: Path) -> None:
+    config = of(tmp_path, "gemma3")
+    assert (config.window, config.local_period, config.local_layers) == (8, 6, 5)
+    assert (config.rope_base, config.local_rope_base) == (1e6, 1e4)
+    assert [config.is_local(layer) for layer in range(6)] == [True] * 5 + [False]
+    other = of(
+        tmp_path, "gemma3", {"rope__freq_base_swa": 500.0, "attention__sliding_window_pattern": 2, "block_count": 4}, layers=4
+    )
+    assert (other.local_period, other.local_layers, other.local_rope_base) == (2, 2, 500.0)
+    everywhere = of(tmp_path, "gemma3", {"attention__sliding_window": None})
+    assert (everywhere.window, everywhere.local_layers) == (0, 0)
+
+
+def test_only_global_layers_are_stretched(tmp_path: Path) -> None:
+    config = of(tmp_path, "gemma3", {"rope__scaling__type": "linear", "rope__scaling__factor": 8.0})
+    angles = np.arange(100)[:, None]
+    cos, _ = config.rope_tables(100)
+    np.testing.assert_allclose(cos, np.cos(angles / 8 / 1e6 ** (np.arange(16) / 16)), atol=1e-7)
+    cos, _ = config.rope_tables(100, local=True)
+    np.testing.assert_allclose(cos, np.cos(angles / 1e4 ** (np.arange(16) / 16)), atol=1e-7)
+
+
+def test_the_largest_gemma_divides_scores_by_another_width(tmp_path: Path) -> None:
+    """62 layers: by sqrt(hidden / heads) in place of sqrt(head_dim)."""
+    config = of(tmp_path, "gemma3", {"block_count": 62}, layers=62)
+    assert config.attention_scale == pytest.approx((64 / 4) ** -0.5)
+    assert of(tmp_path, "gemma3").attention_scale == pytest.approx(32**-0.5)
+
+
+@pytest.mark.parametrize("architecture", ["qwen2", "qwen3", "gemma3"])
+def test_other_families_need_their_tensors(tmp_path: Path, architecture: str) -> None:
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(architecture), tiny_models.tensors())
+    missing = {"qwen2": "attn_q.bias", "qwen3": "attn_q_norm.weight", "gemma3": "post_ffw_norm.weight"}
+    with pytest.raises(GGUFError, match=rf"missing tensors: .*blk\.0\.{missing[architecture]}"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
 def test_defaults(tmp_path: Path) -> None:
     absent = {"attention__head_count_kv": None, "rope__freq_base": None, "rope__dimension_count": None}
     config = read(tmp_path, {**absent, "vocab_size": None}, kv_heads=4)
@@ -68,7 +122,7 @@ def test_one_number_for_each_layer(tmp_path: Path) -> None:
 
 def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
-    with pytest.raises(UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are llama"):
+    with pytest.raises(UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma3, llama, qwen2, qwen3"):
         ModelConfig.from_gguf(GGUFFile(path))
 
 
@@ -107,6 +161,7 @@ def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], m
         ({"attention__scale": 0.5, "logit_scale": 2.0}, r"attention\.scale' = 0\.5, 'llama\.logit_scale' = 2\.0"),
         ({"attention__sliding_window": 128}, r"sliding_window' = 128"),
         ({"attention__causal": False}, r"causal' = False"),
+        ({"final_logit_softcapping": 30.0}, r"final_logit_softcapping' = 30\.0"),
         ({"rope__scaling__type": "yarn"}, r"rope scaling 'yarn'.*known are none, linear"),
         ({"attention__value_length": 32}, r"equally wide, but have 16 and 32"),
     ],

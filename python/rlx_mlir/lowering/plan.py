@@ -187,12 +187,14 @@ def _step_attributes(op: Any) -> dict[str, Any]:
 
 
 def name_arguments(module: Any) -> None:
-    """Gives the entry function's arguments and results the names that callers use, where the text has none."""
+    """Gives the entry function's arguments and results the names and kinds that callers see, where text has none."""
     entry = hir_function.entry_function(module)
     for word, found in (("arg_attrs", hir_function.arguments(entry)), ("res_attrs", hir_function.results(entry))):
         own = hir_function.attribute_dictionaries(entry, word, len(found))
         for attributes, each in zip(own, found, strict=True):
             attributes["mir.name"] = ir.StringAttr.get(each.name)
+            if isinstance(each, hir_function.Argument):
+                attributes["mir.kind"] = ir.StringAttr.get(each.kind)
         hir_function.set_signature(entry, **{word: own})
 
 

@@ -88,7 +88,9 @@ class ChatTemplate:
         """The template in a GGUF file's metadata; ChatTemplateError where there is none."""
         source = metadata.get("tokenizer.chat_template")
         if not isinstance(source, str):
-            raise ChatTemplateError("the file has no chat template, metadata 'tokenizer.chat_template'")
+            raise ChatTemplateError(
+                "the file has no chat template (metadata 'tokenizer.chat_template'): it can continue a text, without chat"
+            )
         return cls(source, bos_token=_special(metadata, "bos"), eos_token=_special(metadata, "eos"))
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any) -> str:

@@ -20,6 +20,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.tools import fuzz
 
 _DEBUG = "RLX_DEBUG"
 
@@ -55,6 +56,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A compiler for transformer models: run them, look into them, see every stage of their compilation.",
 )
+app.add_typer(fuzz.app, name="fuzz")
 
 
 def _example(*lines: str) -> str:

@@ -119,3 +119,15 @@ func.func @no_fuse_swiglu_halves(%x: tensor<?x32xf32>, %g: tensor<32x34xi8, #mir
   %y = mir.mul %s, %up : tensor<?x32xf32>
   return %y, %other : tensor<?x32xf32>, tensor<?x32xf32>
 }
+
+/// So are those of any other function of the gate.
+// CHECK-LABEL: func @no_fuse_geglu_halves
+//   CHECK-NOT:   mir.concat
+//       CHECK:   return
+func.func @no_fuse_geglu_halves(%x: tensor<?x32xf32>, %g: tensor<32x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}, %u: tensor<32x34xi8, #mir.packed<q8_0, k = 32>> {mir.kind = "param"}) -> tensor<?x32xf32> {
+  %gate = mir.dequant_matmul %x, %g : tensor<?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+  %up = mir.dequant_matmul %x, %u : tensor<?x32xf32>, tensor<32x34xi8, #mir.packed<q8_0, k = 32>>
+  %s = mir.gelu_approx %gate : tensor<?x32xf32>
+  %y = mir.mul %up, %s : tensor<?x32xf32>
+  return %y : tensor<?x32xf32>
+}

@@ -271,3 +271,101 @@ func.func @quantized(%x: tensor<?x32xf32>, %w: tensor<16x34xi8, #mir.packed<q8_0
   %b = mir.block_dot %q, %d, %s, %v : tensor<?x32xi8>, tensor<16x34xi8, #mir.packed<q8_0, k = 32>>
   return %a, %b : tensor<?x16xf32>, tensor<?x16xf32>
 }
+
+// -----
+
+/// Twins feed any function of one element: here the gate of a GeGLU.
+// CHECK-LABEL: func private @matmul_gelu_approx_mul_0
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[G:.+]]: tensor<8x16xf32>, %[[U:.+]]: tensor<8x16xf32>)
+//   CHECK-DAG:   %[[PG:.+]] = mir.matmul %[[X]], %[[G]]
+//   CHECK-DAG:   %[[PU:.+]] = mir.matmul %[[X]], %[[U]]
+//       CHECK:   %[[S:.+]] = mir.gelu_approx %[[PG]]
+//       CHECK:   %[[M:.+]] = mir.mul %[[PU]], %[[S]]
+//       CHECK:   return %[[M]]
+// CHECK-LABEL: func @geglu
+//  CHECK-NEXT:   call @matmul_gelu_approx_mul_0(
+func.func @geglu(%x: tensor<?x8xf32>, %g: tensor<8x16xf32>, %u: tensor<8x16xf32>) -> tensor<?x16xf32> {
+  %gate = mir.matmul %x, %g : tensor<?x8xf32>, tensor<8x16xf32>
+  %up = mir.matmul %x, %u : tensor<?x8xf32>, tensor<8x16xf32>
+  %s = mir.gelu_approx %gate : tensor<?x16xf32>
+  %m = mir.mul %up, %s : tensor<?x16xf32>
+  return %m : tensor<?x16xf32>
+}
+
+// -----
+
+/// A function that something else reads too doesn't join twins; nor do two functions.
+// CHECK-LABEL: func @no_twins_of_other_readers
+//       CHECK:   call @matmul_exp_0
+//       CHECK:   call @matmul_mul_0
+//       CHECK:   call @matmul_sigmoid_0
+//       CHECK:   call @matmul_tanh_mul_0
+func.func @no_twins_of_other_readers(%x: tensor<4x8xf32>, %g: tensor<8x8xf32>, %u: tensor<8x8xf32>) -> (tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>) {
+  %g0 = mir.matmul %x, %g : tensor<4x8xf32>, tensor<8x8xf32>
+  %u0 = mir.matmul %x, %u : tensor<4x8xf32>, tensor<8x8xf32>
+  %e = mir.exp %g0 : tensor<4x8xf32>
+  %m = mir.mul %e, %u0 : tensor<4x8xf32>
+  %g1 = mir.matmul %x, %g : tensor<4x8xf32>, tensor<8x8xf32>
+  %u1 = mir.matmul %x, %u : tensor<4x8xf32>, tensor<8x8xf32>
+  %t = mir.tanh %g1 : tensor<4x8xf32>
+  %s = mir.sigmoid %u1 : tensor<4x8xf32>
+  %n = mir.mul %t, %s : tensor<4x8xf32>
+  return %e, %m, %n : tensor<4x8xf32>, tensor<4x8xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+/// Heads are rows: what works on whole positions (rope, the cache) and can work on a head joins the norm of each head.
+// CHECK-LABEL: func private @rms_norm_rope_cache_update_0
+//  CHECK-SAME:   (%[[K:.+]]: tensor<1x?x2x16xf32>, %[[G:.+]]: tensor<16xf32>, %[[T:.+]]: tensor<64x8xf32>, %[[P:.+]]: tensor<1xi32>, %[[C:.+]]: tensor<1x64x32xf32>)
+//  CHECK-SAME:   attributes {mir.kernel = "rows", mir.role = "kernel", mir.tied_arguments = array<i64: 4>}
+//  CHECK-NEXT:   %[[N:.+]] = mir.rms_norm %[[K]], %[[G]]
+//  CHECK-NEXT:   %[[F:.+]] = mir.reshape %[[N]] to [-2, -2, 32]
+//  CHECK-NEXT:   %[[R:.+]] = mir.rope %[[F]], %[[T]], %[[T]]
+//  CHECK-NEXT:   %[[U:.+]] = mir.cache_update %[[C]], %[[R]] at %[[P]]
+//  CHECK-NEXT:   return %[[U]]
+// CHECK-LABEL: func @heads
+//       CHECK:   %[[H:.+]] = mir.reshape %arg0 to [-2, -2, 2, 16]
+//  CHECK-NEXT:   %[[U:.+]] = call @rms_norm_rope_cache_update_0(%[[H]],
+//  CHECK-NEXT:   return %[[U]]
+func.func @heads(%k: tensor<1x?x32xf32>, %g: tensor<16xf32>, %t: tensor<64x8xf32>, %c: tensor<1x64x32xf32>, %p: tensor<1xi32>) -> tensor<1x64x32xf32> {
+  %h = mir.reshape %k to [-2, -2, 2, 16] : tensor<1x?x32xf32>
+  %n = mir.rms_norm %h, %g eps 0.25 : tensor<1x?x2x16xf32>, tensor<16xf32>
+  %f = mir.reshape %n to [-2, -2, 32] : tensor<1x?x2x16xf32>
+  %r = mir.rope %f, %t, %t pos(%p : tensor<1xi32>) head_dim 16 : tensor<1x?x32xf32>, tensor<64x8xf32>
+  %u = mir.cache_update %c, %r at %p : tensor<1x64x32xf32>, tensor<1x?x32xf32>, tensor<1xi32>
+  return %u : tensor<1x64x32xf32>
+}
+
+// -----
+
+/// A row of two heads can't be normed head by head, and rope of wider heads needs them whole: they aren't split.
+// CHECK-LABEL: func @no_heads
+//       CHECK:   %[[N:.+]] = call @rms_norm_0(
+//       CHECK:   %[[F:.+]] = mir.reshape %[[N]] to [-2, -2, 32]
+//       CHECK:   call @rms_norm_1(%[[F]],
+//       CHECK:   %[[O:.+]] = call @rms_norm_0(
+//       CHECK:   %[[E:.+]] = mir.reshape %[[O]] to [-2, -2, 32]
+//       CHECK:   call @rope_0(%[[E]],
+func.func @no_heads(%h: tensor<1x?x2x16xf32>, %g: tensor<16xf32>, %w: tensor<32xf32>, %t: tensor<64x16xf32>) -> (tensor<1x?x32xf32>, tensor<1x?x32xf32>) {
+  %n = mir.rms_norm %h, %g eps 0.25 : tensor<1x?x2x16xf32>, tensor<16xf32>
+  %f = mir.reshape %n to [-2, -2, 32] : tensor<1x?x2x16xf32>
+  %y = mir.rms_norm %f, %w eps 0.25 : tensor<1x?x32xf32>, tensor<32xf32>
+  %o = mir.rms_norm %h, %g eps 0.25 : tensor<1x?x2x16xf32>, tensor<16xf32>
+  %e = mir.reshape %o to [-2, -2, 32] : tensor<1x?x2x16xf32>
+  %z = mir.rope %e, %t, %t head_dim 32 : tensor<1x?x32xf32>, tensor<64x16xf32>
+  return %y, %z : tensor<1x?x32xf32>, tensor<1x?x32xf32>
+}
+
+// -----
+
+/// A reshape that nothing in the kernel reads is a view of its result.
+// CHECK-LABEL: func @reshape_of_result
+//       CHECK:   %[[N:.+]] = call @rms_norm_0(
+//  CHECK-NEXT:   %[[F:.+]] = mir.reshape %[[N]] to [-2, -2, 32]
+//  CHECK-NEXT:   return %[[F]]
+func.func @reshape_of_result(%h: tensor<1x?x2x16xf32>, %g: tensor<16xf32>) -> tensor<1x?x32xf32> {
+  %n = mir.rms_norm %h, %g eps 0.25 : tensor<1x?x2x16xf32>, tensor<16xf32>
+  %f = mir.reshape %n to [-2, -2, 32] : tensor<1x?x2x16xf32>
+  return %f : tensor<1x?x32xf32>
+}

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The commands `rlx fuzz`: look for inputs that the compiler handles wrongly, and replay them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    help="Look for inputs that the compiler handles wrongly: graphs, model files, IR text.",
+)
+
+SeedOption = Annotated[int, typer.Option(min=0, help="The cases of a seed are always the same.")]
+CountOption = Annotated[int, typer.Option(min=0, help="Cases to run; 0 for as many as there is time for.")]
+MinutesOption = Annotated[float, typer.Option(min=0.0, help="Begin no case after so many minutes; 0 for no limit.")]
+JobsOption = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Cases to run at one time.")]
+FirstOption = Annotated[int, typer.Option(min=0, help="Number of the first case.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Folder for what is found.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+_COUNT = 100
+_OUT = Path("fuzz-findings")
+
+
+def _run(
+    fuzzer: str, seed: int, count: int, minutes: float, jobs: int, first: int, out: Path, as_json: bool, **settings: Any
+) -> None:
+    """Runs a fuzzer and reports; exits with 1 where it found something."""
+    from rlx_mlir.fuzz import campaign
+
+    plan = campaign.Plan(fuzzer, seed, count or (0 if minutes else _COUNT), minutes, jobs, out, first, settings)
+    report = campaign.run(plan, lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(json.dumps(report.to_dict(), indent=2))
+    else:
+        counts = ", ".join(f"{number} {status}" for status, number in report.statuses.most_common())
+        typer.echo(f"{report.cases} cases of seed {seed} in {report.seconds:.0f} s: {counts or 'none'}")
+        for found in report.findings:
+            first_line = found.message.partition("\n")[0]
+            typer.echo(f"{found.kind} ({found.owner}), {found.count} cases: {first_line}\n  {found.command}")
+    if report.findings:
+        raise typer.Exit(1)
+
+
+@app.command()
+def graphs(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    op: Annotated[list[str] | None, typer.Option(help="Draw only these operations; may be repeated.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile random graphs, and compare their results with those of the interpreter."""
+    from rlx_mlir.errors import InputError
+
+    if op:
+        from rlx_mlir.fuzz.operations import GENERATORS
+
+        if unknown := [name for name in op if name not in GENERATORS]:
+            raise InputError(f"no operation is named {', '.join(unknown)}; known are {', '.join(sorted(GENERATORS))}")
+    settings = {"ops": op} if op else {}
+    _run("graphs", seed, count, minutes, jobs, first, out, as_json, **settings)
+
+
+@app.command()
+def gguf(
+    file: Annotated[
+        Path | None, typer.Argument(help="The file to start from; a small one is made by default.", show_default=False)
+    ] = None,
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Read model files that are damaged or lie: all that may come of it is an error of ours."""
+    from rlx_mlir.errors import InputError
+
+    if file is not None and not file.is_file():
+        raise InputError(f"{file} isn't a file")
+    settings = {"source": str(file.absolute())} if file is not None else {}
+    _run("gguf", seed, count, minutes, jobs, first, out, as_json, **settings)
+
+
+@app.command()
+def text(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    corpus: Annotated[
+        list[Path] | None, typer.Option(help="Folders of .mlir files to start from, beside the documented examples.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Parse mutated IR text and run random passes: diagnostics are fine, crashes are not."""
+    from rlx_mlir.errors import InputError
+
+    for folder in corpus or ():
+        if not folder.is_dir():
+            raise InputError(f"{folder} isn't a folder")
+    settings = {"corpus": [str(folder.absolute()) for folder in corpus]} if corpus else {}
+    _run("text", seed, count, minutes, jobs, first, out, as_json, **settings)
+
+
+@app.command()
+def replay(
+    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir or .gguf file.")], as_json: JsonOption = False
+) -> None:
+    """Run a case again, in a child process; exits with 1 where it shows something wrong."""
+    from rlx_mlir.fuzz import campaign
+
+    outcome = campaign.replay(file)
+    if as_json:
+        typer.echo(json.dumps(outcome, indent=2))
+    else:
+        typer.echo(f"{outcome['status']}: {outcome.get('kind', '')} {outcome.get('message', '')}".rstrip(": "))
+        if outcome.get("details"):
+            typer.echo(outcome["details"], err=True)
+    if outcome["status"] == "finding":
+        raise typer.Exit(1)
