@@ -24,7 +24,10 @@ def run(name: str, *arguments: str) -> bool:
     """Runs a test runner in the project's folder; whether every test passed."""
     print("+", name, *arguments, flush=True)
     start = ["-m", "pytest"] if name == "pytest" else ["-c", "from lit.main import main; main()"]
-    return subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, check=False).returncode == 0
+    status = subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, check=False).returncode
+    if status < 0:  # It can't say so itself.
+        print(f"{name} was ended by signal {-status}; 9 is what a lack of memory looks like", file=sys.stderr)
+    return status == 0
 
 
 def main() -> int:

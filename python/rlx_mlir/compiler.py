@@ -106,9 +106,7 @@ def _check_features(text: str) -> None:
 
 
 @located
-def compile(
-    module: Any, *, threads: int | None = None, cache: bool = True, **options: Any
-) -> Executable:
+def compile(module: Any, *, threads: int | None = None, cache: bool = True, **options: Any) -> Executable:
     """Compiles a module.
 
     Args:

@@ -385,7 +385,7 @@ def test_block_quantize_of_what_is_no_number(target: str) -> None:
         [x], [np.zeros((4, 32), np.int8), np.zeros((4, 1), np.float32), np.zeros((4, 1), np.int32)]
     )
     assert np.isnan(scale[0, 0])
-    assert np.isposinf(scale[1, 0])
+    assert np.isnan(scale[1, 0])
     assert (q[1] == 0).all()
     assert (q[2] == 127).all(), "a subnormal scale is coarse: 190 / 1 is limited to 127"
     assert (total[:, 0] == q.sum(axis=-1, dtype=np.int32)).all()

@@ -158,8 +158,6 @@ print(json.dumps(model.stats.to_dict()))
 
 def test_memory_of_a_warm_start(gemma3_path: Path, int8: Model) -> None:
     """The file's tied head is in memory twice at most: while it is packed."""
-    run = subprocess.run(
-        [sys.executable, "-c", _START, str(gemma3_path)], capture_output=True, text=True, check=False
-    )
+    run = subprocess.run([sys.executable, "-c", _START, str(gemma3_path)], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     assert json.loads(run.stdout)["peak_rss"] < gemma3_path.stat().st_size + 350e6

@@ -64,7 +64,10 @@ def test_gemma(tmp_path: Path) -> None:
     assert (config.rope_base, config.local_rope_base) == (1e6, 1e4)
     assert [config.is_local(layer) for layer in range(6)] == [True] * 5 + [False]
     other = of(
-        tmp_path, "gemma3", {"rope__freq_base_swa": 500.0, "attention__sliding_window_pattern": 2, "block_count": 4}, layers=4
+        tmp_path,
+        "gemma3",
+        {"rope__freq_base_swa": 500.0, "attention__sliding_window_pattern": 2, "block_count": 4},
+        layers=4,
     )
     assert (other.local_period, other.local_layers, other.local_rope_base) == (2, 2, 500.0)
     everywhere = of(tmp_path, "gemma3", {"attention__sliding_window": None})
@@ -122,7 +125,9 @@ def test_one_number_for_each_layer(tmp_path: Path) -> None:
 
 def test_unknown_architecture(tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "mamba"}, {"x": np.zeros(1, np.float32)})
-    with pytest.raises(UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma3, llama, qwen2, qwen3"):
+    with pytest.raises(
+        UnsupportedError, match=r"m\.gguf: architecture 'mamba' is not supported, known are gemma3, llama, qwen2, qwen3"
+    ):
         ModelConfig.from_gguf(GGUFFile(path))
 
 

@@ -169,9 +169,11 @@ def fuzzer_of(path: Path) -> str:
 def signature(outcome: Outcome) -> str:
     """What findings with one cause have in common: kind, and message without numbers, names and places."""
     text = re.split(r"\nreproducer: ", str(outcome.get("message", "")))[0]
-    text = re.sub(r"\S*[/\\]\S*", "", text)
-    text = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[+-]?\d+)?|'[^']*'|\"[^\"]*\"|`[^`]*`", "N", text)
-    return f"{outcome.get('kind')}: {text[:300]}"
+    lines = [line for line in text.splitlines() if "it reported an error, but didn't raise" not in line]
+    last = lines[-1] if lines else ""  # of several, the first say where
+    last = re.sub(r".*?pass '[^']*': |block '[^']*' |\S*[/\\]\S*", "", last)
+    last = re.sub(r"0x[0-9a-f]+|-?\d+(\.\d+)?(e[+-]?\d+)?|'[^']*'|\"[^\"]*\"|`[^`]*`", "N", " ".join(last.split()))
+    return f"{outcome.get('kind')}: {last[:300]}"
 
 
 class _Collector:
@@ -237,11 +239,11 @@ class _Collector:
             return path, outcome
         if self._worker is None:
             self._worker = make_worker(fuzzer)
-        deadline = time.monotonic() + _REDUCTION_SECONDS
+        deadline, stem = time.monotonic() + _REDUCTION_SECONDS, path.stem
         for step in itertools.count():
             request = {key: outcome.get(key) for key in ("run", "output")}
             made = self._worker.run(
-                {"reduce": str(path), "folder": str(self._folder), "prefix": f"{path.stem}-r{step}", **request}
+                {"reduce": str(path), "folder": str(self._folder), "prefix": f"{stem}-r{step}", **request}
             )
             for file in made.get("files", ()):
                 if time.monotonic() > deadline:

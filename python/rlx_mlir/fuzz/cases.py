@@ -43,10 +43,10 @@ class Case:
 
     def save(self, path: Path) -> None:
         """Writes `path` and the file with its arrays."""
-        np.savez_compressed(
-            path.with_suffix(".npz"),
-            **{f"{i}/{name}": array for i, run in enumerate(self.runs) for name, array in run.items()},
-        )
+        arrays: dict[str, Any] = {
+            f"{i}/{name}": array for i, run in enumerate(self.runs) for name, array in run.items()
+        }
+        np.savez_compressed(path.with_suffix(".npz"), **arrays)
         settings = json.dumps({"options": self.options, "runs": len(self.runs)})
         text = self.module.to_text(locations=False)
         path.write_text(f"// rlx fuzz replay {path.name}\n{_MARK}{settings}\n{text}")

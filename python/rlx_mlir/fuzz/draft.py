@@ -169,7 +169,9 @@ class Draft:
             self.values.append(value)
         return value
 
-    def new(self, shape: Sequence[Dim], dtype: str, domain: str = "normal", scale: Any = 1.0, param: float = 0.3) -> Value:
+    def new(
+        self, shape: Sequence[Dim], dtype: str, domain: str = "normal", scale: Any = 1.0, param: float = 0.3
+    ) -> Value:
         """A new input, or with some probability a parameter; Skip where the shape can't be written down."""
         for dim in shape:
             if isinstance(dim, str) and dim not in self.symbols:
@@ -252,7 +254,14 @@ class Draft:
         """A weight of k inputs and n outputs, dense or packed."""
         if dense is None:
             dense = self.chance(0.55)
-        if not dense and isinstance(k, int) and isinstance(n, int) and k > 0 and n > 0 and self.elements((n, k)) < 200_000:
+        if (
+            not dense
+            and isinstance(k, int)
+            and isinstance(n, int)
+            and k > 0
+            and n > 0
+            and self.elements((n, k)) < 200_000
+        ):
             return self.packed(n, k)
         return self.dense_weight(k, n, dtype, transposed)
 
@@ -281,6 +290,8 @@ def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generato
     """The array of an argument."""
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
     dtype = DTYPES[recipe.dtype]
+    if recipe.packed == "q8_k":
+        return _q8_k(shape, rng)
     if recipe.packed is not None:
         return formats.encode(recipe.packed, (rng.standard_normal(shape) * recipe.scale).astype(np.float32))
     if recipe.domain == "index":
@@ -296,13 +307,25 @@ def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generato
         return rng.choice(np.array([0.0, 0.25, 0.5, 1.0]), shape).astype(dtype)
     if dtype.kind == "i":
         info = np.iinfo(dtype)
-        array = rng.integers(-9, 10, shape)
+        small = rng.integers(-9, 10, shape)
         chosen = rng.random(shape) < (0.2 if edges else 0.0)
-        return np.where(chosen, rng.choice(np.array([info.min, info.max, -1, 0, 127, -128]), shape), array).astype(dtype)
+        return np.where(chosen, rng.choice(np.array([info.min, info.max, -1, 0, 127, -128]), shape), small).astype(
+            dtype
+        )
     array = rng.standard_normal(shape) * recipe.scale
     if recipe.domain == "positive":
         array = np.abs(array) + 0.1
     return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0)
+
+
+def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Blocks of q8_k, a format that is read but not encoded: f32 scale, 256 integers, sums of 16 of them in i16."""
+    n, k = shape
+    integers = rng.integers(-127, 128, (n, k // 256, 256)).astype(np.int8)
+    scales = (rng.random((n, k // 256, 1)) * k**-0.5 / 64).astype(np.float32)
+    sums = integers.reshape(n, -1, 16, 16).sum(axis=-1).astype(np.int16)
+    parts = [np.ascontiguousarray(part).view(np.uint8) for part in (scales, integers, sums)]
+    return np.concatenate(parts, axis=-1).reshape(n, -1)
 
 
 def _edged(array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, share: float) -> np.ndarray:

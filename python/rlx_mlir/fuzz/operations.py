@@ -252,7 +252,11 @@ def llama_decoder_block(draft: Draft) -> None:
     caches, weights = draft.chance(0.5), Weights(draft, dtype)
     rows = room_for(draft, tokens)
     operands: dict[str, Any] = {"x": draft.like([batch, tokens, width], dtype, param=0.05)}
-    operands |= {"q_w": weights.make(width, h * d), "k_w": weights.make(width, kv * d), "v_w": weights.make(width, kv * d)}
+    operands |= {
+        "q_w": weights.make(width, h * d),
+        "k_w": weights.make(width, kv * d),
+        "v_w": weights.make(width, kv * d),
+    }
     operands |= {"o_w": weights.make(h * d, width), **gated(draft, weights, width, width)}
     operands |= {name: draft.vector(width, dtype) for name in ("ln1_gamma", "ln2_gamma")}
     operands |= {name: draft.optional(lambda: draft.vector(width, dtype), 0.2) for name in ("ln1_beta", "ln2_beta")}
@@ -280,7 +284,9 @@ def qwen35_mtp_head(draft: Draft) -> None:
         "h_pre_norm": draft.like([batch, tokens, width], dtype, param=0.05),
         "input_ids": indices(draft, [batch, tokens], vocabulary),
         "last_token_idx": indices(draft, [batch], tokens),
-        "embed_w": draft.packed(vocabulary, width) if embed_packed else draft.new([vocabulary, width], dtype, param=0.9),
+        "embed_w": draft.packed(vocabulary, width)
+        if embed_packed
+        else draft.new([vocabulary, width], dtype, param=0.9),
         "eh_w": weights.make(2 * width, width),
         "q_gate_w": weights.make(width, 2 * h * d),
         "k_w": weights.make(width, kv * d),

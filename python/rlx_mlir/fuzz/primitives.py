@@ -333,7 +333,9 @@ def gather(draft: Draft) -> None:
     if draft.chance(0.25):
         k = draft.columns()
         table = draft.packed(draft.size(1, 33), k)
-        draft.emit("mir.gather", {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0])}, {"axis": 0})
+        draft.emit(
+            "mir.gather", {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0])}, {"axis": 0}
+        )
         return
     table = draft.any(ALL, 1, 3)
     axis = draft.integer(0, table.ndim - 1)

@@ -32,7 +32,7 @@ def matrix(weight: Weight, transpose_weight: bool) -> np.ndarray:
 
 def times(x: np.ndarray, weight: Weight, transpose_weight: bool) -> np.ndarray:
     """x [..., K] times a weight, not rounded yet."""
-    rows = widen(x).reshape(-1, x.shape[-1])
+    rows = widen(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 can't be told where K is 0
     product = rows @ matrix(weight, transpose_weight).astype(rows.dtype, copy=False)
     return product.reshape(*x.shape[:-1], product.shape[-1])
 
@@ -407,5 +407,5 @@ def qwen35_mtp_head(
     m = rms_norm(h, post_norm_w, post_norm_b, eps=eps)
     y = swiglu(m, gate_w, up_w, down_w, transpose_weight=transpose_weight)
     h = narrow(widen(h) + widen(y), dtype)
-    last = np.stack([h[b, [at]] for b, at in enumerate(decode_indices(last_token_idx, tokens))])
+    last = h[np.arange(batch), decode_indices(last_token_idx, tokens)][:, None]
     return product(rms_norm(last, head_norm_w, head_norm_b, eps=eps), lm_head_w)

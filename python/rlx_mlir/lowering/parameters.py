@@ -168,6 +168,8 @@ def pack_dense(op: Any, rewriter: Rewriter) -> None:
         return
     if str(kind.element_type) != "f32":
         return rewriter.no_match(f"products of {kind.element_type} have no template")
+    if 0 in kind.shape:
+        return rewriter.no_match("the weight is empty")
     rows = weight if op.transpose_rhs else mir.transpose(weight, [1, 0])
     y = mir.dequant_matmul(x, mir.repack(rows))
     if not matmul:

@@ -189,13 +189,15 @@ def _step_attributes(op: Any) -> dict[str, Any]:
 def name_arguments(module: Any) -> None:
     """Gives the entry function's arguments and results the names and kinds that callers see, where text has none."""
     entry = hir_function.entry_function(module)
-    for word, found in (("arg_attrs", hir_function.arguments(entry)), ("res_attrs", hir_function.results(entry))):
-        own = hir_function.attribute_dictionaries(entry, word, len(found))
-        for attributes, each in zip(own, found, strict=True):
-            attributes["mir.name"] = ir.StringAttr.get(each.name)
-            if isinstance(each, hir_function.Argument):
-                attributes["mir.kind"] = ir.StringAttr.get(each.kind)
-        hir_function.set_signature(entry, **{word: own})
+    arguments, outputs = hir_function.arguments(entry), hir_function.results(entry)
+    arg_attrs = hir_function.attribute_dictionaries(entry, "arg_attrs", len(arguments))
+    for attributes, argument in zip(arg_attrs, arguments, strict=True):
+        attributes["mir.name"] = ir.StringAttr.get(argument.name)
+        attributes["mir.kind"] = ir.StringAttr.get(argument.kind)
+    res_attrs = hir_function.attribute_dictionaries(entry, "res_attrs", len(outputs))
+    for attributes, output in zip(res_attrs, outputs, strict=True):
+        attributes["mir.name"] = ir.StringAttr.get(output.name)
+    hir_function.set_signature(entry, arg_attrs=arg_attrs, res_attrs=res_attrs)
 
 
 def declared_parameters(module: Any) -> tuple[BufferSpec, ...]:

@@ -231,6 +231,8 @@ def extract_slice(
 ) -> ir.Value:
     """Part of a tensor; the dimensions in `drop`, of size 1, are left out of the result."""
     kept = [size for dim, size in enumerate(sizes) if dim not in drop]
+    if _holds_nothing(source, sizes):
+        return empty(kept, element_type(source))
     static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, [1] * len(sizes))), strict=True)
     return tensor.ExtractSliceOp(tensor_type(kept, element_type(source)), source, *dynamic, *static).result
 
@@ -249,11 +251,18 @@ def write_slice(
     What is written is `body` of the source's elements. The part is written by a loop: a plain insertion becomes a copy
     of strided memory, which calls a library.
     """
+    if _holds_nothing(target, sizes):
+        return target
     part = extract_slice(target, offsets, sizes, drop=drop)
     loops = range(len(sizes) - len(drop))
     written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: body(x))
     static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
     return tensor.InsertSliceOp(written, target, *dynamic, *static).result
+
+
+def _holds_nothing(value: ir.Value, sizes: Sequence[SizeLike]) -> bool:
+    """Whether a tensor or part of it is known to be empty: MLIR refuses slices of it, even those of size 0."""
+    return 0 in ir.RankedTensorType(value.type).shape or any(isinstance(size, int) and size == 0 for size in sizes)
 
 
 def _split(sizes: Sequence[SizeLike]) -> tuple[list[int], list[ir.Value]]:

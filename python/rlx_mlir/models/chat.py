@@ -89,7 +89,8 @@ class ChatTemplate:
         source = metadata.get("tokenizer.chat_template")
         if not isinstance(source, str):
             raise ChatTemplateError(
-                "the file has no chat template (metadata 'tokenizer.chat_template'): it can continue a text, without chat"
+                "the file has no chat template (metadata 'tokenizer.chat_template'): "
+                "it can continue a text, without chat"
             )
         return cls(source, bos_token=_special(metadata, "bos"), eos_token=_special(metadata, "eos"))
 

@@ -192,6 +192,8 @@ class Tokenizer:
         if len(self.types) != len(tokens):
             raise TokenizerError(f"there are {len(tokens)} tokens, but {len(self.types)} token types")
         for name, value in (("bos", bos_id), ("eos", eos_id)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+                raise TokenizerError(f"the {name} id must be an integer, but is {value!r}"[:200])
             if value is not None and not 0 <= value < len(tokens):
                 raise TokenizerError(f"the {name} id must be in [0, {len(tokens)}), but is {value}")
         self.bos_id = bos_id
@@ -229,6 +231,9 @@ class Tokenizer:
         needed = {"gpt2": "merges", "llama": "scores"}.get(kind)
         if needed is not None and get(needed) is None:
             raise TokenizerError(f"a '{kind}' vocabulary needs '{prefix}{needed}', which the file does not have")
+        for name, kinds in (("pre", str), ("add_bos_token", bool), ("add_space_prefix", bool)):
+            if not isinstance(get(name), kinds | None):
+                raise TokenizerError(f"'{prefix}{name}' must be a {kinds.__name__}, but is {get(name)!r}"[:200])
         scores, types, merges = get("scores"), get("token_type"), get("merges")
         return cls(
             tokens,

@@ -19,7 +19,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, NumericError
-from rlx_mlir.hir.function import PREPARE, arguments, function_name, functions, role
+from rlx_mlir.hir.function import PREPARE, Argument, arguments, function_name, functions, role
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.outline import CLASS, TIED
@@ -28,7 +28,7 @@ from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.prepare import prepare
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
-from rlx_mlir.verify.numerics import distance, evaluate_outputs, for_module, module_arguments, plain
+from rlx_mlir.verify.numerics import Outputs, distance, evaluate_outputs, for_module, module_arguments, plain
 from rlx_mlir.verify.tolerance import Errors, Expected, difference
 
 #: Calls of one kernel that are compared for one sample; those of other layers differ in their values alone.
@@ -75,8 +75,7 @@ def check_executable(executable: Executable, module: ir.Module, *, seed: int = 0
     count = 0
     for sample in samples(known, seed=seed, nan=nan, maxima=dict(artifact.symbols)):
         try:
-            expected = evaluate_outputs(module, sample, known, conditioning=True)
-            calls = checker.interpret(sample)
+            expected, calls = checker.interpret(sample, known)
         except InputError as error:
             reason = error
             continue
@@ -114,13 +113,12 @@ class _Checker:
 
     # -- what the module means ----------------------------------------------------------------------------------------
 
-    def interpret(self, sample: Sample) -> list[Call]:
-        """The calls of kernels in the order of the plan."""
+    def interpret(self, sample: Sample, known: Sequence[Argument]) -> tuple[Outputs, list[Call]]:
+        """The outputs of the module, and the calls of kernels in the order of the plan."""
         errors = Errors(self._functions)
         calls: list[Call] = []
 
         def watch(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
-            errors.watch(op, operands, results)
             if op.name != "func.call":
                 return
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
@@ -133,8 +131,8 @@ class _Checker:
             given = tuple(map(plain, operands))
             calls.append(Call(len(calls), name, given, expected, describe_location(op.location), sample))
 
-        interpret(self._module, for_module(self._module, sample), watch=watch)
-        return calls
+        outputs = evaluate_outputs(self._module, sample, known, conditioning=True, errors=errors, watch=watch)
+        return outputs, calls
 
     def _kind(self, kernel: str) -> str:
         return str(python_value(self._functions[kernel].attributes[CLASS]))

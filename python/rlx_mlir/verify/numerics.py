@@ -16,7 +16,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.errors import ExecutionError, InputError, NumericError, PassError, RlxError
 from rlx_mlir.hir.function import PREPARE, Argument, arguments, entry_function, function_name, functions, results, role
-from rlx_mlir.interpreter import interpret
+from rlx_mlir.interpreter import Watch, interpret
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.registry import REFERENCES
@@ -54,17 +54,33 @@ def plain(value: Any) -> np.ndarray:
     return value.bytes if isinstance(value, PackedWeight) else np.asarray(value)
 
 
-def evaluate_outputs(module: ir.Module, sample: Sample, known: Sequence[Argument], *, conditioning: bool) -> Outputs:
+def evaluate_outputs(
+    module: ir.Module,
+    sample: Sample,
+    known: Sequence[Argument],
+    *,
+    conditioning: bool,
+    errors: Errors | None = None,
+    watch: Watch | None = None,
+) -> Outputs:
     """The outputs of a module on a sample, with their tolerances.
 
     Args:
         known: the arguments that the sample is for.
         conditioning: measure how the module amplifies errors; costs a second run.
+        errors: of the values of the run, for whoever watches it.
+        watch: is called after each operation.
     """
-    errors = Errors({function_name(f): f for f in functions(module)})
-    given = for_module(module, sample)
-    values = {name: plain(value) for name, value in interpret(module, given, watch=errors.watch).items()}
-    relative = errors.of_results(entry_function(module))
+    noted = errors if errors is not None else Errors({function_name(f): f for f in functions(module)})
+
+    def look(op: ir.Operation, operands: Sequence[Any], computed: Sequence[Any]) -> None:
+        noted.watch(op, operands, computed)
+        if watch is not None:
+            watch(op, operands, computed)
+
+    found = interpret(module, for_module(module, sample), watch=look)
+    values = {name: plain(value) for name, value in found.items()}
+    relative = noted.of_results(entry_function(module))
     absolute = [0.0] * len(values)
     if conditioning:
         moved = interpret(module, for_module(module, perturbed(sample, known)))

@@ -440,8 +440,7 @@ def block_quantize(target: Target, name: str, x_shape: tuple[int | None, ...]) -
     """The kernel of `block_quantize`: per row and block of 32, d = max|x| / 127, q = round-half-even(x / d), sum of q.
 
     Operand: x [..., K] f32, K a static multiple of 32; results q [..., K] i8, scale [..., K / 32] f32 and
-    sum [..., K / 32] i32. Units are rows. Where d is 0, q is 0; a block with NaN or infinity has that in its scale, and
-    q = 0 for what isn't a number.
+    sum [..., K / 32] i32. Units are rows. Where d is 0, q is 0; a block with NaN or infinity has scale NaN and q 0.
     """
     k = x_shape[-1]
     if not k or k % BLOCK:
@@ -462,14 +461,16 @@ def block_quantize(target: Target, name: str, x_shape: tuple[int | None, ...]) -
             sizes = [em.unary("math.absf", part) for part in parts]
             while len(sizes) > 1:
                 sizes = [em.maximumf(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
-            scale = em.divf(em.reduce("maximumf", sizes[0]), 127.0)
+            largest = em.reduce("maximumf", sizes[0])
+            # NaN for infinity, too: what is computed from the block then is NaN.
+            scale = em.addf(em.divf(largest, 127.0), em.subf(largest, largest))
             em.store(scale, scales, [row.iv, block.iv])
             divisor = em.broadcast(em.select(em.cmpf("oeq", scale, 0.0), 1.0, scale), floats)
             zero = em.cmpf("oeq", em.broadcast(scale, floats), 0.0)
             rounded = []
             for part, start in zip(parts, starts, strict=True):
                 quotient = em.unary("math.roundeven", em.divf(part, divisor))
-                # inf / inf and NaN have no integer; subnormal scales are too coarse to keep quotients within 127.
+                # NaN has no integer; subnormal scales are too coarse to keep quotients within 127.
                 empty = em.ori(zero, em.cmpf("uno", quotient, 0.0))
                 number = em.cast("arith.fptosi", em.select(empty, 0.0, quotient), ints)
                 number = em.binary("arith.maxsi", em.binary("arith.minsi", number, 127), -127)
