@@ -125,9 +125,7 @@ def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
     return result
 
 
-def attended(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, pos: np.ndarray, mask: np.ndarray | None, layer: Layer
-) -> np.ndarray:
+def attended(q: np.ndarray, k: np.ndarray, v: np.ndarray, pos: np.ndarray, mask: Any, layer: Layer) -> np.ndarray:
     """One query of one head at a time; what sees no key is zero."""
     batch, queries, _ = q.shape
     result = np.zeros((batch, queries, layer.heads, D))
@@ -250,12 +248,12 @@ def test_partial_rope_with_caches(style: str) -> None:
     p = Program()
     m = p.m
     q, k, v = (p.input(name, ["b", "s", width]) for name, width in (("q", 32), ("k", 16), ("v", 16)))
-    caches = {f"{name}_cache": p.input(f"{name}_cache", ["b", P, 16]) for name in "kv"}
+    given: dict[str, Any] = {f"{name}_cache": p.input(f"{name}_cache", ["b", P, 16]) for name in "kv"}
     pos = p.input("pos", ["b"], "i32", integers(0, 12))
     cos, sin = p.param("cos", [P, 4], make=normal), p.param("sin", [P, 4], make=normal)
-    turned = (m.rope(x, cos, sin, head_dim=8, n_rot=4, style=style, pos=pos) for x in (q, k))
-    heads = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
-    y, keys, values = m.attention(*turned, v, **caches, pos=pos, mask_kind="causal", **heads)
+    q, k = (m.rope(x, cos, sin, head_dim=8, n_rot=4, style=style, pos=pos) for x in (q, k))
+    given |= {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
+    y, keys, values = m.attention(q, k, v, pos=pos, mask_kind="causal", **given)
     p.output(y=y, keys=keys, values=values)
     ways = Ways(p.finish())
     assert set(templates_of(ways.templates).values()) == {"rows", "attention"}
@@ -264,10 +262,10 @@ def test_partial_rope_with_caches(style: str) -> None:
     for b, s in ((1, 1), (2, 5), (3, 17)):
         inputs, _ = p.values({"b": b, "s": s})
         at = inputs["pos"]
-        q, k = (rotated(inputs[name].astype(float), params["cos"], params["sin"], at, style, 4) for name in "qk")
-        k, v = stored(inputs["k_cache"], k, at), stored(inputs["v_cache"], inputs["v"], at)
-        expected = {"y": attended(q, k, v, at, None, layer), "keys": k, "values": v}
-        expected = {name: array.astype(np.float32) for name, array in expected.items()}
+        turned = [rotated(inputs[name].astype(float), params["cos"], params["sin"], at, style, 4) for name in "qk"]
+        filled = [stored(inputs[f"{name}_cache"], new, at) for name, new in (("k", turned[1]), ("v", inputs["v"]))]
+        found = {"y": attended(turned[0], *filled, at, None, layer), "keys": filled[0], "values": filled[1]}
+        expected = {name: array.astype(np.float32) for name, array in found.items()}
         for way, results in ways.run(inputs).items():
             assert not compare(expected, results, f"{way} {b}x{s}")
 
@@ -280,8 +278,7 @@ def test_swiglu_and_residual_norms() -> None:
     gate, up = p.param("gate", [F, E], packed="q4_0"), p.param("up", [F, E])
     down = p.param("down", [E, F], packed="q8_0")
     n = m.residual_rms_norm(x, r, gamma, eps=0.01)
-    stream = x + r
-    y = stream + m.swiglu(n, gate_w=gate, up_w=up, down_w=down, transpose_weight=True)
+    y = (x + r) + m.swiglu(n, gate_w=gate, up_w=up, down_w=down, transpose_weight=True)
     p.output(y=y, again=m.rms_norm(y, gamma, eps=0.01))
     ways = Ways(p.finish())
     _, params = p.values({"b": 1, "s": 1})
@@ -293,11 +290,10 @@ def test_swiglu_and_residual_norms() -> None:
     for b, s in ((1, 1), (2, 5), (0, 2)):
         inputs, _ = p.values({"b": b, "s": s})
         total = inputs["x"].astype(float) + inputs["r"]
-        n = norm(total, params["gamma"], None)
-        hidden = n @ w["gate"].T
-        hidden = hidden / (1 + np.exp(-hidden)) * (n @ params["up"].T)
-        y = total + hidden @ w["down"].T
-        expected = {"y": y.astype(np.float32), "again": norm(y, params["gamma"], None).astype(np.float32)}
+        rows = norm(total, params["gamma"], None)
+        gated = rows @ w["gate"].T
+        stream = total + (gated / (1 + np.exp(-gated)) * (rows @ params["up"].T)) @ w["down"].T
+        expected = {"y": stream.astype(np.float32), "again": norm(stream, params["gamma"], None).astype(np.float32)}
         for way, results in ways.run(inputs).items():
             assert not compare(expected, results, f"{way} {b}x{s}", 1e-4)
 
@@ -306,7 +302,7 @@ def test_multi_token_prediction_head() -> None:
     """The reference of the block is written from its definition: compiled code agrees."""
     p = Program()
     vocab, width, heads, kv = 11, 32, 4, 2
-    shapes = {
+    shapes: dict[str, list[int]] = {
         "embed_w": [vocab, width],
         "hnorm_w": [width],
         "enorm_w": [width],
@@ -325,6 +321,7 @@ def test_multi_token_prediction_head() -> None:
         "head_norm_w": [width],
         "lm_head_w": [width, vocab],
     }
+    weights: dict[str, Any] = {name: p.param(name, shape) for name, shape in shapes.items()}
     y = p.m.qwen35_mtp_head(
         p.input("hidden", ["b", "s", width]),
         input_ids=p.input("ids", ["b", "s"], "i32", integers(0, vocab)),
@@ -335,7 +332,7 @@ def test_multi_token_prediction_head() -> None:
         num_kv_heads=kv,
         head_dim=D,
         n_rot=4,
-        **{name: p.param(name, shape) for name, shape in shapes.items()},
+        **weights,
     )
     p.output(y=y)
     ways = Ways(p.finish())

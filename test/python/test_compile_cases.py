@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compile_harness import Program, Ways, check, compile_fresh, every, integers, normal, scaled, templates_of
 
-from rlx_mlir import GraphModule, emit, formats, interpret
+from rlx_mlir import GraphModule, Value, emit, formats, interpret
 
 
 def everywhere(
@@ -58,7 +58,7 @@ def test_masked_rows_are_zero_for_every_kind_of_mask() -> None:
         "bools": np.zeros((1, 2), np.bool_),
         "bias": np.full((1, 1, 1, 2), -np.inf, np.float32),
     }
-    heads = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
+    heads: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
 
     def build(m: GraphModule) -> Any:
         q, k, v, keys, bools, bias = (m.input(name, array.shape, str(array.dtype)) for name, array in inputs.items())
@@ -206,7 +206,9 @@ def test_no_constant_grows_by_folding() -> None:
     rows, columns = (m.reshape(m.constant(np.arange(length, dtype=np.float32)), s) for s in ([length, 1], [1, length]))
     mask = m.reshape(m.cast(m.compare("ge", rows, columns), "f32"), [1, 1, length, length])
     size = heads * width
-    weights = {f"{name}_w": m.param(f"{name}_w", [size, size]) for name in ("q", "k", "v", "o", "gate", "up", "down")}
+    weights: dict[str, Any] = {
+        f"{name}_w": m.param(f"{name}_w", [size, size]) for name in ("q", "k", "v", "o", "gate", "up", "down")
+    }
     y = m.llama_decoder_block(
         m.input("x", [1, length, size]),
         ln1_gamma=m.constant(np.ones(size, np.float32)),
@@ -234,7 +236,7 @@ def test_runs_give_the_same_bits() -> None:
     """Unit dimensions, 20 runs each, with optimised and with plain code."""
     shapes = [(1, 2, 6), (1, 22, 10), (1, 15, 2), (1, 4, 4)]
     m = GraphModule.hir("unit")
-    outputs = {}
+    outputs: dict[str, Value] = {}
     for number, shape in enumerate(shapes):
         x = m.input(f"x{number}", shape)
         outputs |= {

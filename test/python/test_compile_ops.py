@@ -7,7 +7,7 @@ executable, against the interpreter at both stages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -42,7 +42,7 @@ class Case:
     """
 
     build: Callable[[Program], None]
-    sizes: list[Sizes]
+    sizes: Sequence[Sizes]
     templates: set[str] | None
     options: dict[str, Any]
     stage: str = "hir"
@@ -62,7 +62,7 @@ SLOW: set[str] = set()
 def case(
     name: str,
     build: Callable[[Program], None],
-    sizes: list[Sizes] | None = None,
+    sizes: Sequence[Sizes] | None = None,
     templates: set[str] | None = None,
     *,
     stage: str = "hir",
@@ -411,7 +411,7 @@ case("blocks", blocks, every(a=[0, 1, 2, 5]), {"gemm_int8", "block_quantize", "g
 
 # -- attention -------------------------------------------------------------------------------------------------------
 
-HEADS = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
+HEADS: dict[str, Any] = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 8}
 LENGTHS: list[Sizes] = [
     {"b": b, "s": s, "t": t}
     for b, s, t in [(1, 1, 1), (2, 3, 5), (2, 5, 2), (1, 1, 9), (0, 3, 3), (2, 0, 4), (2, 4, 0), (1, 17, 17)]
@@ -448,7 +448,7 @@ def layouts(p: Program) -> None:
 def cached(p: Program, dtype: str) -> None:
     m, size = p.m, 32
     q, k, v = (p.input(name, ["b", "s", width], dtype) for name, width in (("q", 32), ("k", 16), ("v", 16)))
-    caches = {name: p.input(name, ["b", size, 16], dtype) for name in ("k_cache", "v_cache")}
+    caches: dict[str, Any] = {name: p.input(name, ["b", size, 16], dtype) for name in ("k_cache", "v_cache")}
     pos = p.input("pos", ["b"], "i32", integers(0, 15))
     cos, sin = p.param("cos", [size, 4], make=normal), p.param("sin", [size, 4], make=normal)
     q = m.rope(q, cos, sin, head_dim=8, style="half", pos=pos)

@@ -211,7 +211,10 @@ def test_sizes_that_types_leave_open_are_checked(shapes: Any, build: Any, sizes:
         m.set_outputs({"y": build(m, x, y)})
     for options in ({}, {"disable_templates": ("all",)}):
         executable = compile_fresh(m, **options)
-        inputs = {s.name: np.zeros([sizes.get(str(d), d) for d in s.shape], np.float32) for s in executable.inputs}
+        inputs = {
+            spec.name: np.zeros([size if isinstance(size, int) else sizes[size] for size in spec.shape], np.float32)
+            for spec in executable.inputs
+        }
         with pytest.raises(InputError, match=message):
             executable.run(inputs)
 
@@ -435,7 +438,7 @@ def test_modules_with_nothing_to_give_or_take() -> None:
     m.set_outputs({"y": m.constant([1.0, 2.0])})
     executable = compile_fresh(m)
     assert executable.params == ()
-    assert executable().tolist() == [1.0, 2.0]
+    assert np.array_equal(executable(), [1.0, 2.0])
     with pytest.raises(InputError, match="unknown inputs: x; known are none"):
         executable(x=1)
 
@@ -444,7 +447,7 @@ def test_half_precision_arrays() -> None:
     m = GraphModule.hir("half")
     x = m.input("x", ["n", 4], "bf16")
     m.set_outputs({"y": x + x})
-    y = compile_fresh(m)(x=np.ones((2, 4), ml_dtypes.bfloat16))
+    y = compile_fresh(m).run({"x": np.ones((2, 4), ml_dtypes.bfloat16)})["y"]
     assert y.dtype == ml_dtypes.bfloat16
     assert y.astype(float).tolist() == [[2.0] * 4] * 2
 
@@ -508,7 +511,7 @@ def test_parameters_change_between_calls_only(executable: Executable, params: di
 def test_other_threads_go_on_during_a_run() -> None:
     m = GraphModule.hir("long")
     x = m.input("x", [1 << 15, 64])
-    for _ in range(12):
+    for _ in range(48):
         x = m.cumsum(m.sin(x), 0)
     m.set_outputs({"y": x})
     executable = compile_fresh(m, threads=1)
@@ -628,7 +631,8 @@ def test_artefacts_run_without_the_compiler(
     executable: Executable, params: dict[str, np.ndarray], tmp_path: Path
 ) -> None:
     executable.artifact.save(tmp_path / "layer.rlx")
-    given = {f"p_{name}": array for name, array in params.items()} | {f"i_{n}": a for n, a in arrays().items()}
+    given: dict[str, Any] = {f"p_{name}": array for name, array in params.items()}
+    given |= {f"i_{name}": array for name, array in arrays().items()}
     np.savez(tmp_path / "in.npz", **given)
     command = [sys.executable, "-c", _FRESH, *(str(tmp_path / n) for n in ("layer.rlx", "in.npz", "out.npz"))]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
@@ -652,7 +656,7 @@ def test_parameters_are_those_that_the_module_declares() -> None:
     executable = compile_fresh(module)
     assert [str(spec) for spec in executable.params] == ["arg2: arg2_0xf16", "arg3: 4x4xf32"]
     inputs = {name: np.ones((2, 4), np.float32) for name in ("arg0", "arg1")}
-    params = {"arg2": np.zeros(3, np.float16), "arg3": np.eye(4, dtype=np.float32)}
+    params: dict[str, Any] = {"arg2": np.zeros(3, np.float16), "arg3": np.eye(4, dtype=np.float32)}
     executable.set_params(params)
     expected = interpret(module, {**inputs, **params})
     assert {n: y.tolist() for n, y in executable.run(inputs).items()} == {n: y.tolist() for n, y in expected.items()}

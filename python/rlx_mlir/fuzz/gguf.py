@@ -98,7 +98,16 @@ def split(data: bytes) -> tuple[list[Field], bytes]:
 
 _NUMBERS = (0, 1, 2, 3, 4, 7, 8, 9, 31, 32, 33, 255, 256, 65535, 65536, 1_000_000, (1 << 31) - 1, 1 << 31, (1 << 32) - 1,
             1 << 32, 1 << 40, 1 << 61, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 32, (1 << 64) - 1)  # fmt: skip
-_TEXTS = (b"", b"\0", b"\xff\xfe", "é\u2028".encode(), b"a" * 70_000, b"general.alignment", b"{% for x in y %}", b"llama")
+_TEXTS = (
+    b"",
+    b"\0",
+    b"\xff\xfe",
+    "é\u2028".encode(),
+    b"a" * 70_000,
+    b"general.alignment",
+    b"{% for x in y %}",
+    b"llama",
+)
 
 Fields = list[Field]
 
@@ -421,7 +430,11 @@ def read_everything(path: Path) -> bool:
         tokenizer = attempt(lambda: Tokenizer.from_metadata(file.metadata))
         if tokenizer is not None:
             text = "Hello <|im_start|> the wörld\n\x00 12"
-            ids = [i for special in (False, True) for i in attempt(lambda s=special: tokenizer.tokenize(text, special=s)) or ()]  # type: ignore[misc]
+            ids = [
+                i
+                for special in (False, True)
+                for i in attempt(lambda s=special: tokenizer.tokenize(text, special=s)) or ()
+            ]  # type: ignore[misc]
             attempt(lambda: tokenizer.detokenize([*ids, 0, tokenizer.vocab_size - 1]))
         template = attempt(lambda: ChatTemplate.from_metadata(file.metadata))
         if template is not None:

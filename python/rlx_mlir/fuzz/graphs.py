@@ -87,7 +87,9 @@ def check(case: Case) -> Answer:
             wanted = run_module(module.ir_module, run)
             reached = expected(lowered.ir_module, run, runs=_RUNS)
             if message := _confirmed(lowered, run, reached, wanted):
-                return finding("mismatch", f"hir interpreted, run {number}: {message[1]}", output=message[0], run=number)
+                return finding(
+                    "mismatch", f"hir interpreted, run {number}: {message[1]}", output=message[0], run=number
+                )
     except RlxError as error:
         # Values that break a condition at run time: the generator's mistake, or a reference that isn't total.
         return finding("interpret", f"{type(error).__name__}: {error}")

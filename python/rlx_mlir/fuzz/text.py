@@ -32,8 +32,38 @@ _TOKEN = re.compile(
 _TYPE = re.compile(r"tensor<(?:[\dx?*]+x)?\w+>")
 
 #: Words that stand for others of their kind.
-_ELEMENTS = ("f16", "bf16", "f32", "f64", "i1", "i8", "i16", "i32", "i64", "index", "f8E4M3FN", "i4", "si8", "complex<f32>")
-_SIZES = ("0", "1", "2", "3", "?", "8", "16", "31", "32", "33", "-1", "4294967296", "9223372036854775807", "1099511627776")
+_ELEMENTS = (
+    "f16",
+    "bf16",
+    "f32",
+    "f64",
+    "i1",
+    "i8",
+    "i16",
+    "i32",
+    "i64",
+    "index",
+    "f8E4M3FN",
+    "i4",
+    "si8",
+    "complex<f32>",
+)
+_SIZES = (
+    "0",
+    "1",
+    "2",
+    "3",
+    "?",
+    "8",
+    "16",
+    "31",
+    "32",
+    "33",
+    "-1",
+    "4294967296",
+    "9223372036854775807",
+    "1099511627776",
+)
 _NUMBERS = ("0", "1", "-1", "2", "-2", "3", "32", "2147483647", "2147483648", "-2147483648", "4294967296", "1.0", "-0.0",
             "0.0", "1.0e-45", "3.4e38", "1.0e39", "0x7FC00000", "0xFF800000", "9223372036854775807",
             "-9223372036854775808", "18446744073709551616", "true")  # fmt: skip
@@ -132,7 +162,10 @@ class _Mutator:
             (r"f16|bf16|f32|f64|i1|i8|i16|i32|i64", _ELEMENTS),
             (r"-?\d+(\.\d*)?(e[-+]?\d+)?", _NUMBERS),
             (r"%[\w$.-]+(:\d+)?(#\d+)?", sorted({t for t in tokens if t.startswith("%")})),
-            (r"[a-z_0-9]+", ("none", "causal", "custom", "q4_1", "q8_k", "half", "sum", "gelu", "panels", "lt", "bhsd")),
+            (
+                r"[a-z_0-9]+",
+                ("none", "causal", "custom", "q4_1", "q8_k", "half", "sum", "gelu", "panels", "lt", "bhsd"),
+            ),
             (r'".*"', ('""', '"a"', '"input"', '"\\FF"', '"mir.add"')),
         )
         pattern, options = kinds[int(self._rng.choice(len(kinds), p=[0.25, 0.3, 0.25, 0.1, 0.1]))]
@@ -170,7 +203,9 @@ class _Mutator:
     def _operation(self, text: str) -> str:
         """An operation becomes another one."""
         names = sorted(operation_classes())
-        found = [m for m in re.finditer(r"\b(?:hir|mir|arith|tensor|linalg)\.[a-z_0-9]+", text) if m.group() != "mir.packed"]
+        found = [
+            m for m in re.finditer(r"\b(?:hir|mir|arith|tensor|linalg)\.[a-z_0-9]+", text) if m.group() != "mir.packed"
+        ]
         if not found:
             return text
         match = self.choose(found)

@@ -17,7 +17,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.dims import Dims, propagate
 from rlx_mlir.lowering.functions import KERNEL, ROLE, entry_function
-from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import compiler_pass, erase_dead, identity, operations
@@ -155,7 +155,8 @@ def form_groups(entry: Any) -> list[Group]:
             rows = None
             groups.append(Group(_single_class(view), [op]))
     for group in groups:
-        _drop_views(group)
+        if group.kind == "rows":
+            _drop_views(group)
     order = {identity(op): number for number, op in enumerate(ops)}
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
@@ -279,7 +280,7 @@ def _is_row_wise(view: Any) -> bool:
 
 def _is_in_place(update: mir.CacheUpdateOp) -> bool:
     """Whether the cache may be overwritten: an input that nothing else reads, whose new value is returned."""
-    if not isinstance(update.cache.owner, ir.Block) or only_user(update.cache) is None:
+    if not isinstance(update.cache.owner, ir.Block) or is_parameter(update.cache) or only_user(update.cache) is None:
         return False
     return any(use.owner.name == "func.return" for use in update.result.uses)
 

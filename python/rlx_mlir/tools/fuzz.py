@@ -117,7 +117,8 @@ def text(
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir or .gguf file.")], as_json: JsonOption = False
+    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir or .gguf file.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Run a case again, in a child process; exits with 1 where it shows something wrong."""
     from rlx_mlir.fuzz import campaign
