@@ -14,6 +14,7 @@ import struct
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,7 @@ def split(data: bytes) -> tuple[list[Field], bytes]:
                     text("string")
         else:
             take("#value" if count == 1 else "values", count * _SCALAR_BYTES[kind])
-    for group in range(entries, entries + tensors):
+    for group in range(entries, entries + tensors):  # noqa: B007  (`take` reads it)
         text("name")
         for _ in range(take("#rank", 4)):
             take("#dimension", 8)
@@ -96,8 +97,8 @@ def split(data: bytes) -> tuple[list[Field], bytes]:
 
 # -- mutations -------------------------------------------------------------------------------------------------------
 
-_NUMBERS = (0, 1, 2, 3, 4, 7, 8, 9, 31, 32, 33, 255, 256, 65535, 65536, 1_000_000, (1 << 31) - 1, 1 << 31, (1 << 32) - 1,
-            1 << 32, 1 << 40, 1 << 61, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 32, (1 << 64) - 1)  # fmt: skip
+_NUMBERS = (0, 1, 2, 3, 4, 7, 8, 9, 31, 32, 33, 255, 256, 65535, 65536, 1_000_000, (1 << 31) - 1, 1 << 31,
+            (1 << 32) - 1, 1 << 32, 1 << 40, 1 << 61, 1 << 62, (1 << 63) - 1, 1 << 63, (1 << 64) - 32, (1 << 64) - 1)  # fmt: skip
 _TEXTS = (
     b"",
     b"\0",
@@ -430,11 +431,9 @@ def read_everything(path: Path) -> bool:
         tokenizer = attempt(lambda: Tokenizer.from_metadata(file.metadata))
         if tokenizer is not None:
             text = "Hello <|im_start|> the wörld\n\x00 12"
-            ids = [
-                i
-                for special in (False, True)
-                for i in attempt(lambda s=special: tokenizer.tokenize(text, special=s)) or ()
-            ]  # type: ignore[misc]
+            ids: list[int] = []
+            for special in (False, True):
+                ids += attempt(partial(tokenizer.tokenize, text, special=special)) or []
             attempt(lambda: tokenizer.detokenize([*ids, 0, tokenizer.vocab_size - 1]))
         template = attempt(lambda: ChatTemplate.from_metadata(file.metadata))
         if template is not None:

@@ -5,7 +5,8 @@ It starts from the documented example of every operation, and from the .mlir fil
 project's tests, where the package lies in a checkout). Diagnostics are fine; what isn't: a crash, a hang, an exception
 that isn't one of ours, and valid IR whose text doesn't parse or means something else.
 
-Tasks: `{seed, index, file, corpus?}` writes a case and runs it; `{file}` runs one; `{reduce, folder}` writes smaller ones.
+Tasks: `{seed, index, file, corpus?}` writes a case and runs it; `{file}` runs one; `{reduce, folder}` writes smaller
+ones.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ _SIZES = (
     "9223372036854775807",
     "1099511627776",
 )
-_NUMBERS = ("0", "1", "-1", "2", "-2", "3", "32", "2147483647", "2147483648", "-2147483648", "4294967296", "1.0", "-0.0",
-            "0.0", "1.0e-45", "3.4e38", "1.0e39", "0x7FC00000", "0xFF800000", "9223372036854775807",
+_NUMBERS = ("0", "1", "-1", "2", "-2", "3", "32", "2147483647", "2147483648", "-2147483648", "4294967296", "1.0",
+            "-0.0", "0.0", "1.0e-45", "3.4e38", "1.0e39", "0x7FC00000", "0xFF800000", "9223372036854775807",
             "-9223372036854775808", "18446744073709551616", "true")  # fmt: skip
 _TYPES = ("tensor<*xf32>", "tensor<f32>", "f32", "i32", "index", "memref<4x8xf32>", "vector<8xf32>", "tensor<?x?xf32>",
           "tensor<0xf32>", "tensor<4x8xf32>", "tensor<4x20xi8, #mir.packed<q4_1, k = 32>>", "none", "tuple<f32>",

@@ -181,6 +181,9 @@ def _with_shape(type: ir.RankedTensorType, shape: list[int]) -> ir.Type:
 
 
 def _all_static(op: ir.Operation) -> bool:
+    for result in op.results:
+        if not isinstance(result.type, ir.RankedTensorType):
+            raise StageError(f"sizes are bound where all values are tensors, but '{op.name}' gives {result.type}")
     return all(ir.ShapedType(result.type).has_static_shape for result in op.results)
 
 

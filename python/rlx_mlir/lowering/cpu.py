@@ -98,6 +98,8 @@ def destination_style(module: ir.Operation) -> None:
     """Give generic kernels buffers for operands and results, as templates have them; one unit does all the work."""
     block = module.regions[0].blocks[0]
     for kernel in functions(module, KERNEL):
+        if TEMPLATE not in kernel.operation.attributes:
+            raise StageError(f"kernel '{kernel_name(kernel)}' has no '{TEMPLATE}': cpu-apply-templates runs before")
         kinds = [*kernel.type.inputs, *kernel.type.results]
         buffers = ", ".join(f"%b{i}: {memref_of(kind)}" for i, kind in enumerate(kinds))
         name = kernel_name(kernel)

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import StageError
 from rlx_mlir.hir import function as entry
 from rlx_mlir.hir.function import KERNEL, PREPARE, role
 
@@ -24,6 +25,7 @@ __all__ = [
     "raw_argument_attributes",
     "result_attributes",
     "set_signature",
+    "tensor_entry",
 ]
 
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
@@ -38,6 +40,19 @@ def functions(module: Any, wanted: str | None = None) -> list[Any]:
 def entry_function(module: Any) -> Any:
     """The one function that callers call; InputError where there is none or more than one."""
     return entry.entry_function(module).opview
+
+
+def tensor_entry(module: Any) -> Any:
+    """The entry function of a module before its memory is planned: StageError where it has other values than tensors."""
+    function = entry_function(module)
+    for what, types in (("argument", function.type.inputs), ("result", function.type.results)):
+        for number, kind in enumerate(types):
+            if not isinstance(kind, ir.RankedTensorType):
+                raise StageError(
+                    f"'{function.name.value}' has ranked tensors as arguments and results before its memory is planned, "
+                    f"but {what} {number} is {kind}"
+                )
+    return function
 
 
 def argument_attributes(function: Any) -> list[dict[str, Any]]:

@@ -104,7 +104,7 @@ class _Planner:
     """Plans one entry function, and writes it as text."""
 
     def __init__(self, module: Any, maxima: Mapping[str, int]) -> None:
-        self._entry = entry_function(module)
+        self._entry = tensor_entry(module)
         self._kernels = {f.name.value: f for f in functions(module, KERNEL)}
         self._maxima = maxima
         self._dims: dict[Any, tuple[Size, ...]] = {}
@@ -202,12 +202,16 @@ class _Planner:
     def _print(self, outputs: dict[Any, int], slots: dict[Any, Slot], arena: int) -> str:
         returned = self._returned()
         attributes = argument_attributes(self._entry)
-        inputs = {a: own.get("mir.name", "") for a, own in zip(self._entry.arguments, attributes, strict=True)}
+        inputs = {
+            a: own.get("mir.name", f"arg{number}")
+            for number, (a, own) in enumerate(zip(self._entry.arguments, attributes, strict=True))
+        }
         parameters = ["%arena: memref<?xi8>"]
         for number, (argument, raw) in enumerate(
             zip(self._entry.arguments, raw_argument_attributes(self._entry), strict=True)
         ):
-            own = {entry.name: entry.attr for entry in raw}
+            own = {"mir.name": ir.StringAttr.get(inputs[argument]), "mir.kind": ir.StringAttr.get("input")}
+            own |= {entry.name: entry.attr for entry in raw}
             if any(size.constant is None for size in self._dims[argument]):
                 own["mir.dims"] = self._words(argument)
             self._names.setdefault(argument, f"%arg{number}")

@@ -16,7 +16,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.dims import Dims, propagate
-from rlx_mlir.lowering.functions import KERNEL, ROLE, entry_function
+from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.mir.dims import Size
@@ -90,7 +90,7 @@ class RowSpace:
 @compiler_pass("mir-outline-kernels", dependent=("func",))
 def outline_kernels(module: ir.Operation) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
-    entry = entry_function(module)
+    entry = tensor_entry(module)
     erase_dead(entry)
     _copy_results(entry)
     groups = form_groups(entry)
