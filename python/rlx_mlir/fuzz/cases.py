@@ -19,7 +19,7 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
 from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Skip, make_value
-from rlx_mlir.fuzz.primitives import GENERATORS, SUMS
+from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.hir.function import arguments
 from rlx_mlir.mir.packed import packing
@@ -122,14 +122,16 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
     if draft.edges and any(node.op in SUMS for node in module):
         draft.edges = bool(rng.random() < 0.5)  # NaN hides much in sums
     _set_outputs(draft)
+    extremes = all(node.op in SINGLE for node in module)
     runs = []
     for number, sizes in enumerate(draft.assignments):
         values = np.random.default_rng([seed, index, number])
-        runs.append({n: make_value(r, sizes, values, draft.edges) for n, r in draft.recipes.items()})
+        runs.append({n: make_value(r, sizes, values, draft.edges, extremes) for n, r in draft.recipes.items()})
     options = {
         "activations": "int8" if rng.random() < 0.2 else "exact",
         "level": int(rng.choice([2, 2, 2, 1, 0, 3])),
         "features": str(rng.choice(["", "", "", "", "+sse2"])),
+        "maxima": {s: max(1, *(sizes[s] for sizes in draft.assignments)) for s in module.dynamic_symbols},
     }
     return Case(module, runs, options), {"skipped": skipped}
 

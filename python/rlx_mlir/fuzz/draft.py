@@ -281,13 +281,21 @@ def word(value: Value) -> str:
     return next(name for name, dtype in DTYPES.items() if dtype == value.dtype)
 
 
-#: What breaks code that was written for ordinary numbers; those of the last list only where sums can't overflow.
+#: What breaks code that was written for ordinary numbers.
 _EDGES = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -1.5, 2.5)
+#: And what does so only where nothing is added or multiplied: whether a sum of these overflows depends on its order.
 _EXTREME = ("max", "-max", "tiny", "subnormal")
 
 
-def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generator, edges: bool) -> np.ndarray:
-    """The array of an argument."""
+def make_value(
+    recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generator, edges: bool, extremes: bool = False
+) -> np.ndarray:
+    """The array of an argument.
+
+    Args:
+        edges: some elements are NaN, infinities and the like.
+        extremes: some of these are the largest numbers and subnormal ones.
+    """
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
     dtype = DTYPES[recipe.dtype]
     if recipe.packed == "q8_k":
@@ -297,7 +305,7 @@ def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generato
     if recipe.domain == "index":
         low, high = (-2, recipe.scale + 3) if edges else (0, max(recipe.scale, 1))
         array = rng.integers(low, high, shape).astype(np.float64)
-        return _edged(array, dtype, rng, 0.1 if edges else 0.0).astype(dtype)
+        return _edged(array, dtype, rng, 0.1 if edges else 0.0, extremes)
     if recipe.domain == "position":
         rows, tokens = (sizes[dim] if isinstance(dim, str) else dim for dim in recipe.scale)
         return rng.integers(0, rows - tokens + 1, shape).astype(dtype)
@@ -315,7 +323,7 @@ def make_value(recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generato
     array = rng.standard_normal(shape) * recipe.scale
     if recipe.domain == "positive":
         array = np.abs(array) + 0.1
-    return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0)
+    return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0, extremes)
 
 
 def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -328,7 +336,9 @@ def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return np.concatenate(parts, axis=-1).reshape(n, -1)
 
 
-def _edged(array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, share: float) -> np.ndarray:
+def _edged(
+    array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, share: float, extremes: bool
+) -> np.ndarray:
     """Floats with a share of edge values."""
     if not share or not is_float(dtype):
         return array.astype(dtype)
@@ -341,7 +351,7 @@ def _edged(array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, sh
         "tiny": float(info.tiny),
         "subnormal": float(info.smallest_subnormal),
     }
-    options = np.array([*_EDGES, *(special[name] for name in _EXTREME)])
+    options = np.array([*_EDGES, *(special[name] for name in _EXTREME if extremes)])
     # Not all kinds in one array: a NaN in each row would leave nothing to compare.
     options = rng.choice(options, int(rng.integers(1, 5)))
     return np.where(rng.random(array.shape) < share, rng.choice(options, array.shape), array).astype(dtype)

@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Shape, Skip, word
+from rlx_mlir.fuzz.sensitivity import EXACT
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
@@ -22,8 +23,10 @@ ACTIVATIONS = (
 
 #: A function for each operation, by its name, that appends one such operation to a draft.
 GENERATORS: dict[str, Callable[[Draft], None]] = {}
-#: Operations that sum up: where one is in a graph, arguments have no numbers so large that sums could overflow.
+#: Operations that sum up.
 SUMS: set[str] = set()
+#: Operations that neither add nor multiply.
+SINGLE = EXACT | {f"mir.{name}" for name in ACTIVATIONS}
 
 
 def generates(*names: str, sums: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:

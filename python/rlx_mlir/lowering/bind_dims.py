@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError, StageError, UnsupportedError
 from rlx_mlir.hir.dims import evaluate, propagate
 from rlx_mlir.hir.function import (
     argument_attributes,

@@ -17,7 +17,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.target import Target
-from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes

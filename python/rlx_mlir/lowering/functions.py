@@ -43,13 +43,13 @@ def entry_function(module: Any) -> Any:
 
 
 def tensor_entry(module: Any) -> Any:
-    """The entry function of a module before its memory is planned: StageError where it has other values than tensors."""
+    """The entry function before its memory is planned; StageError where it takes or gives other than tensors."""
     function = entry_function(module)
     for what, types in (("argument", function.type.inputs), ("result", function.type.results)):
         for number, kind in enumerate(types):
             if not isinstance(kind, ir.RankedTensorType):
                 raise StageError(
-                    f"'{function.name.value}' has ranked tensors as arguments and results before its memory is planned, "
+                    f"'{function.name.value}' takes and gives ranked tensors before its memory is planned, "
                     f"but {what} {number} is {kind}"
                 )
     return function

@@ -25,6 +25,7 @@ from rlx_mlir.lowering.functions import (
     memref_of,
     raw_argument_attributes,
     result_attributes,
+    tensor_entry,
 )
 from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.mir.dims import Size, product
