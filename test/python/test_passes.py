@@ -257,8 +257,8 @@ def test_verification_is_on_by_the_environment(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_broken_contract_fails_the_compilation() -> None:
-    """An argument without a kind: whether it is given at each call isn't known."""
-    arguments = '%x: tensor<4xf32> {mir.name = "x"}'
+    """An argument that is said to be an output: whether it is given at each call isn't known."""
+    arguments = '%x: tensor<4xf32> {mir.name = "x", mir.kind = "output"}'
     text = f'func.func @f({arguments}) -> (tensor<4xf32> {{mir.name = "y"}}) {{ return %x : tensor<4xf32> }}'
     module = GraphModule.from_text(text, stage="mir")
     with pytest.raises(PassError, match=r"function 'f': argument 0 has no 'mir\.kind' of input or param"):

@@ -134,7 +134,7 @@ func.func @tied(%x: tensor<1x?x8xf32> {mir.name = "x", mir.kind = "input", mir.d
 /// A name needs quotes in text; sizes without a symbol are told apart by their argument.
 // CHECK-LABEL: func @names(
 //  CHECK-SAME:   memref<?x8xf32> {mir.dims = ["a__b___0", ""], mir.kind = "input", mir.name = "a \22b\22 "}
-//  CHECK-SAME:   memref<?xf32> {mir.dims = ["arg1_0"], mir.kind = "input"}
+//  CHECK-SAME:   memref<?xf32> {mir.dims = ["arg1_0"], mir.kind = "input", mir.name = "arg1"}
 //  CHECK-SAME:   memref<?x8xf32> {mir.dims = ["a__b___0", ""], mir.kind = "output", mir.name = "\22"}
 //  CHECK-SAME:   mir.symbols = {a__b___0 = 512 : i64, arg1_0 = 512 : i64, seq = 512 : i64}
 func.func private @exp_0(%x: tensor<?x8xf32>) -> tensor<?x8xf32> attributes {mir.kernel = "rows", mir.role = "kernel"} {
