@@ -10,6 +10,7 @@
 #include "mlir/Transforms/InliningUtils.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/ConvertUTF.h"
 
 using namespace mlir;
 using namespace rlx::mir;
@@ -191,6 +192,12 @@ LogicalResult PackedAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementTy
 // Attributes of functions
 //===----------------------------------------------------------------------===//
 
+/// Whether a string is UTF-8: names go to Python, which has no other ones.
+static bool isUnicode(StringAttr text) {
+  const llvm::UTF8 *begin = text.getValue().bytes_begin();
+  return llvm::isLegalUTF8String(&begin, text.getValue().bytes_end());
+}
+
 static LogicalResult verifyValueAttribute(Operation *op, NamedAttribute attribute, Type type,
                                           StringRef what, unsigned index) {
   StringRef name = attribute.getName();
@@ -200,6 +207,8 @@ static LogicalResult verifyValueAttribute(Operation *op, NamedAttribute attribut
     if (!text || text.empty())
       return error() << "expects 'mir.name' to be a non-empty string, but got "
                      << attribute.getValue();
+    if (!isUnicode(text))
+      return error() << "expects 'mir.name' to be UTF-8, but got " << text;
     return success();
   }
   if (name == "mir.dims") {
@@ -210,7 +219,7 @@ static LogicalResult verifyValueAttribute(Operation *op, NamedAttribute attribut
                      << ", but got " << attribute.getValue();
     for (auto [dim, word] : llvm::enumerate(words)) {
       auto text = dyn_cast<StringAttr>(word);
-      if (!text || text.empty() != !shaped.isDynamicDim(dim))
+      if (!text || text.empty() != !shaped.isDynamicDim(dim) || !isUnicode(text))
         return error() << "expects 'mir.dims' to name exactly the dynamic dimensions of " << type
                        << ", but dimension " << dim << " has " << word;
     }

@@ -7,6 +7,8 @@ Import `ir` from here, never from `mlir`: this module loads the compiler extensi
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mlir._mlir_libs import _mlir as _bindings
 from mlir.ir import *  # noqa: F403
@@ -28,6 +30,19 @@ def register_native_passes() -> None:
         if not _native_passes_registered:
             native.register_native_passes()
             _native_passes_registered = True
+
+
+@contextmanager
+def single_threaded(context: Context) -> Iterator[None]:
+    """Keeps MLIR from verifying on other threads: a diagnostic from one of them would end the process.
+
+    The bindings collect diagnostics in Python objects, and those threads don't hold Python's lock.
+    """
+    context.enable_multithreading(False)
+    try:
+        yield
+    finally:
+        context.enable_multithreading(True)
 
 
 def new_context() -> Context:

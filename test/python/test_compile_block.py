@@ -264,7 +264,11 @@ def test_partial_rope_with_caches(style: str) -> None:
         at = inputs["pos"]
         turned = [rotated(inputs[name].astype(float), params["cos"], params["sin"], at, style, 4) for name in "qk"]
         filled = [stored(inputs[f"{name}_cache"], new, at) for name, new in (("k", turned[1]), ("v", inputs["v"]))]
-        found = {"y": attended(turned[0], *filled, at, None, layer), "keys": filled[0], "values": filled[1]}
+        found = {
+            "y": attended(turned[0], filled[0], filled[1], at, None, layer),
+            "keys": filled[0],
+            "values": filled[1],
+        }
         expected = {name: array.astype(np.float32) for name, array in found.items()}
         for way, results in ways.run(inputs).items():
             assert not compare(expected, results, f"{way} {b}x{s}")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from compile_harness import Program, Ways, check, compile_fresh, every, integers, normal, scaled, templates_of
 
-from rlx_mlir import GraphModule, Value, emit, formats, interpret
+from rlx_mlir import Executable, GraphModule, Value, emit, formats, interpret
 
 
 def everywhere(
@@ -285,9 +285,10 @@ def test_threads_do_not_change_bits(activations: str) -> None:
     module = p.finish()
     inputs, params = p.values({"b": 3, "s": 37})
     for options in ({}, {"disable_templates": ("all",)}):
+        artifact = compile_fresh(module, activations=activations, **options).artifact
         results = []
         for threads in (1, 2, 3):
-            executable = compile_fresh(module, threads=threads, activations=activations, **options)
+            executable = Executable(artifact, threads=threads)
             executable.set_params(params)
             assert executable.threads == threads
             results.append({name: y.tobytes() for name, y in executable.run(inputs).items()})

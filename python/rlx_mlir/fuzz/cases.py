@@ -18,7 +18,7 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
-from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Skip, make_value
+from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Recipe, Skip, make_value
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.hir.function import arguments
@@ -136,6 +136,31 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
     return Case(module, runs, options), {"skipped": skipped}
 
 
+def case_of(module: GraphModule, seed: int = 0) -> Case:
+    """A module with random values, two sizes for each symbol; integers are 0 or 1: they may be positions or indices."""
+    rng = np.random.default_rng(seed)
+    runs = []
+    for size in (5, 3):
+        run: dict[str, np.ndarray] = {}
+        for argument in arguments(module.entry):
+            packed = packing(argument.type)
+            shape: list[int | str] = [s or argument.type.get_dim_size(i) for i, s in enumerate(argument.symbols)]
+            if packed is not None:
+                shape = [packed.n or size, packed.k]
+            word = str(argument.type.element_type)
+            recipe = Recipe(argument.kind, tuple(shape), word, None if packed is None else packed.scheme)
+            if packed is None and DTYPES[word].kind == "i":
+                run[argument.name] = rng.integers(0, 2, [size if isinstance(s, str) else s for s in shape]).astype(
+                    DTYPES[word]
+                )
+            else:
+                run[argument.name] = make_value(
+                    recipe, {s: size for s in shape if isinstance(s, str)}, rng, edges=False
+                )
+        runs.append(run)
+    return Case(module, runs)
+
+
 def _set_outputs(draft: Draft) -> None:
     """Returns what nothing reads, and some of all other values: also arguments, and values twice."""
     module = draft.module
@@ -169,4 +194,4 @@ def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
     return tied
 
 
-__all__ = ["Case", "random_case", "read_settings", "symbol_sizes"]
+__all__ = ["Case", "case_of", "random_case", "read_settings", "symbol_sizes"]

@@ -10,6 +10,7 @@ Tasks: `{seed, index, file, source?}` writes a file and reads it; `{file}` reads
 from __future__ import annotations
 
 import functools
+import json
 import struct
 import tempfile
 from collections.abc import Callable
@@ -417,7 +418,10 @@ def read_everything(path: Path) -> bool:
             refused += 1
             return None
 
-    attempt(lambda: format_description(describe_file(str(path), tensors=True)))
+    described = attempt(lambda: describe_file(str(path), tensors=True))
+    if described is not None:
+        format_description(described)
+        json.dumps(described)
     file = attempt(lambda: GGUFFile(path))
     if file is None:
         return False

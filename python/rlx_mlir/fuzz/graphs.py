@@ -2,7 +2,8 @@
 """The graph fuzzer's side in the child process: runs cases in every way that there is, and compares.
 
 Tasks: `{seed, index, file}` draws a case and runs it, leaving it in `file` if anything is wrong; `{file}` runs a case
-that is there; `{reduce, folder}` writes smaller cases to a folder and lists them.
+that is there; `{module}` runs a module on random values; `{reduce, folder}` writes smaller cases to a folder and
+lists them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import RlxError, UnsupportedError
-from rlx_mlir.fuzz.cases import Case, random_case
+from rlx_mlir.fuzz.cases import Case, case_of, random_case
 from rlx_mlir.fuzz.sensitivity import Expected, expected, run_module
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.runtime.executable import Executable
@@ -44,6 +45,8 @@ def handle(task: dict[str, Any]) -> Answer:
         from rlx_mlir.fuzz.reduction import write_candidates
 
         return {"status": "ok", "files": write_candidates(Path(task["reduce"]), Path(task["folder"]), task)}
+    if "module" in task:
+        return check(case_of(GraphModule.from_text(Path(task["module"]))))
     path = Path(task["file"])
     if "seed" in task:
         case, counts = random_case(task["seed"], task["index"], tuple(task.get("ops", ())))

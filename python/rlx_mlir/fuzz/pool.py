@@ -42,7 +42,16 @@ class Worker:
         self._served = 0
 
     def run(self, task: Task) -> Outcome:
-        """The child's answer, or what became of it: a finding of kind crash or hang."""
+        """The child's answer, or what became of it: a finding of kind crash or hang.
+
+        A case whose child was ended from outside, by SIGTERM, runs once more.
+        """
+        outcome = self._attempt(task)
+        if outcome.get("kind") == "crash" and outcome["message"].startswith("SIGTERM"):
+            outcome = self._attempt(task)
+        return outcome
+
+    def _attempt(self, task: Task) -> Outcome:
         if self._process is None or self._served >= self._cases:
             self.close()
             self._start()
@@ -87,6 +96,7 @@ class Worker:
         size = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, size - _STDERR))
         text = self._errors.read().decode(errors="replace")
+        self._errors.close()
         _close(process)
         if kind == "crash":
             cause = signal.Signals(-status).name if status < 0 else f"exit status {status}"
@@ -98,6 +108,7 @@ class Worker:
         process, self._process = self._process, None
         if process is None:
             return
+        self._errors.close()
         _close(process)
         try:
             process.wait(5)

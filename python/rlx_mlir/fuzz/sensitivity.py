@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir.function import body, entry_function, function_name, functions, results
 from rlx_mlir.interpreter import bind_inputs
@@ -55,7 +56,7 @@ _ROUNDED = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22, "f64": 2.0**-51}
 #: What may differ where no run differs: rounding to the neighbour.
 _FLOOR = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-18, "f64": 2.0**-46}
 #: A run shows a typical error, not the largest one.
-_SPREAD = 5.0
+_SPREAD = 4.0
 
 
 def _name(dtype: np.dtype[Any]) -> str:
@@ -96,6 +97,18 @@ def run_module(module: ir.Module, inputs: Mapping[str, Any], evaluate_one: Evalu
     return {result.name: value for result, value in zip(results(entry), outputs, strict=True)}
 
 
+#: Functions whose error is absolute: 1 + erf and 1 + tanh cancel, and multiples of pi are subtracted from angles.
+_ABSOLUTE = frozenset({"gelu", "gelu_approx", "sin", "cos", "tan"})
+
+
+def _function(op: Any) -> str:
+    """The function of one element that an operation applies, or its activation; another word where there is none."""
+    attributes = op.operation.attributes
+    if "activation" in attributes:
+        return str(python_value(attributes["activation"]))
+    return str(op.operation.name).partition(".")[2]
+
+
 class _Perturbed:
     """Computes operations as correct code might: with errors, in a wide type."""
 
@@ -112,17 +125,19 @@ class _Perturbed:
         with np.errstate(all="ignore"):
             wide = [self._widened(operand) for operand in operands]
             computed = evaluate(op, wide)
-            if op.operation.name.startswith("mir.gelu") or "gelu" in str(op.operation.attributes.get("activation")):
-                computed = [self._cancelled(value, operands[0].dtype) for value in computed]
+            if _function(op) in _ABSOLUTE:
+                computed = [self._shifted(value, operands[0].dtype, 4.0) for value in computed]
+            elif op.operation.name == "mir.block_dot":  # d <q, w> and m sum(q) cancel
+                computed = [self._shifted(value, value.dtype) for value in computed]
             return [
                 self._rounded(value, result.type.element_type)
                 for value, result in zip(computed, op.operation.results, strict=True)
             ]
 
-    def _cancelled(self, value: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-        """1 + erf and 1 + tanh cancel at negative numbers: what is left there has an absolute error."""
+    def _shifted(self, value: np.ndarray, dtype: np.dtype[Any], least: float = 0.0) -> np.ndarray:
+        """With an absolute error: that of the largest element, and `least`."""
         finite = value[np.isfinite(value)]
-        size = _COMPUTED[_name(accumulator(dtype))] * (4 + float(np.abs(finite).max(initial=0)))
+        size = _COMPUTED[_name(accumulator(dtype))] * (least + float(np.abs(finite).max(initial=0)))
         return np.asarray(value + size * self._rng.uniform(-1, 1, value.shape))
 
     def _widened(self, operand: Any) -> Any:
@@ -138,7 +153,7 @@ class _Perturbed:
         error = _COMPUTED[_name(accumulator(dtype))]
         if self._stochastic:
             # Fused code may round once where separate operations round several times.
-            error += 2 * _ROUNDED[_name(dtype)]
+            error += _ROUNDED[_name(dtype)]
         return narrow(self._noise(value.astype(F64), error), dtype)
 
 

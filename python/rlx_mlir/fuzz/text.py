@@ -339,12 +339,16 @@ def _finding(kind: str, message: str, where: str = "", **more: Any) -> dict[str,
 def check(text: str, pipeline: str) -> dict[str, Any]:
     """Parses a module, prints and parses it again, runs the pipeline."""
     try:
-        module = ir.Module.parse(text, ir.new_context())
+        context = ir.new_context()
+        with ir.single_threaded(context):
+            module = ir.Module.parse(text, context)
     except ir.MLIRError:
         return {"status": "refused"}
     except ValueError:  # a top-level operation that isn't a module
         return {"status": "refused"}
-    if message := _round_trip(module):
+    with ir.single_threaded(context):
+        message = _round_trip(module)
+    if message:
         return _finding("roundtrip", message, "parse")
     if not pipeline:
         return {"status": "ok"}
@@ -354,7 +358,9 @@ def check(text: str, pipeline: str) -> dict[str, Any]:
         if error.__cause__ is not None and not isinstance(error.__cause__, RlxError):
             return _finding("exception", str(error), pipeline)
         return {"status": "failed"}
-    if message := _round_trip(module):
+    with ir.single_threaded(context):
+        message = _round_trip(module)
+    if message:
         return _finding("roundtrip", message, pipeline)
     return {"status": "ok"}
 

@@ -47,8 +47,12 @@ def _handle(module: Any, task: dict[str, Any]) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Serves the fuzzer that the first argument names; the second limits memory, in MiB (0: no limit)."""
-    module = importlib.import_module(f"rlx_mlir.fuzz.{sys.argv[1]}")
+    """Serves the fuzzer that the first argument names; the second limits memory, in MiB (0: no limit).
+
+    A fuzzer is a module of this package, or any module by its name with a dot: it has `prepare` and `handle`.
+    """
+    name = sys.argv[1]
+    module = importlib.import_module(name if "." in name else f"rlx_mlir.fuzz.{name}")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not look like an answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -112,10 +112,11 @@ class GraphModule(Blocks, Editing):
         context = ir.new_context()
         path = Path(text) if isinstance(text, os.PathLike) or _names_file(text) else None
         try:
-            if path is not None:
-                module = ir.Module.parseFile(str(path), context)
-            else:
-                module = ir.Module.parse(str(text), context)
+            with ir.single_threaded(context):
+                if path is not None:
+                    module = ir.Module.parseFile(str(path), context)
+                else:
+                    module = ir.Module.parse(str(text), context)
         except ir.MLIRError as error:
             raise InputError(_parse_error(error, path, text)) from None
         except (OSError, ValueError) as error:
@@ -129,7 +130,9 @@ class GraphModule(Blocks, Editing):
         if not content.startswith(b"ML\xefR"):
             raise InputError(f"bytecode starts with 'ML\\xefR', but got {content[:4]!r}")
         try:
-            module = ir.Module.parse(content, ir.new_context())
+            context = ir.new_context()
+            with ir.single_threaded(context):
+                module = ir.Module.parse(content, context)
         except ir.MLIRError as error:
             raise InputError(_parse_error(error)) from None
         return cls.from_ir(module, stage=stage)
@@ -282,7 +285,8 @@ class GraphModule(Blocks, Editing):
     def verify(self) -> None:
         """Checks the IR and the contract of its stage; StageError says what doesn't hold."""
         try:
-            self._module.operation.verify()
+            with ir.single_threaded(self._context):
+                self._module.operation.verify()
         except ir.MLIRError as error:
             raise StageError(f"module '{self.name}': {first_message(error)}") from None
         check_stage(self._module, self._stage)

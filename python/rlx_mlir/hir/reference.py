@@ -116,7 +116,7 @@ def rope(
     n_rot: int | None = None,
     style: str = "interleaved",
 ) -> np.ndarray:
-    """Each pair of a head times a complex number of the row `pos[b] + s` of the tables."""
+    """Each pair of a head turned by the angle in the row `pos[b] + s` of the tables."""
     wide = widen(x)
     pairs = (head_dim if n_rot is None else n_rot) // 2
     result = wide.copy()
@@ -128,16 +128,16 @@ def rope(
                 f"{len(cos)} rows"
             )
         for s in range(x.shape[1]):
-            turn = widen(cos)[start + s, :pairs] + 1j * widen(sin)[start + s, :pairs]
+            c, t = widen(cos)[start + s, :pairs], widen(sin)[start + s, :pairs]
             for head in range(0, x.shape[2], head_dim):
                 own = wide[b, s, head : head + head_dim]
                 if style == "half":
                     first, second = np.arange(pairs), np.arange(pairs, 2 * pairs)
                 else:
                     first, second = np.arange(0, 2 * pairs, 2), np.arange(1, 2 * pairs, 2)
-                turned = (own[first] + 1j * own[second]) * turn
-                result[b, s, head + first] = turned.real
-                result[b, s, head + second] = turned.imag
+                # Not as complex numbers: numpy's products of those turn infinities into NaN.
+                result[b, s, head + first] = own[first] * c - own[second] * t
+                result[b, s, head + second] = own[second] * c + own[first] * t
     return narrow(result, x.dtype)
 
 

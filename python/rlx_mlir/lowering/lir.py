@@ -142,7 +142,10 @@ class _Planner:
                 raise CompileError(f"the entry function may hold calls and reshapes only, but has '{op.name}'")
 
     def _measure_call(self, call: Any) -> None:
-        kernel = self._kernels[python_value(call.attributes["callee"])]
+        callee = python_value(call.attributes["callee"])
+        if callee not in self._kernels:
+            raise CompileError(f"the entry function may call kernels only, but calls '{callee}': inline runs before")
+        kernel = self._kernels[callee]
         dims = dict(zip(kernel.arguments, (self._dims[v] for v in call.operands), strict=True))
         for op in operations(kernel, nested=False):
             if op.name == "func.return":

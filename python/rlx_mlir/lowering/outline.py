@@ -296,7 +296,8 @@ class _Library:
         self._block = module.regions[0].blocks[0]
         self._kernels: dict[str, str] = {}
         self._counts: dict[str, int] = {}
-        self._taken = {python_value(op.operation.attributes["sym_name"]) for op in self._block.operations}
+        named = [op.operation for op in self._block.operations if "sym_name" in op.operation.attributes]
+        self._taken = {python_value(op.attributes["sym_name"]) for op in named}
 
     def outline(self, group: Group) -> None:
         """Replaces the group's operations by a call of their kernel."""

@@ -44,7 +44,9 @@ def verify_numerics(module: ir.Operation, *, after: str, begin: bool, reference:
     from rlx_mlir.verify.numerics import is_interpretable
 
     text = module.get_asm(enable_debug_info=True)
-    current = ir.Module.parse(text, ir.new_context())
+    context = ir.new_context()
+    with ir.single_threaded(context):
+        current = ir.Module.parse(text, context)
     if reference:
         compare_modules(_read(reference, current.context), current, step=after, seed=seed, nan=nan)
         return

@@ -76,7 +76,8 @@ def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
     context = ir.new_context()
     context.allow_unregistered_dialects = True
     try:
-        module = ir.Module.parse(reproducer, context)
+        with ir.single_threaded(context):
+            module = ir.Module.parse(reproducer, context)
     except ir.MLIRError:  # what failed left IR that prints, but doesn't verify
         return "", reproducer
     for step in split(pipeline):

@@ -57,6 +57,7 @@ app = typer.Typer(
     help="A compiler for transformer models: run them, look into them, see every stage of their compilation.",
 )
 app.add_typer(fuzz.app, name="fuzz")
+app.command()(fuzz.interesting)
 
 
 def _example(*lines: str) -> str:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import enum
 import json
 from pathlib import Path
 from typing import Annotated, Any
@@ -132,3 +133,34 @@ def replay(
             typer.echo(outcome["details"], err=True)
     if outcome["status"] == "finding":
         raise typer.Exit(1)
+
+
+class Failure(str, enum.Enum):
+    """What `rlx interesting` looks for."""
+
+    crash = "crash"
+    text = "text"
+    mismatch = "mismatch"
+
+
+def interesting(
+    what: Annotated[
+        Failure,
+        typer.Argument(
+            help="crash: rlx-opt dies or hangs; text: it writes something; "
+            "mismatch: compiled and interpreted results differ."
+        ),
+    ],
+    file: Annotated[Path, typer.Argument(help="The module; rlx-reduce adds it.")],
+    match: Annotated[str, typer.Option("--match", help="Regular expression that the output matches.")] = "",
+    opt: Annotated[list[str] | None, typer.Option("--opt", help="Argument of rlx-opt; may be repeated.")] = None,
+    seconds: Annotated[float, typer.Option(min=0.1, help="After which rlx-opt counts as hanging.")] = 60.0,
+) -> None:
+    """Tell rlx-reduce whether a module still shows a failure: exits with 1 where it does, 0 where it doesn't."""
+    from rlx_mlir.errors import InputError
+    from rlx_mlir.tools.interesting import is_interesting
+
+    if what is Failure.text and not match:
+        raise InputError("'text' needs --match, the expression to look for")
+    found = is_interesting(file, what.value, text=match, arguments=tuple(opt or ()), seconds=seconds)
+    raise typer.Exit(1 if found else 0)

@@ -31,16 +31,16 @@ def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]
         "file": str(path),
         "bytes": path.stat().st_size,
         "version": file.version,
-        "name": file.metadata.get("general.name"),
+        "name": _of_type(file, "general.name", str),
         "architecture": file.architecture,
         "parameters": sum(info.size for info in infos),
         "tensors": len(infos),
         "tensor_bytes": sum(info.nbytes or 0 for info in infos),
         "types": _types(infos),
-        "tokenizer": file.metadata.get("tokenizer.ggml.model"),
-        "pre_tokenizer": file.metadata.get("tokenizer.ggml.pre"),
+        "tokenizer": _of_type(file, "tokenizer.ggml.model", str),
+        "pre_tokenizer": _of_type(file, "tokenizer.ggml.pre", str),
         "chat_template": "tokenizer.chat_template" in file.metadata,
-        "context": file.metadata.get(f"{file.architecture}.context_length"),
+        "context": _of_type(file, f"{file.architecture}.context_length", int),
     }
     try:
         config = ModelConfig.from_gguf(file)
@@ -55,6 +55,12 @@ def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]
             {"name": info.name, "shape": list(info.shape), "type": info.type, "bytes": info.nbytes} for info in infos
         ]
     return found
+
+
+def _of_type(file: GGUFFile, key: str, kind: type) -> Any:
+    """A metadata value; None where the file has none of that key, or one of another type."""
+    value = file.metadata.get(key)
+    return value if isinstance(value, kind) else None
 
 
 def _types(infos: list[TensorInfo]) -> list[dict[str, Any]]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir import formats
+from rlx_mlir import formats, ir
 from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.function import INPUT, Argument
 from rlx_mlir.mir.numerics import is_float
 from rlx_mlir.mir.packed import packing
@@ -45,6 +46,11 @@ def samples(
         nan: add a sample with NaN and infinities among the inputs.
         maxima: sizes that symbols may have at most.
     """
+    if seed < 0:
+        raise InputError(f"'seed' is a number from 0 on, but got {seed}")
+    for argument in arguments:
+        if not isinstance(argument.type, ir.RankedTensorType):
+            raise StageError(f"samples are made of tensors, but '{argument.name}' is of {argument.type}")
     symbols = list(dict.fromkeys(s for argument in arguments for s in _symbols(argument)))
     every = SIZES if symbols else SIZES[-1:]
     weights: dict[tuple[Any, ...], np.ndarray] = {}

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The fuzzers: that they reach everything, see what is wrong, make it smaller, and find nothing in short runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from rlx_mlir.errors import InputError
+from rlx_mlir.fuzz import campaign, gguf, graphs, reduction, text
+from rlx_mlir.fuzz.campaign import Plan
+from rlx_mlir.fuzz.cases import Case, case_of
+from rlx_mlir.fuzz.draft import Draft, Skip
+from rlx_mlir.fuzz.operations import GENERATORS
+from rlx_mlir.fuzz.pool import Worker
+from rlx_mlir.fuzz.sensitivity import expected
+from rlx_mlir.hir import GraphModule
+from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.mir.registry import REFERENCES
+from rlx_mlir.tools.interesting import is_interesting
+
+# -- graphs ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_operation_has_a_generator() -> None:
+    assert set(GENERATORS) == set(operation_classes())
+
+
+@pytest.mark.parametrize("name", sorted(GENERATORS))
+def test_generators_make_their_operation(name: str) -> None:
+    """Of ten attempts, one succeeds; what can't be drawn says so by Skip, never by an error."""
+    for attempt in range(10):
+        draft = Draft(np.random.default_rng(attempt), GraphModule.hir("f"), [{"a": 0, "b": 3}, {"a": 5, "b": 1}])
+        draft.floats = ("f32", "bf16", "f16", "f64")
+        try:
+            GENERATORS[name](draft)
+        except Skip:
+            continue
+        assert name in {node.op for node in draft.module}
+        draft.module.verify()
+        return
+    pytest.fail("skipped ten times")
+
+
+def test_a_case_follows_from_its_number(tmp_path: Path) -> None:
+    """Also in another process, where sets have another order."""
+    code = (
+        "from rlx_mlir.fuzz.cases import random_case\n"
+        "cases = [random_case(7, i)[0] for i in range(5)]\n"
+        "print(*(c.module.to_text() + str(c.runs) + str(c.options) for c in cases))"
+    )
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert texts[0] == texts[1]
+    assert "mir." in texts[0]
+
+
+def test_cases_survive_their_files(tmp_path: Path) -> None:
+    module = GraphModule.mir("f")
+    x, w = module.input("x", ["a", 32], "bf16"), module.param("w", [3, 32], packed="q4_1")
+    module.set_outputs(module.dequant_matmul(x, w))
+    case = case_of(module)
+    case.options = {"level": 1}
+    case.save(tmp_path / "case.mlir")
+    loaded = Case.load(tmp_path / "case.mlir")
+    assert loaded.module == case.module
+    assert loaded.options == case.options
+    for before, after in zip(case.runs, loaded.runs, strict=True):
+        assert {k: (v.dtype, v.tobytes()) for k, v in before.items()} == {
+            k: (v.dtype, v.tobytes()) for k, v in after.items()
+        }
+    (tmp_path / "other.mlir").write_text("module {}")
+    with pytest.raises(InputError, match="isn't a case of the graph fuzzer"):
+        Case.load(tmp_path / "other.mlir")
+
+
+def chain() -> GraphModule:
+    """Something before and after exp, in two outputs."""
+    module = GraphModule.mir("f")
+    x = module.input("x", ["a", 9])
+    y = module.exp(module.tanh(x))
+    module.set_outputs({"first": module.neg(y), "second": module.sum(x, 1)})
+    return module
+
+
+def test_wrong_results_are_found_and_made_smaller(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = case_of(chain())
+    assert graphs.check(case)["status"] == "ok"
+    right = REFERENCES["mir.exp"]
+    monkeypatch.setitem(REFERENCES, "mir.exp", lambda x: right(x) * x.dtype.type(1 + 2e-5))
+    found = graphs.check(case)
+    assert (found["status"], found["kind"], found["output"]) == ("finding", "mismatch", "first")
+    assert "elements differ, first at [0, 0]" in found["message"]
+    smaller = [
+        c for c in reduction.candidates(case, found["output"], found["run"]) if graphs.check(c)["status"] == "finding"
+    ]
+    assert min(len(c.module) for c in smaller) == 1
+    single = next(c for c in smaller if len(c.module) == 1)
+    assert [node.op for node in single.module] == ["mir.exp"]
+    assert single.runs[0].keys() == {"cut0_0"}
+
+
+def differences(module: GraphModule, inputs: dict[str, Any], change: Any, runs: int = 8) -> str | None:
+    """What is wrong with the module's output once `change` was applied to it."""
+    own = expected(module.ir_module, inputs, runs=runs)["output0"]
+    return own.difference(change(own.value.copy()))
+
+
+def test_tolerance_is_that_of_the_operations() -> None:
+    """An ulp of the result passes, what no rounding explains doesn't; elements at an edge may fall to either side."""
+    module = GraphModule.mir("f")
+    x = module.input("x", [64], "bf16")
+    module.set_outputs(module.tanh(module.exp(x)))
+    inputs = {"x": np.linspace(-4, -1, 64).astype(ml_dtypes.bfloat16)}
+    assert differences(module, inputs, lambda y: (y.astype(np.float32) * 1.004).astype(y.dtype)) is None
+    assert "64 of 64" in str(differences(module, inputs, lambda y: (y.astype(np.float32) * 1.1).astype(y.dtype)))
+
+    edge = GraphModule.mir("f")
+    edge.set_outputs(edge.round(edge.mul(edge.input("x", [2]), np.float32(0.1))))
+    values = {"x": np.array([5.0, 3.0], np.float32)}  # 0.5 and 0.3, nearly
+    assert differences(edge, values, lambda y: y + np.array([1, 0], np.float32), runs=40) is None
+    assert "first at [1]" in str(differences(edge, values, lambda y: y + np.array([0, 1], np.float32), runs=40))
+
+
+def test_nan_and_infinities_must_agree() -> None:
+    module = GraphModule.mir("f")
+    module.set_outputs(module.exp(module.input("x", [4])))
+    inputs = {"x": np.array([np.nan, np.inf, -np.inf, 1], np.float32)}
+    assert differences(module, inputs, lambda y: y) is None
+    for index, wrong in ((0, 1.0), (1, np.nan), (1, -np.inf), (2, np.nan), (3, np.inf)):
+
+        def change(y: np.ndarray, index: int = index, wrong: float = wrong) -> np.ndarray:
+            y[index] = wrong
+            return y
+
+        assert f"first at [{index}]" in str(differences(module, inputs, change))
+
+
+def test_short_run_of_graphs_finds_nothing(tmp_path: Path) -> None:
+    report = campaign.run(Plan("graphs", seed=1, count=6, out=tmp_path / "out"))
+    assert report.cases == 6
+    assert [found.message for found in report.findings] == []
+    assert sum(report.ops.values()) >= 6
+    assert not (tmp_path / "out").exists()
+
+
+# -- children --------------------------------------------------------------------------------------------------------
+
+VICTIM = """
+import os, time
+def prepare(): pass
+def handle(task):
+    if task["do"] == "abort": os.abort()
+    if task["do"] == "exit": os._exit(3)
+    if task["do"] == "sleep": time.sleep(60)
+    if task["do"] == "allocate": bytearray(1 << 30)
+    if task["do"] == "raise": raise KeyError("k")
+    print("noise")
+    return {"status": "ok"}
+"""
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "victims").mkdir()
+    (tmp_path / "victims" / "cases.py").write_text(VICTIM)
+    path = os.pathsep.join([str(tmp_path), *filter(None, [os.environ.get("PYTHONPATH")])])
+    monkeypatch.setenv("PYTHONPATH", path)
+    worker = Worker("victims.cases", seconds=1.0, megabytes=100)
+    worker.run({"do": "nothing"})  # the time for the start is over
+    yield worker
+    worker.close()
+
+
+def test_children_may_crash_hang_and_run_out_of_memory(victim: Worker) -> None:
+    for do, kind, message in (
+        ("abort", "crash", "SIGABRT: Fatal Python error: Aborted"),
+        ("exit", "crash", "exit status 3"),
+        ("allocate", "memory", "MemoryError"),
+        ("raise", "exception", "KeyError: 'k'"),
+    ):
+        outcome = victim.run({"do": do})
+        assert (outcome["status"], outcome["kind"]) == ("finding", kind)
+        assert message in outcome["message"]
+        assert victim.run({"do": "nothing"}) == {"status": "ok"}
+    assert victim.run({"do": "sleep"})["kind"] == "hang"
+
+
+def test_findings_with_one_cause_are_one() -> None:
+    first = {"kind": "compile", "message": "templates: PassError: pass 'p': block 'a' (/x/y.py:1): size 3 of 'k'"}
+    second = {"kind": "compile", "message": "templates: PassError: pass 'p': /z/y.mlir:9: size 71 of 'w'"}
+    assert campaign.signature(first) == campaign.signature(second)
+    assert campaign.signature(first) != campaign.signature({**first, "kind": "crash"})
+
+
+def test_who_owns_a_crash() -> None:
+    start = (
+        " #0 0x00 llvm::sys::PrintStackTrace(llvm::raw_ostream&, int) (/libLLVM.so+0)\n #1 0x00 (/lib/libc.so.6+0x3)\n"
+    )
+    upstream = (
+        " #2 0x00 mlir::Operation::clone() (/m/libMLIR.so+0x1)\n #3 0x00 mlir::PassManager::run() (/m/x.so+0x2)\n"
+    )
+    ours = " #2 0x00 (/p/rlx_mlir/_compiler.cpython-311.so+0x1890fa)\n"
+    linked = " #2 0x00 mlir::ReductionNode::initialize() (/p/rlx_mlir/_compiler.cpython-311.so+0x1)\n"
+    python = (
+        " #2 0x00 mlirOperationErase (/m/libMLIRPythonCAPI.so+0x1)\n #3 0x00 _PyEval_EvalFrameDefault /p/ceval.c:1\n"
+    )
+    for trace, owner in ((upstream, "upstream"), (ours, "ours"), (linked, "upstream"), (python, "ours")):
+        assert campaign.owner_of({"kind": "crash", "details": start + trace}) == owner
+    assert campaign.owner_of({"kind": "exception", "details": ""}) == "ours"
+
+
+# -- files and text --------------------------------------------------------------------------------------------------
+
+
+def test_sources_are_files_that_are_read() -> None:
+    """So that what is refused is refused for the mutation's sake; and fields make up the file."""
+    for number, data in enumerate(gguf.sources()):
+        fields, rest = gguf.split(data)
+        assert b"".join(f.data for f in fields) + rest == data
+        if number >= 3:  # the first ones are tiny
+            assert {f.role for f in fields} >= {"key", "#value type", "#rank", "#dimension", "#offset", "strings"}
+
+
+def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
+    report = campaign.run(Plan("gguf", seed=3, count=150, out=tmp_path))
+    assert [found.message for found in report.findings] == []
+    assert report.statuses["refused"] > 60
+    assert report.statuses["ok"] > 10
+
+
+def test_a_large_file_is_mutated_in_its_header(tmp_path: Path) -> None:
+    source = tmp_path / "large.gguf"
+    source.write_bytes(gguf.sources()[3])
+    with source.open("r+b") as file:
+        file.truncate(1 << 30)  # weights as a hole
+    report = campaign.run(Plan("gguf", seed=4, count=10, out=tmp_path, settings={"source": str(source)}))
+    assert report.findings == []
+    assert report.cases == 10
+
+
+def test_short_run_of_text_finds_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "corpus"
+    folder.mkdir()
+    (folder / "f.mlir").write_text(
+        "// RUN: x\nfunc.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n"
+    )
+    report = campaign.run(Plan("text", seed=5, count=120, out=tmp_path, settings={"corpus": [str(folder)]}))
+    assert [found.message for found in report.findings if found.owner == "ours"] == []
+    assert report.statuses["refused"] > 10
+    assert report.statuses["ok"] > 10
+
+
+def test_every_documented_example_is_in_the_corpus() -> None:
+    texts = "".join(text.corpus(()))
+    assert all(name in texts for name in operation_classes())
+
+
+def test_cases_replay(tmp_path: Path) -> None:
+    case = case_of(chain())
+    case.save(tmp_path / "case.mlir")
+    command = [sys.executable, "-m", "rlx_mlir.tools.cli", "fuzz", "replay", str(tmp_path / "case.mlir")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "ok\n")
+    case.runs[0]["x"] = case.runs[0]["x"][:, :3]
+    case.save(tmp_path / "case.mlir")
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["kind"] == "interpret"
+    other = tmp_path / "other.mlir"
+    other.write_text("module {}")
+    with pytest.raises(InputError, match="isn't a case of a fuzzer"):
+        campaign.replay(other)
+
+
+def test_a_run_needs_an_end() -> None:
+    with pytest.raises(InputError, match="a number of cases or of minutes"):
+        Plan("graphs")
+
+
+# -- reducing --------------------------------------------------------------------------------------------------------
+
+MODULE = """
+func.func private @unused() -> tensor<f32>
+func.func @f(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>, %g: tensor<8xf32>, %i: index) -> (tensor<4x8xf32>, index) {
+  %s = mir.add %x, %r : tensor<4x8xf32>
+  %n = mir.rms_norm %s, %g eps 0.25 : tensor<4x8xf32>, tensor<8xf32>
+  %e = mir.exp %n : tensor<4x8xf32>
+  %t = mir.tanh %e : tensor<4x8xf32>
+  return %t, %i : tensor<4x8xf32>, index
+}
+"""
+
+
+def test_rlx_reduce_keeps_what_is_interesting(tmp_path: Path) -> None:
+    """The test is the command `rlx interesting`; here what `rlx-opt` prints has exp."""
+    (tmp_path / "f.mlir").write_text(MODULE)
+    script = tmp_path / "test.sh"
+    script.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -m rlx_mlir.tools.cli interesting text --match "mir.exp" "$1"\n'
+    )
+    script.chmod(0o755)
+    command = [
+        sys.executable,
+        "-m",
+        "rlx_mlir.tools.reduce",
+        str(tmp_path / "f.mlir"),
+        f"--rlx-reduce-graph=test={script}",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert " ".join(done.stdout.split()) == (
+        "module { func.func @f(%arg0: tensor<4x8xf32>) -> tensor<4x8xf32> { %0 = mir.exp %arg0 : tensor<4x8xf32> "
+        "return %0 : tensor<4x8xf32> } }"
+    )
+    script.write_text("#!/bin/sh\nexit 0\n")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "the test doesn't find the module interesting as it is" in done.stderr
+
+
+def test_what_is_interesting(tmp_path: Path) -> None:
+    file = tmp_path / "f.mlir"
+    file.write_text(MODULE)
+    assert is_interesting(file, "text", text=r"mir\.tanh")
+    assert not is_interesting(file, "text", text="error")
+    assert is_interesting(file, "text", text="argument 3 is index", arguments=("--lir-plan",))
+    assert not is_interesting(file, "crash")
+
+
+def test_mismatches_are_interesting(tmp_path: Path) -> None:
+    """A module that is right isn't; `graphs.check` finds those that are wrong."""
+    file = tmp_path / "f.mlir"
+    file.write_text(chain().to_text())
+    assert not is_interesting(file, "mismatch")
