@@ -40,7 +40,7 @@ def measure(config: ModelConfig, program: str, activations: str) -> dict[str, ob
         "build": built - begin,
         **seconds,
         "code": time.perf_counter() - start,
-        "kernels": len(compilation.templates),
+        "kernels of code": len(compilation.templates),
         "calls": len(compilation.plan.calls),
         "bytes": len(code),
     }

@@ -114,6 +114,20 @@ LogicalResult DequantMatmulOp::check(Adaptor op, EmitError error, SmallVectorImp
   return success();
 }
 
+LogicalResult DequantMatmulScaledOp::check(Adaptor op, EmitError error,
+                                           SmallVectorImpl<Type> &results) {
+  if (!op.getSchemeAttr()) // Inference runs before the presence of attributes is verified.
+    return error() << "requires attribute 'scheme'";
+  if (failed(expectTensors(error, op.getOperands())) ||
+      failed(expectRows(error, tensor(op.getX()))))
+    return failure();                                                           // C1
+  FailureOr<RankedTensorType> result = rlx::mir::inferScaledProduct(op, error); // C1 to C7
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
+  return success();
+}
+
 //===----------------------------------------------------------------------===//
 // Norms
 //===----------------------------------------------------------------------===//

@@ -190,9 +190,10 @@ LogicalResult hir::checkCaches(EmitError error, Value kCache, Value vCache, int6
     InFlightDiagnostic diagnostic = error() << "expects the caches to be ";
     return printShape(printShape(diagnostic, shape) << ", but got ", type.getShape());
   }
-  if (type.getElementType() != element)
+  Type stored = type.getElementType();
+  if (stored != element && !(element.isF32() && (stored.isF16() || stored.isBF16())))
     return error() << "expects the caches to have the element type of '" << of << "', " << element
-                   << ", but got " << type.getElementType();
+                   << (element.isF32() ? ", or f16 or bf16" : "") << ", but got " << stored;
   if (exceeds(tokens, type.getDimSize(1)))
     return error() << "expects the caches to be at least as long as '" << of << "', " << tokens
                    << ", but their length is " << type.getDimSize(1);

@@ -24,4 +24,41 @@
 #define GET_OP_CLASSES
 #include "dialects/MIROps.h.inc"
 
+namespace rlx::mir {
+
+/// Types and attributes of a product with a weight whose scales are a tensor; absent operands are
+/// null. HIR's block and the primitive have the same rules.
+struct ScaledProduct {
+  mlir::RankedTensorType x, weight, scale, zeroPoint, globalScale;
+  ScaledScheme scheme;
+  std::optional<int64_t> block;
+};
+
+/// Checks the numbered constraints of `mir.dequant_matmul_scaled`, and gives the type of its
+/// result.
+llvm::FailureOr<mlir::RankedTensorType>
+inferScaledProduct(const ScaledProduct &op, llvm::function_ref<mlir::InFlightDiagnostic()> error);
+
+/// As above, of an operation's adaptor.
+template <typename Adaptor>
+llvm::FailureOr<mlir::RankedTensorType>
+inferScaledProduct(Adaptor op, llvm::function_ref<mlir::InFlightDiagnostic()> error) {
+  // Inference sees operands before type constraints do.
+  for (mlir::Value operand : op.getOperands())
+    if (!mlir::isa<mlir::RankedTensorType>(operand.getType()))
+      return error() << "expects ranked tensors as operands, but got " << operand.getType();
+  auto type = [](mlir::Value value) {
+    return value ? mlir::cast<mlir::RankedTensorType>(value.getType()) : mlir::RankedTensorType();
+  };
+  std::optional<int64_t> block;
+  if (mlir::IntegerAttr attribute = op.getBlockAttr())
+    block = attribute.getInt();
+  return inferScaledProduct({type(op.getX()), type(op.getWeight()), type(op.getScale()),
+                             type(op.getZeroPoint()), type(op.getGlobalScale()), op.getScheme(),
+                             block},
+                            error);
+}
+
+} // namespace rlx::mir
+
 #endif // RLX_DIALECTS_MIR_H

@@ -18,6 +18,12 @@ static LogicalResult verifyPositions(Operation *op, Value pos, int64_t batch) {
          << batch << ", but its length is " << entries;
 }
 
+/// Whether what is stored may be of another type than what is computed with: f16 and bf16 serve
+/// f32.
+static bool isStorageFor(Type stored, Type computed) {
+  return stored == computed || (computed.isF32() && (stored.isF16() || stored.isBF16()));
+}
+
 /// Whether a number of heads or elements is positive, and small enough to be multiplied.
 static bool isCount(int64_t number) { return number > 0 && number <= INT32_MAX; }
 
@@ -117,6 +123,11 @@ LogicalResult AttentionOp::verify() {
   if (!sizesAgree(q->batch, k->batch)) // C4
     return emitOpError("expects 'q' and 'k' to have the same batch, but got ")
            << q->batch << " and " << k->batch;
+  Type element = getQ().getType().getElementType(), stored = getK().getType().getElementType();
+  if (!isStorageFor(stored, element)) // C10
+    return emitOpError("expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where "
+                       "that is f32, but 'q' is of ")
+           << element << " and 'k' of " << stored;
   if (failed(verifyMask(*this, *q, *k)))
     return failure();
   bool sliding = getMaskKind() == MaskKind::SlidingWindow;
@@ -185,5 +196,13 @@ LogicalResult CacheUpdateOp::verify() {
   if (ShapedType::isStatic(cache[1]) && ShapedType::isStatic(rows[1]) && rows[1] > cache[1]) // C3
     return emitOpError("expects 'new' to have no more rows than 'cache', ")
            << cache[1] << ", but got " << rows[1];
-  return verifyPositions(*this, getPos(), cache[0]); // C4
+  if (failed(verifyPositions(*this, getPos(), cache[0]))) // C4
+    return failure();
+  Type stored = getCache().getType().getElementType(),
+       element = getNew().getType().getElementType();
+  if (!isStorageFor(stored, element)) // C5
+    return emitOpError("expects 'cache' to have the element type of 'new', or f16 or bf16 where "
+                       "that is f32, but 'new' is of ")
+           << element << " and 'cache' of " << stored;
+  return success();
 }

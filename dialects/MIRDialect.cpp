@@ -3,6 +3,7 @@
 // The MIR dialect: registration, packed weights, and the attributes of functions.
 
 #include "dialects/MIR.h"
+#include "dialects/MIRFormats.h"
 
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -48,83 +49,35 @@ Operation *MIRDialect::materializeConstant(OpBuilder &builder, Attribute value, 
 // PackedAttr
 //===----------------------------------------------------------------------===//
 
-namespace {
-struct BlockSize {
-  int64_t length, bytes;
-};
-} // namespace
-
-/// Elements and bytes of one block of one row, as GGUF stores them.
-static BlockSize blockSize(Scheme scheme) {
-  switch (scheme) {
-  case Scheme::F32:
-    return {1, 4};
-  case Scheme::F16:
-  case Scheme::BF16:
-    return {1, 2};
-  case Scheme::Q4_0:
-    return {32, 18};
-  case Scheme::Q4_1:
-    return {32, 20};
-  case Scheme::Q5_0:
-    return {32, 22};
-  case Scheme::Q5_1:
-    return {32, 24};
-  case Scheme::Q8_0:
-    return {32, 34};
-  case Scheme::Q2_K:
-    return {256, 84};
-  case Scheme::Q3_K:
-    return {256, 110};
-  case Scheme::Q4_K:
-    return {256, 144};
-  case Scheme::Q5_K:
-    return {256, 176};
-  case Scheme::Q6_K:
-    return {256, 210};
-  case Scheme::Q8_K:
-    return {256, 292};
-  }
-  llvm_unreachable("every scheme has a block size");
-}
-
-/// Bytes that a block takes in a panel, for each of the panel's rows; 0 where the scheme has no
-/// panels. Integers that scale sub-blocks take a byte there, unless scale and minimum share one.
-static int64_t panelBlockBytes(Scheme scheme) {
-  switch (scheme) {
-  case Scheme::Q3_K:
-    return 114;
-  case Scheme::Q4_K:
-    return 148;
-  case Scheme::Q5_K:
-    return 180;
-  case Scheme::Q8_K:
-    return 0;
-  default:
-    return blockSize(scheme).bytes;
-  }
+/// The format of a name that the attribute's verifier has found.
+static BlockFormat knownFormat(StringRef scheme) {
+  std::optional<BlockFormat> format = findBlockFormat(scheme);
+  assert(format && "formats stay registered");
+  return *format;
 }
 
 static constexpr int64_t panelRows = 16;
 
 int64_t PackedAttr::getRowBytes() const {
-  BlockSize block = blockSize(getScheme());
-  return getK() / block.length * block.bytes;
+  BlockFormat format = knownFormat(getScheme());
+  return getK() / format.length * format.bytes;
 }
 
 SmallVector<int64_t> PackedAttr::getPanelShape() const {
+  BlockFormat format = knownFormat(getScheme());
   return {int64_t(llvm::divideCeil(getN(), panelRows)),
-          getK() / getBlockLength() * panelBlockBytes(getScheme()) * panelRows};
+          getK() / format.length * format.panelBytes * panelRows};
 }
 
-int64_t PackedAttr::getBlockLength() const { return blockSize(getScheme()).length; }
-int64_t PackedAttr::getBlockBytes() const { return blockSize(getScheme()).bytes; }
+int64_t PackedAttr::getBlockLength() const { return knownFormat(getScheme()).length; }
+int64_t PackedAttr::getBlockBytes() const { return knownFormat(getScheme()).bytes; }
+bool PackedAttr::hasIntegers() const { return knownFormat(getScheme()).integers; }
 
 Attribute PackedAttr::parse(AsmParser &parser, Type) {
-  FailureOr<Scheme> scheme;
+  StringRef scheme;
   FailureOr<Layout> layout = Layout::Rows;
   int64_t k = 0, n = 0;
-  if (parser.parseLess() || failed(scheme = FieldParser<Scheme>::parse(parser)))
+  if (parser.parseLess() || parser.parseKeyword(&scheme))
     return {};
   while (succeeded(parser.parseOptionalComma())) {
     StringRef word;
@@ -144,11 +97,11 @@ Attribute PackedAttr::parse(AsmParser &parser, Type) {
   }
   if (parser.parseGreater())
     return {};
-  return parser.getChecked<PackedAttr>(parser.getContext(), *scheme, k, n, *layout);
+  return parser.getChecked<PackedAttr>(parser.getContext(), scheme, k, n, *layout);
 }
 
 void PackedAttr::print(AsmPrinter &printer) const {
-  printer << "<" << stringifyScheme(getScheme()) << ", k = " << getK();
+  printer << "<" << getScheme() << ", k = " << getK();
   if (getN())
     printer << ", n = " << getN();
   if (getLayout() != Layout::Rows)
@@ -156,21 +109,23 @@ void PackedAttr::print(AsmPrinter &printer) const {
   printer << ">";
 }
 
-LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, Scheme scheme,
+LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, StringRef scheme,
                                  int64_t k, int64_t n, Layout layout) {
-  BlockSize block = blockSize(scheme);
-  if (k <= 0 || k % block.length != 0) // C1
-    return emitError() << "expects 'k' to be a positive multiple of the block length of "
-                       << stringifyScheme(scheme) << ", " << block.length << ", but got " << k;
+  std::optional<BlockFormat> format = findBlockFormat(scheme);
+  if (!format) // C6
+    return emitError() << "unknown weight format '" << scheme << "', known are "
+                       << blockFormatNames();
+  if (k <= 0 || k % format->length != 0) // C1
+    return emitError() << "expects 'k' to be a positive multiple of the block length of " << scheme
+                       << ", " << format->length << ", but got " << k;
   if (k > INT32_MAX || n > INT32_MAX) // C5
     return emitError() << "expects 'k' and 'n' below 2^31, but got " << k << " and " << n;
   bool panels = layout == Layout::Panels;
   if (panels != (n > 0)) // C3
     return emitError() << "expects a positive 'n' exactly with 'layout = panels', but 'n' is " << n
                        << " and 'layout' is " << stringifyLayout(layout);
-  if (panels && !panelBlockBytes(scheme)) // C4
-    return emitError() << "expects 'layout = rows' for " << stringifyScheme(scheme)
-                       << ", which has no panels";
+  if (panels && !format->panelBytes) // C4
+    return emitError() << "expects 'layout = rows' for " << scheme << ", which has no panels";
   return success();
 }
 
@@ -179,9 +134,8 @@ LogicalResult PackedAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementTy
   bool panels = getLayout() == Layout::Panels;
   int64_t bytes = panels ? getPanelShape()[1] : getRowBytes();
   if (!elementType.isSignlessInteger(8) || shape.size() != 2 || shape[1] != bytes) // C2
-    return emitError() << "expects a packed weight with k = " << getK() << " of "
-                       << stringifyScheme(getScheme()) << " to be a tensor of [rows, " << bytes
-                       << "] x i8";
+    return emitError() << "expects a packed weight with k = " << getK() << " of " << getScheme()
+                       << " to be a tensor of [rows, " << bytes << "] x i8";
   if (panels && shape[0] != getPanelShape()[0]) // C3
     return emitError() << "expects " << getPanelShape()[0] << " panels for n = " << getN()
                        << ", but got " << shape[0];

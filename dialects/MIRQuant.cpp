@@ -5,6 +5,7 @@
 #include "dialects/MIR.h"
 
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace rlx::mir;
@@ -41,6 +42,96 @@ LogicalResult DequantMatmulOp::inferReturnTypes(MLIRContext *, std::optional<Loc
                                                 Adaptor adaptor, SmallVectorImpl<Type> &results) {
   return inferPackedProduct(location, getOperationName(), "x", adaptor.getX().getType(),
                             adaptor.getWeight().getType(), /*element=*/{}, results);
+}
+
+//===----------------------------------------------------------------------===//
+// DequantMatmulScaledOp
+//===----------------------------------------------------------------------===//
+
+/// Whether `type` is a tensor of such elements and sizes.
+static bool isTensorOf(RankedTensorType type, bool floats, ArrayRef<int64_t> shape) {
+  Type element = type.getElementType();
+  return (floats ? element.isF32() : element.isSignlessInteger(8)) && type.getShape() == shape;
+}
+
+FailureOr<RankedTensorType> rlx::mir::inferScaledProduct(const ScaledProduct &op,
+                                                         function_ref<InFlightDiagnostic()> error) {
+  StringRef scheme = stringifyScaledScheme(op.scheme);
+  bool nvfp4 = op.scheme == ScaledScheme::Nvfp4;
+  bool fp8 = op.scheme == ScaledScheme::Fp8E4M3 || op.scheme == ScaledScheme::Fp8E5M2;
+  bool halves = nvfp4 || op.scheme == ScaledScheme::Int4;
+  ArrayRef<int64_t> x = op.x.getShape();
+  if (x.empty() || ShapedType::isDynamic(x.back())) // C1
+    return error() << "expects 'x' to have a static last dimension, but it is " << shapeText(x);
+  if (nvfp4 || fp8) { // C2
+    if (op.block)
+      return error() << "has no 'block' with " << scheme << ", but got " << *op.block;
+  } else if (!op.block || *op.block <= 0) {
+    InFlightDiagnostic diagnostic = error() << "expects a positive 'block' with " << scheme;
+    if (op.block)
+      diagnostic << ", but got " << *op.block;
+    return diagnostic;
+  }
+  auto presence = [&](StringRef name, RankedTensorType type, bool expected) -> LogicalResult { // C3
+    if (bool(type) == expected)
+      return success();
+    return error() << (expected ? "expects '" : "has no '") << name << "' with " << scheme;
+  };
+  if (failed(presence("zero_point", op.zeroPoint, op.scheme == ScaledScheme::Int8A)) ||
+      failed(presence("global_scale", op.globalScale, nvfp4)))
+    return failure();
+
+  // N is the last dimension of what isn't flat.
+  RankedTensorType wide = halves ? op.scale : op.weight;
+  if (wide.getRank() != 2 || ShapedType::isDynamic(wide.getShape().back())) // C4, C5
+    return error() << "expects '" << (halves ? "scale" : "weight")
+                   << "' to have two static dimensions with " << scheme << ", but it is "
+                   << shapeText(wide.getShape());
+  int64_t k = x.back(), n = wide.getShape().back();
+  SmallVector<int64_t> codes = {k, n};
+  if (halves) {
+    int64_t count;
+    if (llvm::MulOverflow(k, n, count)) // C4
+      return error() << "expects K * N below 2^63, but got " << k << " and " << n;
+    codes = {count / 2 + count % 2};
+  }
+  if (!isTensorOf(op.weight, /*floats=*/false, codes)) // C4
+    return error() << "expects 'weight' to be " << shapeText(codes) << " x i8 with " << scheme
+                   << ", K = " << k << " and N = " << n << ", but got " << op.weight;
+  SmallVector<int64_t> scales = {n};
+  if (!fp8)
+    scales.insert(scales.begin(), llvm::divideCeilSigned(k, nvfp4 ? 16 : *op.block));
+  if (!isTensorOf(op.scale, /*floats=*/!nvfp4, scales)) // C5
+    return error() << "expects 'scale' to be " << shapeText(scales) << " x "
+                   << (nvfp4 ? "i8" : "f32") << " with " << scheme << ", K = " << k
+                   << " and N = " << n << ", but got " << op.scale;
+  if (op.zeroPoint && op.zeroPoint != op.scale) // C6
+    return error() << "expects 'zero_point' to have the type of 'scale', " << op.scale
+                   << ", but got " << op.zeroPoint;
+  if (op.globalScale && !isTensorOf(op.globalScale, /*floats=*/true, {1})) // C7
+    return error() << "expects 'global_scale' to be [1] x f32, but got " << op.globalScale;
+  SmallVector<int64_t> shape(x);
+  shape.back() = n;
+  return RankedTensorType::get(shape, op.x.getElementType());
+}
+
+LogicalResult DequantMatmulScaledOp::inferReturnTypes(MLIRContext *,
+                                                      std::optional<Location> location,
+                                                      Adaptor adaptor,
+                                                      SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  if (failed(requireAttributes(location, op, {{"scheme", adaptor.getSchemeAttr()}})))
+    return failure();
+  auto error = [&]() -> InFlightDiagnostic {
+    if (!location)
+      return {};
+    return mlir::emitError(*location) << "'" << op << "' op ";
+  };
+  FailureOr<RankedTensorType> result = inferScaledProduct(adaptor, error);
+  if (failed(result))
+    return failure();
+  results.push_back(*result);
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -86,9 +177,9 @@ LogicalResult BlockDotOp::inferReturnTypes(MLIRContext *context, std::optional<L
 
 LogicalResult BlockDotOp::verify() {
   auto packed = cast<PackedAttr>(getWeight().getType().getEncoding());
-  if (packed.getBlockLength() == 1) // C2
+  if (!packed.hasIntegers()) // C2
     return emitOpError("expects 'weight' to hold integers, but its scheme is ")
-           << stringifyScheme(packed.getScheme());
+           << packed.getScheme();
   return success();
 }
 
@@ -97,13 +188,13 @@ LogicalResult BlockDotOp::verify() {
 //===----------------------------------------------------------------------===//
 
 /// The dense scheme that an element type is, as a dense weight is packed without conversion.
-static std::optional<Scheme> denseScheme(Type element) {
+static std::optional<StringRef> denseScheme(Type element) {
   if (element.isF32())
-    return Scheme::F32;
+    return "f32";
   if (element.isF16())
-    return Scheme::F16;
+    return "f16";
   if (element.isBF16())
-    return Scheme::BF16;
+    return "bf16";
   return std::nullopt;
 }
 
@@ -115,7 +206,7 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (failed(weight))
     return failure();
   auto packed = dyn_cast_or_null<PackedAttr>(weight->getEncoding());
-  std::optional<Scheme> scheme =
+  std::optional<StringRef> scheme =
       packed ? packed.getScheme() : denseScheme(weight->getElementType());
   if (!scheme || weight->getRank() != 2 || (packed && packed.getLayout() != Layout::Rows)) // C1
     return inferError(location, op, "expects 'weight' to be packed in rows, or to be a dense ",
@@ -125,8 +216,7 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
     return inferError(location, op, "expects 'weight' to have static dimensions from 1 to ",
                       "2^31 - 1, but got ", *weight);
   if (packed && packed.getPanelShape().back() == 0) // C3: panels of no bytes are none
-    return inferError(location, op, "expects a scheme that has panels, but got ",
-                      stringifyScheme(*scheme));
+    return inferError(location, op, "expects a scheme that has panels, but got ", *scheme);
   int64_t n = weight->getDimSize(0), k = packed ? packed.getK() : weight->getDimSize(1);
   auto panels = PackedAttr::get(context, *scheme, k, n, Layout::Panels);
   results.push_back(

@@ -32,6 +32,8 @@ LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
   if (!shapesAgree(g->getShape(), gates) || g->getElementType() != element) // C2
     return inferError(location, op, "expects 'g' and 'beta' to be ", shapeText(gates), " of ",
                       element, ", but got ", *g);
+  if (IntegerAttr chunk = adaptor.getChunkAttr(); chunk && chunk.getInt() < 1) // C5
+    return inferError(location, op, "expects 'chunk' to be positive, but got ", chunk.getInt());
   int64_t n = shape[3];
   int64_t memory[] = {shape[0], shape[2], n, n};
   Type wide = element.isF64() ? element : Type(Float32Type::get(context));

@@ -18,6 +18,11 @@ namespace rlx {
 /// Registers HIR and MIR, and with `everything` all upstream dialects and extensions too.
 void registerDialects(MlirDialectRegistry registry, bool everything);
 
+/// Registers a block format of packed weights (see dialects/MIRFormats.h); the result is the text
+/// of the error, empty where there is none.
+std::string registerFormat(const std::string &name, int64_t length, int64_t bytes,
+                           int64_t panelBytes, bool integers);
+
 /// Registers the native passes. Upstream passes are registered by importing `mlir.ir`.
 void registerNativePasses();
 
@@ -48,6 +53,9 @@ void registerPythonPass(PassSpec spec, PassCallback callback);
 
 /// Whether this thread runs a pass written in Python, in the context.
 bool runsPassIn(MlirContext context);
+
+/// Reports a remark, as passes do.
+void emitRemark(MlirLocation location, const std::string &message);
 
 /// Registers a name for a textual pipeline.
 void registerPipeline(const std::string &name, const std::string &description,
@@ -110,6 +118,10 @@ CodeResult emitCode(MlirOperation module, const TargetDescription &target, int l
                     CodeKind kind);
 
 TargetDescription hostTarget();
+
+/// Every feature of an architecture, `+name` where a CPU has it and `-name` where not, separated by
+/// commas; the least CPU where none is named. Sets the error for a triple or CPU that LLVM lacks.
+std::string targetFeatures(const std::string &triple, const std::string &cpu, std::string &error);
 
 } // namespace rlx
 

@@ -5,13 +5,18 @@
 #include "passes/Bridge.h"
 
 #include "mlir/CAPI/IR.h"
+#include "mlir/IR/Diagnostics.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
@@ -30,6 +35,7 @@ static void initializeTargets() {
     llvm::InitializeAllTargets();
     llvm::InitializeAllTargetMCs();
     llvm::InitializeAllAsmPrinters();
+    llvm::InitializeAllAsmParsers(); // of inline assembly: without one, it ends the process
   });
 }
 
@@ -72,23 +78,111 @@ static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int lev
   manager.run(module, modules);
 }
 
+/// The registered target of a triple, or null with the reason.
+static const llvm::Target *findTarget(const std::string &triple, std::string &error) {
+  initializeTargets();
+  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(llvm::Triple(triple), error);
+  if (!target)
+    error = "target '" + triple + "': " + error;
+  return target;
+}
+
+std::string rlx::targetFeatures(const std::string &name, const std::string &cpu,
+                                std::string &error) {
+  const llvm::Target *target = findTarget(name, error);
+  if (!target)
+    return "";
+  llvm::Triple triple(name);
+  // Without a CPU: naming one that LLVM doesn't know makes it write to stderr.
+  std::unique_ptr<llvm::MCSubtargetInfo> info(target->createMCSubtargetInfo(triple, "", ""));
+  if (!cpu.empty() && !info->isCPUStringValid(cpu)) {
+    error = "target '" + name + "' has no CPU '" + cpu + "'";
+    return "";
+  }
+  if (!cpu.empty())
+    info.reset(target->createMCSubtargetInfo(triple, cpu, ""));
+  // Not by SubtargetFeatures, which changes the case of names.
+  std::string features;
+  for (const llvm::SubtargetFeatureKV &feature : info->getAllProcessorFeatures()) {
+    features += features.empty() ? "" : ",";
+    features += info->getFeatureBits().test(feature.Value) ? '+' : '-';
+    features += feature.Key;
+  }
+  return features;
+}
+
+namespace {
+/// Gathers what MLIR's translation and LLVM report, which would go to stderr; of errors, the first
+/// few.
+class Reports {
+public:
+  static constexpr size_t kLimit = 8;
+
+  void add(const llvm::Twine &text) {
+    if (++count <= kLimit)
+      messages += "\n" + text.str();
+  }
+  bool any() const { return count > 0; }
+  std::string text() const {
+    return count <= kLimit ? messages
+                           : messages + "\nand " + std::to_string(count - kLimit) + " more";
+  }
+
+private:
+  std::string messages;
+  size_t count = 0;
+};
+
+struct LLVMReports final : llvm::DiagnosticHandler {
+  explicit LLVMReports(Reports &reports) : reports(reports) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo &info) override {
+    if (info.getSeverity() != llvm::DS_Error)
+      return true;
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    info.print(printer);
+    reports.add(text);
+    return true;
+  }
+  Reports &reports;
+};
+} // namespace
+
 rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &description,
                               int level, CodeKind kind) {
   initializeTargets();
   Operation *op = unwrap(cModule);
   registerBuiltinDialectTranslation(*op->getContext());
   registerLLVMDialectTranslation(*op->getContext());
+  registerNVVMDialectTranslation(*op->getContext());
 
+  Reports reports;
+  ScopedDiagnosticHandler watch(op->getContext(), [&](mlir::Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
+      return success();
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    if (!isa<UnknownLoc>(diagnostic.getLocation()))
+      stream << diagnostic.getLocation() << ": ";
+    stream << diagnostic;
+    for (mlir::Diagnostic &note : diagnostic.getNotes())
+      stream << "\n  " << note;
+    reports.add(text);
+    return success();
+  });
   llvm::LLVMContext context;
+  context.setDiagnosticHandler(std::make_unique<LLVMReports>(reports));
   std::unique_ptr<llvm::Module> module = translateModuleToLLVMIR(op, context, "rlx");
   if (!module)
-    return {"", "the module doesn't translate to LLVM IR: it must hold the LLVM dialect only"};
+    return {"", "the module doesn't translate to LLVM IR: it must hold the LLVM dialect only" +
+                    reports.text()};
 
   std::string error;
   llvm::Triple triple(description.triple);
-  const llvm::Target *target = llvm::TargetRegistry::lookupTarget(triple, error);
+  const llvm::Target *target = findTarget(description.triple, error);
   if (!target)
-    return {"", "target '" + description.triple + "': " + error};
+    return {"", error};
   llvm::TargetOptions targetOptions;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, description.cpu, description.features, targetOptions, llvm::Reloc::PIC_, std::nullopt,
@@ -99,6 +193,8 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
   optimize(*module, *machine, level);
+  if (reports.any())
+    return {"", "LLVM reports errors while it optimises" + reports.text()};
 
   if (kind == CodeKind::LLVM) {
     std::string text;
@@ -114,5 +210,7 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
   if (machine->addPassesToEmitFile(emitter, stream, nullptr, type))
     return {"", "target '" + description.triple + "' can't emit this kind of file"};
   emitter.run(*module);
+  if (reports.any())
+    return {"", "LLVM reports errors while it generates code" + reports.text()};
   return {std::string(buffer.data(), buffer.size()), ""};
 }

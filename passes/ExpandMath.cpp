@@ -16,9 +16,13 @@ using namespace mlir;
 namespace {
 
 /// LLVM calls libm for each lane of a vector `exp`; polynomials are some ten times faster.
-/// Scalars stay library calls: they are rare, and libm is the more accurate.
+/// Scalars stay library calls by default: on a CPU they are rare, and libm is the more accurate.
+/// GPUs have no library.
 struct ExpandMath final : PassWrapper<ExpandMath, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandMath)
+
+  ExpandMath() = default;
+  ExpandMath(const ExpandMath &other) : PassWrapper(other) {}
 
   StringRef getArgument() const override { return "rlx-expand-math"; }
   StringRef getDescription() const override {
@@ -28,24 +32,27 @@ struct ExpandMath final : PassWrapper<ExpandMath, OperationPass<>> {
     registry.insert<arith::ArithDialect, math::MathDialect, vector::VectorDialect>();
   }
   void runOnOperation() override {
-    auto onVectors = [](StringRef name) {
+    auto isExpanded = [](StringRef name) {
       return llvm::is_contained({"math.exp", "math.log", "math.tanh", "math.erf", "math.sin",
                                  "math.cos", "math.atan", "math.expm1", "math.log1p"},
                                 name);
     };
     RewritePatternSet patterns(&getContext());
-    populateMathPolynomialApproximationPatterns(patterns, onVectors);
-    SmallVector<Operation *> vectors;
+    populateMathPolynomialApproximationPatterns(patterns, isExpanded);
+    SmallVector<Operation *> chosen;
     getOperation()->walk([&](Operation *op) {
-      if (op->getNumResults() == 1 && isa<VectorType>(op->getResult(0).getType()) &&
-          onVectors(op->getName().getStringRef()))
-        vectors.push_back(op);
+      if (op->getNumResults() == 1 && (scalars || isa<VectorType>(op->getResult(0).getType())) &&
+          isExpanded(op->getName().getStringRef()))
+        chosen.push_back(op);
     });
     GreedyRewriteConfig config;
     config.setStrictness(GreedyRewriteStrictness::ExistingAndNewOps);
-    if (failed(applyOpPatternsGreedily(vectors, std::move(patterns), config)))
+    if (failed(applyOpPatternsGreedily(chosen, std::move(patterns), config)))
       signalPassFailure();
   }
+
+  Option<bool> scalars{*this, "scalars", llvm::cl::desc("expand scalars of f32 too"),
+                       llvm::cl::init(false)};
 };
 
 } // namespace

@@ -47,6 +47,16 @@ NB_MODULE(_compiler, m) {
       "register_dialects",
       [](MlirDialectRegistry registry) { rlx::registerDialects(registry, /*everything=*/false); },
       nb::arg("registry"), "Adds HIR and MIR to a registry.");
+  m.def(
+      "register_format",
+      [](const std::string &name, int64_t length, int64_t bytes, int64_t panelBytes,
+         bool integers) {
+        std::string error = rlx::registerFormat(name, length, bytes, panelBytes, integers);
+        if (!error.empty())
+          throw nb::value_error(error.c_str());
+      },
+      nb::arg("name"), nb::arg("length"), nb::arg("bytes"), nb::arg("panel_bytes"),
+      nb::arg("integers"), "Makes a block format of packed weights known to all contexts.");
   m.def("register_native_passes", &rlx::registerNativePasses,
         "Registers the passes written in C++; once for each process.");
   m.def(
@@ -71,6 +81,8 @@ NB_MODULE(_compiler, m) {
       nb::arg("dependent_dialects"), nb::arg("run"),
       "Registers a pass: run(operation, [(option, value)]) returns the text of an error, or ''.");
 
+  m.def("emit_remark", &rlx::emitRemark, nb::arg("location"), nb::arg("message"),
+        "Reports a remark at a location, as passes do.");
   m.def("register_pipeline", &rlx::registerPipeline, nb::arg("name"), nb::arg("description"),
         nb::arg("text"), "Registers a name for a textual pipeline.");
 
@@ -135,6 +147,17 @@ NB_MODULE(_compiler, m) {
         return nb::make_tuple(host.triple, host.cpu, host.features);
       },
       "The (triple, cpu, features) of this machine.");
+  m.def(
+      "target_features",
+      [](const std::string &triple, const std::string &cpu) {
+        std::string error;
+        std::string features = rlx::targetFeatures(triple, cpu, error);
+        if (!error.empty())
+          throw nb::value_error(error.c_str());
+        return features;
+      },
+      nb::arg("triple"), nb::arg("cpu"),
+      "Every feature of an architecture, as +name or -name; which ones a CPU has.");
   nb::enum_<rlx::CodeKind>(m, "CodeKind")
       .value("OBJECT", rlx::CodeKind::Object)
       .value("ASSEMBLY", rlx::CodeKind::Assembly)

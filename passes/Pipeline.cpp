@@ -6,6 +6,7 @@
 
 #include "dialects/HIR.h"
 #include "dialects/MIR.h"
+#include "dialects/MIRFormats.h"
 
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Registration.h"
@@ -17,6 +18,9 @@
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Support/FileUtilities.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "mlir/Tools/mlir-opt/MlirOptMain.h"
 #include "llvm/Support/InitLLVM.h"
@@ -35,10 +39,19 @@ static void registerDialects(DialectRegistry &registry, bool everything) {
     return;
   registerAllDialects(registry);
   registerAllExtensions(registry);
+  // Passes that generate code use them; a context may not learn of them while its pipeline runs.
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
 }
 
 void rlx::registerDialects(MlirDialectRegistry registry, bool everything) {
   ::registerDialects(*unwrap(registry), everything);
+}
+
+std::string rlx::registerFormat(const std::string &name, int64_t length, int64_t bytes,
+                                int64_t panelBytes, bool integers) {
+  return mir::registerBlockFormat(name, {length, bytes, panelBytes, integers});
 }
 
 static std::string toString(Location location) {

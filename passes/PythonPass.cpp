@@ -9,10 +9,13 @@
 #include "dialects/MIR.h"
 
 #include "mlir/CAPI/IR.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -46,15 +49,18 @@ template <typename Dialect> void insertDialect(DialectRegistry &registry) {
 /// create operations of.
 const llvm::StringMap<InsertDialect> &loadableDialects() {
   static const llvm::StringMap<InsertDialect> dialects = {
+      {"affine", insertDialect<affine::AffineDialect>},
       {"arith", insertDialect<arith::ArithDialect>},
       {"bufferization", insertDialect<bufferization::BufferizationDialect>},
       {"func", insertDialect<func::FuncDialect>},
+      {"gpu", insertDialect<gpu::GPUDialect>},
       {"hir", insertDialect<rlx::hir::HIRDialect>},
       {"linalg", insertDialect<linalg::LinalgDialect>},
       {"llvm", insertDialect<LLVM::LLVMDialect>},
       {"math", insertDialect<math::MathDialect>},
       {"memref", insertDialect<memref::MemRefDialect>},
       {"mir", insertDialect<rlx::mir::MIRDialect>},
+      {"nvvm", insertDialect<NVVM::NVVMDialect>},
       {"scf", insertDialect<scf::SCFDialect>},
       {"tensor", insertDialect<tensor::TensorDialect>},
       {"vector", insertDialect<vector::VectorDialect>},
@@ -162,6 +168,10 @@ private:
 } // namespace
 
 bool rlx::runsPassIn(MlirContext context) { return contextOfPass == unwrap(context); }
+
+void rlx::emitRemark(MlirLocation location, const std::string &message) {
+  mlir::emitRemark(unwrap(location)) << message;
+}
 
 void rlx::registerPythonPass(PassSpec spec, PassCallback callback) {
   auto registered =

@@ -96,6 +96,20 @@ PlanSpec::Call parseCall(nb::handle object) {
   return call;
 }
 
+PlanSpec::Positions parsePositions(nb::handle object) {
+  std::vector<nb::object> parts =
+      items(object, 6, "positions (kind, index, count, rows, limit, where)");
+  std::string kind = castItem<std::string>(parts[0], "the kind of positions");
+  if (kind != "input" && kind != "param")
+    throw InputError("the kind of positions must be input or param, but it is '" + kind + "'");
+  return {kind == "input" ? Source::Input : Source::Param,
+          castItem<int>(parts[1], "the index of positions"),
+          parseExpr(parts[2]),
+          parseExpr(parts[3]),
+          parseExpr(parts[4]),
+          castItem<std::string>(parts[5], "what needs positions")};
+}
+
 //===----------------------------------------------------------------------===//
 // Functions
 //===----------------------------------------------------------------------===//
@@ -113,7 +127,7 @@ void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
               const std::vector<std::pair<int64_t, int64_t>> &slots,
               std::vector<std::string> kernels, std::vector<std::string> inputs,
               std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
-              int threads) {
+              nb::object positions, int threads) {
   PlanSpec spec;
   for (const auto &[name, maximum] : symbols)
     spec.symbols.push_back({name, maximum});
@@ -127,6 +141,8 @@ void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
   spec.threads = threads == 0 ? defaultThreads() : threads;
   for (const nb::object &call : items(calls, -1, "calls"))
     spec.calls.push_back(parseCall(call));
+  for (const nb::object &own : items(positions, -1, "positions"))
+    spec.positions.push_back(parsePositions(own));
   nb::gil_scoped_release released;
   new (self) Plan(std::move(code), std::move(spec));
 }
@@ -211,7 +227,8 @@ NB_MODULE(_runtime, m) {
   nb::class_<Plan>(m, "Plan")
       .def("__init__", &makePlan, nb::arg("code"), nb::kw_only(), nb::arg("symbols"),
            nb::arg("arena_bytes"), nb::arg("slots"), nb::arg("kernels"), nb::arg("inputs"),
-           nb::arg("params"), nb::arg("outputs"), nb::arg("calls"), nb::arg("threads") = 0)
+           nb::arg("params"), nb::arg("outputs"), nb::arg("calls"),
+           nb::arg("positions") = nb::tuple(), nb::arg("threads") = 0)
       .def("run", &Plan::run, nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"),
            nb::arg("sizes"), nb::call_guard<nb::gil_scoped_release>())
       .def("profile", &Plan::profile, nb::arg("enabled"), nb::call_guard<nb::gil_scoped_release>())

@@ -112,9 +112,9 @@ void Plan::fail(size_t call, const std::string &problem) const {
   throw InputError(name + ": " + problem);
 }
 
-/// Checks that `expr` stays within 64 bits for all sizes up to the maxima, names symbols that
-/// exist, and at the maxima is from 0 to `limit`.
-void Plan::checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const {
+/// What is wrong with `expr`, which stays within 64 bits for all sizes up to the maxima, names
+/// symbols that exist, and at the maxima is from 0 to `limit`; empty where nothing is.
+std::string Plan::exprProblem(const Expr &expr, const char *what, int64_t limit) const {
   int64_t magnitude = 0;
   std::vector<int64_t> maxima;
   for (const PlanSpec::Symbol &symbol : spec.symbols)
@@ -124,18 +124,24 @@ void Plan::checkExpr(const Expr &expr, size_t call, const char *what, int64_t li
     int64_t product = overflow ? 0 : std::abs(term.coefficient);
     for (int symbol : term.symbols) {
       if (symbol < 0 || size_t(symbol) >= spec.symbols.size())
-        fail(call, std::string(what) + " names symbol " + std::to_string(symbol) + " of " +
-                       std::to_string(spec.symbols.size()));
+        return std::string(what) + " names symbol " + std::to_string(symbol) + " of " +
+               std::to_string(spec.symbols.size());
       overflow |= __builtin_mul_overflow(product, maxima[symbol], &product);
     }
     overflow |= __builtin_add_overflow(magnitude, product, &magnitude);
     if (overflow)
-      fail(call, std::string(what) + " exceeds 64 bits at the maxima of the symbols");
+      return std::string(what) + " exceeds 64 bits at the maxima of the symbols";
   }
   int64_t value = expr.evaluate(maxima);
   if (value < 0 || value > limit)
-    fail(call, std::string(what) + " must be from 0 to " + std::to_string(limit) +
-                   " at the maxima of the symbols, but it is " + std::to_string(value));
+    return std::string(what) + " must be from 0 to " + std::to_string(limit) +
+           " at the maxima of the symbols, but it is " + std::to_string(value);
+  return "";
+}
+
+void Plan::checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const {
+  if (std::string problem = exprProblem(expr, what, limit); !problem.empty())
+    fail(call, problem);
 }
 
 void Plan::validate() const {
@@ -179,6 +185,19 @@ void Plan::validate() const {
       checkExpr(dim, i, "a dim", unlimited);
     if (call.work)
       checkExpr(*call.work, i, "work", unlimited);
+  }
+  for (size_t i = 0; i < spec.positions.size(); ++i) {
+    const PlanSpec::Positions &own = spec.positions[i];
+    const size_t count = own.source == Source::Input ? spec.inputs.size() : spec.params.size();
+    std::string problem;
+    if ((own.source != Source::Input && own.source != Source::Param) || own.index < 0 ||
+        size_t(own.index) >= count)
+      problem = "they must be an input or a parameter that exists";
+    for (const Expr *expr : {&own.count, &own.rows, &own.limit})
+      if (problem.empty())
+        problem = exprProblem(*expr, "a number of rows", unlimited);
+    if (!problem.empty())
+      throw InputError("positions " + std::to_string(i) + ": " + problem);
   }
 }
 
@@ -264,6 +283,10 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
       useful = std::max<int64_t>(1, call.work->evaluate(sizes) / kWorkPerThread);
     step.team = int(std::min<int64_t>({useful, spec.threads, std::max<int64_t>(step.units, 1)}));
   }
+  ranges.clear();
+  for (const PlanSpec::Positions &own : spec.positions)
+    ranges.push_back(
+        {own.count.evaluate(sizes), own.rows.evaluate(sizes), own.limit.evaluate(sizes)});
   currentSizes = sizes;
   sized = true;
 }
@@ -290,6 +313,27 @@ void Plan::checkSizes(const std::vector<int64_t> &sizes) const {
   }
 }
 
+/// Code writes rows of caches, and reads rows of tables, where these numbers say.
+void Plan::checkPositions(const uintptr_t *const *sources) const {
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    const PlanSpec::Positions &own = spec.positions[i];
+    const auto [count, rows, limit] = ranges[i];
+    const auto *values =
+        reinterpret_cast<const int32_t *>(sources[size_t(own.source)][size_t(own.index)]);
+    for (int64_t entry = 0; rows > 0 && entry < count; ++entry) {
+      const int64_t value = values[entry];
+      if (value >= 0 && value <= limit - rows)
+        continue;
+      const bool isInput = own.source == Source::Input;
+      throw InputError(
+          (isInput ? "input '" + spec.inputs[own.index] : "parameter '" + spec.params[own.index]) +
+          "' is " + std::to_string(value) + " at index " + std::to_string(entry) + ", but rows " +
+          std::to_string(value) + " to " + std::to_string(value + rows - 1) +
+          " have to be among the " + std::to_string(limit) + " rows that " + own.where + " has");
+    }
+  }
+}
+
 void Plan::runRange(void *context, int64_t begin, int64_t end, int thread) {
   const Step &step = *static_cast<const Step *>(context);
   step.compute(step.buffers, step.dims, begin, end, step.scratch + thread * step.scratchStride);
@@ -311,6 +355,7 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
     resize(sizes);
   }
   const uintptr_t *const sources[] = {nullptr, inputs.data(), params.data(), outputs.data()};
+  checkPositions(sources);
   for (const Patch &patch : patches)
     pointers[patch.pointer] =
         reinterpret_cast<void *>(sources[size_t(patch.source)][patch.index] + patch.offset);

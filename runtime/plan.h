@@ -55,10 +55,20 @@ struct PlanSpec {
     std::vector<Expr> dims;   // every `?` of the kernel's memrefs, in order
     std::optional<Expr> work; // bytes or operations, whichever is more; unknown counts as much
   };
+  /// An input or parameter whose elements, i32, are numbers of rows: those from each on, `rows` of
+  /// them, are in [0, limit).
+  struct Positions {
+    Source source;
+    int index;  // of the input or parameter
+    Expr count; // of elements
+    Expr rows, limit;
+    std::string where; // what needs it
+  };
   std::vector<Symbol> symbols;
   std::vector<std::string> kernels, inputs, params, outputs; // names
   std::vector<Slot> slots;
   std::vector<Call> calls;
+  std::vector<Positions> positions;
   int64_t arenaBytes;
   int threads;
 };
@@ -89,7 +99,8 @@ public:
 
   /// Runs every call in order. Addresses come in the order of the spec's names; `sizes` in the
   /// order of its symbols. Throws InputError, before anything ran, where a count, an address or a
-  /// size is wrong. Runs in the default floating-point environment, whatever the caller's is.
+  /// size or a position is wrong. Runs in the default floating-point environment, whatever the
+  /// caller's is.
   void run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
            const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes);
 
@@ -137,6 +148,7 @@ private:
 
   [[noreturn]] void fail(size_t call, const std::string &problem) const;
   void validate() const;
+  std::string exprProblem(const Expr &expr, const char *what, int64_t limit) const;
   void checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const;
   void prepare();
   /// Computes what depends on sizes only: dims, offsets, units, teams.
@@ -144,6 +156,7 @@ private:
   void checkAddresses(const std::vector<uintptr_t> &addresses,
                       const std::vector<std::string> &names, const char *kind) const;
   void checkSizes(const std::vector<int64_t> &sizes) const;
+  void checkPositions(const uintptr_t *const *sources) const;
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
 
   ForkSafeMutex turn;
@@ -157,7 +170,12 @@ private:
   std::optional<Memory> arena, scratch;
   int64_t scratchStride = 0;
 
-  std::vector<int64_t> currentSizes; // that `steps` hold for
+  /// How many elements each of the spec's positions has, and the range of theirs.
+  struct Range {
+    int64_t count, rows, limit;
+  };
+  std::vector<Range> ranges;
+  std::vector<int64_t> currentSizes; // that `steps` and `ranges` hold for
   bool sized = false;
   uint64_t generation = 0; // of forks
 

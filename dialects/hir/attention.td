@@ -47,7 +47,8 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     Here Sk is P in the shape of `mask`, and `mask_kind = none` still reads filled rows
     only. `caches_out` are the two new caches, of the types of the old ones. Each is
     tied to its operand: it takes its memory, where nothing else reads the operand
-    later. Keys are stored after `rope`. The caller keeps 0 <= pos[b] <= P - Sq.
+    later. Caches of f16 or bf16 hold keys and values of f32 rounded; they are widened
+    where they are read. Keys are stored after `rope`. The caller keeps 0 <= pos[b] <= P - Sq.
 
     - (C1) `q`, `k` and `v` have three dimensions and one element type.
     - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive.
@@ -62,7 +63,7 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     - (C10) `scale` is finite and not zero; `softcap` is finite and positive.
     - (C11) `k_cache`, `v_cache` and `pos` are there together or not at all.
     - (C12) the caches have one type, [B, P, `num_kv_heads` * `head_dim`], of the
-      element type of `q`.
+      element type of `q`; where that is f32, they may also be of f16 or bf16.
     - (C13) with caches, `k` and `v` are as long as `q`, and not longer than the caches.
     - (C14) `pos` is as long as the batch.
 

@@ -74,8 +74,9 @@ def HIR_Dialect : Dialect {
     - `qwen35_mtp_head` reads the last token of each batch item: there it was right for
       one item. It takes any batch, any sequence, and widths from its operands.
 
-    The seventeen nodes of that design are here: fourteen operations, and arguments of
-    functions in place of inputs and parameters (see above). A node that wraps a
+    The seventeen nodes of that design are here: fifteen operations (products with
+    packed weights and with scales that are tensors are two), and arguments of functions
+    in place of inputs and parameters (see above). A node that wraps a
     primitive is the primitive itself, which may stand beside blocks. Left out on
     purpose: result types that the author declares (they are inferred). A block joins
     the dialect as one definition in a file of `dialects/hir`, derived from

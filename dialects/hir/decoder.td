@@ -56,7 +56,8 @@ def HIR_LlamaDecoderBlockOp : HIR_BlockOp<"llama_decoder_block", [AttrSizedOpera
     - (C18) `k_cache` and `v_cache` are there together or not at all, and not without
       `pos`.
     - (C19) the caches have one type, [B, P, `num_kv_heads` * `head_dim`], of the
-      element type of `x`, and are at least as long as `x`.
+      element type of `x` (of f16 or bf16, too, where that is f32), and are at least as
+      long as `x`.
     - (C20) `pos` is as long as the batch.
     - (C21) `eps` is positive and finite.
 

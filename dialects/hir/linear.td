@@ -188,4 +188,43 @@ def HIR_DequantMatmulOp : HIR_BlockOp<"dequant_matmul"> {
   let assemblyFormat = "$x `,` $weight attr-dict `:` type(operands)";
 }
 
+def HIR_DequantMatmulScaledOp : HIR_BlockOp<"dequant_matmul_scaled", [AttrSizedOperandSegments]> {
+  let summary = "product with a weight whose scales are a tensor";
+  let description = [{
+    Multiplies the rows of `x`, [..., K], by a weight of K inputs and N outputs, whose
+    elements are decoded from the codes in `weight` and from `scale` by the formula of
+    their scheme (see `mir.dequant_matmul_scaled`):
+
+        result[..., n] = sum_k x[..., k] * decode(weight)[k, n]
+
+    The result is [..., N], of the element type of `x`; sums are accumulated in f32
+    (f64 for f64).
+
+    - (C1) `x` has at least two dimensions, and the last, K, is static.
+    - (C2) `block` is there, and positive, exactly with int8, int8a and int4.
+    - (C3) `zero_point` is there exactly with int8a, `global_scale` exactly with nvfp4.
+    - (C4) `weight` is [K, N], static; with int4 and nvfp4 it is [ceil(K * N / 2)].
+    - (C5) `scale` is f32 [ceil(K / block), N], static; f32 [N] with both fp8; i8
+      [ceil(K / 16), N] with nvfp4.
+    - (C6) `zero_point` has the type of `scale`.
+    - (C7) `global_scale` is [1].
+
+    ```mlir
+    func.func @f(%x: tensor<?x40xf32>, %w: tensor<40x17xi8>, %s: tensor<2x17xf32>, %z: tensor<2x17xf32>) -> tensor<?x17xf32> {
+      %y = hir.dequant_matmul_scaled %x, %w scale %s zero_point %z scheme int8a block 32
+          : tensor<?x40xf32>, tensor<40x17xi8>, tensor<2x17xf32>, tensor<2x17xf32>
+      return %y : tensor<?x17xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_I8Tensor:$weight, MIR_DenseOf<AnyTypeOf<[F32, I8]>>:$scale,
+      Optional<MIR_F32Tensor>:$zero_point, Optional<MIR_F32Tensor>:$global_scale,
+      MIR_ScaledSchemeAttr:$scheme, OptionalAttr<I64Attr>:$block);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `scale` $scale (`zero_point` $zero_point^)? (`global_scale` $global_scale^)?
+    `scheme` `` $scheme (`block` $block^)? attr-dict `:` type(operands)
+  }];
+}
+
 #endif // RLX_HIR_LINEAR

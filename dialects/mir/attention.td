@@ -8,8 +8,7 @@
 include "mir/base.td"
 
 def MIR_AttentionOp : MIR_Op<"attention", [
-    AttrSizedOperandSegments, AllTypesMatch<["q", "result"]>, AllTypesMatch<["k", "v"]>,
-    AllElementTypesMatch<["q", "k"]>]> {
+    AttrSizedOperandSegments, AllTypesMatch<["q", "result"]>, AllTypesMatch<["k", "v"]>]> {
   let summary = "scaled dot-product attention";
   let description = [{
     For each batch b, head h and query i, over the keys j that the query may see:
@@ -19,7 +18,8 @@ def MIR_AttentionOp : MIR_Op<"attention", [
         s_j = softcap * tanh(s_j / softcap)   with softcap
         result_i = sum_j softmax(s)_j * v_j
 
-    All is computed in f32 (f64 for f64) and rounded once. **A query that sees no key
+    All is computed in f32 (f64 for f64) and rounded once; keys and values of f16 or bf16
+    beside queries of f32 are widened first, without loss. **A query that sees no key
     gives zeros**, and keys that aren't seen have no influence, NaN included.
 
     **Heads.** There are `num_heads` query heads and `num_kv_heads` (default: as many)
@@ -61,6 +61,8 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     - (C7) `window` is present exactly with mask_kind sliding_window, and positive.
     - (C8) `pos` has one entry per batch.
     - (C9) `scale` is finite, and `softcap` is positive and finite.
+    - (C10) `k` and `v` have the element type of `q`; where that is f32, they may also be
+      of f16 or bf16.
 
     ```mlir
     func.func @f(%q: tensor<1x?x512xf32>, %k: tensor<1x128x256xf32>, %v: tensor<1x128x256xf32>,
@@ -107,7 +109,8 @@ def MIR_RopeOp : MIR_Op<"rope", [
 
     Elements from `n_rot` (default: `head_dim`) on are copied. `cos` and `sin` are
     [P, head_dim / 2], of which the first n_rot / 2 columns are read. The row is
-    `pos[b] + s` with `pos`, [B], b being the first dimension of `x`, and s without.
+    `pos[b] + s` with `pos`, [B], b being the first dimension of `x`, and s without. It is
+    in the tables, `0 <= pos[b]` and `pos[b] + S <= P`, which is a condition at run time.
     Computed in f32 (f64 for f64) and rounded once.
 
     - (C1) `x` has at least two dimensions.
@@ -142,17 +145,20 @@ def MIR_RopeOp : MIR_Op<"rope", [
 }
 
 def MIR_CacheUpdateOp : MIR_Op<"cache_update", [
-    AllTypesMatch<["cache", "result"]>, AllElementTypesMatch<["cache", "new"]>]> {
+    AllTypesMatch<["cache", "result"]>]> {
   let summary = "a cache with new rows written into it";
   let description = [{
     `cache`, [B, P, E], with rows pos[b] to pos[b] + S - 1 of each batch b replaced by
-    those of `new`, [B, S, E]. `pos`, [B], is such that the rows fit: `pos[b] + S <= P` is
-    a condition at run time. A lowering may write into the memory of `cache`.
+    those of `new`, [B, S, E], rounded to the element type of `cache` where they are of
+    f32 and the cache is of f16 or bf16. The rows are in the cache, `0 <= pos[b]` and
+    `pos[b] + S <= P`, which is a condition at run time. A lowering may write into the memory of `cache`.
 
     - (C1) `cache` and `new` have three dimensions.
     - (C2) `cache` and `new` have the same batch and width.
     - (C3) `new` has no more rows than `cache`.
     - (C4) `pos` has one entry per batch.
+    - (C5) `cache` has the element type of `new`; where that is f32, it may also be of f16
+      or bf16.
 
     ```mlir
     func.func @f(%c: tensor<1x128x256xf32>, %n: tensor<1x?x256xf32>, %pos: tensor<1xi32>) -> tensor<1x128x256xf32> {

@@ -40,7 +40,8 @@ def MIR_Dialect : Dialect {
       element is NaN.
     - **Values out of range.** No operation has undefined behaviour on the values of its
       operands, but for `pos`: rows that don't fit a table or a cache are the caller's
-      error, found before the call.
+      error, found before anything runs where `pos` is an input or a parameter; where it
+      is computed, nothing outside of the table or cache is read or written.
 
     Left out on purpose: weights in the text (a parameter is an argument), types
     that promote silently (both operands of a binary operation have one element
@@ -63,17 +64,15 @@ class MIR_EnumAttr<string name, string summary, list<I32EnumAttrCase> cases>
   let genSpecializedAttr = 0;
 }
 
-def MIR_SchemeEnum : MIR_EnumAttr<"Scheme", "storage scheme of a packed weight", [
-  I32EnumAttrCase<"F32", 0, "f32">, I32EnumAttrCase<"F16", 1, "f16">,
-  I32EnumAttrCase<"BF16", 2, "bf16">, I32EnumAttrCase<"Q4_0", 3, "q4_0">,
-  I32EnumAttrCase<"Q4_1", 4, "q4_1">, I32EnumAttrCase<"Q5_0", 5, "q5_0">,
-  I32EnumAttrCase<"Q5_1", 6, "q5_1">, I32EnumAttrCase<"Q8_0", 7, "q8_0">,
-  I32EnumAttrCase<"Q2_K", 8, "q2_k">, I32EnumAttrCase<"Q3_K", 9, "q3_k">,
-  I32EnumAttrCase<"Q4_K", 10, "q4_k">, I32EnumAttrCase<"Q5_K", 11, "q5_k">,
-  I32EnumAttrCase<"Q6_K", 12, "q6_k">, I32EnumAttrCase<"Q8_K", 13, "q8_k">]>;
-
 def MIR_LayoutEnum : MIR_EnumAttr<"Layout", "order of a packed weight's bytes", [
   I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Panels", 1, "panels">]>;
+
+def MIR_ScaledSchemeEnum : MIR_EnumAttr<"ScaledScheme",
+    "storage scheme of a weight whose scales are a tensor", [
+  I32EnumAttrCase<"Int8", 0, "int8">, I32EnumAttrCase<"Int8A", 1, "int8a">,
+  I32EnumAttrCase<"Int4", 2, "int4">, I32EnumAttrCase<"Fp8E4M3", 3, "fp8e4m3">,
+  I32EnumAttrCase<"Fp8E5M2", 4, "fp8e5m2">, I32EnumAttrCase<"Nvfp4", 5, "nvfp4">]>;
+def MIR_ScaledSchemeAttr : EnumAttr<MIR_Dialect, MIR_ScaledSchemeEnum, "scaled_scheme">;
 
 def MIR_ActivationEnum : MIR_EnumAttr<"Activation", "element-wise function", [
   I32EnumAttrCase<"Gelu", 0, "gelu">, I32EnumAttrCase<"GeluApprox", 1, "gelu_approx">,
@@ -128,7 +127,9 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
   let summary = "storage scheme of a weight that a tensor holds as bytes";
   let description = [{
     Encoding of an `i8` tensor that holds a weight of `n` rows (outputs) and `k`
-    columns (inputs) in the scheme's block format.
+    columns (inputs) in a block format, the scheme, which is known by its name: `f32`,
+    `f16`, `bf16`, the block formats of GGUF files such as `q4_1`, and those that users
+    describe (docs/formats.md).
 
     - `layout = rows` (the default): the order of GGUF files. The tensor is
       [n, bytes of a row]; `n` isn't written.
@@ -143,6 +144,7 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
       dimension.
     - (C4) the scheme has the layout: q8_k has rows only.
     - (C5) `k` and `n` are below 2^31.
+    - (C6) the scheme is the name of a registered format.
 
     ```mlir
     func.func @f(%w: tensor<576x320xi8, #mir.packed<q4_1, k = 512>>) {
@@ -150,7 +152,7 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     }
     ```
   }];
-  let parameters = (ins EnumParameter<MIR_SchemeEnum>:$scheme, "int64_t":$k,
+  let parameters = (ins StringRefParameter<"name of the block format">:$scheme, "int64_t":$k,
       OptionalParameter<"int64_t">:$n,
       DefaultValuedParameter<EnumParameter<MIR_LayoutEnum>.cppType, "Layout::Rows">:$layout);
   let hasCustomAssemblyFormat = 1;
@@ -159,6 +161,8 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     /// Elements in a block, and bytes that a block of one row takes.
     int64_t getBlockLength() const;
     int64_t getBlockBytes() const;
+    /// Whether `mir.block_dot` can read it: its blocks hold integers and scales.
+    bool hasIntegers() const;
     /// Bytes of a row in layout rows.
     int64_t getRowBytes() const;
     /// Shape of the tensor in layout panels: [panels, bytes of a panel].

@@ -32,6 +32,59 @@ def MIR_DequantMatmulOp : MIR_InferredOp<"dequant_matmul"> {
   let assemblyFormat = "$x `,` $weight attr-dict `:` type($x) `,` type($weight)";
 }
 
+def MIR_DequantMatmulScaledOp : MIR_InferredOp<"dequant_matmul_scaled", [AttrSizedOperandSegments]> {
+  let summary = "product with a weight whose scales are a tensor";
+  let description = [{
+    With W the decoded weight of K inputs and N outputs:
+
+        result[..., n] = sum_k x[..., k] * W[k, n]
+
+    The scheme says how W follows from the codes in `weight`, q, and from `scale`, with
+    b = floor(k / block); nvfp4 has blocks of 16:
+
+        int8     W[k, n] = q[k, n] * scale[b, n]
+        int8a    W[k, n] = (q[k, n] - zero_point[b, n]) * scale[b, n]
+        int4     W[k, n] = q[k, n] * scale[b, n], q from -8 to 7
+        fp8e4m3  W[k, n] = q[k, n] * scale[n], q a float of 1, 4 and 3 bits without infinities
+        fp8e5m2  W[k, n] = q[k, n] * scale[n], q a float of 1, 5 and 2 bits
+        nvfp4    W[k, n] = q[k, n] * scale[b, n] * global_scale[0],
+                 q one of 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their negatives, scale as q of fp8e4m3
+
+    Codes of int8, int8a and the two fp8 are bytes [K, N]. Codes of int4 and nvfp4 have 4
+    bits: the one of (k, n) is in byte floor(f / 2), f = k * N + n, in the low bits where f
+    is even; a row doesn't begin a new byte. The highest bit of a code is its sign. NaN as
+    a float of 8 bits, a scale of nvfp4 included, decodes to 0.
+
+    W is decoded in f32, in the order written. The sum is in f32 (f64 for f64), over
+    ascending k, and rounded once.
+
+    - (C1) `x` has at least one dimension, and the last, K, is static.
+    - (C2) `block` is there, and positive, exactly with int8, int8a and int4.
+    - (C3) `zero_point` is there exactly with int8a, `global_scale` exactly with nvfp4.
+    - (C4) `weight` is [K, N], static; with int4 and nvfp4 it is [ceil(K * N / 2)].
+    - (C5) `scale` is f32 [ceil(K / block), N], static; f32 [N] with both fp8; i8
+      [ceil(K / 16), N] with nvfp4.
+    - (C6) `zero_point` has the type of `scale`.
+    - (C7) `global_scale` is [1].
+
+    ```mlir
+    func.func @f(%x: tensor<?x40xf32>, %w: tensor<340xi8>, %s: tensor<2x17xf32>) -> tensor<?x17xf32> {
+      %y = mir.dequant_matmul_scaled %x, %w scale %s scheme int4 block 32
+          : tensor<?x40xf32>, tensor<340xi8>, tensor<2x17xf32>
+      return %y : tensor<?x17xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_I8Tensor:$weight, MIR_DenseOf<AnyTypeOf<[F32, I8]>>:$scale,
+      Optional<MIR_F32Tensor>:$zero_point, Optional<MIR_F32Tensor>:$global_scale,
+      MIR_ScaledSchemeAttr:$scheme, OptionalAttr<I64Attr>:$block);
+  let results = (outs MIR_FloatTensor:$result);
+  let assemblyFormat = [{
+    $x `,` $weight `scale` $scale (`zero_point` $zero_point^)? (`global_scale` $global_scale^)?
+    `scheme` `` $scheme (`block` $block^)? attr-dict `:` type(operands)
+  }];
+}
+
 def MIR_BlockQuantizeOp : MIR_InferredOp<"block_quantize"> {
   let summary = "quantisation of rows to 8 bits, block by block";
   let description = [{
@@ -80,7 +133,8 @@ def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
     within 32 elements is summed in the parts that share one.
 
     - (C1) `q` has at least one dimension, and the last is the k of `weight`.
-    - (C2) the scheme of `weight` holds integers: it is none of f32, f16 and bf16.
+    - (C2) the scheme of `weight` holds integers, which f32, f16 and bf16 don't, with one
+      scale for 32 elements, for a multiple or for an even part of them.
 
     ```mlir
     func.func @f(%q: tensor<?x64xi8>, %scale: tensor<?x2xf32>, %sum: tensor<?x2xi32>,

@@ -27,12 +27,18 @@ def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
 
     Computed in f32 (f64 for f64); `result` is rounded once, to the element type of `q`.
     `state` and `state_out` are of the type in which it is computed, so that a sequence
-    in parts gives what it gives as a whole. Callers normalise `q` and `k`.
+    in parts gives what it gives as a whole, to rounding where steps are taken in blocks.
+    Callers normalise `q` and `k`.
+
+    `chunk` says how generic code computes, never what: `chunk` steps at a time by matrix
+    products, where none of their decays is above one (g <= 0), and step by step where one
+    is or is NaN. Kernel templates choose their own blocks. Absent: step by step.
 
     - (C1) `q` has four dimensions.
     - (C2) `g` and `beta` are [B, S, H], of the element type of `q`.
     - (C3) `state` is [B, H, n, n].
     - (C4) `state` is of f32, or of f64 where `q` is.
+    - (C5) `chunk` is positive.
 
     ```mlir
     func.func @f(%q: tensor<1x?x2x8xbf16>, %g: tensor<1x?x2xbf16>, %beta: tensor<1x?x2xbf16>,
@@ -44,11 +50,12 @@ def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
     ```
   }];
   let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v,
-      MIR_FloatTensor:$g, MIR_FloatTensor:$beta, Optional<MIR_FloatTensor>:$state);
+      MIR_FloatTensor:$g, MIR_FloatTensor:$beta, Optional<MIR_FloatTensor>:$state,
+      OptionalAttr<I64Attr>:$chunk);
   let results = (outs MIR_FloatTensor:$result, MIR_FloatTensor:$state_out);
   let assemblyFormat = [{
-    $q `,` $k `,` $v `decay` $g `beta` $beta (`state` $state^)? attr-dict
-    `:` type($q) `,` type($g) (`,` type($state)^)?
+    $q `,` $k `,` $v `decay` $g `beta` $beta (`state` $state^)? (`chunk` $chunk^)?
+    attr-dict `:` type($q) `,` type($g) (`,` type($state)^)?
   }];
 }
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
+    from rlx_mlir.models.embedding import Encoder as Encoder
+    from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.model import Model as Model
     from rlx_mlir.models.model import load_model as load_model
     from rlx_mlir.reports.stages import inspect as inspect
@@ -29,9 +31,11 @@ _EXPORTS: dict[str, str | None] = {
     "Value": "rlx_mlir.hir",
     "Artifact": "rlx_mlir.runtime.artifact",
     "Executable": "rlx_mlir.runtime.executable",
+    "Encoder": "rlx_mlir.models.embedding",
     "Model": "rlx_mlir.models.model",
     "compile": "rlx_mlir.compiler",
     "emit": "rlx_mlir.compiler",
+    "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.model",
     "errors": None,
     "inspect": "rlx_mlir.reports.stages",

@@ -8,11 +8,26 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+Location: TypeAlias = Any
+"""A `mlir.ir.Location`."""
+
 Operation: TypeAlias = Any
 """A `mlir.ir.Operation`; not an `OpView`, but its `operation`."""
 
 def register_dialects(registry: Any) -> None:
     """Adds HIR and MIR to a `mlir.ir.DialectRegistry`."""
+
+def register_format(name: str, length: int, bytes: int, panel_bytes: int, integers: bool) -> None:
+    """Makes a block format of packed weights known to all contexts, for ever.
+
+    Args:
+        name: a word of letters, digits and `_`.
+        length, bytes: elements of a block of one row, and the bytes that it takes.
+        panel_bytes: bytes that it takes in a panel; 0 where the format has no panels.
+        integers: whether products of integers can read it.
+
+    Raises ValueError where another format has the name, or a number is out of range.
+    """
 
 def register_native_passes() -> None:
     """Registers the passes written in C++. Once for each process: a second time aborts it."""
@@ -74,6 +89,9 @@ class PipelineResult:
     def reproducer(self) -> str:
         """Where it failed, the IR that it was given below the command that fails; else empty."""
 
+def emit_remark(location: Location, message: str) -> None:
+    """Reports a remark at a location, as passes do."""
+
 def run_pipeline(
     op: Operation, pipeline: str, *, verify: bool = True, print_changed: bool = False, timing: bool = False
 ) -> PipelineResult:
@@ -102,6 +120,12 @@ def is_equivalent(lhs: Operation, rhs: Operation) -> bool:
 
 def host_target() -> tuple[str, str, str]:
     """(target triple, CPU name, feature string such as "+avx2,-sse4a") of this machine, as LLVM names them."""
+
+def target_features(triple: str, cpu: str) -> str:
+    """Every feature of an architecture, "+name" where the CPU has it and "-name" where not, separated by commas.
+
+    An empty CPU is the least one of the architecture. Raises ValueError for a triple or CPU that LLVM lacks.
+    """
 
 class CodeKind(enum.Enum):
     """What `emit_code` makes."""

@@ -21,6 +21,12 @@ Call: TypeAlias = tuple[int, Sequence[Buffer], Sequence[Expr], Expr | None]
 whichever is more: there is one thread for each full 16384 of it, at least one; None counts as much.
 """
 
+Positions: TypeAlias = tuple[Literal["input", "param"], int, Expr, Expr, Expr, str]
+"""(kind, index, count, rows, limit, where): an input or param of `count` i32 numbers of rows.
+
+Of each number, it and the `rows` - 1 after it have to be in [0, limit); `where` says in messages what needs that.
+"""
+
 def default_threads() -> int:
     """Threads to use where nothing else is said.
 
@@ -98,6 +104,7 @@ class Plan:
         params: Sequence[str],
         outputs: Sequence[str],
         calls: Sequence[Call],
+        positions: Sequence[Positions] = (),
         threads: int = 0,
     ) -> None:
         """Looks the kernels up and allocates the arena and the scratch memory for the maxima of the symbols.
@@ -110,6 +117,7 @@ class Plan:
             kernels: names, to which calls refer by index.
             inputs: names, for messages and for their number; `params` and `outputs` likewise.
             calls: in the order of execution.
+            positions: what is checked of values at each run.
             threads: largest team for one call; 0 means `default_threads()`.
 
         Raises InputError where an index, an offset or an expression is out of range, and ExecutionError where a kernel
@@ -125,7 +133,8 @@ class Plan:
             inputs: addresses, in the order of the names; `params` and `outputs` likewise.
             sizes: one for each symbol.
 
-        Raises InputError where a count is wrong, an address is null, or a size is negative or above its maximum.
+        Raises InputError where a count is wrong, an address is null, or a size is negative or above its maximum, or
+        a position is out of range; then nothing ran.
         """
 
     def profile(self, enabled: bool) -> None:

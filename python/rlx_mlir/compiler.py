@@ -3,25 +3,29 @@
 
 from __future__ import annotations
 
-import difflib
+import dataclasses
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rlx_mlir.codegen.cpu.choices import check_choices, format_choices
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
-from rlx_mlir.runtime import native
+from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
 from rlx_mlir.runtime.executable import Executable
 
 #: Stages that `emit` can print, in order.
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 
+#: Stages that `emit` can print for NVIDIA GPUs, in order.
+GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx")
+
 #: What `disable_templates` may name.
-KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "all")
+KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "recurrence", "conv", "all")
 
 
 #: What the environment's RLX_VERIFY may say.
@@ -33,12 +37,20 @@ class CompileOptions:
     """How to compile.
 
     Attributes:
+        target: `cpu`, or `nvptx` for NVIDIA GPUs, whose code `emit` prints; there is no run time for it.
         activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
             bits, block by block, and uses integer dot products.
         maxima: declared maximum of each dynamic size, by its symbol; others are 512.
-        disable_templates: classes of kernels (gemm, rows, attention, quantize, or all) that take the generic path.
-        features: CPU features as LLVM names them; those of this machine where empty.
+        disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, or all) that take
+            the generic path.
+        triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
+            where both are empty. Code for other architectures can be looked at and kept, but not run here.
+        features: CPU features, ``+name`` or ``-name`` with commas between: on top of those of the CPU that is named;
+            alone, all that the code may use.
+        chip: of target `nvptx`: the compute capability, such as ``sm_90``, which is the default.
+        ptx: of target `nvptx`: the version of PTX, such as ``8.6``; the least that knows the chip where empty.
         level: LLVM's optimisation level, 0 to 3.
+        choices: of kernels by name, what their templates do in place of their rule: tile_rows, prefetch (`rlx tune`).
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
             kernel and plan keeps what the module computes, by interpreting it on small inputs (slow). Changes nothing
             that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
@@ -51,13 +63,23 @@ class CompileOptions:
     maxima: Mapping[str, int] = field(default_factory=dict)
     disable_templates: tuple[str, ...] = ()
     features: str = ""
+    triple: str = ""
+    cpu: str = ""
+    chip: str = ""
+    ptx: str = ""
     level: int = 2
+    choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
     dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
 
     def __post_init__(self) -> None:
-        if self.target != "cpu":
-            raise InputError(f"'target' expects cpu, but got '{self.target}'")
+        if self.target not in ("cpu", "nvptx"):
+            raise InputError(f"'target' expects cpu or nvptx, but got '{self.target}'")
+        others = ("chip", "ptx") if self.target == "cpu" else ("triple", "cpu", "features", "disable_templates")
+        for option in others:
+            if getattr(self, option):
+                given = getattr(self, option)
+                raise InputError(f"'{option}' isn't an option of target {self.target}, but got {given!r}")
         if self.activations not in ("exact", "int8"):
             raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
         if not isinstance(self.maxima, Mapping):
@@ -70,11 +92,26 @@ class CompileOptions:
         for name in self.disable_templates:
             if name not in KERNEL_CLASSES:
                 raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
+        check_choices(self.choices)
         if self.level not in range(4):
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
         if self.verify not in (False, True, "numeric"):
             raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
-        _check_features(self.features)
+        if self.target == "nvptx" and self.verify == "numeric":
+            raise InputError("'verify' expects True or False for target nvptx, but got 'numeric'")
+        if self.features or self.triple or self.cpu or self.target != "cpu":
+            self.machine()
+
+    def machine(self) -> tuple[str, str, str]:
+        """(triple, CPU, features) to generate code for; InputError where LLVM doesn't know one of them."""
+        if self.target == "nvptx":
+            from rlx_mlir.codegen.gpu import chips
+
+            chip = self.chip or chips.DEFAULT_CHIP
+            return chips.TRIPLE, chip, chips.ptx_feature(chip, self.ptx)
+        from rlx_mlir.lowering.machine import machine
+
+        return machine(self.triple, self.cpu, self.features)
 
     @property
     def is_observed(self) -> bool:
@@ -89,20 +126,13 @@ class CompileOptions:
             "maxima": dict(self.maxima),
             "disable_templates": list(self.disable_templates),
             "features": self.features,
+            "triple": self.triple,
+            "cpu": self.cpu,
+            "chip": self.chip,
+            "ptx": self.ptx,
             "level": self.level,
+            "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
         }
-
-
-def _check_features(text: str) -> None:
-    """Raises InputError where LLVM doesn't know a feature: it ignores some words, and ends the process at others."""
-    known = {feature[1:] for feature in native.host_target()[2].split(",")}
-    for word in text.split(",") if text else ():
-        if word[:1] not in ("+", "-"):
-            raise InputError(f"'features' expects +name or -name, separated by commas, but got '{word}'")
-        if word[1:] not in known:
-            close = difflib.get_close_matches(word[1:], known, n=1)
-            hint = f": did you mean '{word[0]}{close[0]}'?" if close else ""
-            raise InputError(f"'features' names '{word}', which isn't a feature of this architecture{hint}")
 
 
 @located
@@ -153,11 +183,14 @@ def compile_cached(
     chosen = CompileOptions(**options)
     if not cache:
         return Executable(build_artifact(build(), chosen), threads=threads)
-    key = compile_cache.cache_key(material, chosen.as_dict())
-    artifact = None if chosen.is_observed else compile_cache.find(key)
+    parts = compile_cache.key_parts(material, chosen.as_dict())
+    if not chosen.choices and (measured := tuned.find(parts)):
+        chosen = dataclasses.replace(chosen, choices=measured)
+        parts = compile_cache.key_parts(material, chosen.as_dict())
+    artifact = None if chosen.is_observed else compile_cache.find(compile_cache.key_of(parts))
     if artifact is None:
-        artifact = build_artifact(build(), chosen)
-        compile_cache.keep(key, artifact)
+        artifact = dataclasses.replace(build_artifact(build(), chosen), key=parts)
+        compile_cache.keep(artifact)
     return Executable(artifact, threads=threads)
 
 
@@ -166,7 +199,8 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     quantize = "mir-quantize-activations,cse," if options.activations == "int8" else ""
     maxima = ",".join(f"{symbol}:{size}" for symbol, size in sorted(options.maxima.items()))
     disable = "+".join(options.disable_templates)
-    templates = f"cpu-apply-templates{{features={options.features} disable={disable}}}"
+    machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
+    templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
         ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-to-kernels"),
@@ -175,27 +209,41 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
         ("cpu", "rlx-generic-kernels"),
         ("llvm", "rlx-to-llvm"),
     ]
+    if options.target == "nvptx":
+        emission = f"gpu-emit-ptx{{chip={options.machine()[1]} ptx={options.ptx} level={options.level}}}"
+        steps[1:] = [
+            ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-gpu-to-kernels"),
+            steps[2],
+            ("linalg", "cpu-apply-templates{disable=all},func.func(mir-to-linalg)"),
+            ("gpu", "rlx-gpu-launch"),
+            ("nvvm", "rlx-gpu-to-nvvm"),
+            ("ptx", emission),
+        ]
     first = {"hir": 0, "mir": 1}.get(start)
     if first is None:
         raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
     if not options.verify:
         return steps[first:]
-    checked = [(stage, f"{pipeline},rlx-verify-stage{{stage={stage}}}") for stage, pipeline in steps[first:]]
+    checked = [
+        (stage, pipeline if stage in GPU_STAGES[5:] else f"{pipeline},rlx-verify-stage{{stage={stage}}}")
+        for stage, pipeline in steps[first:]
+    ]
     return [(checked[0][0], f"rlx-verify-stage{{stage={start}}},{checked[0][1]}"), *checked[1:]]
 
 
 @located
 def emit(module: Any, stage: str, **options: Any) -> str:
-    """The module as the compiler has it at a stage: MLIR text, LLVM IR for `llvm`, assembly for `asm`.
+    """The module as the compiler has it at a stage: MLIR text, LLVM IR for `llvm`, assembly for `asm`, PTX for `ptx`.
 
     Args:
         module: a `GraphModule` at stage hir or mir; it is not changed.
-        stage: one of `STAGES`, not before the module's own.
+        stage: one of `STAGES`, of `GPU_STAGES` for target `nvptx`, not before the module's own.
         options: see `CompileOptions`.
     """
     chosen = CompileOptions(**options)
-    if stage not in STAGES:
-        raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{stage}'")
+    known = STAGES if chosen.target == "cpu" else GPU_STAGES
+    if stage not in known:
+        raise InputError(f"'stage' expects one of {', '.join(known)} for target {chosen.target}, but got '{stage}'")
     _check_module(module)
     if stage == module.stage:
         return str(module.to_text())
@@ -203,6 +251,10 @@ def emit(module: Any, stage: str, **options: Any) -> str:
     compilation.run(until="llvm" if stage == "asm" else stage)
     if stage in ("llvm", "asm"):
         return compilation.code("LLVM" if stage == "llvm" else "ASSEMBLY").decode()
+    if stage == "ptx":
+        from rlx_mlir.lowering.gpu.ptx import ptx_of
+
+        return ptx_of(compilation.module)
     return str(compilation.module)
 
 
@@ -223,6 +275,7 @@ class Compilation:
         self.verifier: Any = None
         self._dumper: Any = None
         self._check_supported(module)
+        self._check_maxima(module)
         self._declare()
         self._observe(module.stage)
 
@@ -230,6 +283,14 @@ class Compilation:
         from rlx_mlir.lowering.support import check_supported
 
         check_supported(self.module, self.name, policy=module.fusion_policy or "direct")
+
+    def _check_maxima(self, module: Any) -> None:
+        """Raises InputError where a maximum is of a symbol that the module, as it is given, doesn't have."""
+        known = module.dynamic_symbols
+        for symbol in self.options.maxima:
+            if symbol not in known:
+                listed = ", ".join(known) or "no dynamic sizes"
+                raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
 
     def _declare(self) -> None:
         """Notes what callers set, before passes drop, join and repack it."""
@@ -252,7 +313,6 @@ class Compilation:
 
     def run(self, until: str = "llvm") -> dict[str, float]:
         """Runs the pipelines up to a stage; returns the seconds that each stage took."""
-        from rlx_mlir.rewriting import run_pipeline
         from rlx_mlir.rewriting.steps import run_observed
 
         if until not in dict(self._steps):
@@ -264,7 +324,7 @@ class Compilation:
             if observers := [o for o in (self._dumper, self.verifier) if o is not None]:
                 run_observed(self.module, pipeline, observers)
             else:
-                run_pipeline(self.module, pipeline)
+                self._run_pipeline(pipeline)
             with self.module.context:
                 self._mark(stage)
                 self._read(stage)
@@ -273,6 +333,12 @@ class Compilation:
             if stage == until:
                 break
         return seconds
+
+    def _run_pipeline(self, pipeline: str) -> None:
+        """Runs one pipeline on the module."""
+        from rlx_mlir.rewriting import run_pipeline
+
+        run_pipeline(self.module, pipeline)
 
     def _mark(self, stage: str) -> None:
         """Writes the stage to the module; the policy of blocks says nothing once there are none."""
@@ -296,11 +362,8 @@ class Compilation:
             self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
             if self.verifier is not None:
                 self.kernels = clone(self.module)
-            known = sorted({s for dims in argument_dims(entry_function(self.module)) for d in dims for s in d.symbols})
-            for symbol in self.options.maxima:
-                if symbol not in known:
-                    listed = ", ".join(known) or "no dynamic sizes"
-                    raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
+            sizes = [size for dims in argument_dims(entry_function(self.module)) for size in dims]
+            self._drop_maxima({symbol for size in sizes for symbol in size.symbols})
         elif stage == "lir":
             self.plan = PlanReader(self.module)
         elif stage == "cpu":
@@ -309,12 +372,11 @@ class Compilation:
                 if name.endswith(".body"):
                     self.templates[name.removesuffix(".body")] = function.operation.attributes["mir.template"].value
 
-    def target(self) -> tuple[str, str, str]:
-        """(triple, CPU, features) to generate code for."""
-        from rlx_mlir import ir
-
-        triple, cpu, features = ir.native.host_target()
-        return (triple, "", self.options.features) if self.options.features else (triple, cpu, features)
+    def _drop_maxima(self, used: set[str]) -> None:
+        """Leaves out the maxima of symbols that only arguments had which nothing reads, and which are gone."""
+        maxima = {symbol: size for symbol, size in self.options.maxima.items() if symbol in used}
+        pipelines = dict(stages(dataclasses.replace(self.options, maxima=maxima), "mir"))
+        self._steps = [(stage, pipelines[stage]) for stage, _ in self._steps]
 
     def code(self, kind: str) -> bytes:
         """Code of the module, which is at stage llvm: `OBJECT`, `ASSEMBLY` or `LLVM`."""
@@ -325,7 +387,10 @@ class Compilation:
         try:
             return bytes(
                 ir.native.emit_code(
-                    self.module.operation, *self.target(), self.options.level, getattr(ir.native.CodeKind, kind)
+                    self.module.operation,
+                    *self.options.machine(),
+                    self.options.level,
+                    getattr(ir.native.CodeKind, kind),
                 )
             )
         except ValueError as error:
@@ -336,7 +401,7 @@ class Compilation:
         """The compiled module."""
         self.run()
         plan = self.plan
-        triple, cpu, features = self.target()
+        triple, cpu, features = self.options.machine()
         return Artifact(
             name=self.name,
             target={"triple": triple, "cpu": cpu, "features": features},
@@ -354,11 +419,14 @@ class Compilation:
             templates=self.templates,
             kinds=self.kinds,
             conditions=tuple(plan.conditions),
+            positions=tuple(plan.positions),
         )
 
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:
     """Runs the whole pipeline on a copy of the module, and verifies the result where the options say so."""
+    if options.target != "cpu":
+        raise InputError(f"nothing runs code for target {options.target} yet: `emit` prints it")
     compilation = Compilation(module, options)
     artifact = compilation.artifact()
     if compilation.kernels is not None:

@@ -113,6 +113,18 @@ class GGUFError(RlxError, ValueError):
         super().__init__(f"{where}: {message}" if where else message)
 
 
+class ModelFileError(RlxError, ValueError):
+    """A file of a model's folder is missing or malformed, or doesn't fit the others; `path` is the file."""
+
+    def __init__(self, message: str, *, path: str | os.PathLike[str] | None = None) -> None:
+        self.path = None if path is None else os.fspath(path)
+        super().__init__(f"{self.path}: {message}" if self.path else message)
+
+
+class SafetensorsError(ModelFileError):
+    """A safetensors file is malformed, or a tensor in it cannot be read."""
+
+
 class TokenizerError(RlxError, ValueError):
     """A vocabulary is missing, inconsistent or of a kind that is not supported, or an id is outside of it."""
 

@@ -15,9 +15,22 @@ from mlir.ir import *  # noqa: F403
 from mlir.ir import Context, DialectRegistry, register_attribute_builder  # noqa: F401
 
 from rlx_mlir import _compiler as native
+from rlx_mlir import formats
+from rlx_mlir.erasure import guard_erasure
 
 # Operations find their Python classes by the name of their dialect.
 _bindings.globals.append_dialect_search_prefix("rlx_mlir.dialects")
+guard_erasure()
+
+
+def _register_format(format: formats.BlockFormat) -> None:
+    """Tells the dialect of a format that weights may have: types are checked by its sizes."""
+    if format.is_weight:
+        panel = formats.panel_layout(format).block_bytes // formats.PANEL_ROWS if format.has_panels else 0
+        native.register_format(format.name, format.block, format.nbytes, panel, format.has_integers)
+
+
+formats.each_format(_register_format)
 
 _lock = threading.Lock()
 _native_passes_registered = False

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from rlx_mlir.hir import GraphModule
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.model import Model
+from rlx_mlir.runtime.prepare import Prepared
 
 
 class Interpreted:
@@ -24,7 +26,7 @@ class Interpreted:
         self.params: dict[str, np.ndarray] = {}
         self.calls: list[int] = []
 
-    def set_params(self, params: Mapping[str, np.ndarray], *, shared: dict[str, np.ndarray] | None = None) -> None:
+    def set_params(self, params: Mapping[str, np.ndarray], *, shared: dict[str, Prepared] | None = None) -> None:
         self.params = dict(params)
 
     def run(
@@ -41,7 +43,15 @@ class Interpreted:
             assert array.shape == results[name].shape
             array[...] = results[name]
             results[name] = array
+        for name in donate:  # results are named as what they are tied to
+            np.copyto(inputs[name], results[name])
+            results[name] = inputs[name]
         return results
+
+    def bind(
+        self, inputs: Mapping[str, np.ndarray], *, outputs: Mapping[str, np.ndarray], donate: Collection[str]
+    ) -> Callable[[], object]:
+        return partial(self.run, inputs, outputs=outputs, donate=donate)
 
 
 def load_interpreted(path: Path, *, stage: str = "hir", context: int = 64, chunk: int = 16) -> Model:

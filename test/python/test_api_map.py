@@ -42,6 +42,10 @@ class Graph:
         return {"num_heads": 4, "head_dim": 8}
 
     @property
+    def nvfp4(self) -> list[Value]:
+        return [self.m.param("nc", [1024], "i8"), self.m.param("ns", [2, 64], "i8"), self.m.param("ng", [1])]
+
+    @property
     def ffn(self) -> dict[str, Value]:
         return {"gate_w": self.w, "up_w": self.w, "down_w": self.t}
 
@@ -87,6 +91,7 @@ PRIMITIVES: dict[str, Any] = {
     "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
     "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
     "fused_matmul_bias_act": lambda g, b: b.fused_matmul_bias_act(g.x, g.w, g.bias, activation="gelu"),
     "fused_residual_layer_norm": lambda g, b: b.fused_residual_layer_norm(g.x, g.y, g.gamma, g.gamma, bias=g.gamma),
@@ -130,6 +135,7 @@ BLOCKS: dict[str, Any] = {
         g.x, g.m.param("taps", [32, 1, 1, 3]), g.m.input("before", ["batch", 2, 32])
     ),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
     "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta),
     "gated_delta_net_carry": lambda g, b: b.gated_delta_net_carry(*g.delta, g.state),
     "linear": lambda g, b: b.linear(g.x, g.w, g.bias, activation="silu"),

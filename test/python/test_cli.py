@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tiny_encoders
 import tiny_models
 from interpreted import compile_interpreted
 from typer.testing import CliRunner
@@ -42,7 +43,7 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
 
 
-COMMANDS = ("generate", "inspect", "compile", "emit", "models", "cache")
+COMMANDS = ("generate", "embed", "inspect", "compile", "emit", "models", "cache")
 
 
 def test_help_lists_the_commands() -> None:
@@ -167,10 +168,28 @@ def test_inspect_of_what_does_not_run(tmp_path: Path) -> None:
     assert json.loads(rlx("inspect", path, "--json").stdout)["runs"] is False
 
 
+def test_embed(tmp_path: Path) -> None:
+    config = tiny_encoders.BERT
+    folder = tiny_encoders.write(tmp_path / "bert", config, tiny_encoders.tensors(config))
+    found = json.loads(rlx("embed", folder, "the cat", "a mat", "--json").stdout)
+    assert (found["width"], [row["text"] for row in found["texts"]]) == (24, ["the cat", "a mat"])
+    lines = [
+        [float(word) for word in line.split()]
+        for line in rlx("embed", folder, "-", stdin="the cat\na mat\n").stdout.splitlines()
+    ]
+    assert np.array_equal(np.float32(lines), np.float32([row["vector"] for row in found["texts"]]))
+    ids = [[2, *[tiny_encoders.WORDS.index(word) for word in text.split()], 3] for text in ("the cat", "a mat")]
+    expected = [tiny_encoders.embed(config, tiny_encoders.tensors(config), own) for own in ids]
+    np.testing.assert_allclose(lines, expected, atol=2e-5)
+    assert "hir.linear" in rlx("emit", folder, "--stage", "hir").stdout
+    assert "the file is missing" in rlx("embed", tmp_path, "x", status=1).stderr
+    assert "known encoder" in rlx("embed", "nothing", "x", status=1).stderr
+
+
 def test_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     assert "smollm2" in rlx("models").stdout
-    assert {row["name"] for row in json.loads(rlx("models", "--json").stdout)} == {"smollm2", "gemma3"}
+    assert {row["name"] for row in json.loads(rlx("models", "--json").stdout)} == {"smollm2", "gemma3", "minilm"}
 
 
 def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -182,10 +201,9 @@ def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     other = tmp_path / "mine"
     other.write_text("not from rlx")
     assert json.loads(rlx("cache", "--json").stdout)["parts"]["compiled"] == {"files": 1, "bytes": 1000}
-    assert "--clear" in rlx("cache", "--models", status=1).stderr
-    assert json.loads(rlx("cache", "--clear", "--json").stdout)["freed_bytes"] == 1000
+    assert json.loads(rlx("cache", "clear", "--json").stdout)["freed_bytes"] == 1000
     assert sorted(os.listdir(tmp_path)) == ["mine", "models"]  # fetching them again takes long
-    assert json.loads(rlx("cache", "--clear", "--models", "--json").stdout)["freed_bytes"] == 1000
+    assert json.loads(rlx("cache", "clear", "--models", "--json").stdout)["freed_bytes"] == 1000
     assert os.listdir(tmp_path) == ["mine"]
 
 

@@ -291,3 +291,14 @@ def test_errors_about_arguments_start_with_the_callers_line(call: Callable[[], A
     text, _ = failure(call, InputError)
     assert text.startswith(f"{__file__}:{call.__code__.co_firstlineno}: ")
     assert message in text
+
+
+def test_values_that_cannot_be_addressed_are_refused() -> None:
+    """Before anything runs; sizes that aren't known count as 1."""
+    m = GraphModule.mir("huge")
+    with m.scope("blk"):
+        x = m.input("x", [2**62, 2])
+        m.set_outputs({"y": m.neg(x)})
+    text, _ = failure(lambda: compile(m, cache=False))
+    assert "values are too large\n  argument 0 of function 'huge' is of tensor<4611686018427387904x2xf32>" in text
+    assert f"36893488147419103232 bytes, but at most {2**63 - 1} can be addressed" in text

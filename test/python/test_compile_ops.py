@@ -445,10 +445,10 @@ def layouts(p: Program) -> None:
     p.output(rank2=m.attention(*flat, **causal), same=m.attention(q, k, k, layout="bhsd", **HEADS))
 
 
-def cached(p: Program, dtype: str) -> None:
+def cached(p: Program, dtype: str, stored: str | None = None) -> None:
     m, size = p.m, 32
     q, k, v = (p.input(name, ["b", "s", width], dtype) for name, width in (("q", 32), ("k", 16), ("v", 16)))
-    caches: dict[str, Any] = {name: p.input(name, ["b", size, 16], dtype) for name in ("k_cache", "v_cache")}
+    caches: dict[str, Any] = {name: p.input(name, ["b", size, 16], stored or dtype) for name in ("k_cache", "v_cache")}
     pos = p.input("pos", ["b"], "i32", integers(0, 15))
     cos, sin = p.param("cos", [size, 4], make=normal), p.param("sin", [size, 4], make=normal)
     q = m.rope(q, cos, sin, head_dim=8, style="half", pos=pos)
@@ -490,6 +490,14 @@ for _dtype in ("f32", "bf16", "f64"):
         every(b=[0, 1, 2], s=[0, 1, 5, 17]),
         {"attention", "rows"} if _dtype == "f32" else None,
         tolerance=3e-2 if _dtype == "bf16" else None,
+    )
+for _stored in ("f16", "bf16"):
+    case(
+        f"cached attention f32, caches {_stored}",
+        partial(cached, dtype="f32", stored=_stored),
+        every(b=[0, 1, 2], s=[0, 1, 5, 17]),
+        {"attention", "rows"},
+        tolerance=2e-2,  # a stored number may be rounded to the other side
     )
 case("cache updates", updates, every(b=[0, 1, 2], s=[0, 1, 5], e=[1, 9]), GENERIC, stage="mir")
 

@@ -15,6 +15,7 @@ from cpu_harness import TARGETS, Kernel, compiled, guarded, protect
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import LAYOUTS, AttentionSpec, emit_attention
 from rlx_mlir.codegen.cpu.emit import memref
+from rlx_mlir.dtypes import DTYPES
 
 
 @dataclass(frozen=True)
@@ -36,8 +37,15 @@ class Case:
     pos: tuple[int, ...] | None = None
     dynamic: bool = True
     bits: int = 512
-    heads_per_unit: int | None = None
     broadcast: bool = False
+    full: bool = False
+    element: str = "f32"
+    stored: str | None = None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of queries, masks and the result."""
+        return DTYPES[self.element]
 
     def shape(self, length: int, heads: int) -> tuple[int, ...]:
         if self.layout == "bshd":
@@ -55,19 +63,19 @@ class Case:
     @property
     def mask_shape(self) -> tuple[int, ...] | None:
         batch = 1 if self.broadcast else self.batch
-        if self.kind == "bias":
+        if self.kind == "bias" or self.full:
             return (batch, 1 if self.broadcast else self.heads, self.queries, self.keys)
         return (batch, self.keys) if self.kind == "custom" else None
 
     def spec(self) -> AttentionSpec:
-        def type(length: int, heads: int) -> str:
+        def type(length: int, heads: int, element: str = self.element) -> str:
             sizes: list[int | None] = list(self.shape(length, heads))
             if self.dynamic:
                 if len(sizes) > 2:
                     sizes[0] = None
                 if length == self.keys or self.queries != 1:
                     sizes[2 if self.layout == "bhsd" else len(sizes) - (2 if self.layout == "packed" else 3)] = None
-            return memref(sizes, "f32")
+            return memref(sizes, element)
 
         mask = None
         if self.mask_shape is not None:
@@ -75,15 +83,16 @@ class Case:
             if self.dynamic:
                 sizes[-1] = None
                 sizes[0] = sizes[0] if self.broadcast else None
-                if self.kind == "bias" and self.queries != 1:
+                if len(sizes) == 4 and self.queries != 1:
                     sizes[2] = None
-            mask = memref(sizes, "f32")
+            mask = memref(sizes, self.element)
         # Sq of 1 stays static: it selects the row schedule.
-        q = memref(self.shape(1, self.heads), "f32") if self.queries == 1 else type(self.queries, self.heads)
+        q = memref(self.shape(1, self.heads), self.element) if self.queries == 1 else type(self.queries, self.heads)
+        k = type(self.keys, self.kv_heads, self.stored or self.element)
         return AttentionSpec(
             q,
-            type(self.keys, self.kv_heads),
-            type(self.keys, self.kv_heads),
+            k,
+            k,
             q,
             self.heads,
             self.size,
@@ -95,7 +104,6 @@ class Case:
             scale=self.scale,
             softcap=self.softcap,
             layout=self.layout,
-            heads_per_unit=self.heads_per_unit,
         )
 
     def kernel(self) -> Kernel:
@@ -104,15 +112,16 @@ class Case:
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
 
-        def normal(shape: tuple[int, ...]) -> np.ndarray:
-            return rng.standard_normal(shape).astype(np.float32)
+        def normal(shape: tuple[int, ...], dtype: np.dtype[Any] = self.dtype) -> np.ndarray:
+            return rng.standard_normal(shape).astype(dtype)
 
+        stored = DTYPES[self.stored or self.element]
         arrays = [normal(self.shape(self.queries, self.heads))]
-        arrays += [normal(self.shape(self.keys, self.kv_heads)) for _ in range(2)]
+        arrays += [normal(self.shape(self.keys, self.kv_heads), stored) for _ in range(2)]
         if self.kind == "bias":
             arrays.append(normal(self.mask_shape or ()))
         if self.kind == "custom":
-            arrays.append((rng.random(self.mask_shape) < 0.7).astype(np.float32))
+            arrays.append((rng.random(self.mask_shape) < 0.7).astype(self.dtype))
         if self.pos is not None:
             arrays.append(np.array(self.pos, np.int32))
         return arrays
@@ -138,13 +147,16 @@ class Case:
             if self.kind == "sliding_window":
                 seen = seen[seen > position - (self.window or 0)]
             if self.kind == "custom":
-                seen = seen[rest[0][0 if self.broadcast else b, seen] >= 0.5]
+                rows = (0 if self.broadcast else b,)
+                if self.full:
+                    rows += (0 if self.broadcast else h, i)
+                seen = seen[rest[0][rows][seen] >= 0.5]
             if seen.size == 0:
                 continue
             group = h // (self.heads // self.kv_heads)
             score = k[b, group, seen] @ q[b, h, i] * scale
             if self.kind == "bias":
-                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen]
+                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen].astype(np.float64)
             if self.softcap is not None:
                 score = self.softcap * np.tanh(score / self.softcap)
             weight = np.exp(score - score.max())
@@ -156,7 +168,9 @@ class Case:
     def check(self) -> np.ndarray:
         arrays = self.inputs()
         result = self.run(arrays)
-        np.testing.assert_allclose(result, self.reference(arrays), rtol=2e-5, atol=2e-5)
+        # A narrow result is rounded once.
+        tolerance = {"f32": 2e-5, "f16": 1e-3, "bf16": 8e-3}[self.element]
+        np.testing.assert_allclose(result.astype(np.float64), self.reference(arrays), rtol=tolerance, atol=tolerance)
         return result
 
 
@@ -191,6 +205,34 @@ def test_head_sizes(queries: int, keys: int, size: int, bits: int) -> None:
     Case(queries, keys, heads=2, kv_heads=1, size=size, kind="causal", bits=bits).check()
 
 
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("broadcast", [False, True])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 37), (40, 70)])
+def test_custom_masks_of_every_query(queries: int, keys: int, broadcast: bool, bits: int) -> None:
+    Case(queries, keys, 4, 2, batch=2, kind="custom", full=True, broadcast=broadcast, bits=bits).check()
+
+
+@pytest.mark.parametrize(("element", "stored"), [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")])
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
+@pytest.mark.parametrize(("queries", "keys", "bits"), [(1, 300, 512), (1, 37, 128), (70, 131, 256)])
+def test_narrow_elements(queries: int, keys: int, bits: int, kind: dict[str, Any], element: str, stored: str) -> None:
+    case = Case(queries, keys, heads=6, kv_heads=2, size=40, batch=2, bits=bits, element=element, stored=stored, **kind)
+    case.check()
+    if kind["kind"] in ("none", "causal"):
+        replace(case, kv_heads=6, size=32, batch=1).check()
+
+
+@pytest.mark.parametrize("queries", [1, 5])
+@pytest.mark.parametrize("stored", ["f16", "bf16"])
+def test_narrow_keys_are_widened_without_loss(queries: int, stored: str) -> None:
+    narrow = Case(queries, 300, heads=4, kv_heads=2, size=64, kind="causal", stored=stored, scale=0.25)
+    q, k, v = narrow.inputs()
+    k[0, 3, :5] = [0, -0.0, 65504, 2**-24, 2**-14]  # zeros, the largest number of f16, subnormals
+    wide = replace(narrow, stored=None)
+    result = wide.run([q, k.astype(np.float32), v.astype(np.float32)])
+    assert narrow.run([q, k, v]).tobytes() == result.tobytes()
+
+
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (9, 3), (4, 1), (12, 12), (32, 8), (28, 4)])
 @pytest.mark.parametrize("queries", [1, 5])
 def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: int) -> None:
@@ -203,26 +245,14 @@ def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: 
     np.testing.assert_allclose(result, np.broadcast_to(expected, result.shape), rtol=1e-6)
 
 
-@pytest.mark.parametrize("shared", [1, 2, 4])
-def test_heads_that_share_a_unit(shared: int) -> None:
-    case = Case(1, 150, heads=8, kv_heads=2, size=64, kind="causal", heads_per_unit=shared)
-    result = case.check()
-    alone = replace(case, heads_per_unit=1)
-    assert result.tobytes() == alone.run(alone.inputs()).tobytes()
-    assert case.kernel().units([*case.inputs(), result]) == 8 // shared
-
-
-def test_units_balance_threads() -> None:
-    def units(heads: int, kv_heads: int, threads: int) -> int:
-        case = Case(1, 4, heads=heads, kv_heads=kv_heads)
-        spec = replace(case.spec(), threads=threads)
-        q, k, v = case.inputs()
-        return compiled("k", emit_attention("k", spec, TARGETS[256])).units([q, k, v, q])
-
-    assert units(32, 8, 8) == 8  # a group a thread
-    assert units(4, 1, 2) == 2  # half of the only group
-    assert units(4, 1, 4) == 4
-    assert units(12, 12, 2) == 12
+def test_heads_that_share_keys_have_the_bits_of_single_ones() -> None:
+    for heads, kv_heads in ((8, 2), (9, 3), (4, 1), (12, 12)):
+        case = Case(1, 700, heads=heads, kv_heads=kv_heads, size=64, kind="causal", batch=2)
+        arrays = case.inputs()
+        result = case.check()
+        assert case.kernel().units([*arrays, result]) == 2 * heads
+        for cuts in (list(range(2 * heads)), [heads // 2 + 1], [heads + 1, heads + 2]):
+            assert case.run(arrays, cuts).tobytes() == result.tobytes()
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -424,13 +454,14 @@ def test_code_size_is_independent_of_the_problem() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"q": "memref<?x?x16xf16>"}, "f32, but got memref<\\?x\\?x16xf16>"),
+        ({"q": "memref<?x?x16xf64>"}, "buffers of .*, but got memref<\\?x\\?x16xf64>"),
+        ({"v": "memref<?x?x16xf16>"}, "v of f32, as k is, but got memref<\\?x\\?x16xf16>"),
+        ({"q": "memref<?x?x16xf16>", "result": "memref<?x?x16xf16>"}, "k of f16, as q is, or q of f32, but got"),
         ({"k": "memref<?x?x?xf32>"}, "2 heads of size 8 in the static dimensions"),
         ({"num_kv_heads": 3}, "multiple of num_kv_heads, but got \\(2, 3\\)"),
         ({"mask_kind": "custom"}, "a mask for custom and bias, but got None"),
         ({"mask_kind": "sliding_window"}, "window of at least 1 key, but got None"),
         ({"softcap": -1.0}, "positive softcap, but got -1.0"),
-        ({"heads_per_unit": 2}, "heads_per_unit to divide H / Hkv, but got 2"),
         ({"layout": "sbhd"}, "layout in"),
     ],
 )

@@ -7,8 +7,9 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from cpu_harness import TARGETS, compiled
@@ -18,37 +19,40 @@ from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
 from rlx_mlir.codegen.cpu.epilogue import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.runtime.native import host_target
+from rlx_mlir.runtime.tiles import request_tiles
 
 ALL_TARGETS = {
     **{str(bits): target for bits, target in TARGETS.items()},
     "vnni512": replace(TARGETS[512], features=TARGETS[512].features | {"avx512vnni"}),
     "vnni256": replace(TARGETS[256], features=TARGETS[256].features | {"avxvnni"}),
 }
+TILE_TARGETS = {
+    "bf16": replace(TARGETS[512], features=TARGETS[512].features | {"amx-tile", "amx-bf16"}),
+    "f16": replace(TARGETS[512], features=TARGETS[512].features | {"amx-tile", "amx-fp16"}),
+}
 SCHEMES = {name: formats.panel_layout(name) for name in formats.PANEL_FORMATS}
 BLOCK_SCHEMES = [name for name, layout in SCHEMES.items() if not layout.dense]
 ULP = 2.0**-24
+DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+HALF_ULP = {"f32": 0.0, "f16": 2.0**-11, "bf16": 2.0**-8}
+"""Relative error of the one rounding to an element type, where it isn't that of the sum."""
 
 
-def _host_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set()
-    words = next((line.split(":", 1)[1].split() for line in lines if line.startswith("flags")), [])
-    return {{"avx512_vnni": "avx512vnni", "avx_vnni": "avxvnni"}.get(word, word) for word in words}
-
-
-HOST = _host_flags()
+HOST = {feature[1:] for feature in host_target()[2].split(",") if feature.startswith("+")}
 
 
 def need(target: Target) -> None:
     """Skips where this machine can't run the target's instructions."""
     if missing := sorted(target.features - HOST):
         pytest.skip(f"this machine has no {', '.join(missing)}")
+    if target.has("amx-tile") and not request_tiles():
+        pytest.skip("this system lends no tiles")
 
 
 def _silu(x: np.ndarray) -> np.ndarray:
@@ -90,7 +94,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One product: `path` is panels, int8, dense or transposed; m rows, of which the types know only if not dynamic."""
+    """One product: `path` is panels, int8, amx, dense or transposed; types know its m rows only if not dynamic."""
 
     path: str
     target: str
@@ -100,22 +104,25 @@ class Case:
     k: int
     dynamic: bool = False
     program: str = "identity"
+    element: str = "f32"
 
     def __str__(self) -> str:
         rows = f"M{self.m}{'dyn' if self.dynamic else ''}"
-        return f"{self.path}-{self.scheme}-{self.target}-{rows}-N{self.n}-K{self.k}-{self.program}"
+        return f"{self.path}-{self.element}-{self.scheme}-{self.target}-{rows}-N{self.n}-K{self.k}-{self.program}"
 
     @property
     def leading(self) -> tuple[int, ...]:
         return (1, self.m) if self.m % 2 or self.dynamic else (2, self.m // 2)
 
     def text(self) -> str:
-        target = ALL_TARGETS[self.target]
+        target = (TILE_TARGETS if self.path == "amx" else ALL_TARGETS)[self.target]
         need(target)
         shape = (None,) * len(self.leading) if self.dynamic else self.leading
-        product = Product("product", (*shape, self.k), self.n, PROGRAMS[self.program][0])
+        product = Product("product", (*shape, self.k), self.n, PROGRAMS[self.program][0], element=self.element)
         if self.path == "panels":
             return gemm_panels(target, product, self.scheme)
+        if self.path == "amx":
+            return gemm_amx(target, product)
         if self.path == "int8":
             return gemm_int8(target, product, self.scheme)
         return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
@@ -132,7 +139,7 @@ class Problem:
 
     def outputs(self, case: Case) -> list[np.ndarray]:
         count = len(PROGRAMS[case.program][0].results)
-        return [np.zeros((*case.leading, case.n), np.float32)] * count
+        return [np.zeros((*case.leading, case.n), DTYPES[case.element])] * count
 
 
 def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -146,7 +153,7 @@ def quantize(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def problem(case: Case) -> Problem:
     rng = np.random.default_rng([case.m, case.n, case.k])
     program = PROGRAMS[case.program][0]
-    x = rng.standard_normal((*case.leading, case.k), np.float32)
+    x = rng.standard_normal((*case.leading, case.k), np.float32).astype(DTYPES[case.element])
     operands: list[np.ndarray] = [x]
     exact_x = x.astype(np.float64)
     length = case.k
@@ -159,7 +166,7 @@ def problem(case: Case) -> Problem:
     products, tolerances = [], []
     for _ in range(program.accumulators):
         values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
-        if case.path in ("panels", "int8"):
+        if case.path in ("panels", "int8", "amx"):
             rows = formats.encode(case.scheme, values)
             operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
             exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)
@@ -168,6 +175,7 @@ def problem(case: Case) -> Problem:
                 blocks = size.reshape(case.n, -1, 32)
                 size = np.broadcast_to(3 * blocks.max(axis=-1, keepdims=True), blocks.shape).reshape(exact.shape)
         else:
+            values = values.astype(DTYPES[case.element])
             operands.append(np.ascontiguousarray(values if case.path == "transposed" else values.T))
             exact = values.astype(np.float64)
             size = np.abs(exact)
@@ -176,7 +184,8 @@ def problem(case: Case) -> Problem:
         tolerances.append((np.sqrt(length) + 8) * ULP * (np.abs(exact_x) @ size.T))
     shapes = {"full": (*case.leading, case.n), "row": (case.n,), "column": (*case.leading, 1), "scalar": ()}
     arguments = [
-        np.asarray(rng.standard_normal(shapes[argument.broadcast]), np.float32) for argument in program.arguments
+        np.asarray(rng.standard_normal(shapes[argument.broadcast])).astype(DTYPES[case.element])
+        for argument in program.arguments
     ]
     return Problem(operands, arguments, products, tolerances)
 
@@ -196,8 +205,8 @@ def check(case: Case) -> list[np.ndarray]:
     if case.program == "scaled":
         tolerance = tolerance * max(1.0, float(np.abs(given.arguments[0])))
     for result, expected in zip(results, reference, strict=True):
-        error = np.abs(result - expected)
-        limit = 1.2 * tolerance + 8 * ULP * (np.abs(expected) + 1)
+        error = np.abs(result.astype(np.float64) - expected)
+        limit = 1.2 * tolerance + (8 * ULP + HALF_ULP[case.element]) * (np.abs(expected) + 1e-6) + 8 * ULP
         assert (error <= limit).all(), f"{case}: {np.nanmax(error / limit)} of the tolerance"
     pieces = kernel(buffers, given.outputs(case), [1, 2, 5])
     for whole, cut in zip(results, pieces, strict=True):
@@ -242,6 +251,46 @@ def test_dense(path: str, target: str) -> None:
     for m, n, k in DENSE:
         check(Case(path, target, "f32", m, n, k, False, next(programs)))
     check(Case(path, target, "f32", 33, 70, 35, True, "residual"))
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("target", ["512", "256", "128"])
+@pytest.mark.parametrize("path", ["dense", "transposed", "panels"])
+def test_halves(path: str, target: str, element: str) -> None:
+    """Sums and epilogues are f32, and the result is rounded once."""
+    programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])
+    scheme = element if path == "panels" else "f32"
+    for m, n, k in DENSE[1:]:
+        check(Case(path, target, scheme, m, n, k, False, next(programs), element))
+    check(Case(path, target, scheme, 33, 70, 35, True, "residual", element))
+    check(Case(path, target, scheme, 0, 17, 9, True, "bias", element))
+    check(Case(path, target, scheme, 9, 17, 2117, True, "identity", element))
+    if path == "panels":
+        check(Case(path, target, "q4_1", 3, 24, 64, False, "bias", element))
+        check(Case(path, target, "q6_k", 9, 24, 256, True, "swiglu", element))
+
+
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+def test_tiles(element: str) -> None:
+    """Rows, columns and K that fill tiles, and that don't; all programs."""
+    sizes = [(32, 32, 32), (64, 48, 64), (1, 1, 1), (33, 70, 35), (31, 17, 96), (9, 16, 33), (40, 33, 2112)]
+    programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])
+    for m, n, k in sizes:
+        check(Case("amx", element, element, m, n, k, m % 2 == 1, next(programs), element))
+    check(Case("amx", element, element, 0, 17, 9, True, "bias", element))
+    with pytest.raises(UnsupportedByTemplate, match=f"no tiles of {element}"):
+        gemm_amx(TARGETS[512], Product("product", (8, 32), 16, element=element))
+
+
+@pytest.mark.parametrize("k", [64, 40])
+def test_a_row_of_tiles_does_not_depend_on_the_batch(k: int) -> None:
+    case = Case("amx", "bf16", "bf16", 71, 40, k, True, "identity", "bf16")
+    kernel, given = compiled("product", case.text()), problem(case)
+    (whole,) = kernel(given.operands, given.outputs(case))
+    for first, last in ((0, 1), (1, 33), (33, 71)):
+        rows = np.ascontiguousarray(given.operands[0][:, first:last])
+        (part,) = kernel([rows, given.operands[1]], [np.zeros((1, last - first, 40), ml_dtypes.bfloat16)])
+        assert part.tobytes() == np.ascontiguousarray(whole[:, first:last]).tobytes()
 
 
 def random_blocks(scheme: str, n: int, k: int) -> np.ndarray:
@@ -326,7 +375,7 @@ def test_few_rows_do_not_depend_on_their_number(path: str, target: str) -> None:
 
 
 def given_outputs(case: Case) -> list[np.ndarray]:
-    return [np.zeros((*case.leading, case.n), np.float32)]
+    return [np.zeros((*case.leading, case.n), DTYPES[case.element])]
 
 
 @pytest.mark.parametrize("target", ["512", "256", "128"])

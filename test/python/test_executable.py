@@ -672,3 +672,66 @@ def test_specifications_describe_arguments(executable: Executable) -> None:
     assert [str(spec) for spec in executable.outputs] == ["y: rowsx32xf32", "z: rowsx8xf32"]
     assert re.fullmatch(r"[\w-]+", executable.artifact.target["triple"])
     assert executable.threads >= 1
+
+
+def test_maxima_of_symbols_that_only_unused_arguments_have() -> None:
+    module = GraphModule.from_text("""
+      func.func @main(%x: tensor<?x4xf32> {mir.dims = ["a", ""], mir.kind = "input", mir.name = "x"},
+                      %unused: tensor<?x2xf32> {mir.dims = ["b", ""], mir.kind = "param", mir.name = "p"})
+          -> (tensor<?x4xf32> {mir.name = "y"}) {
+        %y = mir.neg %x : tensor<?x4xf32>
+        return %y : tensor<?x4xf32>
+      }""")
+    executable = rlx.compile(module, maxima={"a": 2, "b": 3}, cache=False)
+    executable.set_params({"p": np.zeros((3, 2), np.float32)})
+    x = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_array_equal(executable.run({"x": x})["y"], -x)
+
+
+def stepper() -> Executable:
+    """total = scale * (cache, after new was written to row pos)"""
+    m = GraphModule.hir("stepper")
+    cache, new, pos = m.input("cache", [1, 4, 2]), m.input("new", [1, 1, 2]), m.input("pos", [1], "i32")
+    written = m.cache_update(cache, new, pos)
+    m.set_outputs({"total": written * m.param("scale", [2]), "next": written})
+    return rlx.compile(m, cache=False)
+
+
+def arguments() -> dict[str, np.ndarray]:
+    return {
+        "cache": np.zeros((1, 4, 2), np.float32),
+        "new": np.zeros((1, 1, 2), np.float32),
+        "pos": np.zeros(1, np.int32),
+    }
+
+
+def test_bound_calls_read_what_the_arrays_hold_then() -> None:
+    executable = stepper()
+    executable.set_params({"scale": np.array([1, 10], np.float32)})
+    inputs = arguments()
+    call = executable.bind(inputs, donate=["cache"])
+    assert call.results["next"] is inputs["cache"]
+    executable.set_params({"scale": np.array([2, 20], np.float32)})  # not seen: the call has its parameters
+    for step in range(4):
+        inputs["new"][...] = step + 1
+        inputs["pos"][...] = step
+        assert call() is call.results
+    rows = np.array([1, 2, 3, 4], np.float32)[:, None]
+    np.testing.assert_array_equal(inputs["cache"][0], np.broadcast_to(rows, (4, 2)))
+    np.testing.assert_array_equal(call.results["total"][0], rows * [1, 10])
+
+
+@pytest.mark.parametrize(
+    ("change", "donate", "message"),
+    [
+        ({"new": [[[1.0, 2.0]]]}, ["cache"], "input 'new' has element type float32|'new' of a bound call is"),
+        ({"new": np.zeros((1, 1, 4), np.float32)[..., ::2]}, ["cache"], "input 'new' of a bound call is a contiguous"),
+        ({}, [], "a bound call donates what results are tied to: 'cache', for 'next'"),
+        ({"pos": np.zeros(2, np.int32)}, ["cache"], "input 'pos' has size 1"),
+    ],
+)
+def test_bound_calls_refuse_what_they_can_t_repeat(change: dict[str, Any], donate: list[str], message: str) -> None:
+    executable = stepper()
+    executable.set_params({"scale": np.ones(2, np.float32)})
+    with pytest.raises(InputError, match=message):
+        executable.bind(arguments() | change, donate=donate)

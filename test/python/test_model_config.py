@@ -131,6 +131,34 @@ def test_unknown_architecture(tmp_path: Path) -> None:
         ModelConfig.from_gguf(GGUFFile(path))
 
 
+def test_an_unknown_architecture_names_the_nearest_and_all_else(tmp_path: Path) -> None:
+    tensors = {**tiny_models.tensors(), "blk.0.ssm_a": np.zeros(4, np.int64), "blk.0.ssm_b": np.zeros(4, np.int16)}
+    path = write_gguf(tmp_path / "m.gguf", {"general.architecture": "gema3"}, tensors)
+    with pytest.raises(UnsupportedError) as caught:
+        ModelConfig.from_gguf(GGUFFile(path))
+    message = str(caught.value)
+    assert "'gema3' is not supported, known are gemma3, llama, qwen2, qwen3; the nearest is gemma3; " in message
+    assert "nor are these types of tensors: 'blk.0.ssm_a' is i64, 'blk.0.ssm_b' is i16" in message
+
+
+def test_types_and_tensors_without_a_use_are_listed_together(tmp_path: Path) -> None:
+    tensors = {**tiny_models.tensors(), "blk.0.attn_q.bias": np.ones(64, np.float32)}
+    tensors["output_norm.weight"] = np.zeros(64, np.int8)
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    with pytest.raises(UnsupportedError) as caught:
+        ModelConfig.from_gguf(GGUFFile(path))
+    assert "'output_norm.weight' is i8; a matrix may be" in str(caught.value)
+    assert "has no use for these tensors, and leaving them out would change results: blk.0.attn_q" in str(caught.value)
+
+
+def test_a_misspelt_tensor_is_named_beside_the_missing_one(tmp_path: Path) -> None:
+    tensors = tiny_models.tensors()
+    tensors["blk.0.atn_q.weight"] = tensors.pop("blk.0.attn_q.weight")
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors)
+    with pytest.raises(GGUFError, match=r"missing tensors: blk\.0\.attn_q\.weight \(nearest: blk\.0\.atn_q\.weight\)"):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
 def test_missing_keys_are_listed_together(tmp_path: Path) -> None:
     with pytest.raises(GGUFError, match=r"'llama\.block_count', 'llama\.attention\.head_count' must be there"):
         read(tmp_path, {"block_count": None, "attention__head_count": None})
@@ -168,6 +196,7 @@ def test_bad_values_name_key_and_rule(tmp_path: Path, changes: dict[str, Any], m
         ({"attention__causal": False}, r"causal' = False"),
         ({"final_logit_softcapping": 30.0}, r"final_logit_softcapping' = 30\.0"),
         ({"rope__scaling__type": "yarn"}, r"rope scaling 'yarn'.*known are none, linear"),
+        ({"rope__scaling__type": "yarn", "expert_count": 8}, r"'llama\.expert_count' = 8, rope scaling 'yarn'"),
         ({"attention__value_length": 32}, r"equally wide, but have 16 and 32"),
     ],
 )

@@ -139,9 +139,10 @@ def test_readme_graph_example_runs(tmp_path: Path) -> None:
 
 
 def test_readme_model_example_runs(smollm2_path: Path, tmp_path: Path) -> None:
-    _, second = blocks("README.md", "python")
+    _, second, third = blocks("README.md", "python")
     assert "load_model" in second.text
     assert "Paris" in run_python([second], tmp_path)
+    assert "load_encoder" in third.text
 
 
 def test_readme_shell_examples_run(tmp_path: Path) -> None:

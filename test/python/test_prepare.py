@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from rlx_mlir import Executable, GraphModule, formats, interpret
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
-from rlx_mlir.runtime.prepare import OPERATIONS, prepare
+from rlx_mlir.runtime.prepare import OPERATIONS, Prepared, prepare
 
 SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32")
 
@@ -54,8 +56,19 @@ def products(p: Program) -> None:
     p.output(first=m.dequant_matmul(negative, first), second=m.dequant_matmul(negative, second))
 
 
+def constants(p: Program, dtype: str) -> None:
+    """Constants of every kind beside parameters, and what follows from constants."""
+    m = p.m
+    w, g, x = p.param("w", [6, 5], dtype), p.param("g", [5], dtype), p.input("x", [6, 5], dtype)
+    one = m.constant(np.ones(5), dtype)
+    each = m.constant(np.arange(30).reshape(6, 5) - 7.5, dtype)
+    p.output(norm=x * (g + one), each=x + w * each, late=x + (w * (each + one)), own=x * one)
+    p.output(joined=m.concat([x, x], 1) + m.concat([w, each], 1), wide=x + m.expand(g * one, [6, 5]))
+
+
 CASES: dict[str, Callable[[Program], None]] = {
     **{f"elementwise {dtype}": partial(elementwise, dtype=dtype) for dtype in ("f32", "f16", "bf16", "f64")},
+    **{f"constants {dtype}": partial(constants, dtype=dtype) for dtype in ("f32", "f16", "bf16", "f64")},
     "movement": movement,
     "products": products,
 }
@@ -91,7 +104,7 @@ def test_prepared_parameters_are_those_of_the_interpreter(name: str) -> None:
     _, params = p.values({"n": 1})
     executable = compile_fresh(p.m)
     used = {source: params[source] for source in executable.artifact.preparation.sources}
-    found = prepare(executable.artifact.preparation, used, {})
+    found = prepare(executable.artifact.preparation, used, None)
     expected = interpreted(p.m, used)
     assert found.keys() == expected.keys() != set()
     for label, array in found.items():
@@ -100,6 +113,61 @@ def test_prepared_parameters_are_those_of_the_interpreter(name: str) -> None:
         assert array.flags.c_contiguous
         spec = next(s for s in executable.artifact.plan_parameters if s.name == label)
         assert tuple(spec.shape) == array.shape
+
+
+def test_work_with_constants_is_done_once() -> None:
+    """Only what reads inputs is left in the kernels, and the parameters themselves are gone."""
+    p = program("constants f32")
+    hoisting = hoisted(p.m)
+    assert [spec.name for spec in hoisting.params if not spec.name.endswith((":prepared", "#2", "#3", "#4"))] == []
+    plain = [node for node in hoisting.nodes() if node.op == "mir.constant"]
+    assert len(plain) == 1, "what inputs meet stays"
+    executable = compile_fresh(p.m)
+    assert {spec.name for spec in executable.params} == {"w", "g"}
+    inputs, params = p.values({})
+    executable.set_params(params)
+    got, want = executable.run(inputs), interpret(p.m, {**inputs, **params})
+    for label, array in want.items():
+        np.testing.assert_allclose(got[label], array, rtol=1e-6, err_msg=label)
+
+
+def test_weights_that_are_scaled_by_constants_are_packed() -> None:
+    p = Program()
+    m = p.m
+    scale = m.constant(np.linspace(1, 2, 8), "f32")
+    p.output(y=m.mm(p.input("x", ["n", 64]), p.param("w", [64, 8]) * scale))
+    module = p.finish()
+    executable = compile_fresh(module)
+    assert {step.op for step in executable.artifact.preparation.steps} >= {"constant", "mul", "repack"}
+    assert [spec.name for spec in executable.artifact.plan_parameters] == ["w:panels"]
+    inputs, params = p.values({"n": 3})
+    executable.set_params(params)
+    np.testing.assert_allclose(executable.run(inputs)["y"], interpret(module, {**inputs, **params})["y"], rtol=1e-4)
+
+
+def test_products_of_constants_are_not_prepared() -> None:
+    """There is nothing to set."""
+    p = Program()
+    m = p.m
+    weight = m.constant(np.arange(64 * 8, dtype=np.float32).reshape(64, 8) / 64, "f32")
+    p.output(y=m.mm(p.input("x", ["n", 64]), weight))
+    module = p.finish()
+    executable = compile_fresh(module)
+    assert executable.artifact.preparation == Preparation()
+    inputs, _ = p.values({"n": 2})
+    np.testing.assert_allclose(executable.run(inputs)["y"], interpret(module, inputs)["y"], rtol=1e-4)
+
+
+def test_large_constants_stay_in_the_code() -> None:
+    """The artefact's description is read at each start."""
+    p = Program()
+    m = p.m
+    large, splat = m.constant(np.arange(1 << 15, dtype=np.float32), "f32"), m.constant(np.ones(1 << 15), "f32")
+    w = p.param("w", [1 << 15])
+    p.output(y=p.input("x", [1 << 15]) * (w + large), z=p.input("v", [1 << 15]) * (w + splat))
+    executable = compile_fresh(p.finish())
+    assert [step.op for step in executable.artifact.preparation.steps] == ["constant", "add"]
+    assert len(executable.artifact.preparation.steps[0].attributes["data"]) == 8
 
 
 def test_every_operation_is_tested() -> None:
@@ -116,7 +184,7 @@ def test_special_numbers_stay() -> None:
         "w": np.array([np.nan, np.inf, 1, -1, 0, 3e38], np.float32),
         "v": np.array([1, np.inf, 0, 0, 0, 1e-38], np.float32),
     }
-    found = prepare(compile_fresh(m).artifact.preparation, values, {})
+    found = prepare(compile_fresh(m).artifact.preparation, values, None)
     for label, expected in interpreted(m, values).items():
         np.testing.assert_array_equal(found[label], expected)
 
@@ -148,16 +216,62 @@ def test_shared_parameters_are_prepared_once() -> None:
         executables.append(compile_fresh(m))
     rng = np.random.default_rng(0)
     weights = {"w": formats.encode("q4_1", rng.standard_normal((32, 64)).astype(np.float32))}
-    shared: dict[str, np.ndarray] = {}
+    shared: dict[str, Prepared] = {}
     for executable, other in zip(executables, "ab", strict=True):
         executable.set_params({**weights, other: rng.standard_normal((64, 8)).astype(np.float32)}, shared=shared)
     assert len(shared) == 3
     row = rng.standard_normal((1, 64)).astype(np.float32)
     decoded = formats.decode("q4_1", weights["w"], 64)
-    (panels,) = (array for key, array in shared.items() if re.search(r'repack\("w"', key))
+    (panels,) = (entry.array for key, entry in shared.items() if re.search(r'repack\("w"', key))
     for executable in executables:
         assert any(array is panels for array in bound_arrays(executable))
         np.testing.assert_allclose(executable.run({"x": row})["y"], row @ decoded.T, rtol=1e-4, atol=1e-4)
+
+
+def one_product() -> Executable:
+    m = GraphModule.hir("product")
+    m.set_outputs({"y": m.mm(m.input("x", [1, 64]), m.param("w", [64, 8]))})
+    return compile_fresh(m)
+
+
+def test_other_weights_are_never_shared() -> None:
+    """Neither those of another array, nor those that are written to the same one, nor those in its memory later."""
+    rng = np.random.default_rng(2)
+    x = rng.standard_normal((1, 64)).astype(np.float32)
+    executables, shared = [one_product(), one_product()], dict[str, Prepared]()
+    w = np.zeros((64, 8), np.float32)
+    for turn in range(6):
+        if turn % 2:
+            w[...] = rng.standard_normal(w.shape)  # the same array
+        else:
+            w = rng.standard_normal(w.shape).astype(np.float32)  # often at the address of the last one
+        for executable in executables:
+            executable.set_params({"w": w}, shared=shared)
+            np.testing.assert_allclose(executable(x=x), x @ w, rtol=1e-4, atol=1e-4)
+        assert bound_arrays(executables[0])[0] is bound_arrays(executables[1])[0]
+
+
+def test_weights_of_mapped_files_are_shared_while_the_file_is_open(tmp_path: Path) -> None:
+    """They are known by their addresses, which another file may have later."""
+    rng = np.random.default_rng(3)
+    x = rng.standard_normal((1, 64)).astype(np.float32)
+    executables, shared = [one_product(), one_product()], dict[str, Prepared]()
+    for turn in range(4):
+        expected = rng.standard_normal((64, 8)).astype(np.float32)
+        path = tmp_path / f"{turn}.bin"
+        path.write_bytes(expected.tobytes())
+        with path.open("rb") as file:
+            mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        for executable in executables:  # each with its own view
+            w = np.frombuffer(mapping, np.uint8).view(np.float32).reshape(64, 8)
+            executable.set_params({"w": w}, shared=shared)
+            np.testing.assert_allclose(executable(x=x), x @ expected, rtol=1e-4, atol=1e-4)
+        assert len(shared) == 1, "entries of closed files are dropped"
+        (entry,) = shared.values()
+        assert len(entry.files) == 1
+        assert all(bound_arrays(executable)[0] is entry.array for executable in executables)
+        del w, mapping
+        assert not entry.is_current
 
 
 def test_arrays_without_preparation_are_not_copied() -> None:
@@ -172,8 +286,8 @@ def test_arrays_without_preparation_are_not_copied() -> None:
 
 def test_unknown_operations_are_named() -> None:
     preparation = Preparation(("w",), (PrepareStep("sinh", (0,)),), (("w:prepared", 1),))
-    with pytest.raises(UnsupportedError, match="'sinh' can't run when parameters are set; known are concat, transpose"):
-        prepare(preparation, {"w": np.zeros(1)}, {})
+    with pytest.raises(UnsupportedError, match="'sinh' can't run when parameters are set; known are constant, concat"):
+        prepare(preparation, {"w": np.zeros(1)}, None)
 
 
 def test_preparation_is_readable() -> None:

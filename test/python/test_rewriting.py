@@ -19,7 +19,7 @@ import pytest
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError, PassError, RlxError
+from rlx_mlir.errors import CompileError, InputError, PassError, RlxError
 from rlx_mlir.rewriting import (
     Option,
     PatternSet,
@@ -475,6 +475,41 @@ def test_erasing_what_is_used_raises() -> None:
     """MLIR aborts the process."""
     with pytest.raises(RewriteError, match=r"'mir\.silu' still has uses and can't be erased"):
         rewriting(lambda op, rewriter: rewriter.erase(op))
+
+
+@pytest.mark.parametrize("handle", [lambda op: op, lambda op: op.operation], ids=["view", "operation"])
+def test_a_pass_that_erases_what_is_used_fails(register: Register, handle: Callable[[Any], Any]) -> None:
+    """Without a rewriter: MLIR aborts the process. The module is as it was."""
+
+    def careless(function: Any) -> None:
+        handle(next(op for op in operations(function) if op.name == "mir.silu").opview).erase()
+
+    name = register(careless)
+    with ir.new_context():
+        module = ir.Module.parse(CHAIN)
+        before = str(module)
+        with pytest.raises(PassError) as caught:
+            run_pipeline(module, f"func.func({name})")
+        assert str(module) == before
+    assert caught.value.pass_name == name
+    assert re.search(
+        r"""'mir\.silu' at loc\("first"\("model\.py":7:3\)\) still has uses and can't be erased: 'mir\.exp' at """
+        r"""loc\("second"\("model\.py":8:3\)\) reads its result""",
+        str(caught.value),
+    )
+
+
+def test_erasing_an_argument_that_is_used_raises() -> None:
+    with ir.new_context():
+        module = ir.Module.parse(CHAIN)
+        block = module.body.operations[0].regions[0].blocks[0]
+        message = "argument 0 of a block of 'func.func' still has uses and can't be erased: 'mir.silu' at"
+        with pytest.raises(CompileError, match=message):
+            block.erase_argument(0)
+        for op in reversed(list(operations(module.body.operations[0]))):
+            op.erase()  # from the last one on, nothing is used
+        block.erase_argument(0)
+        assert len(block.arguments) == 0
 
 
 def test_erasing_twice_raises() -> None:

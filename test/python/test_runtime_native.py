@@ -549,6 +549,57 @@ def test_plan_names_a_size_beyond_its_maximum(code):
         plan.run([1], [1], [1], [1])
 
 
+def with_positions(code, source="input", rows=1):
+    """Plans whose second input or parameter is a position for each of a batch, in a sequence."""
+    names = {"inputs": ["x", "pos"]} if source == "input" else {"params": ["w", "pos"]}
+    own = (source, 1, [(1, [0])], rows, [(1, [1])], "the table")
+    return two_kernels(code, positions=[own], **names)
+
+
+@pytest.mark.parametrize("source", ["input", "param"])
+def test_plan_checks_positions_before_it_runs(code, source):
+    plan = with_positions(code, source, rows=2)
+    x, w = some_data(3, 5)
+    y = np.full(x.shape[:2], 7, np.float32)
+    pos = np.array([0, 3, 1], np.int32)
+
+    def run(batch, seq):
+        own = {"input": [x.ctypes.data], "param": [w.ctypes.data]}
+        own[source].append(pos.ctypes.data)
+        plan.run(own["input"], own["param"], [y.ctypes.data], [batch, seq])
+
+    run(3, 5)
+    np.testing.assert_allclose(y, np.exp((x * w).sum(-1)), rtol=1e-5)
+    y[:] = 7
+    word = "input" if source == "input" else "parameter"
+    for value, last in [(4, 5), (-1, 0), (2**31 - 1, 2**31), (-(2**31), -(2**31) + 1)]:
+        pos[1] = value
+        message = f"{word} 'pos' is {value} at index 1, but rows {value} to {last} have to be among the 5 rows that "
+        with pytest.raises(InputError, match=message):
+            run(3, 5)
+        assert (y == 7).all(), "nothing ran"
+    run(1, 5)  # the others aren't there
+    with pytest.raises(InputError, match="rows 0 to 1 have to be among the 1 rows"):
+        run(1, 1)
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        (("arena", 0, 1, 1, 1, "x"), "the kind of positions must be input or param, but it is 'arena'"),
+        (("input", 1, 1, 1, 1, "x"), "positions 0: they must be an input or a parameter that exists"),
+        (("param", -1, 1, 1, 1, "x"), "positions 0: they must be an input or a parameter that exists"),
+        (("input", 0, [(1, [2])], 1, 1, "x"), "positions 0: a number of rows names symbol 2 of 2"),
+        (("input", 0, 1, -1, 1, "x"), "positions 0: a number of rows must be from 0 to .* but it is -1"),
+        (("input", 0, 1, 1, [(2**62, [0, 1])], "x"), "positions 0: a number of rows exceeds 64 bits"),
+        (("input", 0, 1, 1, "x"), r"positions \(kind, index, count, rows, limit, where\) must have 6 items"),
+    ],
+)
+def test_plan_refuses_positions_that_make_no_sense(code, own, message):
+    with pytest.raises(InputError, match=message):
+        two_kernels(code, positions=[own])
+
+
 def test_plan_names_a_missing_address(code):
     plan = two_kernels(code)
     with pytest.raises(InputError, match="the address of param 'w' is null"):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from golden import distance
 
-from rlx_mlir.errors import ContextLengthError
+from rlx_mlir.errors import ContextLengthError, InputError
 from rlx_mlir.models.model import Model, _Session, load_model
 
 GOLD = Path(__file__).parent / "data" / "smollm2_a.npz"
@@ -46,6 +46,30 @@ def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[in
     found = distance(GOLD, int8.logits(tokens))
     assert found.kl_mean <= found.rival_kl_mean, found
     assert found.agreement >= 0.97, found
+
+
+@pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), ("bf16", 1e-4)])
+def test_narrow_caches_are_close(
+    smollm2_path: Path, exact: Model, tokens: list[int], kv_dtype: str, limit: float
+) -> None:
+    model = load_model(smollm2_path, activations="exact", kv_dtype=kv_dtype)
+    logits = model.logits(tokens)
+    found = distance(GOLD, logits)
+    assert 0 < found.kl_mean <= limit, found
+    assert not found.clear_misses, found
+    session = _Session(model)
+    assert {cache.dtype.name for cache in session.caches.values()} == {{"f16": "float16"}.get(kv_dtype, "bfloat16")}
+    steps = [session.prefill(tokens[:10]).copy(), *(session.decode(token).copy() for token in tokens[10:14])]
+    np.testing.assert_allclose(np.stack(steps), logits[9:14], atol=0.02 * np.abs(logits).max())
+    for program in ("prefill", "decode"):
+        ways = getattr(model, f"_{program}").artifact.templates
+        assert any(name.startswith("attention") for name in ways)
+        assert all(how == "attention" for name, how in ways.items() if name.startswith("attention"))
+
+
+def test_a_cache_of_another_type_is_refused(smollm2_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'kv_dtype' must be one of f32, f16, bf16, but is 'f64'"):
+        load_model(smollm2_path, kv_dtype="f64")
 
 
 @pytest.mark.parametrize("length", [1, 600, 1100])

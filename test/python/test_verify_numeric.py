@@ -333,7 +333,7 @@ def test_samples_cover_sizes_and_values() -> None:
     assert all((s.values["w"] == found[0].values["w"]).all() for s in found), "parameters stay"
 
 
-@pytest.mark.parametrize("scheme", [name for name, f in formats.FORMATS.items() if f.is_weight])
+@pytest.mark.parametrize("scheme", [name for name, f in formats.FORMATS.items() if f.encodable])
 def test_every_packed_format_has_values(scheme: str) -> None:
     m = GraphModule.mir("m")
     m.set_outputs({"y": m.matmul(m.input("x", [1, 256]), m.param("w", [3, 256], packed=scheme))})

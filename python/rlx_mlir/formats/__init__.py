@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Weight formats: descriptions and decoders (`blocks`), quantisers (`encoder`), the layout for kernels (`panels`)."""
+"""Weight formats: descriptions and decoders (`blocks`), formats of users (`registry`), quantisers (`encoder`), the
+layout for kernels (`panels`), and weights whose scales are tensors of their own (`scaled`)."""
 
 from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Field, Plane, Scaled, decode, get_format, quant_parts
 from .encoder import encode
@@ -13,24 +14,35 @@ from .panels import (
     panel_layout,
     unpack_panels,
 )
+from .registry import each_format, register_format, registered_formats
+from .scaled import SCALED_SCHEMES, ScaledScheme, ScaledWeight, decode_scaled, quantize_scaled, scaled_scheme
 
 __all__ = [
     "FORMATS",
     "FORMATS_BY_ID",
     "PANEL_FORMATS",
     "PANEL_ROWS",
+    "SCALED_SCHEMES",
     "BlockFormat",
     "Field",
     "PanelFactor",
     "PanelLayout",
     "Plane",
     "Scaled",
+    "ScaledScheme",
+    "ScaledWeight",
     "decode",
+    "decode_scaled",
+    "each_format",
     "encode",
     "get_format",
     "pack_panels",
     "panel_bytes",
     "panel_layout",
     "quant_parts",
+    "quantize_scaled",
+    "register_format",
+    "registered_formats",
+    "scaled_scheme",
     "unpack_panels",
 ]

@@ -27,6 +27,9 @@ from ..errors import InputError, UnsupportedError
 
 Bytes = npt.NDArray[np.uint8]
 
+RUN = 32
+"""Elements along K that kernels and integer products work on together."""
+
 CHUNK = 1 << 18
 """Elements that are worked on at a time: the temporaries then stay in the cache."""
 
@@ -96,6 +99,19 @@ class Scaled:
     offset: int = 0
     signed: bool = False
 
+    @property
+    def bits(self) -> int:
+        """Bits of one integer; 0 without planes."""
+        return sum(plane.bits for plane in self.planes)
+
+    @property
+    def range(self) -> tuple[int, int]:
+        """The least and the largest integer."""
+        if not self.planes:
+            return 1, 1
+        low = -(1 << (self.bits - 1)) if self.signed else -self.offset
+        return low, low + (1 << self.bits) - 1
+
 
 @dataclass(frozen=True)
 class BlockFormat:
@@ -103,7 +119,7 @@ class BlockFormat:
 
     Attributes:
         name: lower-case name, as in ``#mir.packed<name, ...>``.
-        type_id: number of the type in GGUF files.
+        type_id: number of the type in GGUF files; None where they have no such type.
         block: elements in a block; 1 for dense formats.
         nbytes: bytes of a block.
         dense: element type of a dense format, else None.
@@ -118,7 +134,7 @@ class BlockFormat:
     """
 
     name: str
-    type_id: int
+    type_id: int | None
     block: int
     nbytes: int
     dense: np.dtype[Any] | None = None
@@ -150,11 +166,42 @@ class BlockFormat:
 
     @property
     def is_weight(self) -> bool:
-        """Whether products take it: f32, f16, bf16, and blocks whose scales and minima are f16."""
+        """Whether products take it: f32, f16, bf16, and all formats of blocks that are decoded."""
+        return self.name in ("f32", "f16", "bf16") if self.dense is not None else self.decodable
+
+    @property
+    def factors(self) -> tuple[Scaled, ...]:
+        """The scale, and the minimum where there is one; none for dense formats."""
+        return tuple(part for part in (self.scale, self.minimum) if part is not None)
+
+    @property
+    def has_integers(self) -> bool:
+        """Whether integer products read it: q - offset fits into 8 bits, and 32 elements have one scale or evenly
+        cut sub-blocks."""
+        if not self.quants or self.block % RUN or (self.sub % RUN and RUN % self.sub):
+            return False
+        return self.signed or (self.offset <= 128 and (1 << self.bits) - 1 - self.offset <= 127)
+
+    @property
+    def has_panels(self) -> bool:
+        """Whether kernels have a layout for it: f32, f16, bf16, and blocks of integers with f16 scales and minima, for
+        sub-blocks of 16 or 32 elements, times integers that fit into a signed byte."""
         if self.dense is not None:
-            return self.name in ("f32", "f16", "bf16")
-        parts = [part for part in (self.scale, self.minimum) if part is not None]
-        return bool(parts) and all(self.field(part.field).dtype == "<f2" for part in parts)
+            return self.is_weight
+        halves = all(self.field(part.field).dtype == "<f2" for part in self.factors)
+        fits = all(low >= -128 and high <= 127 for low, high in (part.range for part in self.factors))
+        return self.has_integers and halves and fits and self.sub in (RUN // 2, RUN)
+
+    @property
+    def encodable(self) -> bool:
+        """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
+        minima and integers; beside minima these are unsigned, without offset."""
+        if not self.is_weight or self.dense is not None:
+            return self.is_weight
+        planes = [plane for planes in (self.quants, *(part.planes for part in self.factors)) for plane in planes]
+        used = {plane.field for plane in planes} | {part.field for part in self.factors}
+        both = self.minimum is not None and (self.signed or self.offset > 0)
+        return used == {field.name for field in self.fields} and not both
 
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of ``k`` elements; InputError where ``k`` is not a multiple of the block."""
@@ -357,11 +404,13 @@ _SIZED = (
     BlockFormat("q1_0", 41, 128, 18),
 )
 
-FORMATS: dict[str, BlockFormat] = {f.name: f for f in sorted(_DESCRIBED + _SIZED, key=lambda f: f.type_id)}
-"""Every known format by name, in the order of their GGUF type numbers."""
+FORMATS_BY_ID: dict[int, BlockFormat] = dict(
+    sorted((f.type_id, f) for f in _DESCRIBED + _SIZED if f.type_id is not None)
+)
+"""Every known format that GGUF files may hold, by its type number."""
 
-FORMATS_BY_ID: dict[int, BlockFormat] = {f.type_id: f for f in FORMATS.values()}
-"""Every known format by its GGUF type number."""
+FORMATS: dict[str, BlockFormat] = {f.name: f for f in FORMATS_BY_ID.values()}
+"""Every known format by name: our own in the order of their type numbers, then those of `register_format`."""
 
 
 def get_format(format: str | int | BlockFormat) -> BlockFormat:
@@ -420,8 +469,9 @@ def _plane_bits(plane: Plane, field: Bytes) -> Bytes:
     whole = np.dtype(f"V{run}")  # neighbours that stay neighbours are moved as one
     out = np.empty((*lead, plane.count), np.uint8)
     target = out.view(whole).reshape(*lead, *(digits[:-1] if run > 1 else digits))
-    words = field.view("<u4")
-    mask = np.uint32(0x01010101 * ((1 << plane.bits) - 1))
+    words = field.view("<u4" if field.shape[-1] % 4 == 0 else "u1")
+    word = words.dtype.type
+    mask = word((0x01010101 if word is np.uint32 else 1) * ((1 << plane.bits) - 1))
     axes = range(target.ndim - 2)
     varying = [axis for axis in axes if plane.shift[axis]]
     fixed = [axis for axis in axes if not plane.shift[axis]]
@@ -432,8 +482,8 @@ def _plane_bits(plane: Plane, field: Bytes) -> Bytes:
             shift, byte = shift + plane.shift[axis] * digit, byte + step[axis] * digit
             where[2 + axis] = digit
         # What shares a shift is shifted together, four bytes in a word; the rest of the affine rule is strides.
-        bits = (words >> np.uint32(shift) if shift else words) & mask
-        source = (bits << np.uint32(plane.into) if plane.into else bits).view(np.uint8)
+        bits = (words >> word(shift) if shift else words) & mask
+        source = (bits << word(plane.into) if plane.into else bits).view(np.uint8)
         target[tuple(where)] = np.ndarray(
             (*lead, *(digits[axis] for axis in fixed)),
             whole,

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Quantisers, for tests and tools: each block on its own, by one rule for each kind of format.
 
-Blocks without sub-blocks are rounded as the public encoders round them. With sub-blocks (K-quants) each sub-block first
-gets the scale and minimum that it would have alone,
+Blocks whose scales and minima are floats alone are rounded as the public encoders round them. Where integers scale
+sub-blocks (K-quants), each sub-block first gets the scale and minimum that it would have alone,
 
     scale = (max - low) / (2^bits - 1), minimum = -low, low = min(min, 0)      where the format has minima, else
-    scale = x / -offset, x the element of the largest magnitude,
+    scale = x / -offset, x the element of the largest magnitude; max(x, 0) / (2^bits - 1) where q has no sign
 
 then d and dmin are the largest of them in the block divided by the largest integer and rounded to f16, S and M are the
 scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
@@ -26,11 +26,11 @@ Floats = npt.NDArray[np.float32]
 def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     """Quantises f32 ``[rows, k]`` to uint8 ``[rows, rowbytes]``; the module says how.
 
-    Raises UnsupportedError for formats without quantiser: those but f32, f16, bf16 and blocks with f16 scales. Raises
-    InputError where a quantised format is given NaN or infinity, or a value that makes a scale exceed f16.
+    Raises UnsupportedError for formats without quantiser (see `BlockFormat.encodable`). Raises InputError where a
+    quantised format is given NaN or infinity, or a value that makes a scale exceed its type.
     """
     fmt = get_format(format)
-    if not fmt.is_weight:
+    if not fmt.encodable:
         raise UnsupportedError(f"encoding to {fmt.name} is not implemented")
     if values.ndim != 2:
         raise InputError(f"'values' must be [rows, k], but has {values.ndim} dimensions")
@@ -44,22 +44,25 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
         row, column = np.argwhere(~np.isfinite(x))[0]
         raise InputError(f"{fmt.name} holds finite values, but values[{row}, {column}] is {values[row, column]}")
     blocks = x.reshape(count, -1, fmt.block)
-    q = _simple(fmt, blocks, out) if fmt.sub == fmt.block else _nested(fmt, blocks, out)
+    nested = any(part.planes for part in fmt.factors)
+    q = _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)
     insert_integers(fmt, out, fmt.quants, q)
     return out
 
 
-def _store_half(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks: Floats) -> Floats:
-    """Stores ``number`` [rows, blocks, 1] in a field and returns it rounded to f16."""
+def _store_float(fmt: BlockFormat, out: Bytes, name: str, number: Floats, blocks: Floats) -> Floats:
+    """Stores ``number`` [rows, blocks, 1] in a field and returns it rounded to the field's type."""
+    dtype = np.dtype(fmt.field(name).dtype)
     with np.errstate(over="ignore"):
-        half = number.astype("<f2")
-    if not np.isfinite(half).all():
-        row, block, _ = np.argwhere(~np.isfinite(half))[0]
+        stored = number.astype(dtype)
+    if not np.isfinite(stored).all():
+        row, block, _ = np.argwhere(~np.isfinite(stored))[0]
         column = int(block) * fmt.block + int(np.abs(blocks[row, block]).argmax())
         value = blocks.reshape(blocks.shape[0], -1)[row, column]
-        raise InputError(f"{fmt.name} has f16 scales, for which values[{row}, {column}], {value}, is too large")
-    field_bytes(fmt, out, name)[:] = half.view(np.uint8)
-    return half.astype(np.float32)
+        word = f"f{8 * dtype.itemsize}"
+        raise InputError(f"{fmt.name} has {word} scales, for which values[{row}, {column}], {value}, is too large")
+    field_bytes(fmt, out, name)[:] = stored.view(np.uint8)
+    return stored.astype(np.float32)
 
 
 def _quotient(x: Floats, divisor: Floats) -> Floats:
@@ -75,19 +78,22 @@ def _largest(x: Floats) -> Floats:
 
 
 def _simple(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
-    """Stores scales and minima of blocks without sub-blocks; returns the integers [rows, blocks, block]."""
+    """Stores scales and minima that are floats; returns the integers [rows, blocks, block]."""
     low = np.zeros_like(x[..., :1])
+    top = np.float32((1 << fmt.bits) - 1)
     if fmt.minimum is not None:
         low = x.min(axis=-1, keepdims=True)
-        d = (x.max(axis=-1, keepdims=True) - low) / np.float32((1 << fmt.bits) - 1)
+        d = (x.max(axis=-1, keepdims=True) - low) / top
     elif fmt.signed:
         d = np.abs(x).max(axis=-1, keepdims=True) / np.float32(127)
-    else:  # the element of the largest magnitude becomes q = 0
+    elif fmt.offset:  # the element of the largest magnitude becomes q = 0
         d = _largest(x) / np.float32(-fmt.offset)
+    else:
+        d = np.maximum(x.max(axis=-1, keepdims=True), 0) / top
     assert fmt.scale is not None
-    _store_half(fmt, out, fmt.scale.field, d, x)
+    _store_float(fmt, out, fmt.scale.field, d, x)
     if fmt.minimum is not None:
-        _store_half(fmt, out, fmt.minimum.field, low, x)
+        _store_float(fmt, out, fmt.minimum.field, low * fmt.minimum_sign, x)
     scaled = (x - low) * _quotient(np.ones_like(d), d)
     if fmt.signed:  # half away from zero
         return np.trunc(scaled + np.copysign(np.float32(0.5), scaled)).astype(np.int8).view(np.uint8)
@@ -97,28 +103,32 @@ def _simple(fmt: BlockFormat, x: Floats, out: Bytes) -> Bytes:
 def _nested(fmt: BlockFormat, blocks: Floats, out: Bytes) -> Bytes:
     """Stores scales and minima of blocks with sub-blocks; returns the integers [rows, blocks, block]."""
     x = blocks.reshape(*blocks.shape[:2], -1, fmt.sub)
-    top = (1 << fmt.bits) - 1
+    least = -128 if fmt.signed else -fmt.offset
+    most = least + (1 << fmt.bits) - 1
     low = np.zeros_like(x[..., :1])
     if fmt.minimum is not None:
         low = np.minimum(x.min(axis=-1, keepdims=True), 0)
-        scale = (x.max(axis=-1, keepdims=True) - low) / np.float32(top)
+    if least:
+        scale = _largest(x) / np.float32(least)
     else:
-        scale = _largest(x) / np.float32(-fmt.offset)
+        scale = np.maximum(x.max(axis=-1, keepdims=True) - low, 0) / np.float32(most)
     assert fmt.scale is not None
     scale = _store_factors(fmt, out, fmt.scale, scale[..., 0], blocks)[..., None]
     if fmt.minimum is not None:
-        low = _store_factors(fmt, out, fmt.minimum, -low[..., 0], blocks)[..., None] * fmt.minimum_sign
-    q = np.rint(_quotient(x - low, scale)) + np.float32(fmt.offset)
-    return q.clip(0, top).astype(np.uint8).reshape(blocks.shape)
+        sign = fmt.minimum_sign
+        low = _store_factors(fmt, out, fmt.minimum, sign * low[..., 0], blocks)[..., None] * sign
+    q = np.rint(_quotient(x - low, scale)).clip(least, most) + np.float32(fmt.offset)
+    return q.astype(np.int16).astype(np.uint8).reshape(blocks.shape)
 
 
 def _store_factors(fmt: BlockFormat, out: Bytes, what: Scaled, factors: Floats, blocks: Floats) -> Floats:
     """Stores ``factors`` [rows, blocks, sub-blocks] as a float times integers, and returns that product."""
-    bits = sum(plane.bits for plane in what.planes)
-    lowest = -(1 << (bits - 1)) if what.signed else -what.offset
-    highest = lowest + (1 << bits) - 1
-    d = np.abs(factors).max(axis=-1, keepdims=True) / np.float32(highest)
-    d = _store_half(fmt, out, what.field, d, blocks)
+    lowest, highest = what.range
+    # Integers without sign: the float has the sign of all the factors.
+    d = np.abs(factors).max(axis=-1, keepdims=True) if lowest < 0 else _largest(factors)
+    d = _store_float(fmt, out, what.field, d / np.float32(highest), blocks)
+    if not what.planes:
+        return np.broadcast_to(d, factors.shape)
     integers = np.rint(_quotient(factors, d)).clip(lowest, highest)
     stored = (integers + what.offset).astype(np.int16).astype(np.uint8)
     insert_integers(fmt, out, what.planes, stored)

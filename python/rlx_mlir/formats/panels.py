@@ -29,6 +29,7 @@ from ..errors import InputError, UnsupportedError
 from .blocks import (
     CHUNK,
     FORMATS,
+    RUN,
     BlockFormat,
     Bytes,
     Scaled,
@@ -41,9 +42,6 @@ from .blocks import (
 
 PANEL_ROWS = 16
 """Rows (outputs n) that one panel interleaves."""
-
-RUN = 32
-"""Elements along K whose integers stand together."""
 
 
 @dataclass(frozen=True)
@@ -131,22 +129,22 @@ class PanelLayout:
         return k // self.block * self.block_bytes
 
 
-PANEL_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.is_weight and fmt.sub <= RUN)
-"""Names of the formats that have panels: f32, f16, bf16 and all block formats whose scales are f16."""
+PANEL_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.has_panels)
+"""Names of our own formats that have panels: f32, f16, bf16 and all block formats whose scales are f16."""
 
 
 @cache
 def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
     """The ``panels`` layout of a format; UnsupportedError for formats without one."""
     fmt = get_format(format)
-    if fmt.name not in PANEL_FORMATS:
+    if not fmt.has_panels:
         raise UnsupportedError(f"no panels layout is defined for {fmt.name}")
     if fmt.dense is not None:
         return PanelLayout(fmt)
     assert fmt.scale is not None
-    parts = [fmt.scale] if fmt.minimum is None else [fmt.scale, fmt.minimum]
-    bits = [sum(plane.bits for plane in part.planes) for part in parts]
-    shared = len(parts) == 2 and all(0 < count <= 4 for count in bits) and not any(part.offset for part in parts)
+    parts = fmt.factors
+    unsigned = not any(part.offset or part.signed for part in parts)
+    shared = len(parts) == 2 and unsigned and all(0 < part.bits <= 4 for part in parts)
     start = 2 * PANEL_ROWS * len(parts)
     integers = PANEL_ROWS * (fmt.block // fmt.sub)
     factors = []

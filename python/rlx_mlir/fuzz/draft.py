@@ -43,7 +43,7 @@ class Recipe:
         shape: sizes and symbols; [N, K] of a packed weight.
         dtype: element type's word.
         packed: scheme of a packed weight.
-        domain: `normal`, `positive`, `index`, `position` or `choice`.
+        domain: `normal`, `positive`, `index`, `position`, `choice` or, of i8, `bytes`.
         scale: of normal numbers; the number of entries of an index; for a position (table's rows, tokens).
     """
 
@@ -311,6 +311,8 @@ def make_value(
         return rng.integers(0, rows - tokens + 1, shape).astype(dtype)
     if recipe.dtype == "i1":
         return rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+    if recipe.domain == "bytes":
+        return rng.integers(-128, 128, shape).astype(dtype)
     if recipe.domain == "choice":
         return rng.choice(np.array([0.0, 0.25, 0.5, 1.0]), shape).astype(dtype)
     if dtype.kind == "i":

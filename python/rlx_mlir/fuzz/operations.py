@@ -6,7 +6,16 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word
-from rlx_mlir.fuzz.primitives import GENERATORS, activation, constant, eps, generates, indices, rows_of
+from rlx_mlir.fuzz.primitives import (
+    GENERATORS,
+    activation,
+    constant,
+    eps,
+    generates,
+    indices,
+    rows_of,
+    scaled_product,
+)
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
@@ -151,6 +160,9 @@ def gated_delta_net(draft: Draft, name: str) -> None:
     count, n = draft.dim(0, 3, dynamic=0.1), draft.dim(0, 17, dynamic=0.1)
     q, k, v = (draft.like([batch, tokens, count, n], dtype, scale=0.5, param=0.05) for _ in range(3))
     g, beta = (draft.like([batch, tokens, count], dtype, scale=0.5, param=0.05) for _ in range(2))
+    # A decay: above 0, what overflows depends on the order of multiplications.
+    (magnitude,) = draft.emit("mir.abs", {"x": g})
+    (g,) = draft.emit("mir.neg", {"x": magnitude})
     state_type = "f64" if dtype == "f64" else "f32"
     state = draft.optional(lambda: draft.like([batch, count, n, n], state_type, param=0.1), 0.6)
     draft.emit(name, {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state})
@@ -210,6 +222,11 @@ def block_dequant_matmul(draft: Draft) -> None:
     k = draft.columns()
     operands = {"x": rows_of(draft, k, least_rank=2), "weight": draft.packed(draft.size(1, 65), k)}
     draft.emit("hir.dequant_matmul", operands)
+
+
+@generates("hir.dequant_matmul_scaled", sums=True)
+def block_dequant_matmul_scaled(draft: Draft) -> None:
+    scaled_product(draft, "hir.dequant_matmul_scaled", 2)
 
 
 @generates("hir.shared_linear_pair", sums=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Shape, Skip, word
 from rlx_mlir.fuzz.sensitivity import EXACT
 from rlx_mlir.hir import Value
@@ -20,6 +21,9 @@ ACTIVATIONS = (
     "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin",
     "cos", "tan", "atan", "round",
 )  # fmt: skip
+
+#: Texts of schemes, with a place for the length of blocks.
+SCALED_SCHEMES = ("int8/{}", "int8a/{}", "int4/{}", "fp8e4m3", "fp8e5m2", "nvfp4")
 
 #: A function for each operation, by its name, that appends one such operation to a draft.
 GENERATORS: dict[str, Callable[[Draft], None]] = {}
@@ -198,6 +202,30 @@ def repack(draft: Draft) -> None:
         dense = draft.new([draft.size(1, 65), k], draft.choose(["f32", "f16", "bf16"]), scale=k**-0.5, param=1.0)
         panels = draft.emit("mir.repack", {"weight": dense})[0]
     draft.emit("mir.dequant_matmul", {"x": rows_of(draft, k), "weight": panels})
+
+
+@generates("mir.dequant_matmul_scaled", sums=True)
+def dequant_matmul_scaled(draft: Draft) -> None:
+    scaled_product(draft, "mir.dequant_matmul_scaled", 1)
+
+
+def scaled_product(draft: Draft, op: str, least_rank: int) -> None:
+    """A product with a weight whose scales are a tensor, in any scheme."""
+    kind = scaled_scheme(draft.choose(SCALED_SCHEMES).format(draft.size(1, 65)))
+    k, n = draft.size(0, 129), draft.size(0, 65)
+    operands = {
+        "x": rows_of(draft, k, least_rank=least_rank),
+        "weight": draft.new(kind.code_shape(k, n), "i8", "bytes", param=0.8),
+    }
+    shape = kind.scale_shape(k, n)
+    if kind.word == "nvfp4":
+        operands["scale"] = draft.new(shape, "i8", "bytes", param=0.8)
+        operands["global_scale"] = draft.new([1], "f32", scale=1e-3, param=0.8)
+    else:
+        operands["scale"] = draft.new(shape, "f32", scale=0.05, param=0.8)
+    if kind.word == "int8a":
+        operands["zero_point"] = draft.new(shape, "f32", scale=20.0, param=0.8)
+    draft.emit(op, operands, {"scheme": Word("scaled_scheme", kind.word), "block": kind.attribute_block})
 
 
 @generates("mir.block_quantize", sums=True)

@@ -6,8 +6,8 @@ result's shape to be, checked against the inferred one), as keywords. All raise 
 operands or attributes break a rule of the block, and StageError for a module at another stage.
 
 A weight of K inputs and N outputs is dense, [K, N] (or [N, K] with `transpose_weight`), or packed by its type. The
-blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`, `gated_delta_net`) build the
-primitive at stage mir.
+blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmul`, `dequant_matmul_nvfp4`,
+`gated_delta_net`) build the primitive at stage mir.
 """
 
 from __future__ import annotations
@@ -130,10 +130,38 @@ class Blocks(Graph, Images):
         attributes = {"head_dim": head_dim, "n_rot": n_rot, "style": Word("rope_style", style)}
         return self._emit("hir.rope", operands, attributes, **options)[0]
 
-    def dequant_matmul(self, x: Value, weight: Value, **options: Any) -> Value:
-        """x [..., K] times a packed weight of N rows: [..., N]."""
-        op = "hir.dequant_matmul" if self.stage == "hir" else "mir.dequant_matmul"
-        return self._emit(op, {"x": x, "weight": weight}, **options)[0]
+    def dequant_matmul(
+        self,
+        x: Value,
+        weight: Value | np.ndarray,
+        scale: Value | np.ndarray | None = None,
+        zp: Value | np.ndarray | None = None,
+        scheme: str | None = None,
+        **options: Any,
+    ) -> Value:
+        """x [..., K] times a quantised weight of N outputs: [..., N].
+
+        Args:
+            weight: packed by its type, without a scheme; else i8, the codes of the scheme: [K, N], or the bytes of
+                ceil(K * N / 2) pairs of nibbles with int4.
+            scale: f32, [ceil(K / block), N] or, with fp8, [N]; without one, all of fp8 are 1.
+            zp: zero points of the scale's shape, with int8a only.
+            scheme: `int8/32`, `int8a/32`, `int4/32` (with any length of blocks), `fp8e4m3` or `fp8e5m2`; see
+                `rlx_mlir.formats`.
+        """
+        return self._dequant_matmul("hir" if self.stage == "hir" else "mir", x, weight, scale, zp, scheme, options)
+
+    def dequant_matmul_nvfp4(
+        self,
+        x: Value,
+        codes: Value | np.ndarray,
+        block_scales: Value | np.ndarray,
+        global_scale: Value | np.ndarray,
+        **options: Any,
+    ) -> Value:
+        """x [..., K] times a weight in NVFP4, of i8 [ceil(K * N / 2)] with scales i8 [ceil(K / 16), N] and f32 [1]."""
+        dialect = "hir" if self.stage == "hir" else "mir"
+        return self._dequant_matmul_nvfp4(dialect, x, codes, block_scales, global_scale, options)
 
     def attention(
         self,

@@ -57,6 +57,12 @@ def dequant_matmul(op: Any, operands: Sequence[Dims]) -> Dims:
     return (*operands[0][:-1], operands[1][0])
 
 
+@dim_rule(*blocks("dequant_matmul_scaled"))
+def dequant_matmul_scaled(op: Any, operands: Sequence[Dims]) -> Dims:
+    """[..., K] x codes with scales [..., N] -> [..., N]"""
+    return (*operands[0][:-1], operands[2][-1])
+
+
 @dim_rule(*blocks("shared_linear_pair"))
 def shared_linear_pair(op: Any, operands: Sequence[Dims]) -> list[Dims]:
     """[..., K] x two weights -> [..., N1], [..., N2]"""

@@ -52,6 +52,7 @@ _ENUMS = {
     "head_layout": mir.HeadLayout,
     "compare_kind": mir.CompareKind,
     "reduce_kind": mir.ReduceKind,
+    "scaled_scheme": mir.ScaledScheme,
 }
 
 

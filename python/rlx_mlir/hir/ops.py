@@ -6,8 +6,10 @@ from __future__ import annotations
 from functools import cache
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import hir, mir
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.scaled import scheme_of_op
 
 
 @cache
@@ -28,6 +30,8 @@ def default_label(op: ir.Operation) -> str:
         return "swiglu_ffn"
     if op.name == "hir.dequant_matmul" and (packed := packing(op.operands[1].type)) is not None:
         return f"dequant_matmul({packed.scheme})"
+    if op.name == "hir.dequant_matmul_scaled":
+        return f"dequant_matmul({scheme_of_op(python_value(op.opview.scheme), python_value(op.opview.block))})"
     if op.name == "hir.gated_delta_net" and op.opview.state is not None:
         return "gated_delta_net_carry"
     return op.name.partition(".")[2]

@@ -17,6 +17,7 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
+from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Word, axes_of
 from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type, logical_shape
@@ -344,9 +345,73 @@ class Primitives:
 
     # -- packed weights ----------------------------------------------------------------------------------------------
 
-    def dequant_matmul(self, x: Value, weight: Value, **options: Any) -> Value:
-        """x [..., K] times a packed weight of N rows: [..., N]."""
-        return self._emit("mir.dequant_matmul", {"x": x, "weight": weight}, **options)[0]
+    def dequant_matmul(
+        self,
+        x: Value,
+        weight: Value | np.ndarray,
+        scale: Value | np.ndarray | None = None,
+        zp: Value | np.ndarray | None = None,
+        scheme: str | None = None,
+        **options: Any,
+    ) -> Value:
+        """x [..., K] times a quantised weight of N outputs: [..., N].
+
+        Args:
+            weight: packed by its type, without a scheme; else i8, the codes of the scheme: [K, N], or the bytes of
+                ceil(K * N / 2) pairs of nibbles with int4.
+            scale: f32, [ceil(K / block), N] or, with fp8, [N]; without one, all of fp8 are 1.
+            zp: zero points of the scale's shape, with int8a only.
+            scheme: `int8/32`, `int8a/32`, `int4/32` (with any length of blocks), `fp8e4m3` or `fp8e5m2`; see
+                `rlx_mlir.formats`.
+        """
+        return self._dequant_matmul("mir", x, weight, scale, zp, scheme, options)
+
+    def dequant_matmul_nvfp4(
+        self,
+        x: Value,
+        codes: Value | np.ndarray,
+        block_scales: Value | np.ndarray,
+        global_scale: Value | np.ndarray,
+        **options: Any,
+    ) -> Value:
+        """x [..., K] times a weight in NVFP4, of i8 [ceil(K * N / 2)] with scales i8 [ceil(K / 16), N] and f32 [1]."""
+        return self._dequant_matmul_nvfp4("mir", x, codes, block_scales, global_scale, options)
+
+    def _dequant_matmul(
+        self,
+        dialect: str,
+        x: Value,
+        weight: Value | np.ndarray,
+        scale: Value | np.ndarray | None,
+        zp: Value | np.ndarray | None,
+        scheme: str | None,
+        options: dict[str, Any],
+    ) -> Value:
+        if scheme is None:
+            if scale is not None or zp is not None:
+                raise place.caller().error("'dequant_matmul' takes 'scale' and 'zp' with a 'scheme' only")
+            return self._emit(f"{dialect}.dequant_matmul", {"x": x, "weight": weight}, **options)[0]
+        try:
+            kind = scaled_scheme(scheme)
+        except InputError as error:
+            raise place.caller().error(str(error)) from None
+        if kind.word == "nvfp4":
+            raise place.caller().error("weights in nvfp4 have a builder of their own, 'dequant_matmul_nvfp4'")
+        if scale is None:
+            if kind.block is not None:
+                raise place.caller().error(f"'dequant_matmul' needs a 'scale' with {kind}")
+            columns = [size for size in weight.shape[-1:] if isinstance(size, int)]
+            scale = np.ones(columns, np.float32)
+        operands = {"x": x, "weight": weight, "scale": scale, "zero_point": zp}
+        attributes = {"scheme": Word("scaled_scheme", kind.word), "block": kind.attribute_block}
+        return self._emit(f"{dialect}.dequant_matmul_scaled", operands, attributes, **options)[0]
+
+    def _dequant_matmul_nvfp4(
+        self, dialect: str, x: Value, codes: Operand, scales: Operand, global_scale: Operand, options: dict[str, Any]
+    ) -> Value:
+        operands = {"x": x, "weight": codes, "scale": scales, "global_scale": global_scale}
+        attributes = {"scheme": Word("scaled_scheme", "nvfp4")}
+        return self._emit(f"{dialect}.dequant_matmul_scaled", operands, attributes, **options)[0]
 
     def block_quantize(self, x: Value, *, block: int = 32, **options: Any) -> tuple[Value, Value, Value]:
         """(q i8 [..., K], scale f32 [..., K / block], sum i32 [..., K / block]), each block by its largest element."""

@@ -14,11 +14,13 @@ import numpy as np
 
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
+from rlx_mlir.formats import decode_scaled
 from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.elementwise import ACTIVATIONS
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
+from rlx_mlir.mir.scaled import scheme_of_op
 
 Weight = np.ndarray | PackedWeight
 
@@ -89,6 +91,23 @@ def swiglu(
 def dequant_matmul(x: np.ndarray, weight: PackedWeight) -> np.ndarray:
     """x times a packed weight."""
     return narrow(times(x, weight, False), x.dtype)
+
+
+@reference(*blocks("dequant_matmul_scaled"))
+def dequant_matmul_scaled(
+    x: np.ndarray,
+    weight: np.ndarray,
+    scale: np.ndarray,
+    zero_point: np.ndarray | None = None,
+    global_scale: np.ndarray | None = None,
+    *,
+    scheme: str,
+    block: int | None = None,
+) -> np.ndarray:
+    """x times a weight whose scales are a tensor."""
+    kind, k, n = scheme_of_op(scheme, block), x.shape[-1], scale.shape[-1]
+    decoded = decode_scaled(kind, weight, scale, zero_point, global_scale, k=k, n=n)
+    return narrow(times(x, decoded, False), x.dtype)
 
 
 @reference(*blocks("rms_norm"))
@@ -221,7 +240,7 @@ def attention(
 
 
 def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
-    """A cache with new rows at pos[b], pos[b] + 1, … of each batch item."""
+    """A cache with new rows, in its element type, at pos[b], pos[b] + 1, … of each batch item."""
     result = cache.copy()
     for b in range(len(cache)):
         start, rows = int(pos[b]), new.shape[1]
@@ -230,7 +249,7 @@ def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
                 f"hir.attention: rows {start} to {start + rows - 1} of batch {b} must lie in a cache of "
                 f"{cache.shape[1]} rows"
             )
-        result[b, start : start + rows] = new[b]
+        result[b, start : start + rows] = narrow(new[b], cache.dtype)
     return result
 
 

@@ -2,7 +2,8 @@
 """What must hold of dynamic sizes at run time, operation by operation.
 
 Types leave open whether two dynamic sizes that meet are equal, or whether a slice lies within a dynamic dimension. The
-compiled code relies on it: executables check these conditions at each call, before anything is read.
+compiled code relies on it: executables check these conditions at each call, before anything is read. So they do with
+the rows of tables and caches that positions name, where these are an input or a parameter.
 """
 
 from __future__ import annotations
@@ -45,6 +46,26 @@ def conditions(op: Any, dims_of: DimsOf) -> list[Condition]:
         if left != right and not (known and at_least and (left.constant or 0) >= (right.constant or 0)):
             found.append(Condition(left, right, at_least, _where(op)))
     return found
+
+
+@dataclass(frozen=True)
+class Positions:
+    """`rows` rows from each number in the value `pos` on are among `limit` rows; `where` says which."""
+
+    pos: ir.Value
+    rows: Size
+    limit: Size
+    where: str
+
+
+def positions(op: Any, dims_of: DimsOf) -> Positions | None:
+    """What an operation needs of the values of its `pos`, where it reads or writes the rows that they name."""
+    view = op.opview
+    if isinstance(view, mir.CacheUpdateOp):
+        return Positions(view.pos, dims_of(view.new)[1], dims_of(view.cache)[1], f"the cache of {_where(op)}")
+    if isinstance(view, mir.RopeOp) and view.pos is not None:
+        return Positions(view.pos, dims_of(view.x)[-2], dims_of(view.cos)[0], f"the table of {_where(op)}")
+    return None
 
 
 def _where(op: Any) -> str:
@@ -131,11 +152,14 @@ def _rope(view: mir.RopeOp, dims: DimsOf) -> Iterable[Rule]:
     yield from _equal(dims(view.cos), dims(view.sin))
     if view.pos is not None and len(dims(view.x)) > 2:
         yield dims(view.pos)[0], dims(view.x)[0]
+    if view.pos is None:
+        yield dims(view.cos)[0], dims(view.x)[-2], True
 
 
 def _cache_update(view: mir.CacheUpdateOp, dims: DimsOf) -> Iterable[Rule]:
     cache, new = dims(view.cache), dims(view.new)
-    return [(new[0], cache[0]), (new[-1], cache[-1]), (dims(view.pos)[0], cache[0])]
+    yield from [(new[0], cache[0]), (new[-1], cache[-1]), (dims(view.pos)[0], cache[0])]
+    yield cache[1], new[1], True
 
 
 def _attention(view: mir.AttentionOp, dims: DimsOf) -> Iterable[Rule]:

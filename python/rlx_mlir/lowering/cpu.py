@@ -9,6 +9,7 @@ last pass wraps them for C callers: `NAME(buffers, dims, begin, end, scratch)`.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 from mlir.dialects import bufferization
@@ -16,13 +17,18 @@ from mlir.dialects import bufferization
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.choices import BY_RULE, parse_choices
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
+from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
+from rlx_mlir.lowering.machine import machine
+from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
@@ -40,14 +46,21 @@ def kernel_name(kernel: Any) -> str:
     "cpu-apply-templates",
     dependent=("memref", "arith", "scf", "vector", "math", "llvm", "func"),
     options={
-        "features": Option("features of the CPU as LLVM names them; those of this machine where empty", ""),
+        "triple": Option("target triple; that of this machine where empty", ""),
+        "cpu": Option("CPU as LLVM names it; that of this machine where empty", ""),
+        "features": Option("features of the CPU as LLVM names them, +name or -name, on top of the CPU's", ""),
         "disable": Option("classes of kernels that take the generic path, joined by +; all for every class", ""),
+        "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),
     },
 )
-def apply_templates(module: ir.Operation, *, features: str, disable: str) -> None:
+def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: str, disable: str, choices: str) -> None:
     """Replace kernels that a template covers by its code, and drop @prepare, which the run time performs."""
-    triple, cpu, host_features = ir.native.host_target()
-    target = Target.from_features(features or host_features, triple, cpu)
+    is_here = not (triple or cpu or features)
+    triple, cpu, features = machine(triple, cpu, features)
+    target = Target.from_features(features, triple, cpu)
+    if is_here and target.has("amx-tile") and not request_tiles():
+        target = replace(target, features=target.features - {"amx-tile"})
+    chosen = parse_choices(choices)
     skipped = set(filter(None, disable.split("+")))
     if unknown := sorted(skipped - {*CLASSES, "all"}):
         raise InputError(
@@ -62,7 +75,8 @@ def apply_templates(module: ir.Operation, *, features: str, disable: str) -> Non
             attributes[TEMPLATE] = ir.StringAttr.get("generic: templates are disabled")
             continue
         try:
-            template, text = select_template(kernel_name(kernel), kernel, target)
+            own = replace(target, choices=chosen.get(kernel_name(kernel), BY_RULE))
+            template, text = select_template(kernel_name(kernel), kernel, own)
             made = parse_into(block, text)
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
@@ -95,9 +109,13 @@ def _template_failure(kernel: Any, error: Exception) -> str:
 
 @compiler_pass("cpu-destination-style", dependent=("bufferization", "memref", "arith"))
 def destination_style(module: ir.Operation) -> None:
-    """Give generic kernels buffers for operands and results, as templates have them; one unit does all the work."""
+    """Give generic kernels buffers for operands and results, as templates have them.
+
+    One unit does all the work until cpu-split-kernels cuts it.
+    """
     block = module.regions[0].blocks[0]
     for kernel in functions(module, KERNEL):
+        check_extents(kernel)
         if TEMPLATE not in kernel.operation.attributes:
             raise StageError(f"kernel '{kernel_name(kernel)}' has no '{TEMPLATE}': cpu-apply-templates runs before")
         kinds = [*kernel.type.inputs, *kernel.type.results]
@@ -112,6 +130,8 @@ def destination_style(module: ir.Operation) -> None:
             lines.append(f"  %value = arith.constant {value} : index\n  return %value : index\n}}")
         for op in parse_into(block, "\n".join(lines)):
             op.operation.attributes[TEMPLATE] = kernel.operation.attributes[TEMPLATE]
+            if TIED in kernel.operation.attributes:
+                op.operation.attributes[TIED] = kernel.operation.attributes[TIED]
             if str(op.name.value).endswith(".body"):
                 _fill(op, kernel)
         kernel.operation.erase()

@@ -166,6 +166,13 @@ def lower_dequant_matmul(op: hir.DequantMatmulOp, rewriter: Rewriter) -> None:
     rewriter.replace(op, mir.dequant_matmul(op.x, op.weight))
 
 
+@pattern(hir.DequantMatmulScaledOp)
+def lower_dequant_matmul_scaled(op: hir.DequantMatmulScaledOp, rewriter: Rewriter) -> None:
+    """dequant_matmul_scaled -> mir.dequant_matmul_scaled"""
+    options = {"zero_point": op.zero_point, "global_scale": op.global_scale, "scheme": op.scheme, "block": op.block}
+    rewriter.replace(op, mir.dequant_matmul_scaled(op.x, op.weight, op.scale, **options))
+
+
 @pattern(hir.AttentionOp)
 def lower_attention(op: hir.AttentionOp, rewriter: Rewriter) -> None:
     """attention -> mir.attention, after cache updates in the cached form; heads are never repeated"""

@@ -16,7 +16,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.lowering.conditions import Condition, conditions
+from rlx_mlir.lowering.conditions import Condition, conditions, positions
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -35,6 +35,9 @@ from rlx_mlir.unsupported import blame
 
 #: Attribute of the planned function: what must hold of its symbols.
 CONDITIONS = "mir.conditions"
+#: Attribute of the planned function: which arguments are positions; for each, how many there are, how many rows follow
+#: from each one on, of how many, and of what.
+POSITIONS = "mir.positions"
 ALIGNMENT = 64
 DEFAULT_MAXIMUM = 512
 
@@ -111,6 +114,7 @@ class _Planner:
         self._dims: dict[Any, tuple[Size, ...]] = {}
         self._calls: list[Any] = []
         self._conditions: list[Condition] = []
+        self._positions: dict[tuple[Any, str, str, str], str] = {}
         self._roots: dict[Any, Any] = {}
         self._lines: list[str] = []
         self._sizes: dict[str, str] = {}
@@ -159,10 +163,26 @@ class _Planner:
                 raise CompileError(f"kernel '{kernel.name.value}': {blame(op, error)}") from error
             dims.update(zip(op.results, found, strict=True))
             self._conditions += conditions(op, dims.__getitem__)
+            self._note_positions(op, dims, call, kernel)
         for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
             if argument >= 0:
                 self._roots[result] = self._roots[call.operands[argument]]
         self._calls.append(call)
+
+    def _note_positions(self, op: Any, dims: dict[Any, tuple[Size, ...]], call: Any, kernel: Any) -> None:
+        """Notes what an operation of a kernel needs of positions that are arguments of the entry function."""
+        found = positions(op, dims.__getitem__)
+        if found is None:
+            return
+        value = found.pos
+        while not isinstance(value.owner, ir.Block) and value.owner.name == "mir.reshape":
+            value = value.owner.operands[0]
+        if value not in list(kernel.arguments):
+            return
+        root = self._roots[call.operands[ir.BlockArgument(value).arg_number]]
+        if isinstance(root.owner, ir.Block):
+            count = product(dims[found.pos])
+            self._positions.setdefault((root, str(count), str(found.rows), str(found.limit)), found.where)
 
     @staticmethod
     def _ties(kernel: Any, call: Any) -> list[int]:
@@ -250,6 +270,8 @@ class _Planner:
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
         if self._conditions:
             planned += f", {CONDITIONS} = {self._condition_words()}"
+        if self._positions:
+            planned += f", {POSITIONS} = {self._position_words(inputs)}"
         body = "\n".join(f"  {line}" for line in self._lines)
         header = f"func.func @{ir.StringAttr.get(self._entry.name.value)}({', '.join(parameters)})"
         return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
@@ -266,6 +288,11 @@ class _Planner:
             known.setdefault((str(own.left), "ge" if own.at_least else "eq", str(own.right)), own.where)
         words = [[ir.StringAttr.get(word) for word in (*key, where)] for key, where in known.items()]
         return ir.ArrayAttr.get([ir.ArrayAttr.get(each) for each in words])
+
+    def _position_words(self, names: dict[Any, str]) -> ir.Attribute:
+        """The conditions on positions: argument, number of positions, rows, limit, and what needs it."""
+        words = [(names[root], *sizes, where) for (root, *sizes), where in self._positions.items()]
+        return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(word) for word in each]) for each in words])
 
     def _bind_symbols(self, argument: Any) -> None:
         for number, size in enumerate(self._dims[argument]):

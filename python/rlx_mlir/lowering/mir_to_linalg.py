@@ -7,9 +7,13 @@ from collections import Counter
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
 from rlx_mlir.unsupported import list_operations
+
+#: Bytes of values below which nothing in between is too large: it has an element for each pair of theirs at most.
+_LARGE = 1 << 28
 
 
 @compiler_pass("mir-to-linalg", anchor="func.func", dependent=("arith", "linalg", "math", "scf", "tensor"))
@@ -19,9 +23,13 @@ def mir_to_linalg(function: ir.Operation) -> None:
     Sums may be reassociated and contracted (`fastmath<reassoc,contract>`); infinities and NaN keep their meaning. Don't
     run `cse` between this and bufferisation: it merges destinations, which then are copied.
 
-    Raises CompileError where operations are left: the message lists them all, with their numbers.
+    Raises CompileError where operations are left: the message lists them all, with their numbers. So it does where the
+    memory of a value can't be addressed.
     """
+    largest = check_extents(function)
     apply_patterns(function, TO_LINALG)
+    if largest > _LARGE:
+        check_extents(function)
     found = [op for op in operations(function) if op.name.startswith("mir.")]
     left = Counter(op.name for op in found)
     if not left:

@@ -128,6 +128,9 @@ def form_groups(entry: Any) -> list[Group]:
             group = Group("gemm", _with_epilogue(op, taken))
             taken |= group.members
             groups.append(group)
+        elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
+            groups.append(Group("conv", found))
+            taken |= groups[-1].members
     dims = propagate(entry.operation)
     rows: Group | None = None
     space: RowSpace | None = None
@@ -215,7 +218,41 @@ def _single_class(view: Any) -> str:
         return "attention"
     if isinstance(view, mir.BlockQuantizeOp):
         return "quantize"
+    if isinstance(view, mir.GatedDeltaNetOp):
+        return "recurrence"
     return "generic"
+
+
+def _depthwise(op: Any) -> list[Any]:
+    """A convolution of each channel along a sequence, with the operations that move [B, S, C] there and back.
+
+    Empty where it is another convolution, or something else reads what is in between.
+    """
+    view = op.opview
+    channels, *kernel = shape_of(view.weight)
+    groups, stride, padding, dilation = (
+        python_value(a) for a in (view.groups, view.stride, view.padding, view.dilation)
+    )
+    if kernel[:2] != [1, 1] or groups != channels or [*stride, *padding, *dilation] != [1, 1, 0, 0, 1, 1]:
+        return []
+    row = producer(view.x, mir.ReshapeOp)
+    turned = producer(row.x, mir.TransposeOp) if row is not None else None
+    flat = only_user(view.result)
+    back = only_user(flat.result) if isinstance(flat, mir.ReshapeOp) else None
+    if turned is None or not isinstance(back, mir.TransposeOp):
+        return []
+    if only_user(row.result) is None or only_user(turned.result) is None:
+        return []
+    if any(list(python_value(t.permutation)) != [0, 2, 1] for t in (turned, back)):
+        return []
+    # [B, C, S] as [B, C, 1, S], and the other way: where the batch stays, so does the rest.
+    image, line, result = shape_of(view.x), shape_of(turned.result), shape_of(flat.result)
+    if len(line) != 3 or len(result) != 3 or image[1:3] != [channels, 1] or {line[1], result[1]} != {channels}:
+        return []
+    for reshape, before, after in ((row, line, image), (flat, shape_of(view.result), result)):
+        if python_value(reshape.new_shape)[0] != -2 and (before[0] < 0 or before[0] != after[0]):
+            return []
+    return [member.operation for member in (turned, row, view, flat, back)]
 
 
 def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
@@ -294,7 +331,7 @@ class _Library:
 
     def __init__(self, module: ir.Operation) -> None:
         self._block = module.regions[0].blocks[0]
-        self._kernels: dict[str, str] = {}
+        self._kernels: dict[Any, str] = {}
         self._counts: dict[str, int] = {}
         named = [op.operation for op in self._block.operations if "sym_name" in op.operation.attributes]
         self._taken = {python_value(op.attributes["sym_name"]) for op in named}
@@ -332,6 +369,10 @@ class _Library:
 
     def _build(self, group: Group, ops: list[Any], inputs: list[Any], outputs: list[Any]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind == "rows" else []
+        content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
+        if content in self._kernels:
+            return self._kernels[content]
         kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
         kernel = func.FuncOp("kernel", kind, visibility="private", ip=ir.InsertionPoint.at_block_begin(self._block))
         attributes = kernel.operation.attributes
@@ -342,16 +383,11 @@ class _Library:
         with ir.InsertionPoint(block):
             clone_into(ops, mapping)
             func.ReturnOp([mapping[v] for v in outputs])
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind == "rows" else []
         if any(number >= 0 for number in tied):
             attributes[TIED] = ir.DenseI64ArrayAttr.get(tied)
-        text = str(kernel)
-        if text in self._kernels:
-            kernel.operation.erase()
-            return self._kernels[text]
         name = self._free_name(_stem(group))
         attributes["sym_name"] = ir.StringAttr.get(name)
-        self._kernels[text] = name
+        self._kernels[content] = name
         return name
 
     def _free_name(self, stem: str) -> str:
@@ -360,6 +396,27 @@ class _Library:
             self._counts[stem] = number + 1
             if (name := f"{stem}_{number}") not in self._taken:
                 return name
+
+
+def _content(ops: list[Any], inputs: list[Any], outputs: list[Any]) -> tuple[Any, ...]:
+    """What a kernel of the operations is made of, but for names and locations: identical kernels have equal ones.
+
+    Types and attributes are unique in their context, so comparing them is cheap; printing a kernel is not.
+    """
+    numbers: dict[Any, int] = {value: number for number, value in enumerate(inputs)}
+    described: list[Any] = [tuple(value.type for value in inputs)]
+    for op in ops:
+        operands = tuple(numbers[value] for value in op.operands)
+        regions = tuple(str(region) for region in op.regions)
+        types = tuple(result.type for result in op.results)
+        described.append((op.name, operands, types, tuple(sorted(op.attributes.items(), key=_name)), regions))
+        for result in op.results:
+            numbers[result] = len(numbers)
+    return *described, tuple(numbers[value] for value in outputs)
+
+
+def _name(item: tuple[str, ir.Attribute]) -> str:
+    return item[0]
 
 
 def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:

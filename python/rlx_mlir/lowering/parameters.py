@@ -11,6 +11,8 @@ from mlir.dialects import func
 from rlx_mlir import formats, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.lowering.extents import extent
 from rlx_mlir.lowering.functions import (
     PREPARE,
     ROLE,
@@ -35,11 +37,6 @@ from rlx_mlir.rewriting import (
 from rlx_mlir.runtime.prepare import OPERATIONS
 
 QUANTIZE, PACK = PatternSet(), PatternSet()
-
-#: Schemes that have panels.
-PANEL_SCHEMES = frozenset(formats.PANEL_FORMATS)
-#: Those of them that hold integers of at most 8 bits.
-INTEGER_SCHEMES = frozenset(name for name in PANEL_SCHEMES if not formats.panel_layout(name).dense)
 
 
 def scheme_of(weight: ir.Value) -> str:
@@ -108,7 +105,8 @@ def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
 
 
 def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
-    if scheme_of(op.weight) not in INTEGER_SCHEMES:
+    fmt = formats.get_format(scheme_of(op.weight))
+    if not (fmt.has_panels and fmt.has_integers):
         return rewriter.no_match(f"{scheme_of(op.weight)} has no integer dot product")
     if str(ir.RankedTensorType(op.x.type).element_type) != "f32":
         return rewriter.no_match("the activations aren't of f32")
@@ -122,8 +120,17 @@ def pack_weights(module: ir.Operation) -> None:
     apply_patterns(module, PACK)
 
 
+#: Bytes of a constant that may go into @prepare: what runs there is part of the artefact's description.
+MAX_CONSTANT = 1 << 16
+
+
 def can_prepare(op: Any) -> bool:
     """Whether the operation can run when parameters are set: by numpy, with sizes that are known."""
+    if op.name == "mir.constant":
+        value = op.attributes["value"]
+        kind = ir.RankedTensorType(op.results[0].type)
+        size = 0 if not isinstance(value, ir.DenseElementsAttr) or value.is_splat else extent(kind)
+        return isinstance(value, ir.DenseElementsAttr) and str(kind.element_type) in DTYPES and size <= MAX_CONSTANT
     types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
     if op.name.removeprefix("mir.") not in OPERATIONS or not all(kind.has_static_shape for kind in types):
         return False
@@ -132,13 +139,20 @@ def can_prepare(op: Any) -> bool:
 
 
 def _prepared(value: ir.Value) -> bool:
-    """Whether the value follows from parameters alone, by operations that can run when they are set."""
+    """Whether the value follows from parameters and constants, by operations that can run when parameters are set."""
     if is_parameter(value):
         return True
     owner = value.owner
-    if isinstance(owner, ir.Block) or not len(owner.operands):
+    if isinstance(owner, ir.Block) or not can_prepare(owner.operation):
         return False
-    return can_prepare(owner.operation) and all(_prepared(v) for v in owner.operands)
+    operands = [v for v in owner.operands if not _is_fixed(v)]
+    return bool(operands) and all(_prepared(v) for v in operands)
+
+
+def _is_fixed(value: ir.Value) -> bool:
+    """Whether the value follows from constants alone, by operations that can run when parameters are set."""
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and can_prepare(owner.operation) and all(map(_is_fixed, owner.operands))
 
 
 def pack_operand(op: Any, rewriter: Rewriter) -> None:
@@ -146,7 +160,7 @@ def pack_operand(op: Any, rewriter: Rewriter) -> None:
     weight = op.weight
     if not _prepared(weight) or is_panels(weight):
         return
-    if scheme_of(weight) not in PANEL_SCHEMES:
+    if not formats.get_format(scheme_of(weight)).has_panels:
         return rewriter.no_match(f"{scheme_of(weight)} has no panels")
     if min(shape_of(weight)) < 0:
         return rewriter.no_match("the weight has a dynamic size")
@@ -166,7 +180,7 @@ def pack_dense(op: Any, rewriter: Rewriter) -> None:
     kind = ir.RankedTensorType(weight.type)
     if not _prepared(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
         return
-    if str(kind.element_type) != "f32":
+    if str(kind.element_type) not in ("f32", "f16", "bf16"):
         return rewriter.no_match(f"products of {kind.element_type} have no template")
     if 0 in kind.shape:
         return rewriter.no_match("the weight is empty")
@@ -183,15 +197,22 @@ PACK.pattern(mir.FusedMatmulBiasActOp)(pack_dense)
 
 @compiler_pass("mir-hoist-params")
 def hoist_params(module: ir.Operation) -> None:
-    """Move what follows from parameters alone into @prepare, which runs once when parameters are set."""
+    """Move what follows from parameters and constants into @prepare, which runs once when parameters are set."""
     function = entry_function(module)
     names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
     hoisted: dict[int, Any] = {}
+    fixed: dict[int, Any] = {}  # what follows from constants alone: @prepare gets copies of what it needs
     for op in operations(function, nested=False):
-        if len(op.operands) and all(_from(v, hoisted) for v in op.operands) and can_prepare(op):
+        if not can_prepare(op):
+            continue
+        others = [v for v in op.operands if isinstance(v.owner, ir.Block) or identity(v.owner) not in fixed]
+        if not others:
+            fixed[identity(op)] = op
+        elif all(_from(v, hoisted) for v in others):
             hoisted[identity(op)] = op
     if not hoisted:
         return
+    needed = _needed(hoisted, fixed)
     escaping = [
         result
         for op in hoisted.values()
@@ -211,13 +232,17 @@ def hoist_params(module: ir.Operation) -> None:
         prepare.operation.attributes["res_attrs"] = ir.ArrayAttr.get(
             [dictionary(mir__name=ir.StringAttr.get(label)) for label in labels]
         )
-        _move(list(hoisted.values()), sources, escaping, prepare)
+        moved = [op for op in operations(function, nested=False) if identity(op) in hoisted or identity(op) in needed]
+        _move(moved, sources, escaping, prepare)
         for value, label in zip(escaping, labels, strict=True):
             argument = block.add_argument(value.type, function.operation.location)
             attributes.append(dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param")))
             value.replace_all_uses_with(argument)
     for op in reversed(list(hoisted.values())):
         op.erase()
+    for op in reversed([op for number, op in fixed.items() if number in needed]):
+        if next(iter(op.results[0].uses), None) is None:
+            op.erase()
     for number in reversed(range(len(block.arguments))):
         argument = block.arguments[number]
         if is_parameter_attribute(attributes[number]) and next(iter(argument.uses), None) is None:
@@ -237,6 +262,19 @@ def _named(attributes: Any, number: int) -> ir.Attribute:
 def is_parameter_attribute(attributes: Any) -> bool:
     """Whether an argument's attributes say that it is a parameter."""
     return "mir.kind" in attributes and python_value(attributes["mir.kind"]) == "param"
+
+
+def _needed(hoisted: dict[int, Any], fixed: dict[int, Any]) -> set[int]:
+    """The operations among `fixed` that hoisted ones read, or that those read."""
+    needed: set[int] = set()
+    work = list(hoisted.values())
+    while work:
+        for operand in work.pop().operands:
+            number = 0 if isinstance(operand.owner, ir.Block) else identity(operand.owner)
+            if number in fixed and number not in needed:
+                needed.add(number)
+                work.append(fixed[number])
+    return needed
 
 
 def _from(value: ir.Value, hoisted: dict[int, Any]) -> bool:

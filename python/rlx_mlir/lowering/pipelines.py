@@ -31,9 +31,10 @@ GENERIC = named_pipeline(
     ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
     ("canonicalize", "sizes become sizes of arguments, which scratch planning needs"),
     ("cse", "after bufferisation: before, it merges destinations, and merged destinations are copied"),
-    ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
     ("func.func(rlx-copies-to-linalg)", "copies between buffers of different strides would call a library"),
     ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
+    ("cpu-split-kernels", "on loops, which say what depends on what; work units for threads, smaller temporaries"),
+    ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
     ("rlx-store-bools-as-bytes", "on loops, whose loads and stores are of one element"),
 )
 

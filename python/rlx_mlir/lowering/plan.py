@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import python_value
+from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import CompileError
 from rlx_mlir.hir import function as hir_function
 from rlx_mlir.lowering.functions import PREPARE, argument_attributes, entry_function, functions, result_attributes
-from rlx_mlir.lowering.lir import CONDITIONS, element_bytes, unnamed_symbol
+from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
-from rlx_mlir.runtime.artifact import BufferSpec, Preparation, PrepareStep, SizeCondition
+from rlx_mlir.runtime.artifact import BufferSpec, PositionCondition, Preparation, PrepareStep, SizeCondition
+from rlx_mlir.runtime.prepare import constant_step
 
 #: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
 ATTENTION_FACTOR = 2
@@ -45,6 +46,7 @@ class PlanReader:
         self._buffers: dict[Any, tuple[str, int]] = {}
         self._dims: dict[Any, tuple[Size, ...]] = {}
         self._arguments()
+        self.positions = [self._position(own) for own in attributes[POSITIONS]] if POSITIONS in attributes else []
         for op in operations(self._entry, nested=False):
             self._operation(op)
 
@@ -55,6 +57,17 @@ class PlanReader:
     def _condition(self, words: Any) -> SizeCondition:
         left, relation, right, where = (word.value for word in words)
         return SizeCondition(self._side(left), self._side(right), at_least=relation == "ge", where=where)
+
+    def _position(self, words: Any) -> PositionCondition:
+        name, count, rows, limit, where = (word.value for word in words)
+        known = {spec.name: (kind, i) for kind, specs in self._given() for i, spec in enumerate(specs)}
+        kind, index = known[name]
+        return PositionCondition(
+            name, kind, index, count=self._side(count), rows=self._side(rows), limit=self._side(limit), where=where
+        )
+
+    def _given(self) -> list[tuple[Literal["input", "param"], list[BufferSpec]]]:
+        return [("input", self.inputs), ("param", self.parameters)]
 
     def _side(self, text: str) -> tuple[str, list[tuple[int, list[int]]]]:
         return text, self.terms(_parse_size(text))
@@ -174,6 +187,8 @@ def read_preparation(module: Any) -> Preparation:
 
 
 def _step_attributes(op: Any) -> dict[str, Any]:
+    if op.name == "mir.constant":
+        return constant_step(elements_array(op.attributes["value"]))
     if op.name == "mir.repack":
         encoding = str(ir.RankedTensorType(op.results[0].type).encoding)
         words = encoding.split("<", 1)[1].rstrip(">").split(", ")

@@ -8,6 +8,7 @@ from typing import Any
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.function import function_name, functions, role
 from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import operations
@@ -16,6 +17,8 @@ from rlx_mlir.unsupported import list_operations
 
 def check_supported(module: Any, name: str, *, policy: str = "direct") -> None:
     """Raises UnsupportedError, which lists every operation that can't be compiled, with places and reasons.
+
+    Raises CompileError where the memory of a value can't be addressed.
 
     Args:
         module: at stage hir or mir.
@@ -35,6 +38,7 @@ def check_supported(module: Any, name: str, *, policy: str = "direct") -> None:
         known = [n for n in operation_classes() if n in lowered or (n in on_tensors and n in DIM_RULES)]
         lines = list_operations(found, known)
         raise UnsupportedError("\n  ".join([f"'{name}' has {len(found)} operations that can't be compiled", *lines]))
+    check_extents(module)
 
 
 def _problem(op: Any, lowered: set[str], on_tensors: set[str]) -> str:

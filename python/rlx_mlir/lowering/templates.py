@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,15 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import AttentionSpec, emit_attention
+from rlx_mlir.codegen.cpu.conv import ConvSpec, emit_conv
 from rlx_mlir.codegen.cpu.epilogue import Argument, Program, Step
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
+from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
+from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct, gemm_batched, uses_tiles
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
-from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
+from rlx_mlir.codegen.cpu.gemm_packed import FEW_ROWS, gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product
+from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec, emit_recurrence
 from rlx_mlir.codegen.cpu.row_graph import split_rows
 from rlx_mlir.codegen.cpu.rows import Operand, Result, RowProgram, emit_rows
 from rlx_mlir.codegen.cpu.rows import Step as RowStep
@@ -25,6 +30,7 @@ from rlx_mlir.lowering.fuse import shape_of
 from rlx_mlir.lowering.outline import PRODUCTS
 from rlx_mlir.lowering.parameters import is_panels, scheme_of
 from rlx_mlir.rewriting import operations
+from rlx_mlir.runtime.tiles import GEMM_AMX
 
 
 def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
@@ -83,17 +89,28 @@ def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     program = builder.program(returned)
     order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
     result = first.results[0]
-    product = Product(name, _sizes(inputs[0]), shape_of(result)[-1], program, order)
-    if _element(result) != "f32" or any(_element(value) != "f32" for value in builder.arguments):
-        raise UnsupportedByTemplate(f"{name}: products of {_element(result)} have no template")
+    if any(_element(value) != _element(result) for value in [*builder.arguments, *returned]):
+        raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
+    dense = not isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp)
+    if dense and _element(weights[0]) != _element(result):
+        raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
+    matrix = len(shape_of(weights[0])) == 2 and min(shape_of(weights[0])) > 0
+    rows = math.prod(shape_of(inputs[0])[:-1])
+    few = min(shape_of(inputs[0])[:-1], default=1) >= 0 and rows <= FEW_ROWS
+    if dense and (not matrix or (target.tiles(_element(result)) and not few)):
+        shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
+        transposed = bool(first.opview.transpose_rhs)
+        batched = BatchedProduct(name, *shapes, program, order, _element(result), transposed)
+        return GEMM_AMX + "_batched" if uses_tiles(target, batched) else "gemm_batched", gemm_batched(target, batched)
+    product = Product(name, _sizes(inputs[0]), shape_of(result)[-1], program, order, _element(result))
     if isinstance(first.opview, mir.BlockDotOp):
         _need_panels(name, weights)
         return "gemm_int8", gemm_int8(target, product, scheme_of(weights[0]))
     if isinstance(first.opview, mir.DequantMatmulOp):
         _need_panels(name, weights)
+        if target.tiles(product.element) and not few and product.element == scheme_of(weights[0]):
+            return GEMM_AMX, gemm_amx(target, product)
         return "gemm_panels", gemm_panels(target, product, scheme_of(weights[0]))
-    if len(shape_of(weights[0])) != 2 or min(shape_of(weights[0])) < 0 or _element(inputs[0]) != "f32":
-        raise UnsupportedByTemplate(f"{name}: the right operand isn't a static matrix of f32")
     return "gemm_dense", gemm_dense(target, product, transpose_rhs=bool(first.opview.transpose_rhs))
 
 
@@ -291,8 +308,6 @@ def _named_operands(view: Any) -> list[Any]:
 def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     ops, _ = _body(kernel)
     view = ops[0].opview
-    if any(_element(v) != "f32" for v in (view.q, view.k, view.v)):
-        raise UnsupportedByTemplate(f"{name}: attention of {_element(view.q)} has no template")
     given = [v for v in (view.q, view.k, view.v, view.mask, view.pos) if v is not None]
     if given != list(kernel.arguments):
         raise UnsupportedByTemplate(f"{name}: one value is several operands")
@@ -321,6 +336,39 @@ def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     return "block_quantize", block_quantize(target, name, _sizes(kernel.arguments[0]))
 
 
+def _conv(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, returned = _body(kernel)
+    turned, _, conv, _, back = (op.opview for op in ops)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    given = [turned.x, conv.weight]
+    if returned != [back.result] or any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: a convolution of a constant")
+    order = tuple(numbers[value] for value in given)
+    x, weight, result = (memref_of(value.type) for value in [*given, back.result])
+    spec = ConvSpec(x, weight, result, order)
+    return "conv", emit_conv(name, spec, target)
+
+
+def _recurrence(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+    ops, returned = _body(kernel)
+    view = ops[0].opview
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+
+    def kind(value: Any) -> Any:
+        return None if value is None else memref_of(value.type)
+
+    read = [view.q, view.k, view.v, view.g, view.beta, view.state]
+    given = [value for value in read if value is not None]
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    written = [value if value in returned else None for value in (view.result, view.state_out)]
+    order = tuple(numbers[value] for value in given)
+    types: list[Any] = [kind(value) for value in [*read, *written]]
+    q, k, v, g, beta, state, result, state_out = types
+    spec = RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
+    return "recurrence", emit_recurrence(name, spec, target)
+
+
 _ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
 
 #: The template of each class of kernels that has one.
@@ -329,4 +377,6 @@ CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
     "rows": _rows,
     "attention": _attention,
     "quantize": _quantize,
+    "recurrence": _recurrence,
+    "conv": _conv,
 }

@@ -7,6 +7,7 @@ verifiers of operations say isn't said again.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,6 +16,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE, follows_from_sizes
+from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
     PREPARE,
@@ -30,7 +32,7 @@ from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Classes of kernels.
-CLASSES = frozenset({"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "generic"})
+CLASSES = frozenset({"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "generic"})
 #: A report ends after so many lines: one mistake often breaks a rule many times.
 MAX_REPORTED = 10
 
@@ -369,7 +371,7 @@ STAGES: dict[str, Callable[[ir.Operation], Problems]] = {
 def verify_stage(module: ir.Operation, *, stage: str) -> None:
     """Check that the module keeps the contract of its stage."""
     problems: list[str] = []
-    for problem in STAGES[stage](module):
+    for problem in itertools.chain(oversized(module), STAGES[stage](module)):
         if len(problems) == MAX_REPORTED:
             problems.append("and more")
             break

@@ -1,19 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Everything that Python knows of MIR: importing this package fills the registry, family by family."""
 
-from rlx_mlir.mir import attention, conv, elementwise, fused, matmul, norms, quant, recurrence, reductions, shape
+from rlx_mlir.mir import (
+    attention,
+    conv,
+    elementwise,
+    fused,
+    matmul,
+    norms,
+    quant,
+    recurrence,
+    reductions,
+    scaled,
+    shape,
+)
+from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, evaluate, result_dims
 
 __all__ = [
+    "COSTS",
     "DIM_RULES",
     "PREPARE_ONLY",
     "REFERENCES",
     "TO_LINALG",
+    "Cost",
     "PackedWeight",
     "Packing",
+    "Sizes",
     "attention",
     "conv",
+    "cost_of",
     "elementwise",
     "evaluate",
     "fused",
@@ -24,5 +41,6 @@ __all__ = [
     "recurrence",
     "reductions",
     "result_dims",
+    "scaled",
     "shape",
 ]

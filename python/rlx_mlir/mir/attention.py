@@ -14,6 +14,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
+from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     Map,
@@ -161,14 +162,22 @@ def rope(
     n_rot: int | None = None,
     style: str = "half",
 ) -> np.ndarray:
-    """Rotates the pairs (u, w) of each head: u' = u c - w s, w' = w c + u s; rows outside the table are clamped."""
+    """Rotates the pairs (u, w) of each head: u' = u c - w s, w' = w c + u s.
+
+    Raises InputError where a row isn't in the table.
+    """
     half = (head_dim if n_rot is None else n_rot) // 2
     wide = widen(x)
     heads = wide.reshape(*wide.shape[:-1], x.shape[-1] // head_dim, head_dim)
     row = np.arange(x.shape[-2])
+    for batch, start in enumerate([0] if pos is None else pos.tolist()):
+        if len(row) and not 0 <= start <= len(cos) - len(row):
+            raise InputError(
+                f"mir.rope: rows {start} to {start + len(row) - 1} of batch {batch} must lie in a table of {len(cos)} "
+                "rows"
+            )
     if pos is not None:
         row = row + pos.astype(np.int64).reshape(-1, *[1] * (x.ndim - 2))
-    row = np.clip(row, 0, max(len(cos) - 1, 0))
     c, s = (table.astype(wide.dtype)[row][..., None, :half] for table in (cos, sin))
     if style == "half":
         first, second = slice(0, half), slice(half, 2 * half)
@@ -182,7 +191,10 @@ def rope(
 
 @reference(mir.CacheUpdateOp)
 def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
-    """`cache` with rows pos[b] .. pos[b] + S - 1 replaced by those of `new`; raises where they don't fit."""
+    """`cache` with rows pos[b] .. pos[b] + S - 1 replaced by those of `new`, rounded to its element type.
+
+    Raises InputError where they don't fit.
+    """
     result = cache.copy()
     rows = new.shape[1]
     for batch, start in enumerate(pos.tolist()):
@@ -191,8 +203,51 @@ def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndar
                 f"mir.cache_update: rows {start} to {start + rows - 1} of batch {batch} "
                 f"must lie in a cache of {cache.shape[1]} rows"
             )
-        result[batch, start : start + rows] = new[batch]
+        result[batch, start : start + rows] = narrow(new[batch], cache.dtype)
     return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.AttentionOp)
+def attention_cost(op: Any, sizes: Sizes) -> Cost:
+    """For each query, key that it sees and head: two products of `head_dim`, and five for the softmax.
+
+    Of keys and values, those are read that some query sees; a mask of values hides none here.
+    """
+    layout, heads = python_value(op.layout), python_value(op.num_heads)
+    axis = -2 if layout in ("packed", "bhsd") else -3
+    queries, keys = sizes[op.q][axis], sizes[op.k][axis]
+    batch = sizes.count(op.q) // max(1, queries * heads * python_value(op.head_dim))
+    offset = keys - queries if op.pos is None else sizes.position
+    last = keys if op.pos is None else min(keys, offset + queries)
+    kind = python_value(op.mask_kind)
+    seen, first = last * queries, 0
+    if kind in ("causal", "sliding_window"):
+        ends = [min(last, max(0, offset + query + 1)) for query in range(queries)]
+        window = python_value(op.window) if kind == "sliding_window" else last
+        seen = sum(min(end, window) for end in ends)
+        first = max(0, offset + 1 - window)
+    part = max(0, last - first) / max(1, keys)
+    reads = {value: round(part * sizes.bytes(value)) for value in (op.k, op.v)}
+    return Cost(batch * heads * seen * (4 * python_value(op.head_dim) + 5), reads=reads)
+
+
+@cost(mir.RopeOp)
+def rope_cost(op: Any, sizes: Sizes) -> Cost:
+    """Two products and a sum for each element; a row of the tables for each position."""
+    rows, tables = sizes[op.x][-2] if len(sizes[op.x]) > 1 else 1, (op.cos, op.sin)
+    reads = {table: min(rows * sizes[table][-1] * element_bytes(table), sizes.bytes(table)) for table in tables}
+    return Cost(3 * sizes.count(op.x), reads=reads)
+
+
+@cost(mir.CacheUpdateOp)
+def cache_update_cost(op: Any, sizes: Sizes) -> Cost:
+    """The new rows are read and written; the others stay where they are."""
+    return Cost(reads={op.cache: 0}, writes={0: sizes.count(op.new) * element_bytes(op.cache)})
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -427,13 +482,19 @@ def lower_rope(op: Any, rewriter: Rewriter) -> None:
 
 @TO_LINALG.pattern(mir.CacheUpdateOp)
 def lower_cache_update(op: Any, rewriter: Rewriter) -> None:
-    """cache_update(cache, new, pos) -> a loop over batches: writes new[b] into the slice at row pos[b]"""
-    batch, _, width = sizes_of(op.cache)
+    """cache_update(cache, new, pos) -> a loop over batches: writes new[b], rounded, into the slice at row pos[b]
+
+    Executables refuse positions whose rows don't fit. Those that they can't see, since they are computed, are clamped:
+    nothing outside of the cache is written.
+    """
+    batch, length, width = sizes_of(op.cache)
     rows = size_of(op.new, 1)
+    last = Scalar(as_index(length)) - Scalar(as_index(rows))
+    stored = element_type(op.cache)
 
     def step(b: ir.Value, cache: ir.Value) -> list[ir.Value]:
-        start = extract(op.pos, [Scalar(b)]).to("index").value
+        start = extract(op.pos, [Scalar(b)]).to("index").min(last).max(0).value
         source = extract_slice(op.new, [b, 0, 0], [1, rows, width], drop=[0])
-        return [write_slice(source, cache, [b, start, 0], [1, rows, width], drop=[0])]
+        return [write_slice(source, cache, [b, start, 0], [1, rows, width], drop=[0], body=lambda x: x.to(stored))]
 
     rewriter.replace(op, *for_each(0, batch, [op.cache], step))

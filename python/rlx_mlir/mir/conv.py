@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     SizeLike,
@@ -65,6 +67,17 @@ def conv(
         )
         total += np.einsum("ngcij,goc->ngoij", grouped[..., rows, columns], taps[..., u, v])
     return narrow(total.reshape(x.shape[0], outputs, *counts), x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.ConvOp)
+def conv_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 for each element of the result and of the kernel of its output."""
+    return Cost(2 * sizes.count(op.result) * math.prod(sizes[op.weight][1:]))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from mlir.dialects import arith
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
+from rlx_mlir.mir.cost import cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.linalg import elementwise
 from rlx_mlir.mir.numerics import F32, F64, erf, is_float, narrow, saturate, widen
@@ -169,6 +170,14 @@ def cast(x: np.ndarray, *, result_dtype: np.dtype[Any]) -> np.ndarray:
     if result_dtype == F32:
         return x.astype(F32)
     return narrow(x.astype(F64), result_dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+cost(*UNARY_OPS.values(), *BINARY_OPS.values(), mir.CompareOp, mir.WhereOp)(per_element(1))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

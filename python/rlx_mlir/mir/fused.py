@@ -10,6 +10,7 @@ import numpy as np
 
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.mir.cost import cost, per_element
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.elementwise import silu
 from rlx_mlir.mir.linalg import SizeLike, divided, elementwise, extract_slice, sizes_of
@@ -26,6 +27,10 @@ def fused_swiglu(x: np.ndarray, *, gate_first: bool = False) -> np.ndarray:
     first, second = np.split(widen(x), 2, axis=-1)
     up, gate = (second, first) if gate_first else (first, second)
     return narrow(up * silu(gate), x.dtype)
+
+
+#: up * silu(gate)
+cost(mir.FusedSwigluOp)(per_element(2))
 
 
 @dim_rule(mir.FusedSwigluOp)

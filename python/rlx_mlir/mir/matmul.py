@@ -11,6 +11,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.elementwise import ACTIVATIONS
 from rlx_mlir.mir.linalg import Map, SizeLike, converted, elementwise, reduced, size_of, sizes_of
@@ -45,6 +46,23 @@ def fused_matmul_bias_act(
     matrix = widen(weight)
     total = np.matmul(widen(x), matrix.T if transpose_rhs else matrix) + widen(bias)
     return narrow(total if activation is None else ACTIVATIONS[activation](total), x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.MatmulOp)
+def matmul_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 M N K, for each batch."""
+    return Cost(2 * sizes.count(op.result) * sizes[op.lhs][-1])
+
+
+@cost(mir.FusedMatmulBiasActOp)
+def fused_matmul_bias_act_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 M N K, the bias, and the activation."""
+    return Cost((2 * sizes[op.x][-1] + 1 + (op.activation is not None)) * sizes.count(op.result))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

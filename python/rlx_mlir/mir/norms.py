@@ -11,6 +11,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     Map,
@@ -115,6 +116,28 @@ def fused_residual_rms_norm(
     if _mean_of_none(x, -1):
         return x
     return narrow(_rms_norm(_residual_sum(x, residual, bias), gamma, beta, -1, eps), x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.RmsNormOp, mir.FusedResidualRmsNormOp)
+def rms_norm_cost(op: Any, sizes: Sizes) -> Cost:
+    """Square and sum, scale twice; an addition for each further operand."""
+    return Cost((4 + _additions(op)) * sizes.count(op.x))
+
+
+@cost(mir.LayerNormOp, mir.FusedResidualLayerNormOp)
+def layer_norm_cost(op: Any, sizes: Sizes) -> Cost:
+    """Sum, centre, square and sum, scale twice; an addition for each further operand."""
+    return Cost((6 + _additions(op)) * sizes.count(op.x))
+
+
+def _additions(op: Any) -> int:
+    """Operands that are added to each element: all but `x` and `gamma`."""
+    return len(op.operation.operands) - 2
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.decode import element_integer, element_minimum, element_scale, element_value
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
@@ -99,6 +100,30 @@ def repack(weight: np.ndarray | PackedWeight) -> PackedWeight:
     n, k = weight.shape
     rows = np.ascontiguousarray(weight).view(np.uint8).reshape(n, -1)
     return PackedWeight(DENSE_SCHEMES[weight.dtype.name], k, n, "rows", rows).repacked()
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.DequantMatmulOp)
+def dequant_matmul_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 M N K; decoding, which depends on the format and on how often a kernel does it, isn't counted."""
+    return Cost(2 * sizes.count(op.result) * sizes[op.x][-1])
+
+
+@cost(mir.BlockQuantizeOp)
+def block_quantize_cost(op: Any, sizes: Sizes) -> Cost:
+    """Magnitude, largest, scale, round and sum of each element."""
+    return Cost(5 * sizes.count(op.x))
+
+
+@cost(mir.BlockDotOp)
+def block_dot_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 M N K of integers, and four for each block and output, of scales and minima."""
+    outputs, k = sizes.count(op.result), sizes[op.q][-1]
+    return Cost(2 * outputs * k + 4 * outputs * (k // BLOCK))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

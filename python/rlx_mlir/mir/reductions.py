@@ -12,6 +12,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     SizeLike,
@@ -83,6 +84,22 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
         zeros = np.zeros_like(np.take(total, [0] if x.shape[axis] else [], axis=axis))
         total = np.concatenate([zeros, np.delete(total, -1, axis=axis)] if x.shape[axis] else [total], axis=axis)
     return narrow(total, x.dtype)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.ReduceOp)
+def reduce_cost(op: Any, sizes: Sizes) -> Cost:
+    """One for each element of `x`."""
+    return Cost(sizes.count(op.x))
+
+
+#: Largest, difference, exp, sum, quotient.
+cost(mir.SoftmaxOp)(per_element(5))
+cost(mir.CumsumOp)(per_element(1))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ import numpy as np
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.decode import element_value
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.linalg import (
@@ -107,6 +108,27 @@ def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, 
     for batch in np.ndindex(*batches):
         result[batch] = np.take(table[batch], chosen[batch], axis=axis - batch_dims)
     return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.NarrowOp)
+def narrow_cost(op: Any, sizes: Sizes) -> Cost:
+    """Only the range is read."""
+    return Cost(reads={op.x: sizes.bytes(op.result)})
+
+
+@cost(mir.GatherOp)
+def gather_cost(op: Any, sizes: Sizes) -> Cost:
+    """Only the entries that indices name are read; those of a packed table are decoded."""
+    encoding = packing(op.table.type)
+    if encoding is None:
+        return Cost(reads={op.table: sizes.count(op.result) * element_bytes(op.table)})
+    entries = sizes.count(op.indices)
+    return Cost(2 * sizes.count(op.result), reads={op.table: entries * encoding.format.row_bytes(encoding.k)})
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ The checks run before anything is built or compiled, and say everything that is 
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ WEIGHT_TYPES = frozenset(
 
 VECTOR_TYPES = frozenset({"f32", "f16", "bf16"})
 """Types that a vector (a norm's scale) may have; it is f32 at run time."""
+
+KV_DTYPES = ("f32", "f16", "bf16")
+"""Types that cached keys and values may have."""
 
 _LISTED = 12  # names that an error spells out
 
@@ -50,6 +54,7 @@ class ModelConfig:
         attention_scale: what scores are multiplied by.
         tied_head: the embedding table is the output matrix too.
         weights: the file's tensors that the model uses, by name.
+        kv_dtype: element type of cached keys and values, in `KV_DTYPES`. The one choice that isn't the file's.
     """
 
     architecture: str
@@ -71,6 +76,11 @@ class ModelConfig:
     attention_scale: float
     tied_head: bool
     weights: Mapping[str, TensorInfo]
+    kv_dtype: str = "f32"
+
+    def __post_init__(self) -> None:
+        if self.kv_dtype not in KV_DTYPES:
+            raise InputError(f"'kv_dtype' must be one of {', '.join(KV_DTYPES)}, but is {self.kv_dtype!r}")
 
     @classmethod
     def from_gguf(cls, file: GGUFFile) -> ModelConfig:
@@ -82,9 +92,14 @@ class ModelConfig:
         """
         architecture = ARCHITECTURES.get(file.architecture)
         if architecture is None:
+            problems = [f"known are {', '.join(sorted(ARCHITECTURES))}"]
+            if close := nearest(file.architecture, ARCHITECTURES):
+                problems.append(f"the nearest is {close}")
+            known = WEIGHT_TYPES | VECTOR_TYPES
+            if types := [f"'{name}' is {info.type}" for name, info in file.tensors.items() if info.type not in known]:
+                problems.append(f"nor are these types of tensors: {_list(types)}")
             raise UnsupportedError(
-                f"{_where(file)}architecture '{file.architecture}' is not supported, "
-                f"known are {', '.join(sorted(ARCHITECTURES))}"
+                f"{_where(file)}architecture '{file.architecture}' is not supported, {'; '.join(problems)}"
             )
         config = cls(**_numbers(file, architecture), weights={})
         weights = _tensors(file, architecture, config)
@@ -152,6 +167,9 @@ class ModelConfig:
         angles = np.zeros((positions, self.head_dim // 2))
         angles[:, : len(pairs)] = np.arange(positions, dtype=np.float64)[:, None] * frequencies
         return np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+
+_ROPE_SCALINGS = ("none", "linear")
 
 
 class _Keys:
@@ -275,6 +293,11 @@ def _refuse(keys: _Keys, architecture: Architecture) -> None:
         for key, neutral in architecture.refused.items()
         if keys.get(key) is not None and np.any(keys.get(key) != neutral)
     ]
+    kind = keys.get("rope.scaling.type")
+    if kind not in (None, *_ROPE_SCALINGS):
+        found.append(
+            f"rope scaling '{kind}' ('{keys.prefix}.rope.scaling.type'; known are {', '.join(_ROPE_SCALINGS)})"
+        )
     if found:
         raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
 
@@ -284,11 +307,6 @@ def _rope_scale(keys: _Keys) -> float:
     factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1.0))
     if kind is None:
         return keys.number("rope.scale_linear", 1.0)
-    if kind not in ("none", "linear"):
-        raise UnsupportedError(
-            f"{_where(keys.file)}rope scaling '{kind}' (metadata '{keys.prefix}.rope.scaling.type') is not supported, "
-            "known are none, linear"
-        )
     return factor if kind == "linear" else 1.0
 
 
@@ -312,20 +330,29 @@ def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) ->
         if info.type not in (WEIGHT_TYPES if len(rule.dims) == 2 else VECTOR_TYPES):
             types.append(f"'{name}' is {info.type}")
     if missing or wrong:
-        parts = [f"missing tensors: {_list(missing)}"] if missing else []
+        named = [name + (f" (nearest: {close})" if (close := nearest(name, unknown)) else "") for name in missing]
+        parts = [f"missing tensors: {_list(named)}"] if missing else []
         parts += [f"wrong shapes: {_list(wrong)}"] if wrong else []
         raise GGUFError(f"the tensors don't fit the metadata: {'; '.join(parts)}", path=file.path)
+    problems = []
     if types:
-        raise UnsupportedError(
-            f"{_where(file)}tensor types that are not supported: {_list(types)}; a matrix may be "
+        problems.append(
+            f"tensor types that are not supported: {_list(types)}; a matrix may be "
             f"{', '.join(sorted(WEIGHT_TYPES))}, a vector {', '.join(sorted(VECTOR_TYPES))}"
         )
     if unknown:
-        raise UnsupportedError(
-            f"{_where(file)}architecture '{architecture.name}' has no use for these tensors, and leaving them out "
-            f"would change results: {_list(unknown)}"
+        problems.append(
+            f"architecture '{architecture.name}' has no use for these tensors, and leaving them out would change "
+            f"results: {_list(unknown)}"
         )
+    if problems:
+        raise UnsupportedError(f"{_where(file)}{'; '.join(problems)}")
     return {name: file.tensors[name] for name in rules if name in file.tensors}
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like another one; '' where none is like it."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)), "")
 
 
 def _list(names: list[str]) -> str:

@@ -9,7 +9,8 @@ Both modules read and update a cache of keys and values, and share every paramet
 | `decode`  | tokens [1, 1], pos [1], k_i, v_i                    | logits [1, 1, vocab], updated k_i, v_i   |
 
 Numbers of the first three are i32; ``pos`` is the position of the first token, ``rows`` says which tokens of the call
-get logits. The caches of layer i are f32 [1, context, kv_heads * head_dim], keys after rotation.
+get logits. The caches of layer i are [1, context, kv_heads * head_dim] of the configuration's ``kv_dtype``, keys after
+rotation.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def build(config: ModelConfig, program: str) -> GraphModule:
     tokens = graph.input("tokens", [1, "seq" if prefill else 1], "i32")
     pos = graph.input("pos", [1], "i32")
     rows = graph.input("rows", ["outputs"], "i32") if prefill else None
-    caches = {name: graph.input(name, [1, "context", config.kv_width]) for name in cache_names(config)}
+    shape: list[int | str] = [1, "context", config.kv_width]
+    caches = {name: graph.input(name, shape, config.kv_dtype) for name in cache_names(config)}
     params = {name: _param(graph, config, name) for name in _used(config)}
     tables = {
         local: tuple(graph.param(name, ["context", config.head_dim // 2]) for name in names)

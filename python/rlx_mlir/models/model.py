@@ -8,10 +8,12 @@ and values; the compiled code is shared, and calls take turns at it, one chunk o
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +21,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from ..dtypes import DTYPES
 from ..errors import ContextLengthError, InputError
 from ..frontends.gguf import GGUFFile
+from ..runtime.prepare import Prepared
 from . import decoder
 from .chat import ChatTemplate
 from .config import ModelConfig, check_context
@@ -44,7 +48,7 @@ MAX_OUTPUTS = 128
 class Executable(Protocol):
     """What a model needs of compiled code."""
 
-    def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, np.ndarray]) -> Any:
+    def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, Prepared]) -> Any:
         """Binds the weights; ``shared`` holds packed copies for other programs too."""
 
     def run(
@@ -56,6 +60,11 @@ class Executable(Protocol):
         donate: Collection[str] = (),
     ) -> Mapping[str, np.ndarray]:
         """One call; ``donate`` names inputs whose memory the tied results take."""
+
+    def bind(
+        self, inputs: Mapping[str, np.ndarray], /, *, outputs: Mapping[str, np.ndarray], donate: Collection[str]
+    ) -> Callable[[], Any]:
+        """A call that can be repeated, with what is in the same arrays then."""
 
 
 def _silent(text: str) -> None:
@@ -69,6 +78,7 @@ def load_model(
     activations: str = "int8",
     context: int | None = None,
     chunk: int = 512,
+    kv_dtype: str = "f32",
     target: str = "cpu",
     cache: bool = True,
     download: bool = True,
@@ -83,6 +93,8 @@ def load_model(
             with decoded weights in f32.
         context: positions that can be used, at most the model's own; by default that, but not more than 2048.
         chunk: tokens of a prompt that are processed at once.
+        kv_dtype: element type of cached keys and values, ``f32``, ``f16`` or ``bf16``: the narrow ones take half of
+            the memory, and of the time to read it, and are rounded when they are stored.
         cache: keep compiled code for later processes, and use it.
         download: fetch a model of a known name that is not there.
         progress: called with a few words before each step that may take time.
@@ -97,22 +109,25 @@ def load_model(
     begin = time.perf_counter()
     say(f"opening {os.fspath(path_or_name)}")
     file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
-    config = ModelConfig.from_gguf(file)
+    config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
     context = check_context(config, context)
     chunk = min(chunk, context)
     opened = time.perf_counter()
-    executables: dict[str, Executable] = {}
-    for program in decoder.PROGRAMS:
-        say(f"compiling {program}")
-        executables[program] = compile_program(
-            config,
-            program,
-            context=context,
-            chunk=chunk,
-            threads=threads,
-            activations=activations,
-            target=target,
-            cache=cache,
+    say("compiling")
+    compile_one = partial(
+        compile_program,
+        config,
+        context=context,
+        chunk=chunk,
+        threads=threads,
+        activations=activations,
+        target=target,
+        cache=cache,
+    )
+    # Most of a compilation is LLVM's, which doesn't hold Python's lock.
+    with ThreadPoolExecutor(len(decoder.PROGRAMS), "rlx-compile") as pool:
+        executables: dict[str, Executable] = dict(
+            zip(decoder.PROGRAMS, pool.map(compile_one, decoder.PROGRAMS), strict=True)
         )
     compiled = time.perf_counter()
     model = Model(file, config, context=context, chunk=chunk, activations=activations, **executables)
@@ -127,14 +142,14 @@ def load_model(
     return model
 
 
-class _Packed(dict[str, np.ndarray]):
+class _Packed(dict[str, Prepared]):
     """Packed weights by what they are made from; what was read for one is given back before the next is made."""
 
     def __init__(self, release: Callable[[], None]) -> None:
         super().__init__()
         self._release = release
 
-    def __setitem__(self, key: str, value: np.ndarray) -> None:
+    def __setitem__(self, key: str, value: Prepared) -> None:
         super().__setitem__(key, value)
         self._release()
 
@@ -161,15 +176,29 @@ def compile_program(config: ModelConfig, program: str, *, context: int, chunk: i
     )
 
 
+def zeros_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
+    """Zeros whose data starts at a multiple of 64 bytes: then no vector of a row lies in two lines of the cache.
+
+    Memory of large arrays is taken when it is first written.
+    """
+    size = math.prod(shape) * dtype.itemsize
+    raw = np.zeros(size + 64, np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
 class _Session:
-    """One sequence: the caches, and the tokens whose keys and values they hold."""
+    """One sequence: the caches, which stay where they are, and the tokens whose keys and values they hold."""
 
     def __init__(self, model: Model) -> None:
-        shape = (1, model.context, model.config.kv_width)
+        shape, dtype = (1, model.context, model.config.kv_width), DTYPES[model.config.kv_dtype]
         self.model = model
-        self.caches = {name: np.zeros(shape, np.float32) for name in decoder.cache_names(model.config)}
+        self.caches = {name: zeros_aligned(shape, dtype) for name in decoder.cache_names(model.config)}
         self.tokens: list[int] = []
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
+        self._token = np.zeros((1, 1), np.int32)
+        self._pos = np.zeros(1, np.int32)
+        self._step: Callable[[], Any] | None = None
 
     def prefill(self, ids: Sequence[int]) -> Floats:
         """Logits [vocab] after all of ``ids``, which are processed in chunks. Good until the next call."""
@@ -187,17 +216,21 @@ class _Session:
 
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
-        self._run(self.model._decode, [token], {}, self._logits)
+        if self._step is None:
+            inputs = {"tokens": self._token, "pos": self._pos, **self.caches}
+            self._step = self.model._decode.bind(inputs, outputs={"logits": self._logits}, donate=self.caches.keys())
+        self._token[...] = token
+        self._pos[...] = len(self.tokens)
+        with self.model._turn:
+            self._step()
+        self.tokens.append(token)
         return self._logits[0, 0]
 
     def _prefill(self, ids: Sequence[int], rows: npt.NDArray[np.int32], out: Floats) -> None:
-        self._run(self.model._prefill, ids, {"rows": rows}, out)
-
-    def _run(self, executable: Executable, ids: Sequence[int], inputs: dict[str, np.ndarray], out: Floats) -> None:
-        inputs |= {"tokens": np.array([ids], np.int32), "pos": np.array([len(self.tokens)], np.int32)}
+        self._pos[...] = len(self.tokens)
+        inputs = {"tokens": np.array([ids], np.int32), "pos": self._pos, "rows": rows, **self.caches}
         with self.model._turn:
-            results = executable.run({**inputs, **self.caches}, outputs={"logits": out}, donate=self.caches.keys())
-        self.caches = {name: results[name] for name in self.caches}
+            self.model._prefill.run(inputs, outputs={"logits": out}, donate=self.caches.keys())
         self.tokens.extend(ids)
 
 

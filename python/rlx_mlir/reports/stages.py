@@ -178,6 +178,9 @@ def _lir(compilation: Compilation) -> list[str]:
     lines += [
         f"  condition: {c.left[0]} {'>=' if c.at_least else '='} {c.right[0]} ({c.where})" for c in plan.conditions
     ]
+    lines += [
+        f"  condition: 0 <= {p.name} and {p.name} + {p.rows[0]} <= {p.limit[0]} ({p.where})" for p in plan.positions
+    ]
     lines.append("")
     for kind, specs in (("input", plan.inputs), ("param", plan.parameters), ("output", plan.outputs)):
         lines += [f"  {kind:<6} {_buffer(spec)}" for spec in specs]

@@ -15,7 +15,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
 from rlx_mlir.locations import describe_location, describe_operation
-from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, record, recorder_of
+from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, record, recorder_of, remarking
 
 
 class RewriteError(RlxError):
@@ -70,6 +70,8 @@ class Rewriter:
         self._matched_erased = False
         self._pattern = ""
         self._op: ir.Operation | None = None
+        self._remarks = remarking()
+        self._declined: list[tuple[ir.Location, str]] = []
 
     def replace(self, op: Any, *values: Any) -> None:
         """Replaces every use of the operation's results by the values, in order, and erases it."""
@@ -109,6 +111,9 @@ class Rewriter:
         location = self._op.location
         where = describe_location(location) if self._recorder is not None else ""
         self._report.misses.append(Miss(self._pattern, self._op.name, str(location), reason, where, hint))
+        if self._remarks:
+            text = f"{self._remarks}: '{self._pattern}' declines '{self._op.name}': {reason}"
+            self._declined.append((location, text + (f"; {hint}" if hint else "")))
 
     def _apply(self, pattern: Pattern, op: ir.Operation) -> bool:
         self._changed, self._matched_erased, self._pattern, self._op = False, False, pattern.name, op
@@ -123,6 +128,8 @@ class Rewriter:
             op.erase()
         if self._changed:
             self._report.applied[pattern.name] += 1
+            if self._remarks:
+                ir.native.emit_remark(location, f"{self._remarks}: '{self._pattern}' rewrites '{name}'")
             if self._recorder is not None:
                 self._report.rewrites.append(Rewrite(pattern.name, name, describe_location(location)))
         return self._changed
@@ -170,6 +177,7 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
     while changed:
         changed = False
         rewriter._erased.clear()
+        rewriter._declined.clear()
         report.misses.clear()
         snapshot = [(identity(op), op) for op in operations(root)]
         if limit is None:
@@ -191,6 +199,8 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
                     f"rewriting doesn't end: {report.applied.total()} rewrites exceed the limit of {limit}, "
                     f"{count} of them by pattern '{name}'"
                 )
+    for location, text in rewriter._declined:
+        ir.native.emit_remark(location, text)
     return report
 
 

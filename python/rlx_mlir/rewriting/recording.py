@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rlx_mlir import ir
+from rlx_mlir.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,33 @@ def recording(module: Any, *, budget: int | None = None) -> Iterator[Recorder]:
                 del _recorders[key]
             else:
                 _recorders[key] = previous
+
+
+#: Names of the passes whose patterns are also reported as remarks; None where no pass's are.
+_remarks: re.Pattern[str] | None = None
+#: The passes that join operations, and those that decide in what form weights and activations are multiplied.
+FUSION = "mir-(fuse|quantize|pack)-.*"
+
+
+def set_remarks(passes: str | None) -> None:
+    """Decides for the process whose patterns are reported as remarks of MLIR, each at its operation's place.
+
+    Args:
+        passes: a regular expression for the whole name of a pass; None for no pass.
+
+    Raises InputError where it is none.
+    """
+    global _remarks
+    try:
+        _remarks = None if passes is None else re.compile(passes)
+    except re.error as error:
+        raise InputError(f"expects a regular expression for names of passes, but got '{passes}': {error}") from None
+
+
+def remarking() -> str:
+    """The name of the pass that this thread runs, where its patterns are reported as remarks; '' elsewhere."""
+    name = getattr(_thread, "name", "")
+    return name if _remarks is not None and _remarks.fullmatch(name) else ""
 
 
 @contextmanager

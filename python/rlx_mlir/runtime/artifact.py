@@ -3,20 +3,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import glob
 import hashlib
 import json
 import os
 import struct
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rlx_mlir.errors import CacheError
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 2
+VERSION = 3
+#: Age at which a file that is being written is taken to be left over from a process that was killed.
+LEFT_OVER_SECONDS = 600
+_PART = ".part"
 _HEADER = struct.Struct("<8sIQ32s")
 
 #: A size as a polynomial: terms of (coefficient, indices of symbols).
@@ -65,6 +71,27 @@ class SizeCondition:
 
 
 @dataclass(frozen=True)
+class PositionCondition:
+    """What must hold of the values of an input or parameter at each call: they are numbers of rows.
+
+    Attributes:
+        name: of the input or parameter.
+        kind, index: `input` or `param`, and which of the plan's it is.
+        count, rows, limit: how many positions there are, and of each, how many rows from it on are among how many; as
+            text and as polynomials.
+        where: what has these rows.
+    """
+
+    name: str
+    kind: Literal["input", "param"]
+    index: int
+    count: tuple[str, Terms]
+    rows: tuple[str, Terms]
+    limit: tuple[str, Terms]
+    where: str
+
+
+@dataclass(frozen=True)
 class PrepareStep:
     """One operation of `@prepare`: its operands are sources, then the results of earlier steps."""
 
@@ -108,6 +135,10 @@ class Artifact:
     kinds: dict[str, str] = field(default_factory=dict)
     #: What must hold of sizes that types leave open.
     conditions: tuple[SizeCondition, ...] = ()
+    #: What must hold of positions.
+    positions: tuple[PositionCondition, ...] = ()
+    #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
+    key: dict[str, Any] = field(default_factory=dict)
 
     def to_bytes(self) -> bytes:
         """The artefact as one file with a checksum."""
@@ -141,9 +172,16 @@ class Artifact:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file by renaming: readers see the old content or the new, never a part."""
+    """Writes a file by renaming: readers see the old content or the new, never a part.
+
+    What a process left that was killed while it wrote the same file is removed, once it is old enough.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    for left_over in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
+        with contextlib.suppress(OSError):
+            if time.time() - left_over.stat().st_mtime > LEFT_OVER_SECONDS:
+                left_over.unlink()
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -176,13 +214,12 @@ def _restore(description: dict[str, Any], code: bytes) -> Artifact:
             "outputs": buffers(description["outputs"]),
             "calls": tuple(description["calls"]),
             "conditions": tuple(
-                SizeCondition(
-                    left=(own["left"][0], _terms(own["left"][1])),
-                    right=(own["right"][0], _terms(own["right"][1])),
-                    at_least=own["at_least"],
-                    where=own["where"],
-                )
+                SizeCondition(**{**own, "left": _size(own["left"]), "right": _size(own["right"])})
                 for own in description["conditions"]
+            ),
+            "positions": tuple(
+                PositionCondition(**{**own, **{key: _size(own[key]) for key in ("count", "rows", "limit")}})
+                for own in description["positions"]
             ),
             "preparation": Preparation(
                 tuple(preparation["sources"]),
@@ -194,6 +231,11 @@ def _restore(description: dict[str, Any], code: bytes) -> Artifact:
             ),
         }
     )
+
+
+def _size(pair: Any) -> tuple[str, Terms]:
+    text, terms = pair
+    return text, _terms(terms)
 
 
 def _terms(size: Any) -> Terms:

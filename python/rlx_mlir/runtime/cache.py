@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from rlx_mlir.errors import CacheError
+from rlx_mlir.formats import registered_formats
 from rlx_mlir.models.hub import cache_dir
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact
 
 log = logging.getLogger(__name__)
+
+#: Longer texts are in a key's description as their hashes.
+_LONGEST_TEXT = 200
 
 
 @cache
@@ -33,11 +37,35 @@ def compiler_build() -> str:
     return digest.hexdigest()
 
 
+def key_parts(material: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """What a key is made of, as JSON can write it: what is compiled, how, by which compiler, for which processor.
+
+    Long texts (modules) are there as their hashes.
+    """
+    triple, cpu, features = native.host_target()
+    return {
+        "what": {name: _shortened(value) for name, value in material.items()},
+        "options": dict(options),
+        "compiler": {"build": compiler_build(), "mlir": metadata.version("xtc-mlir-python-bindings")},
+        "host": {"triple": triple, "cpu": cpu, "features": features},
+        "formats": [repr(format) for format in registered_formats()],  # the name alone doesn't say what weights are
+    }
+
+
+def _shortened(value: Any) -> Any:
+    if not isinstance(value, str) or len(value) <= _LONGEST_TEXT:
+        return value
+    return {"sha256": hashlib.sha256(value.encode()).hexdigest(), "characters": len(value)}
+
+
 def cache_key(material: Mapping[str, Any], options: Mapping[str, Any]) -> str:
-    """The name of an entry: what is compiled, how, by which compiler, for which processor."""
-    host = native.host_target()
-    everything = {"what": material, "options": options, "compiler": compiler_build(), "host": host}
-    return hashlib.sha256(json.dumps(everything, sort_keys=True).encode()).hexdigest()
+    """The name of an entry."""
+    return key_of(key_parts(material, options))
+
+
+def key_of(parts: Mapping[str, Any]) -> str:
+    """The name of the entry whose key is made of these `key_parts`."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def folder() -> Path:
@@ -57,9 +85,12 @@ def find(key: str) -> Artifact | None:
         return None
 
 
-def keep(key: str, artifact: Artifact) -> None:
-    """Writes an entry; where that is impossible, says so in the log: the artefact is in memory all the same."""
+def keep(artifact: Artifact) -> None:
+    """Writes an entry under the key that the artefact says.
+
+    Where that is impossible, says so in the log: the artefact is in memory all the same.
+    """
     try:
-        artifact.save(folder() / f"{key}.rlx")
+        artifact.save(folder() / f"{key_of(artifact.key)}.rlx")
     except OSError as error:
         log.warning("can't write to the cache %s: %s", os.fspath(folder()), error)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,8 @@ from rlx_mlir.place import located
 from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
-from rlx_mlir.runtime.prepare import prepare
+from rlx_mlir.runtime.prepare import Shared, prepare
+from rlx_mlir.runtime.tiles import GEMM_AMX, request_tiles
 
 Array = np.ndarray[Any, Any]
 
@@ -32,10 +34,8 @@ _NOWHERE = np.zeros(64, np.uint8)
 
 def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
-    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(count + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + count].view(dtype).reshape(shape)
+    raw = np.empty(math.prod(shape) * dtype.itemsize + 64, np.uint8)
+    return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,38 @@ class _Bound:
         return number > 0 and reach[number - 1] > start
 
 
+class BoundCall:
+    """A call whose arrays are decided; `Executable.bind` makes one.
+
+    Attributes:
+        inputs: the arrays that a call reads, by name.
+        results: the arrays that it writes, by name.
+    """
+
+    def __init__(
+        self,
+        plan: native.Plan,
+        inputs: Mapping[str, Array],
+        results: dict[str, Array],
+        parameters: _Bound,
+        addresses: tuple[list[int], list[int], list[int], list[int]],
+    ) -> None:
+        self.inputs = inputs
+        self.results = results
+        self._plan = plan
+        self._parameters = parameters  # keeps their memory
+        self._addresses = addresses
+
+    @located
+    def __call__(self) -> dict[str, Array]:
+        """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
+
+        Raises InputError, before anything runs, where positions name rows that a table or cache doesn't have.
+        """
+        self._plan.run(*self._addresses)
+        return self.results
+
+
 class Executable:
     """A compiled module.
 
@@ -77,6 +109,11 @@ class Executable:
         Raises ExecutionError where the code isn't for this machine, InputError where `threads` is no number of them.
         """
         _check_target(artifact)
+        if any(name.startswith(GEMM_AMX) for name in artifact.templates.values()) and not request_tiles():
+            raise ExecutionError(
+                f"the code of '{artifact.name}' uses AMX tiles, which the operating system doesn't lend: compile it "
+                "again, on this machine"
+            )
         if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
             raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
         self.artifact = artifact
@@ -92,6 +129,10 @@ class Executable:
                 params=[spec.name for spec in artifact.plan_parameters],
                 outputs=[spec.name for spec in artifact.outputs],
                 calls=artifact.calls,
+                positions=[
+                    (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where)
+                    for own in artifact.positions
+                ],
                 threads=threads or 0,
             )
         except ExecutionError as error:
@@ -122,21 +163,22 @@ class Executable:
         return int(self._plan.threads)
 
     @located
-    def set_params(self, params: Mapping[str, Any], *, shared: dict[str, Array] | None = None) -> None:
+    def set_params(self, params: Mapping[str, Any], *, shared: Shared | None = None) -> None:
         """Binds every parameter, and prepares those that the code wants in another layout.
 
         Args:
             params: arrays by name: dense ones of the declared shape and element type, packed ones as bytes
                 [rows, bytes of a row] (int8 or uint8).
-            shared: prepared arrays by what they are computed from, to be taken from and added to: executables that
-                get the same parameters and the same dictionary keep one copy.
+            shared: a dictionary, empty at first, of prepared parameters to be taken from and added to: executables
+                that get equal parameters and the same dictionary keep one copy. Parameters are told apart by their
+                contents, those in a file that is mapped to be read by where they are.
 
         Raises InputError where one is missing, unknown, or of another shape or type; then the old ones stay.
         """
         self._check_names("parameter", params, self.params)
         sizes: Sizes = {}
         sources = {spec.name: self._checked("parameter", spec, params[spec.name], sizes) for spec in self.params}
-        prepared = prepare(self.artifact.preparation, sources, {} if shared is None else shared)
+        prepared = prepare(self.artifact.preparation, sources, shared)
         arrays = tuple(
             prepared[spec.name] if spec.name in prepared else sources[spec.name]
             for spec in self.artifact.plan_parameters
@@ -163,9 +205,38 @@ class Executable:
             The results by name, in the order of `outputs`.
 
         Raises InputError, which names the input and the rule, where one is missing, unknown, of another shape or type,
-        where sizes with one symbol differ, or where a size exceeds its declared maximum. Raises StageError where
-        parameters aren't set yet.
+        where sizes with one symbol differ, where a size exceeds its declared maximum, or where positions name rows that
+        a table or cache doesn't have. Raises StageError where parameters aren't set yet.
         """
+        return self._arrange(inputs, outputs or {}, donate)()
+
+    @located
+    def bind(
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        outputs: Mapping[str, Array] | None = None,
+        donate: Collection[str] = (),
+    ) -> BoundCall:
+        """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.
+
+        Args:
+            inputs, outputs, donate: as for `run`; results that have no array are allocated, once. Inputs are
+                contiguous arrays of numpy; those that results are tied to have to be donated.
+
+        Raises what `run` raises, before anything runs.
+        """
+        arranged = self._arrange(inputs, outputs or {}, donate)
+        for name, array in arranged.inputs.items():
+            if array is not inputs[name]:
+                raise InputError(f"input '{name}' of a bound call is a contiguous array of numpy, to be written into")
+        for spec in self.outputs:
+            if spec.tied is not None and spec.tied not in donate:
+                raise InputError(f"a bound call donates what results are tied to: '{spec.tied}', for '{spec.name}'")
+        return arranged
+
+    def _arrange(self, inputs: Mapping[str, Any], outputs: Mapping[str, Array], donate: Collection[str]) -> BoundCall:
+        """Checks everything about a call, and copies what outputs start with."""
         bound = self._bound
         if bound is None:
             raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
@@ -177,22 +248,17 @@ class Executable:
         except KeyError as error:
             raise ExecutionError(f"nothing that '{self.artifact.name}' gets has the symbol {error}") from None
         self._check_conditions(ordered, sizes)
-        results = self._results(inputs, arrays, outputs or {}, donate, ordered)
+        results = self._results(inputs, arrays, outputs, donate, ordered)
         addresses = [_address(array) for array in arrays.values()]
         into = [_address(array) for array in results.values()]
         if outputs or donate:
             own = {spec.name for spec in self.outputs if spec.tied in donate}
             self._check_overlap(
                 {n: _span(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
-                {
-                    n: _span(a, at)
-                    for (n, a), at in zip(results.items(), into, strict=True)
-                    if n in own or n in (outputs or ())
-                },
+                {n: _span(a, at) for (n, a), at in zip(results.items(), into, strict=True) if n in own or n in outputs},
                 bound,
             )
-        self._plan.run(addresses, bound.addresses, into, ordered)
-        return results
+        return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
     def __call__(self, **inputs: Any) -> Array | tuple[Array, ...]:
         """Runs the module with inputs by keyword; returns the result, or a tuple where there are several."""

@@ -3,8 +3,13 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import mmap
+import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +17,7 @@ import numpy as np
 from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.runtime.artifact import Preparation
+from rlx_mlir.runtime.artifact import Preparation, PrepareStep
 
 Array = np.ndarray[Any, Any]
 
@@ -31,8 +36,23 @@ def _reshape(x: Array, *, new_shape: Sequence[int]) -> Array:
     return x.reshape([x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)])
 
 
+def constant_step(array: Array) -> dict[str, Any]:
+    """The attributes of a step that gives the array: plain data, in which equal elements stand once."""
+    data = np.ascontiguousarray(array).reshape(-1)
+    if data.size and np.all(data.view(np.uint8).reshape(data.size, -1) == data[:1].view(np.uint8)):
+        data = data[:1]
+    dtype = next(word for word, kind in DTYPES.items() if kind == array.dtype)
+    return {"dtype": dtype, "shape": list(array.shape), "data": base64.b64encode(data.tobytes()).decode()}
+
+
+def _constant(*, dtype: str, shape: Sequence[int], data: str) -> Array:
+    flat = np.frombuffer(base64.b64decode(data), DTYPES[dtype])
+    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+
+
 #: What can run when parameters are set; other operations stay in the module.
 OPERATIONS: dict[str, Callable[..., Array]] = {
+    "constant": _constant,
     "concat": lambda *inputs, axis: np.concatenate(inputs, axis=axis),
     "transpose": lambda x, *, permutation: np.transpose(x, permutation),
     "narrow": _narrow,
@@ -50,47 +70,123 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
 }
 
 
-def prepare(
-    preparation: Preparation, sources: Mapping[str, Array], shared: MutableMapping[str, Array]
-) -> dict[str, Array]:
+@dataclass(frozen=True)
+class Prepared:
+    """A prepared parameter, as executables share it.
+
+    Attributes:
+        array: what code reads.
+        files: the mappings of files that it was computed from; once one is gone, its addresses mean nothing.
+    """
+
+    array: Array
+    files: tuple[weakref.ref[mmap.mmap], ...] = ()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether what identifies its sources still does."""
+        return all(file() is not None for file in self.files)
+
+
+#: Prepared parameters by the formula and the sources that give them.
+Shared = MutableMapping[str, Prepared]
+
+
+def _identify(source: Array) -> tuple[str, weakref.ref[mmap.mmap] | None]:
+    """What tells the contents of an array from all others, and the mapping that has to be alive for that.
+
+    Memory of a file that is mapped to be read has contents that stay: its address will do, which costs nothing. All
+    other memory may change between two calls, or belong to another array by then: it is identified by its contents.
+    """
+    kind = f"{source.dtype}{list(source.shape)}"
+    owner: Any = source
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    if isinstance(owner, mmap.mmap) and source.flags.c_contiguous and memoryview(owner).readonly:
+        return f"{kind} at {source.ctypes.data:#x} of {id(owner):#x}", weakref.ref(owner)
+    contents = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
+    return f"{kind} sha256:{hashlib.sha256(contents.data).hexdigest()}", None
+
+
+class _Work:
+    """A preparation and what it is applied to; by number, sources come before the results of steps."""
+
+    def __init__(self, preparation: Preparation, sources: Mapping[str, Array]) -> None:
+        self._preparation = preparation
+        self._sources = sources
+        self._count = len(preparation.sources)
+        self._identities: dict[str, tuple[str, weakref.ref[mmap.mmap] | None]] = {}
+
+    def _step(self, index: int) -> PrepareStep:
+        return self._preparation.steps[index - self._count]
+
+    def used(self, index: int) -> list[str]:
+        """The sources of a value, as often as its formula names them."""
+        if index < self._count:
+            return [self._preparation.sources[index]]
+        return [name for operand in self._step(index).operands for name in self.used(operand)]
+
+    def size(self, index: int) -> int:
+        """Bytes of what a value is made from."""
+        return sum(self._sources[name].nbytes for name in self.used(index))
+
+    def formula(self, index: int) -> str:
+        """How a value is computed, and from what."""
+        if index < self._count:
+            name = self._preparation.sources[index]
+            return f"{json.dumps(name)} {self._identity(name)[0]}"
+        step = self._step(index)
+        operands = ",".join(self.formula(operand) for operand in step.operands)
+        return f"{step.op}({operands};{json.dumps(step.attributes, sort_keys=True)})"
+
+    def files(self, index: int) -> tuple[weakref.ref[mmap.mmap], ...]:
+        """The mapped files that a value's formula names."""
+        found = (self._identity(name)[1] for name in dict.fromkeys(self.used(index)))
+        return tuple(file for file in found if file is not None)
+
+    def _identity(self, name: str) -> tuple[str, weakref.ref[mmap.mmap] | None]:
+        if name not in self._identities:
+            self._identities[name] = _identify(self._sources[name])
+        return self._identities[name]
+
+    def compute(self, index: int) -> Array:
+        """The value, contiguous."""
+        with np.errstate(all="ignore"):  # infinities and NaN are values like others
+            return np.ascontiguousarray(self._value(index))
+
+    def _value(self, index: int) -> Array:
+        if index < self._count:
+            return self._sources[self._preparation.sources[index]]
+        step = self._step(index)
+        if step.op not in OPERATIONS:
+            raise UnsupportedError(f"'{step.op}' can't run when parameters are set; known are {', '.join(OPERATIONS)}")
+        return OPERATIONS[step.op](*(self._value(operand) for operand in step.operands), **step.attributes)
+
+
+def prepare(preparation: Preparation, sources: Mapping[str, Array], shared: Shared | None) -> dict[str, Array]:
     """Computes the plan's parameters one after the other, so that no more than one is in work at a time.
 
     Args:
         preparation: what to compute.
         sources: the caller's parameters by name.
-        shared: results by the formula that gives them; known ones are taken from it, new ones added.
+        shared: results by the formula and the contents that give them; known ones are taken from it, new ones added,
+            and those of files that are closed dropped. None where nothing is shared.
 
     Returns:
         The plan's parameters by name.
     """
-    count = len(preparation.sources)
-
-    def formula(index: int) -> str:
-        if index < count:
-            return json.dumps(preparation.sources[index])
-        step = preparation.steps[index - count]
-        operands = ",".join(formula(operand) for operand in step.operands)
-        return f"{step.op}({operands};{json.dumps(step.attributes, sort_keys=True)})"
-
-    def value(index: int) -> Array:
-        if index < count:
-            return sources[preparation.sources[index]]
-        step = preparation.steps[index - count]
-        if step.op not in OPERATIONS:
-            raise UnsupportedError(f"'{step.op}' can't run when parameters are set; known are {', '.join(OPERATIONS)}")
-        return OPERATIONS[step.op](*(value(operand) for operand in step.operands), **step.attributes)
-
-    def size(index: int) -> int:
-        if index < count:
-            return sources[preparation.sources[index]].nbytes
-        return sum(size(operand) for operand in preparation.steps[index - count].operands)
-
-    results = {}
+    for key in [key for key, known in list((shared or {}).items()) if not known.is_current]:
+        assert shared is not None
+        shared.pop(key, None)
+    work, results = _Work(preparation, sources), {}
     # The largest first: what it is made from is in memory beside it, and most other results aren't yet.
-    for name, index in sorted(preparation.results, key=lambda result: -size(result[1])):
-        key = formula(index)
-        if key not in shared:
-            with np.errstate(all="ignore"):  # infinities and NaN are values like others
-                shared[key] = np.ascontiguousarray(value(index))
-        results[name] = shared[key]
+    for name, index in sorted(preparation.results, key=lambda result: -work.size(result[1])):
+        if shared is None:
+            results[name] = work.compute(index)
+            continue
+        key = work.formula(index)
+        entry = shared.get(key)
+        if entry is None or not entry.is_current:
+            entry = shared[key] = Prepared(work.compute(index), work.files(index))
+        results[name] = entry.array
     return results

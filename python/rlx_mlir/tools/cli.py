@@ -7,12 +7,9 @@ usage, 130 where interrupted. Whatever a command needs is imported when it runs:
 
 from __future__ import annotations
 
-import enum
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -20,7 +17,29 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, RlxError
-from rlx_mlir.tools import fuzz
+from rlx_mlir.tools import bench, cache, embed, fuzz, profile, tune
+from rlx_mlir.tools.options import (
+    Activations,
+    ActivationsOption,
+    CacheType,
+    CacheTypeOption,
+    ChunkOption,
+    ContextOption,
+    JsonOption,
+    ModelArgument,
+    ModuleArgument,
+    OutputOption,
+    Program,
+    Stage,
+    Target,
+    ThreadsOption,
+    any_module,
+    configuration,
+    example,
+    print_json,
+    progress,
+    writing,
+)
 
 _DEBUG = "RLX_DEBUG"
 
@@ -56,55 +75,29 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="A compiler for transformer models: run them, look into them, see every stage of their compilation.",
 )
+app.add_typer(cache.app, name="cache")
 app.add_typer(fuzz.app, name="fuzz")
 app.command()(fuzz.interesting)
-
-
-def _example(*lines: str) -> str:
-    """Examples below a command's help; the marks keep their line breaks."""
-    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
-
-
-class Stage(str, enum.Enum):
-    """Stages that `emit` can show."""
-
-    hir = "hir"
-    mir = "mir"
-    kernels = "kernels"
-    linalg = "linalg"
-    lir = "lir"
-    llvm = "llvm"
-    asm = "asm"
-
-
-class Program(str, enum.Enum):
-    """Modules of a model."""
-
-    prefill = "prefill"
-    decode = "decode"
-
-
-class Activations(str, enum.Enum):
-    """How activations meet quantised weights."""
-
-    int8 = "int8"
-    exact = "exact"
-
-
-ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
-ModuleArgument = Annotated[
-    str, typer.Argument(help="A .gguf file, the name of a known model, or a module in a .mlir file.")
-]
-ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
-ActivationsOption = Annotated[
-    Activations, typer.Option(help="int8 quantises activations block by block; exact computes in f32.")
-]
-ContextOption = Annotated[
-    int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
-]
-ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
-OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+app.command(
+    epilog=example(
+        "rlx bench --kernels gemm,attention --vs torch,onnxruntime",
+        "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
+    )
+)(bench.bench)
+app.command(epilog=example("rlx tune smollm2", "rlx tune model.gguf --threads 1 --dry-run"))(tune.tune)
+app.command(
+    epilog=example(
+        "rlx profile smollm2",
+        "rlx profile model.gguf --prompt-tokens 512 --trace trace.json --plot roofline.html",
+        "rlx profile model.gguf --decode 0 --json",
+    )
+)(profile.profile)
+app.command(
+    epilog=example(
+        "rlx embed minilm 'A man is eating food.' 'A man eats bread.' --json",
+        "cat sentences.txt | rlx embed minilm -",
+    )
+)(embed.embed)
 
 
 def _show_version(show: bool) -> None:
@@ -133,7 +126,7 @@ def options(
 
 
 @app.command(
-    epilog=_example(
+    epilog=example(
         "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
         "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
         "cat question.txt | rlx generate model.gguf - --json",
@@ -154,16 +147,25 @@ def generate(
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
+    kv_cache: CacheTypeOption = CacheType.f32,
     as_json: JsonOption = False,
-    stats: Annotated[bool, typer.Option("--stats", help="Show times and rates on stderr.")] = False,
+    stats: Annotated[
+        bool, typer.Option("--stats", help="Show times, rates, and the limits of the machine, on stderr.")
+    ] = False,
 ) -> None:
     """Continue a prompt, or answer it with --chat; text appears as it is generated."""
     from rlx_mlir.models.model import load_model
 
     text = sys.stdin.read() if prompt == "-" else prompt
-    with _progress() as say:
+    with progress() as say:
         loaded = load_model(
-            model, threads=threads, activations=activations.value, context=context, chunk=chunk, progress=say
+            model,
+            threads=threads,
+            activations=activations.value,
+            context=context,
+            chunk=chunk,
+            kv_dtype=kv_cache.value,
+            progress=say,
         )
     generation = loaded.generate(
         text,
@@ -178,15 +180,18 @@ def generate(
     )
     if as_json:
         generation.read()
-        _print_json(
-            {
-                "text": generation.text,
-                "ids": generation.ids,
-                "prompt_tokens": len(generation.prompt_ids),
-                "finish_reason": generation.finish_reason,
-                "stats": generation.stats.to_dict(),
-            }
-        )
+        found = {
+            "text": generation.text,
+            "ids": generation.ids,
+            "prompt_tokens": len(generation.prompt_ids),
+            "finish_reason": generation.finish_reason,
+            "stats": generation.stats.to_dict(),
+        }
+        if stats:
+            from rlx_mlir.measure.summary import summarize
+
+            found["roofline"] = summarize(loaded, generation.stats).to_dict()
+        print_json(found)
         return
     try:
         for piece in generation:
@@ -196,6 +201,8 @@ def generate(
         typer.echo()
         generation.close()
     if stats:
+        from rlx_mlir.measure.summary import summarize
+
         done = generation.stats
         typer.echo(
             f"prompt {done.prompt_tokens} tokens, {done.prompt_rate:.1f}/s; "
@@ -204,11 +211,10 @@ def generate(
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,
         )
+        typer.echo(str(summarize(loaded, done)), err=True)
 
 
-@app.command(
-    epilog=_example("rlx inspect model.gguf", "rlx inspect smollm2 --tensors", "rlx inspect model.gguf --json")
-)
+@app.command(epilog=example("rlx inspect model.gguf", "rlx inspect smollm2 --tensors", "rlx inspect model.gguf --json"))
 def inspect(
     file: ModelArgument,
     tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor.")] = False,
@@ -219,14 +225,18 @@ def inspect(
 
     description = describe_file(file, tensors=tensors)
     if as_json:
-        _print_json(description)
+        print_json(description)
     else:
         typer.echo(format_description(description))
 
 
 @app.command(
     "compile",
-    epilog=_example("rlx compile smollm2", "rlx compile model.gguf --activations exact --context 8192 -o folder"),
+    epilog=example(
+        "rlx compile smollm2",
+        "rlx compile model.gguf --activations exact --context 8192 -o folder",
+        "rlx compile smollm2 --timing",
+    ),
 )
 def compile_model(
     model: ModelArgument,
@@ -237,6 +247,9 @@ def compile_model(
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
+    timing: Annotated[
+        bool, typer.Option("--timing", help="Compile anew, beside the cache, and show where the time goes.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Compile a model into the cache, so that it starts at once later; with -o also into files."""
@@ -245,11 +258,16 @@ def compile_model(
     from rlx_mlir.models import decoder
     from rlx_mlir.models.model import compile_program
 
-    config, positions = _configuration(model, context)
+    config, positions = configuration(model, context)
+    if timing:
+        if output is not None:
+            raise InputError("'--timing' writes no files: leave '--output' out")
+        _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json)
+        return
     rows: dict[str, dict[str, Any]] = {}
     for program in decoder.PROGRAMS:
         begin = time.perf_counter()
-        with _progress() as say:
+        with progress() as say:
             if say is not None:
                 say(f"compiling {program}")
             executable: Any = compile_program(
@@ -270,10 +288,10 @@ def compile_model(
         }
         if output is not None:
             rows[program]["file"] = str(output / f"{program}.rlx")
-            with _writing(output):
+            with writing(output):
                 artifact.save(output / f"{program}.rlx")
     if as_json:
-        _print_json({"model": model, "programs": rows})
+        print_json({"model": model, "programs": rows})
         return
     for program, row in rows.items():
         typer.echo(
@@ -283,12 +301,37 @@ def compile_model(
         )
 
 
+def _time_compilation(model: str, config: Any, context: int, chunk: int, activations: str, as_json: bool) -> None:
+    """Compiles both programs of a model and shows what took how long."""
+    from rlx_mlir.compiler import CompileOptions
+    from rlx_mlir.measure.compile_timing import time_compilation
+    from rlx_mlir.models import decoder
+    from rlx_mlir.models.model import maxima
+    from rlx_mlir.tools.timing import format_timing
+
+    found = []
+    for program in decoder.PROGRAMS:
+        with progress() as say:
+            if say is not None:
+                say(f"compiling {program}")
+            options = CompileOptions(
+                activations=activations, maxima=maxima(program, context=context, chunk=chunk), dump_dir=None
+            )
+            found.append(time_compilation(partial(decoder.build, config, program), options))
+    if as_json:
+        print_json({"model": model, "programs": [own.to_dict() for own in found]})
+        return
+    typer.echo("\n\n".join(format_timing(own) for own in found))
+
+
 @app.command(
-    epilog=_example(
+    epilog=example(
         "rlx emit smollm2 --stage hir --function decode",
         "rlx emit model.gguf --stage mir -o prefill.mlir",
         "rlx emit graph.mlir --stage llvm",
         "rlx emit smollm2 --stage lir --inspect",
+        "rlx emit smollm2 --stage asm --triple aarch64-linux-gnu --cpu cortex-a76",
+        "rlx emit smollm2 --stage ptx --target nvptx --chip sm_90",
     )
 )
 def emit(
@@ -301,23 +344,30 @@ def emit(
     inspect: Annotated[
         bool, typer.Option("--inspect", help="Tables in place of IR: stages hir, mir, kernels and lir.")
     ] = False,
+    triple: Annotated[str, typer.Option(help="Architecture to compile for, e.g. aarch64-linux-gnu; this one's.")] = "",
+    cpu: Annotated[str, typer.Option(help="CPU to compile for, as LLVM names it; this one.")] = "",
+    features: Annotated[str, typer.Option(help="Features on top of the CPU's: +name or -name, with commas.")] = "",
+    target: Annotated[Target, typer.Option(help="nvptx: for NVIDIA GPUs; stages gpu, nvvm and ptx.")] = Target.cpu,
+    chip: Annotated[str, typer.Option(help="GPU to compile for, e.g. sm_80; sm_90 by default.")] = "",
+    ptx: Annotated[str, typer.Option(help="Version of PTX, e.g. 8.6; the least that knows the chip.")] = "",
     output: OutputOption = None,
 ) -> None:
     """Print a module as the compiler has it at one of its stages."""
     from rlx_mlir import compiler
     from rlx_mlir.reports import stages
 
-    module, maxima = _any_module(model, function.value, context, chunk)
+    module, maxima = any_module(model, function.value, context, chunk)
     show = stages.inspect if inspect else compiler.emit
-    text = show(module, stage.value, activations=activations.value, maxima=maxima).rstrip("\n")
+    machine = {"triple": triple, "cpu": cpu, "features": features, "target": target.value, "chip": chip, "ptx": ptx}
+    text = show(module, stage.value, activations=activations.value, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)
         return
-    with _writing(output):
+    with writing(output):
         output.write_text(text + "\n")
 
 
-@app.command(epilog=_example("rlx report smollm2", "rlx report model.gguf --function decode", "rlx report graph.mlir"))
+@app.command(epilog=example("rlx report smollm2", "rlx report model.gguf --function decode", "rlx report graph.mlir"))
 def report(
     model: ModuleArgument,
     function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
@@ -328,13 +378,13 @@ def report(
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
     from rlx_mlir.compiler import compile
 
-    module, maxima = _any_module(model, function.value, context, chunk)
+    module, maxima = any_module(model, function.value, context, chunk)
     typer.echo(str(module.fusion_report(activations=activations.value)))
     executable = compile(module, activations=activations.value, maxima=maxima)
     typer.echo(f"\n{executable.dispatch_report()}")
 
 
-@app.command(epilog=_example("rlx models"))
+@app.command(epilog=example("rlx models"))
 def models(as_json: JsonOption = False) -> None:
     """List the models that are known by name."""
     from rlx_mlir.errors import DownloadError
@@ -347,88 +397,18 @@ def models(as_json: JsonOption = False) -> None:
         except DownloadError:
             place = None
         rows.append({"name": name, "file": source.filename, "bytes": source.size, "path": place})
+    for name, folder in sorted(hub.ENCODERS.items()):
+        try:
+            place = str(hub.resolve_folder(name, download=False))
+        except DownloadError:
+            place = None
+        rows.append({"name": name, "file": f"{folder.name}/", "bytes": folder.size, "path": place})
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     for row in rows:
         place = row["path"] or "not here yet; fetched when it is used"
         typer.echo(f"{row['name']:<10} {row['bytes'] / 1e6:>6.0f} MB  {row['file']}\n{'':<10} {place}")
-
-
-@app.command(epilog=_example("rlx cache", "rlx cache --clear", "rlx cache --clear --models"))
-def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Delete compiled code.")] = False,
-    models: Annotated[bool, typer.Option("--models", help="With --clear: delete downloaded models, too.")] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Show the cache: compiled code and downloaded models, all of which can be made again."""
-    from rlx_mlir.tools.cache import clear_cache, describe_cache
-
-    if models and not clear:
-        raise InputError("'--models' says what '--clear' deletes, and comes with it")
-    freed = clear_cache(models=models) if clear else 0
-    description = describe_cache()
-    if as_json:
-        _print_json({**description, "freed_bytes": freed})
-        return
-    typer.echo(description["folder"])
-    for name, part in description["parts"].items():
-        typer.echo(f"  {name:<10} {part['files']:>5} files {part['bytes'] / 1e6:>9.1f} MB")
-    if clear:
-        typer.echo(f"  freed {freed / 1e6:.1f} MB")
-
-
-def _configuration(model: str, context: int | None) -> tuple[Any, int]:
-    """The configuration of a model, and the positions to compile it for."""
-    from rlx_mlir.frontends.gguf import GGUFFile
-    from rlx_mlir.models.config import ModelConfig, check_context
-    from rlx_mlir.models.hub import resolve
-
-    config = ModelConfig.from_gguf(GGUFFile(resolve(model)))
-    return config, check_context(config, context)
-
-
-def _any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
-    """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
-    from rlx_mlir.hir import GraphModule
-
-    if Path(model).suffix == ".mlir":
-        return GraphModule.from_text(Path(model)), {}
-    return _model_module(model, program, context, chunk)
-
-
-def _model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
-    """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
-    from rlx_mlir.models import decoder
-    from rlx_mlir.models.model import maxima
-
-    config, positions = _configuration(model, context)
-    return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
-
-
-@contextmanager
-def _writing(target: Path) -> Iterator[None]:
-    """Errors of the file system are the caller's, who named the file."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{target} cannot be written: {error.strerror}") from None
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[str], None] | None]:
-    """A line on stderr that says what is being done; nothing where that isn't a terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status("starting") as status:
-        yield lambda text: status.update(text)
-
-
-def _print_json(value: Any) -> None:
-    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
 def main() -> None:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The console script `rlx-opt`: mlir-opt with our dialects and passes, those written in Python too.
 
-One option is added: `--rlx-verify-numerics`, with `--pass-pipeline`, checks after every pass that the module computes
-what it did before.
+Two options are added. `--rlx-verify-numerics`, with `--pass-pipeline`, checks after every pass that the module computes
+what it did before. `--rlx-remarks` says in remarks what the passes fused, what they nearly did, and why not;
+`--rlx-remarks=REGEX` does so for the patterns of other passes, by the passes' names.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 VERIFY = "--rlx-verify-numerics"
+REMARKS = "--rlx-remarks"
 _PIPELINE = "--pass-pipeline"
 
 
@@ -22,11 +24,28 @@ def main() -> None:
 
     registry.register_all()
     try:
-        arguments = with_numeric_checks(sys.argv[1:])
+        arguments = with_numeric_checks(with_remarks(sys.argv[1:]))
     except InputError as error:
         sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
     sys.exit(ir.native.opt_main(["rlx-opt", *arguments]))
+
+
+def with_remarks(arguments: Sequence[str]) -> list[str]:
+    """The arguments without `--rlx-remarks`, which is switched on where it is there.
+
+    Raises InputError where it isn't given a regular expression.
+    """
+    from rlx_mlir.rewriting.recording import FUSION, set_remarks
+
+    kept = []
+    for argument in arguments:
+        name, equals, passes = argument.partition("=")
+        if name == REMARKS:
+            set_remarks(passes if equals else FUSION)
+        else:
+            kept.append(argument)
+    return kept
 
 
 def with_numeric_checks(arguments: Sequence[str]) -> list[str]:

@@ -274,10 +274,20 @@ func.func @attention_c12_cache_width(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf
 
 // -----
 
-func.func @attention_c12_cache_element_type(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf16>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to have the element type of 'q', 'f32', but got 'f16'}}
+func.func @attention_c12_cache_element_type(%q: tensor<2x3x32xf32>, %k: tensor<2x3x16xf32>, %kc: tensor<2x64x16xf64>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects the caches to have the element type of 'q', 'f32', or f16 or bf16, but got 'f64'}}
   %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
-      : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x16xf16>, tensor<2x64x16xf16>,
+      : tensor<2x3x32xf32>, tensor<2x3x16xf32>, tensor<2x3x16xf32>, tensor<2x64x16xf64>, tensor<2x64x16xf64>,
+        tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @attention_c12_cache_wider(%q: tensor<2x3x32xf16>, %k: tensor<2x3x16xf16>, %kc: tensor<2x64x16xf32>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects the caches to have the element type of 'q', 'f16', but got 'f32'}}
+  %y, %c:2 = hir.attention %q, %k, %k heads 4 kv_heads 2 head_dim 8 caches %kc, %kc at %pos
+      : tensor<2x3x32xf16>, tensor<2x3x16xf16>, tensor<2x3x16xf16>, tensor<2x64x16xf32>, tensor<2x64x16xf32>,
         tensor<2xi32>
   return
 }

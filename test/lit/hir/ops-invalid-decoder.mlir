@@ -386,13 +386,13 @@ func.func @llama_decoder_block_c19_cache_shape(%x: tensor<2x3x8xf32>, %g1: tenso
 
 // -----
 
-func.func @llama_decoder_block_c19_cache_element_type(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf16>, %pos: tensor<2xi32>) {
-  // expected-error @below {{expects the caches to have the element type of 'x', 'f32', but got 'f16'}}
+func.func @llama_decoder_block_c19_cache_element_type(%x: tensor<2x3x8xf32>, %g1: tensor<8xf32>, %q: tensor<8x8xf32>, %k: tensor<8x4xf32>, %gate: tensor<8x16xf32>, %down: tensor<16x8xf32>, %cos: tensor<64x2xf32>, %kc: tensor<2x64x4xf64>, %pos: tensor<2xi32>) {
+  // expected-error @below {{expects the caches to have the element type of 'x', 'f32', or f16 or bf16, but got 'f64'}}
   %y, %c:2 = hir.llama_decoder_block %x norm1 %g1 q %q k %k v %k o %q norm2 %g1 gate %gate up %gate down %down rope
       half %cos, %cos heads 2 kv_heads 1 head_dim 4 caches %kc, %kc at %pos
       : tensor<2x3x8xf32>, tensor<8xf32>, tensor<8x8xf32>, tensor<8x4xf32>, tensor<8x4xf32>, tensor<8x8xf32>,
         tensor<8xf32>, tensor<8x16xf32>, tensor<8x16xf32>, tensor<16x8xf32>, tensor<64x2xf32>, tensor<64x2xf32>,
-        tensor<2x64x4xf16>, tensor<2x64x4xf16>, tensor<2xi32>
+        tensor<2x64x4xf64>, tensor<2x64x4xf64>, tensor<2xi32>
   return
 }
 

@@ -77,6 +77,13 @@ func.func @packed_c5_size(%w: tensor<5x20xi8, #mir.packed<q4_1, k = 4294967296>>
 
 // -----
 
+// expected-error @below {{unknown weight format 'q9_9', known are f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, q8_k, bf16}}
+func.func @packed_c6_scheme(%w: tensor<5x20xi8, #mir.packed<q9_9, k = 32>>) {
+  return
+}
+
+// -----
+
 // expected-error @below {{argument 0: expects 'mir.name' to be a non-empty string, but got ""}}
 func.func private @function_name(tensor<4xf32> {mir.name = ""})
 

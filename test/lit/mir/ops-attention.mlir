@@ -18,6 +18,17 @@ func.func @attention_causal(%q: tensor<2x?x512xbf16>, %k: tensor<2x?x128xbf16>, 
   return %r : tensor<2x?x512xbf16>
 }
 
+/// Keys and values of a narrower type than the queries.
+// CHECK-LABEL: func @attention_narrow_keys
+//  CHECK-SAME:   (%[[Q:.+]]: tensor<1x1x512xf32>, %[[K:.+]]: tensor<1x?x128xf16>, %[[V:.+]]: tensor<1x?x128xf16>, %[[B:.+]]: tensor<1x?x128xbf16>)
+//       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] heads 8 kv_heads 2 head_dim 64 : tensor<1x1x512xf32>, tensor<1x?x128xf16>
+//       CHECK:   mir.attention %[[Q]], %[[B]], %[[B]] heads 8 kv_heads 2 head_dim 64 : tensor<1x1x512xf32>, tensor<1x?x128xbf16>
+func.func @attention_narrow_keys(%q: tensor<1x1x512xf32>, %k: tensor<1x?x128xf16>, %v: tensor<1x?x128xf16>, %b: tensor<1x?x128xbf16>) {
+  %0 = mir.attention %q, %k, %v heads 8 kv_heads 2 head_dim 64 : tensor<1x1x512xf32>, tensor<1x?x128xf16>
+  %1 = mir.attention %q, %b, %b heads 8 kv_heads 2 head_dim 64 : tensor<1x1x512xf32>, tensor<1x?x128xbf16>
+  return
+}
+
 // CHECK-LABEL: func @attention_window
 //  CHECK-SAME:   (%[[Q:.+]]: tensor<2x8x?x64xf32>, %[[K:.+]]: tensor<2x4x32x64xf32>, %[[V:.+]]: tensor<2x4x32x64xf32>)
 //       CHECK:   mir.attention %[[Q]], %[[K]], %[[V]] heads 8 kv_heads 4 head_dim 64 layout bhsd masked sliding_window window 16 : tensor<2x8x?x64xf32>, tensor<2x4x32x64xf32>
@@ -66,4 +77,13 @@ func.func @rope_interleaved(%x: tensor<2x8x5x64xf16>, %c: tensor<5x32xf32>, %s: 
 func.func @cache_update(%c: tensor<1x128x256xf32>, %n: tensor<1x?x256xf32>, %p: tensor<1xi32>) -> tensor<1x128x256xf32> {
   %r = mir.cache_update %c, %n at %p : tensor<1x128x256xf32>, tensor<1x?x256xf32>, tensor<1xi32>
   return %r : tensor<1x128x256xf32>
+}
+
+/// New rows are rounded to the type of a narrower cache.
+// CHECK-LABEL: func @cache_update_narrow
+//  CHECK-SAME:   (%[[C:.+]]: tensor<1x128x256xbf16>, %[[N:.+]]: tensor<1x?x256xf32>, %[[P:.+]]: tensor<1xi32>)
+//       CHECK:   mir.cache_update %[[C]], %[[N]] at %[[P]] : tensor<1x128x256xbf16>, tensor<1x?x256xf32>, tensor<1xi32>
+func.func @cache_update_narrow(%c: tensor<1x128x256xbf16>, %n: tensor<1x?x256xf32>, %p: tensor<1xi32>) -> tensor<1x128x256xbf16> {
+  %r = mir.cache_update %c, %n at %p : tensor<1x128x256xbf16>, tensor<1x?x256xf32>, tensor<1xi32>
+  return %r : tensor<1x128x256xbf16>
 }

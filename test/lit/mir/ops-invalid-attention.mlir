@@ -194,9 +194,25 @@ func.func @attention_c9_softcap(%q: tensor<2x5x512xf32>, %k: tensor<2x7x256xf32>
 
 // -----
 
-func.func @attention_element_types(%q: tensor<2x5x512xf32>, %k: tensor<2x7x256xf16>) {
-  // expected-error @below {{failed to verify that all of {q, k} have same element type}}
-  %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf32>, tensor<2x7x256xf16>
+func.func @attention_c10_wider(%q: tensor<2x5x512xf16>, %k: tensor<2x7x256xf32>) {
+  // expected-error @below {{expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where that is f32, but 'q' is of 'f16' and 'k' of 'f32'}}
+  %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf16>, tensor<2x7x256xf32>
+  return
+}
+
+// -----
+
+func.func @attention_c10_f64(%q: tensor<2x5x512xf64>, %k: tensor<2x7x256xf16>) {
+  // expected-error @below {{where that is f32, but 'q' is of 'f64' and 'k' of 'f16'}}
+  %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xf64>, tensor<2x7x256xf16>
+  return
+}
+
+// -----
+
+func.func @attention_c10_two_halves(%q: tensor<2x5x512xbf16>, %k: tensor<2x7x256xf16>) {
+  // expected-error @below {{where that is f32, but 'q' is of 'bf16' and 'k' of 'f16'}}
+  %r = mir.attention %q, %k, %k heads 8 kv_heads 4 head_dim 64 : tensor<2x5x512xbf16>, tensor<2x7x256xf16>
   return
 }
 
@@ -315,8 +331,8 @@ func.func @cache_update_c4_pos(%c: tensor<1x128x256xf32>, %n: tensor<1x5x256xf32
 
 // -----
 
-func.func @cache_update_element_types(%c: tensor<1x128x256xf32>, %n: tensor<1x5x256xf16>, %p: tensor<1xi32>) {
-  // expected-error @below {{failed to verify that all of {cache, new} have same element type}}
+func.func @cache_update_c5_wider(%c: tensor<1x128x256xf32>, %n: tensor<1x5x256xf16>, %p: tensor<1xi32>) {
+  // expected-error @below {{expects 'cache' to have the element type of 'new', or f16 or bf16 where that is f32, but 'new' is of 'f16' and 'cache' of 'f32'}}
   %r = mir.cache_update %c, %n at %p : tensor<1x128x256xf32>, tensor<1x5x256xf16>, tensor<1xi32>
   return
 }

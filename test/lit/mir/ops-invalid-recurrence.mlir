@@ -45,3 +45,11 @@ func.func @gated_delta_net_c4_f64(%q: tensor<2x?x4x8xf64>, %g: tensor<2x?x4xf64>
   %y, %t = mir.gated_delta_net %q, %q, %q decay %g beta %g state %s : tensor<2x?x4x8xf64>, tensor<2x?x4xf64>, tensor<2x4x8x8xf32>
   return
 }
+
+// -----
+
+func.func @gated_delta_net_c5_chunk(%q: tensor<2x?x4x8xf32>, %g: tensor<2x?x4xf32>) {
+  // expected-error @below {{expects 'chunk' to be positive, but got 0}}
+  %y, %s = mir.gated_delta_net %q, %q, %q decay %g beta %g chunk 0 : tensor<2x?x4x8xf32>, tensor<2x?x4xf32>
+  return
+}

@@ -19,3 +19,10 @@ func.func @gated_delta_net_state(%q: tensor<?x3x?x?xf64>, %g: tensor<2x?x4xf64>,
   %y, %t = mir.gated_delta_net %q, %q, %q decay %g beta %g state %s : tensor<?x3x?x?xf64>, tensor<2x?x4xf64>, tensor<?x4x8x?xf64>
   return %y, %t : tensor<?x3x?x?xf64>, tensor<?x4x8x?xf64>
 }
+
+// CHECK-LABEL: func @gated_delta_net_chunk
+//       CHECK:   mir.gated_delta_net %{{.+}}, %{{.+}}, %{{.+}} decay %{{.+}} beta %{{.+}} state %{{.+}} chunk 64 : tensor<2x?x4x8xf32>, tensor<2x?x4xf32>, tensor<2x4x8x8xf32>
+func.func @gated_delta_net_chunk(%q: tensor<2x?x4x8xf32>, %g: tensor<2x?x4xf32>, %s: tensor<2x4x8x8xf32>) -> tensor<2x?x4x8xf32> {
+  %y, %t = mir.gated_delta_net %q, %q, %q decay %g beta %g state %s chunk 64 : tensor<2x?x4x8xf32>, tensor<2x?x4xf32>, tensor<2x4x8x8xf32>
+  return %y : tensor<2x?x4x8xf32>
+}

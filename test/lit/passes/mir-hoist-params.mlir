@@ -80,3 +80,35 @@ func.func @main(%g: tensor<4xf32> {mir.name = "g", mir.kind = "param"}) -> (tens
   %s = mir.add %e, %n : tensor<4xf32>
   return %s : tensor<4xf32>
 }
+
+// -----
+
+/// Constants go with the parameters that they meet, and so does what follows from constants; those that inputs read stay.
+// CHECK-LABEL: func @prepare(
+//  CHECK-SAME:   %[[G:[a-z0-9]+]]: tensor<4xf32> {mir.kind = "param", mir.name = "g"})
+//  CHECK-SAME:   -> (tensor<4xf32> {mir.name = "g:prepared"})
+//   CHECK-DAG:   %[[ONE:.+]] = mir.constant dense<1.000000e+00>
+//   CHECK-DAG:   %[[TWO:.+]] = mir.constant dense<2.000000e+00>
+//   CHECK-NOT:   mir.constant
+//       CHECK:   %[[SUM:.+]] = mir.add %[[ONE]], %[[TWO]]
+//  CHECK-NEXT:   %[[P:.+]] = mir.mul %[[G]], %[[SUM]]
+//  CHECK-NEXT:   return %[[P]]
+// CHECK-LABEL: func @main(
+//  CHECK-SAME:   %[[X:[a-z0-9]+]]: tensor<4xf32> {mir.kind = "input", mir.name = "x"}, %[[P:[a-z0-9]+]]: tensor<4xf32> {mir.kind = "param", mir.name = "g:prepared"})
+//  CHECK-NEXT:   %[[TWO:.+]] = mir.constant dense<2.000000e+00>
+//  CHECK-NEXT:   %[[THREE:.+]] = mir.constant dense<3.000000e+00>
+//  CHECK-NEXT:   %[[A:.+]] = mir.add %[[X]], %[[TWO]]
+//  CHECK-NEXT:   %[[B:.+]] = mir.mul %[[A]], %[[P]]
+//  CHECK-NEXT:   %[[C:.+]] = mir.sub %[[B]], %[[THREE]]
+//  CHECK-NEXT:   return %[[C]]
+func.func @main(%x: tensor<4xf32> {mir.name = "x", mir.kind = "input"}, %g: tensor<4xf32> {mir.name = "g", mir.kind = "param"}) -> (tensor<4xf32> {mir.name = "y"}) {
+  %one = mir.constant dense<1.0> : tensor<4xf32>
+  %two = mir.constant dense<2.0> : tensor<4xf32>
+  %three = mir.constant dense<3.0> : tensor<4xf32>
+  %sum = mir.add %one, %two : tensor<4xf32>, tensor<4xf32>
+  %p = mir.mul %g, %sum : tensor<4xf32>, tensor<4xf32>
+  %a = mir.add %x, %two : tensor<4xf32>, tensor<4xf32>
+  %b = mir.mul %a, %p : tensor<4xf32>, tensor<4xf32>
+  %c = mir.sub %b, %three : tensor<4xf32>, tensor<4xf32>
+  return %c : tensor<4xf32>
+}

@@ -48,14 +48,25 @@ func.func @dense(%x: tensor<2x?x8xf32>, %w: tensor<8x20xf32> {mir.kind = "param"
   return %z : tensor<2x?x8xf32>
 }
 
-/// Inputs change at each call; f16 products and schemes without panels take the generic path.
+/// A weight of f16 keeps its elements.
+// CHECK-LABEL: func @half(
+//  CHECK-SAME:   %[[X:.+]]: tensor<4x8xf16>, %[[W:.+]]: tensor<20x8xf16>
+//  CHECK-NEXT:   %[[P:.+]] = mir.repack %[[W]] : tensor<20x8xf16>
+//  CHECK-NEXT:   %[[Y:.+]] = mir.dequant_matmul %[[X]], %[[P]] : tensor<4x8xf16>, tensor<2x256xi8, #mir.packed<f16, k = 8, n = 20, layout = panels>>
+//  CHECK-NEXT:   return %[[Y]]
+func.func @half(%x: tensor<4x8xf16>, %w: tensor<20x8xf16> {mir.kind = "param"}) -> tensor<4x20xf16> {
+  %y = mir.matmul %x, %w transpose_rhs : tensor<4x8xf16>, tensor<20x8xf16>
+  return %y : tensor<4x20xf16>
+}
+
+/// Inputs change at each call; f64 products and schemes without panels take the generic path.
 // CHECK-LABEL: func @no_pack
 //   CHECK-NOT:   mir.repack
 //       CHECK:   return
-func.func @no_pack(%x: tensor<4x8xf32>, %w: tensor<8x20xf32>, %h: tensor<4x8xf16>, %v: tensor<8x20xf16> {mir.kind = "param"}, %k: tensor<4x256xf32>, %q: tensor<16x292xi8, #mir.packed<q8_k, k = 256>>)
-    -> (tensor<4x20xf32>, tensor<4x20xf16>, tensor<4x16xf32>) {
+func.func @no_pack(%x: tensor<4x8xf32>, %w: tensor<8x20xf32>, %h: tensor<4x8xf64>, %v: tensor<8x20xf64> {mir.kind = "param"}, %k: tensor<4x256xf32>, %q: tensor<16x292xi8, #mir.packed<q8_k, k = 256>>)
+    -> (tensor<4x20xf32>, tensor<4x20xf64>, tensor<4x16xf32>) {
   %0 = mir.matmul %x, %w : tensor<4x8xf32>, tensor<8x20xf32>
-  %1 = mir.matmul %h, %v : tensor<4x8xf16>, tensor<8x20xf16>
+  %1 = mir.matmul %h, %v : tensor<4x8xf64>, tensor<8x20xf64>
   %2 = mir.dequant_matmul %k, %q : tensor<4x256xf32>, tensor<16x292xi8, #mir.packed<q8_k, k = 256>>
-  return %0, %1, %2 : tensor<4x20xf32>, tensor<4x20xf16>, tensor<4x16xf32>
+  return %0, %1, %2 : tensor<4x20xf32>, tensor<4x20xf64>, tensor<4x16xf32>
 }

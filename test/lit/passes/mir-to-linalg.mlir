@@ -75,12 +75,15 @@ func.func @attention_grouped(%q: tensor<1x?x32xf32>, %k: tensor<1x?x16xf32>, %v:
   return %y : tensor<1x?x32xf32>
 }
 
-/// One slice of the cache is written, and the cache carried through the loop over batches.
+/// One slice of the cache is written, and the cache carried through the loop over batches. Nothing outside is touched.
 // CHECK-LABEL: func @cache_update
 //  CHECK-SAME:   (%[[C:.+]]: tensor<2x64x8xf32>, %[[N:.+]]: tensor<2x3x8xf32>, %[[P:.+]]: tensor<2xi32>)
+//       CHECK:   %[[LAST:.+]] = arith.subi %c64{{.*}}, %c3
 //       CHECK:   %[[R:.+]] = scf.for %[[B:.+]] = {{.+}} iter_args(%[[A:.+]] = %[[C]])
 //       CHECK:     %[[POS:.+]] = tensor.extract %[[P]][%[[B]]]
-//       CHECK:     %[[ROW:.+]] = arith.index_cast %[[POS]]
+//       CHECK:     %[[AT:.+]] = arith.index_cast %[[POS]]
+//       CHECK:     %[[MOST:.+]] = arith.minsi %[[AT]], %[[LAST]]
+//       CHECK:     %[[ROW:.+]] = arith.maxsi %[[MOST]], %{{.+}}
 //       CHECK:     %[[NEW:.+]] = tensor.extract_slice %[[N]][%[[B]], 0, 0] [1, 3, 8]
 //       CHECK:     %[[OLD:.+]] = tensor.extract_slice %[[A]][%[[B]], %[[ROW]], 0] [1, 3, 8]
 //       CHECK:     %[[W:.+]] = linalg.generic {{.+}} ins(%[[NEW]] : {{.+}}) outs(%[[OLD]] : {{.+}})

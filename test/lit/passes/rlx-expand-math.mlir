@@ -1,4 +1,5 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-expand-math)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-expand-math{scalars=true})' | FileCheck %s --check-prefix=SCALARS
 
 // CHECK-LABEL: func @vectors
 //   CHECK-NOT:   math.exp
@@ -25,6 +26,13 @@ func.func @exp(%x: vector<8xf32>) -> vector<8xf32> {
   %0 = math.exp %x : vector<8xf32>
   return %0 : vector<8xf32>
 }
+
+/// GPUs have no library: their scalars are expanded too.
+// SCALARS-LABEL: func @no_expand
+//  SCALARS-SAME:   (%[[X:.+]]: f32, %{{.+}}: vector<8xf32>)
+//   SCALARS-NOT:   math.exp
+//       SCALARS:   arith.{{.+}} %[[X]]
+//       SCALARS:   math.fma {{.+}} : f32
 
 /// Scalars are calls of the C library, which is the more accurate; square roots are instructions.
 // CHECK-LABEL: func @no_expand

@@ -46,3 +46,14 @@ module {
     return %x : tensor<4xf32>
   }
 }
+
+// -----
+
+/// Memory that 64 bits can't address.
+// expected-error @below {{argument 0 of function 'main' is of tensor<9223372036854775807x2xf32>: 73786976294838206456 bytes, but at most 9223372036854775807 can be addressed}}
+module {
+  func.func @main(%x: tensor<9223372036854775807x2xf32> {mir.name = "x", mir.kind = "input"}) -> (tensor<4xf32> {mir.name = "y"}) {
+    %y = mir.constant dense<0.0> : tensor<4xf32>
+    return %y : tensor<4xf32>
+  }
+}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""f32 activations times dense f32 weights, [K, N] or [N, K], as they are: nothing is packed beforehand.
+"""Activations times dense weights of one type, [K, N] or [N, K], as they are: nothing is packed beforehand.
 
 The tiled path copies the columns of a unit into scratch, side by side, and multiplies as panels do; few rows (static M
 of at most 4) read the weights where they are. A row's result is the same bits for any M of its path, and for any cut of
@@ -9,8 +9,9 @@ the units.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from .emit import Emitter, Index, Value, memref
+from .emit import Emitter, Index, Value, element_of, memref, with_element
 from .gemm_packed import (
     FEW_ROWS,
     PREFETCH_BYTES,
@@ -18,14 +19,15 @@ from .gemm_packed import (
     exact_gemm,
     panels_per_unit,
     row_group,
+    row_reader,
     tile_groups,
     tile_rows,
 )
-from .kernel import Accumulators, Product, Scratch, row_count, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS
-from .target import Target
+from .target import ELEMENT_BITS, Target
 
-__all__ = ["gemm_dense", "transpose"]
+__all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_dense", "transpose"]
 
 FEW_VECTORS = 4
 """Vectors of columns, or rows of a transposed weight, that few rows are multiplied with at once."""
@@ -34,8 +36,8 @@ FEW_VECTORS = 4
 def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False) -> str:
     """The kernel of a product with dense weights.
 
-    Operands: x [..., K] f32, then the weights [K, N] f32 ([N, K] with transpose_rhs), then the program's arguments;
-    then the outputs [..., N] f32. Units are groups of neighbouring columns.
+    Operands: x [..., K], then the weights [K, N] ([N, K] with transpose_rhs), then the program's arguments; then the
+    outputs [..., N]; all of the product's element type. Units are groups of neighbouring columns.
     """
     weights = product.program.accumulators
     few = product.rows is not None and product.rows <= FEW_ROWS
@@ -46,42 +48,44 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
         columns = PANEL_ROWS if transpose_rhs else FEW_VECTORS * lanes
     shape = (product.n, product.k) if transpose_rhs else (product.k, product.n)
     operands = [
-        ("x", memref(product.x_shape, "f32")),
-        *((f"w{i}", memref(shape, "f32")) for i in range(weights)),
+        ("x", memref(product.x_shape, product.element)),
+        *((f"w{i}", memref(shape, product.element)) for i in range(weights)),
         *product.arguments(),
     ]
     groups = tile_groups(target, weights)
     block = block_length(product.k, 32)
 
-    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value | None]:
+    def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
+        reader = row_reader(em, target, product, scratch, few, block)
         if few:
-            return Accumulators(em, target, product, columns, scratch, product.rows or 0), None
+            return Accumulators(em, target, product, columns, scratch, product.rows or 0), reader, None
         part = scratch.take([len(groups), block, len(groups[0]) * PANEL_ROWS], "f32")
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
-        return Accumulators(em, target, product, columns, scratch, count), part
+        return Accumulators(em, target, product, columns, scratch, count), reader, part
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        accumulators, part = layout(em, values, scratch)
+        accumulators, reader, part = layout(em, values, scratch)
         dense = values[1 : 1 + weights]
         if part is None:
-            x = em.rows(values[0])
+            reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % lanes == 0)
             multiply = _few_transposed if transpose_rhs else _few_rows
             with em.loop(begin, end, hint="unit") as unit:
                 for i, weight in enumerate(dense):
-                    multiply(em, target, product, x, weight, unit.iv, i * columns, accumulators)
+                    multiply(em, target, product, reader, weight, unit.iv, i * columns, accumulators)
                 accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
-            copy = _copy_transposed if transpose_rhs else _copy
+            copy = copy_transposed if transpose_rhs else copy_columns
             for p, (weight, position) in enumerate(groups[g]):
                 first = em.iadd(em.imul(unit, columns), position * PANEL_ROWS)
-                copy(em, target, product, dense[weight], first, (k0, k1), decoded, (g, p * PANEL_ROWS))
+                matrix = Matrix(dense[weight], product.n, product.k)
+                copy(em, target, matrix, first, (k0, k1), decoded, (g, p * PANEL_ROWS))
             return None
 
-        parts = (accumulators, part)
+        parts = (accumulators, reader, part)
         exact_gemm(em, target, product, values, outputs, (begin, end), parts, groups, 32, decode)
 
     return write_kernel(
@@ -95,28 +99,43 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     )
 
 
-def _column_mask(em: Emitter, n: int, column: Index, lanes: int) -> Value:
+def _column_mask(em: Emitter, n: Index, column: Index, lanes: int) -> Value:
     """The columns from `column` on that exist."""
     return em.mask(em.imax(em.isub(n, column), 0), lanes)
 
 
-def _reader(em: Emitter, target: Target, n: int, whole: int, weight: Value, column: Index) -> Callable[[Index], Value]:
-    """Loads of w[k, column ...], zeros beyond N; masked only if units of `whole` columns don't divide N."""
-    type = target.vector("f32")
-    if n % whole == 0:
-        return lambda k: em.vload(weight, [k, column], type)
+def _divides(whole: int, n: Index) -> bool:
+    return isinstance(n, int) and n % whole == 0
+
+
+def column_reader(
+    em: Emitter, target: Target, n: Index, whole: int, weight: Value, column: Index
+) -> Callable[[Index], Value]:
+    """Loads of w[k, column ...] as f32, zeros beyond N; masked only if units of `whole` columns don't divide N."""
+    type = with_element(target.vector("f32"), element_of(weight.type))
+    if _divides(whole, n):
+        return lambda k: target.widen(em, em.vload(weight, [k, column], type))
     mask = _column_mask(em, n, column, target.lanes("f32"))
-    return lambda k: em.masked_load(weight, [k, column], mask, em.zero(type))
+    return lambda k: target.widen(em, em.masked_load(weight, [k, column], mask, em.zero(type)))
 
 
 # -- copies into scratch ----------------------------------------------------------------------------------------------
 
 
-def _copy(
+@dataclass(frozen=True)
+class Matrix:
+    """A weight [K, N], or [N, K], in a buffer of two dimensions, from the row `base` on; k is None where dynamic."""
+
+    data: Value
+    n: Index
+    k: int | None
+    base: Index = 0
+
+
+def copy_columns(
     em: Emitter,
     target: Target,
-    product: Product,
-    weight: Value,
+    weight: Matrix,
     first: Index,
     ks: tuple[Index, Index],
     decoded: Value,
@@ -125,11 +144,13 @@ def _copy(
     """w[k, first : first + 16] into decoded[g, k - k0, column ...], (g, column) = to."""
     lanes = target.lanes("f32")
     readers = [
-        _reader(em, target, product.n, 2 * PANEL_ROWS, weight, em.iadd(first, i)) for i in range(0, PANEL_ROWS, lanes)
+        column_reader(em, target, weight.n, 2 * PANEL_ROWS, weight.data, em.iadd(first, i))
+        for i in range(0, PANEL_ROWS, lanes)
     ]
     with em.loop(*ks, hint="k") as k:
+        row = em.iadd(weight.base, k.iv)
         for v, read in enumerate(readers):
-            em.vstore(read(k.iv), decoded, [to[0], em.isub(k.iv, ks[0]), to[1] + v * lanes])
+            em.vstore(read(row), decoded, [to[0], em.isub(k.iv, ks[0]), to[1] + v * lanes])
 
 
 def transpose(em: Emitter, rows: Sequence[Value]) -> list[Value]:
@@ -144,11 +165,10 @@ def transpose(em: Emitter, rows: Sequence[Value]) -> list[Value]:
     return values
 
 
-def _copy_transposed(
+def copy_transposed(
     em: Emitter,
     target: Target,
-    product: Product,
-    weight: Value,
+    weight: Matrix,
     first: Index,
     ks: tuple[Index, Index],
     decoded: Value,
@@ -156,24 +176,27 @@ def _copy_transposed(
 ) -> None:
     """w[first : first + 16, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
     lanes = target.lanes("f32")
+    stored = with_element(target.vector("f32"), element_of(weight.data.type))
     k0, k1 = ks
     # A block of K is a multiple of `lanes` unless it is the last one.
-    main = em.isub(k1, em.irem(em.isub(k1, k0), lanes)) if product.k % lanes else k1
+    whole = weight.k is not None and weight.k % lanes == 0
+    main = k1 if whole else em.isub(k1, em.irem(em.isub(k1, k0), lanes))
 
     def row_of(i: Index) -> Index:
         row = em.iadd(first, i)
-        return row if product.n % (2 * PANEL_ROWS) == 0 else em.imin(row, product.n - 1)
+        inside = row if _divides(2 * PANEL_ROWS, weight.n) else em.imin(row, em.isub(weight.n, 1))
+        return em.iadd(weight.base, inside)
 
     with em.loop(0, PANEL_ROWS, lanes, hint="row") as group:
         rows = [row_of(em.iadd(group.iv, i)) for i in range(lanes)]
         with em.loop(k0, main, lanes, hint="k") as k:
-            square = [em.vload(weight, [row, k.iv], target.vector("f32")) for row in rows]
+            square = [target.widen(em, em.vload(weight.data, [row, k.iv], stored)) for row in rows]
             for j, column in enumerate(transpose(em, square)):
                 at = em.iadd(em.isub(k.iv, k0), j)
                 em.vstore(column, decoded, [to[0], at, em.iadd(group.iv, to[1])])
-    if product.k % lanes:
+    if not whole:
         with em.loop(0, PANEL_ROWS, hint="row") as one, em.loop(main, k1, hint="k") as k:
-            value = em.load(weight, [row_of(one.iv), k.iv])
+            value = target.widen(em, em.load(weight.data, [row_of(one.iv), k.iv]))
             em.store(value, decoded, [to[0], em.isub(k.iv, k0), em.iadd(one.iv, to[1])])
 
 
@@ -184,7 +207,7 @@ def _few_rows(
     em: Emitter,
     target: Target,
     product: Product,
-    x: Value,
+    x: RowReader,
     weight: Value,
     unit: Value,
     column: int,
@@ -192,10 +215,10 @@ def _few_rows(
 ) -> None:
     """All rows times the unit's columns of w [K, N], along k in order."""
     lanes, type = target.lanes("f32"), target.vector("f32")
-    width = FEW_VECTORS * lanes
+    width, nbytes = FEW_VECTORS * lanes, ELEMENT_BITS[product.element] // 8
     start = em.imul(unit, width)
     starts = [em.iadd(start, v * lanes) for v in range(FEW_VECTORS)]
-    readers = [_reader(em, target, product.n, width, weight, at) for at in starts]
+    readers = [column_reader(em, target, product.n, width, weight, at) for at in starts]
     total = product.rows or 0
     group = row_group(target)
 
@@ -203,7 +226,7 @@ def _few_rows(
         values = [read(k) for read in readers]
         result = []
         for i, row in enumerate(rows):
-            factor = em.broadcast(em.load(x, [row, k]), type)
+            factor = em.broadcast(x.load(row, k), type)
             result += [target.fma(em, factor, w, sums[i * FEW_VECTORS + v]) for v, w in enumerate(values)]
         return result
 
@@ -214,8 +237,8 @@ def _few_rows(
             sums: list[Value] = loop.args
             for u in range(4):
                 k = em.iadd(loop.iv, u)
-                for line in range(0, 4 * width, 64):
-                    em.prefetch(weight, [em.iadd(k, 16), em.iadd(start, line // 4)])
+                for line in range(0, nbytes * width, 64):
+                    em.prefetch(weight, [em.iadd(k, 16), em.iadd(start, line // nbytes)])
                 sums = step(k, rows, sums)
             loop.yield_(sums)
         sums = loop.results
@@ -230,7 +253,7 @@ def _few_transposed(
     em: Emitter,
     target: Target,
     product: Product,
-    x: Value,
+    x: RowReader,
     weight: Value,
     unit: Value,
     column: int,
@@ -238,21 +261,22 @@ def _few_transposed(
 ) -> None:
     """All rows times 16 rows of w [N, K]: dot products along vectors of k."""
     lanes, type = target.lanes("f32"), target.vector("f32")
+    stored = with_element(type, product.element)
     total = product.rows or 0
     group = row_group(target)
     main = product.k - product.k % lanes
     rest = em.mask(product.k - main, lanes) if main < product.k else None
 
     def step(k: Index, lines: Sequence[Index], rows: range, sums: Sequence[Value], mask: Value | None) -> list[Value]:
-        def read(buffer: Value, row: Index) -> Value:
+        def read(row: Index) -> Value:
             if mask is None:
-                return em.vload(buffer, [row, k], type)
-            return em.masked_load(buffer, [row, k], mask, em.zero(type))
+                return target.widen(em, em.vload(weight, [row, k], stored))
+            return target.widen(em, em.masked_load(weight, [row, k], mask, em.zero(stored)))
 
-        values = [read(weight, line) for line in lines]
+        values = [read(line) for line in lines]
         result = []
         for i, row in enumerate(rows):
-            factor = read(x, row)
+            factor = x.vload(row, k, mask)
             result += [target.fma(em, factor, w, sums[i * len(lines) + j]) for j, w in enumerate(values)]
         return result
 
@@ -265,7 +289,7 @@ def _few_transposed(
             rows = range(first, min(first + group, total))
             with em.loop(0, main, lanes, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
                 for line in here:
-                    em.prefetch(weight, [line, em.iadd(loop.iv, PREFETCH_BYTES // 4)])
+                    em.prefetch(weight, [line, em.iadd(loop.iv, PREFETCH_BYTES * 8 // ELEMENT_BITS[product.element])])
                 loop.yield_(step(loop.iv, here, rows, loop.args, None))
             sums = loop.results if rest is None else step(main, here, rows, loop.results, rest)
             for i, row in enumerate(rows):

@@ -186,7 +186,7 @@ def _tile_rows(target: Target, rows: int | None, few: bool) -> tuple[int, ...]:
         sizes = (3, 1)
     else:
         sizes = (2, 1) if target.vector_bits == 256 else (1,)
-    return (rows,) if few and rows and rows <= sizes[0] else sizes
+    return (rows,) if few and rows and rows <= sizes[0] else target.choices.limited(sizes)
 
 
 def gemm_int8(target: Target, product: Product, scheme: str) -> str:
@@ -314,7 +314,8 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
             )
             return step(block, weights, values)
 
-        return over_runs(panels, 0, end, inits, at_runs, PREFETCH_BYTES if stream else 0)
+        ahead = panels[0].target.choices.ahead(PREFETCH_BYTES) if stream else 0
+        return over_runs(panels, 0, end, inits, at_runs, ahead)
 
     return run_all
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""f32 activations times weights in panels, with exact (f32) arithmetic on the activations.
+"""Activations (f32, f16, bf16) times weights in panels, with exact (f32) arithmetic on the activations.
 
 A unit of work is the same one or two panels of each weight. Few rows (static M of at most 4) decode in registers; more
 rows, or a dynamic M, decode a unit once into scratch and multiply it with register tiles.
@@ -13,11 +13,22 @@ import itertools
 from collections.abc import Callable, Sequence
 
 from .emit import Emitter, Index, Value, memref
-from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs
 from .target import Target
 
-__all__ = ["FEW_ROWS", "Group", "block_length", "exact_gemm", "gemm_panels", "row_group", "tile_groups", "tile_rows"]
+__all__ = [
+    "FEW_ROWS",
+    "Group",
+    "block_length",
+    "exact_gemm",
+    "gemm_panels",
+    "multiply_tile",
+    "row_group",
+    "row_reader",
+    "tile_groups",
+    "tile_rows",
+]
 
 FEW_ROWS = 4
 """The largest static M that is done by decoding in registers."""
@@ -34,10 +45,10 @@ Group = list[tuple[int, int]]
 def tile_rows(target: Target) -> tuple[int, ...]:
     """Rows of the register tiles, largest first; a tile is 32 (512 bits) or 16 columns wide."""
     if target.vector_bits == 512:
-        return (8, 4, 2, 1)
+        return target.choices.limited((12, 8, 4, 2, 1))
     if target.vector_bits == 256 or target.registers == 32:
-        return (6, 4, 2, 1)
-    return (2, 1)
+        return target.choices.limited((6, 4, 2, 1))
+    return target.choices.limited((2, 1))
 
 
 def panels_per_unit(target: Target, weights: int) -> int:
@@ -60,6 +71,13 @@ def block_length(k: int, multiple: int) -> int:
     return -(-k // (blocks * multiple)) * multiple
 
 
+def row_reader(em: Emitter, target: Target, product: Product, scratch: Scratch, few: bool, block: int) -> RowReader:
+    """Room for rows of x: all of them where they are few, else those of a tile and a block of K."""
+    rows = (product.rows or 0) if few else tile_rows(target)[0]
+    length = product.k if few else block
+    return RowReader(em, target, product.element, scratch, rows, length)
+
+
 def exact_gemm(
     em: Emitter,
     target: Target,
@@ -67,18 +85,19 @@ def exact_gemm(
     operands: Sequence[Value],
     outputs: Sequence[Value],
     bounds: tuple[Value, Value],
-    parts: tuple[Accumulators, Value],
+    parts: tuple[Accumulators, RowReader, Value],
     groups: Sequence[Group],
     step: int,
     decode: Callable[[Index, int, Index, Index, Value], Callable[[Index, int], Value] | None],
 ) -> None:
     """The tiled product: for every unit, and every block of K, decode each group, then tiles over all rows.
 
-    operands: x, weights, arguments; `parts`, in scratch: products, and decoded weights [groups, block, columns].
+    operands: x, weights, arguments; `parts`, in scratch: products, rows of x as f32 if x is narrower, and decoded
+    weights [groups, block, columns].
     decode(unit, group, first k, end of k, scratch) makes a group's elements ready in scratch, or returns a function
     (k, vector) that loads them from where they are.
     """
-    accumulators, decoded = parts
+    accumulators, reader, decoded = parts
     weights = product.program.accumulators
     x = em.rows(operands[0])
     rows = row_count(em, operands[0])
@@ -92,6 +111,7 @@ def exact_gemm(
 
     def tile(first: Index, size: int, k0: Index, k1: Index) -> None:
         at = first if blocked else 0
+        reader.bind(x, first, size, k0, k1, whole=product.k % lanes == 0)
         for g in range(len(groups)):
 
             def from_scratch(k: Index, v: int, g: int = g) -> Value:
@@ -107,7 +127,7 @@ def exact_gemm(
                 ]
             else:
                 inits = [em.zero(accumulators.type)] * (size * vectors)
-            sums = _multiply(em, target, x, first, size, vectors, k0, k1, product.k, load, inits)
+            sums = multiply_tile(em, target, reader, size, vectors, (k0, k1), product.k, load, inits)
             for r in range(size):
                 for v, column in enumerate(columns):
                     em.vstore(sums[r * vectors + v], accumulators.data, [em.iadd(at, r), column])
@@ -133,20 +153,22 @@ def exact_gemm(
             accumulators.finish(operands[1 + weights :], outputs, unit.iv, 0, rows)
 
 
-def _multiply(
+def multiply_tile(
     em: Emitter,
     target: Target,
-    x: Value,
-    first: Index,
+    x: RowReader,
     size: int,
     vectors: int,
-    k0: Index,
-    k1: Index,
-    k_total: int,
+    ks: tuple[Index, Index],
+    k_total: int | None,
     load: Callable[[Index, int], Value],
     inits: Sequence[Value],
 ) -> list[Value]:
-    """inits + x[first : first + size, k0:k1] times `vectors` columns, along k in order; unrolled by 4."""
+    """inits + `size` rows of x, over the elements `ks` of K, times `vectors` columns, along k in order; unrolled by 4.
+
+    k_total: K, None where dynamic; all blocks but the last one are multiples of 4.
+    """
+    k0, k1 = ks
     unroll = 4
     type = inits[0].type
 
@@ -154,17 +176,18 @@ def _multiply(
         columns = [load(k, v) for v in range(vectors)]
         result = []
         for r in range(size):
-            factor = em.broadcast(em.load(x, [em.iadd(first, r), k]), type)
+            factor = em.broadcast(x.load(r, k), type)
             result += [target.fma(em, factor, columns[v], sums[r * vectors + v]) for v in range(vectors)]
         return result
 
-    main = em.isub(k1, em.irem(em.isub(k1, k0), unroll)) if k_total % unroll else k1
+    exact = k_total is not None and k_total % unroll == 0
+    main = k1 if exact else em.isub(k1, em.irem(em.isub(k1, k0), unroll))
     with em.loop(k0, main, unroll, inits, hint="k") as loop:
         sums: list[Value] = loop.args
         for u in range(unroll):
             sums = step(em.iadd(loop.iv, u), sums)
         loop.yield_(sums)
-    if k_total % unroll == 0:
+    if exact:
         return loop.results
     with em.loop(main, k1, 1, loop.results, hint="k") as tail:
         tail.yield_(step(tail.iv, tail.args))
@@ -177,8 +200,8 @@ def _multiply(
 def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     """The kernel of a product with weights in panels, exact in the activations.
 
-    Operands: x [..., K] f32, then the weights [ceil(N / 16), panel bytes] i8 of `scheme`, then the program's
-    arguments; then the outputs [..., N] f32. Units are panels, or pairs of them.
+    Operands: x [..., K], then the weights [ceil(N / 16), panel bytes] i8 of `scheme`, then the program's arguments;
+    then the outputs [..., N]. Units are panels, or pairs of them.
     """
     layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
@@ -190,7 +213,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     columns = per_unit * PANEL_ROWS
     packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
-        ("x", memref(product.x_shape, "f32")),
+        ("x", memref(product.x_shape, product.element)),
         *((f"w{i}", packed) for i in range(weights)),
         *product.arguments(),
     ]
@@ -205,7 +228,8 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
             index = em.imin(index, panels - 1)
         return Panel(em, target, layout, data, em.imul(index, layout.panel_bytes(product.k)))
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value]:
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
+        reader = row_reader(em, target, product, scratch, few, block)
         if few:
             rows: Index = product.rows or 0
             part = scratch.take([rows, product.k // layout.sub if layout.minimum else 0], "f32")
@@ -214,20 +238,20 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
             direct = scheme == "f32"
             shape = [0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS]
             part = scratch.take(shape, "f32")
-        return Accumulators(em, target, product, columns, scratch, rows), part
+        return Accumulators(em, target, product, columns, scratch, rows), reader, part
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        accumulators, part = parts(em, values, scratch)
+        accumulators, reader, part = parts(em, values, scratch)
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
         if few:
-            x = em.rows(values[0])
+            reader.bind(em.rows(values[0]), 0, product.rows or 0, 0, product.k, whole=product.k % RUN == 0)
             if layout.minimum:
-                _sub_block_sums(em, target, x, part, product, layout.sub)
+                _sub_block_sums(em, target, reader, part, product, layout.sub)
             with em.loop(begin, end, hint="unit") as unit:
                 panels_here = [panel_of(em, data, unit.iv, p) for data in flat for p in range(per_unit)]
-                _few_rows(em, target, product, x, panels_here, part, accumulators)
+                _few_rows(em, target, product, reader, panels_here, part, accumulators)
                 accumulators.finish(values[1 + weights :], outputs, unit.iv, 0, product.rows or 0)
             return
 
@@ -240,7 +264,9 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
                 _decode(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
             return None
 
-        exact_gemm(em, target, product, values, outputs, (begin, end), (accumulators, part), groups, step, decode)
+        exact_gemm(
+            em, target, product, values, outputs, (begin, end), (accumulators, reader, part), groups, step, decode
+        )
 
     return write_kernel(
         product.name,
@@ -290,7 +316,8 @@ def _decode(em: Emitter, panel: Panel, decoded: Value, place: tuple[int, int], k
                 quads(run, first, together, em.iadd(k, em.imul(loop.iv, 4)), v, scale, minimum)
         return []
 
-    over_runs([panel], em.idiv(k0, layout.block), em.idiv(k1, layout.block), [], step, PREFETCH_BYTES)
+    ahead = panel.target.choices.ahead(PREFETCH_BYTES)
+    over_runs([panel], em.idiv(k0, layout.block), em.idiv(k1, layout.block), [], step, ahead)
 
 
 # -- few rows ---------------------------------------------------------------------------------------------------------
@@ -301,12 +328,12 @@ def row_group(target: Target) -> int:
     return {512: 4, 256: 2, 128: 1}[target.vector_bits] * (2 if not target.x86 else 1)
 
 
-def _sub_block_sums(em: Emitter, target: Target, x: Value, sums: Value, product: Product, length: int) -> None:
+def _sub_block_sums(em: Emitter, target: Target, x: RowReader, sums: Value, product: Product, length: int) -> None:
     """sums[m, s] = the sum of elements s * length .. of row m."""
     lanes = target.lanes("f32")
     with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
         first = em.imul(sub.iv, length)
-        parts = [em.vload(x, [row.iv, em.iadd(first, i)], target.vector("f32")) for i in range(0, length, lanes)]
+        parts = [x.vload(row.iv, em.iadd(first, i)) for i in range(0, length, lanes)]
         while len(parts) > 1:
             parts = [em.addf(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
         em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, sub.iv])
@@ -316,7 +343,7 @@ def _few_rows(
     em: Emitter,
     target: Target,
     product: Product,
-    x: Value,
+    x: RowReader,
     panels: Sequence[Panel],
     sums: Value,
     accumulators: Accumulators,
@@ -341,7 +368,7 @@ def _few_rows(
 
 
 def _few_float(
-    em: Emitter, target: Target, product: Product, x: Value, panels: Sequence[Panel], first: int, size: int
+    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: int, size: int
 ) -> list[Value]:
     """Float panels: `unroll` interleaved chains along K, added at the end."""
     unroll = {512: 4, 256: 2, 128: 1}[target.vector_bits]
@@ -353,14 +380,15 @@ def _few_float(
         values = [panel.floats(k, v) for panel, v in columns]
         result = []
         for r in range(size):
-            factor = em.broadcast(em.load(x, [first + r, k]), type)
+            factor = em.broadcast(x.load(first + r, k), type)
             result += [target.fma(em, value, factor, sums[r * len(columns) + i]) for i, value in enumerate(values)]
         return result
 
     main = product.k - product.k % unroll
+    ahead = target.choices.ahead(PREFETCH_BYTES)
     with em.loop(0, main, unroll, [em.zero(type)] * (unroll * count), hint="k") as loop:
-        for panel in panels:
-            panel.prefetch(panel.at(loop.iv), PREFETCH_BYTES, unroll * panel.layout.block_bytes)
+        for panel in panels if ahead else ():
+            panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)
         chains = [step(em.iadd(loop.iv, u), loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
         loop.yield_([value for chain in chains for value in chain])
     chains = [loop.results[u * count : (u + 1) * count] for u in range(unroll)]
@@ -375,7 +403,7 @@ def _few_blocks(
     em: Emitter,
     target: Target,
     product: Product,
-    x: Value,
+    x: RowReader,
     panels: Sequence[Panel],
     first: int,
     size: int,
@@ -404,7 +432,7 @@ def _few_blocks(
         for q in range(quads):
             numbers = [runs[i].numbers(em.imul(part, quads), q, v) for i, v in columns]
             for e, r in itertools.product(range(4), range(size)):
-                factor = em.broadcast(em.load(x, [first + r, em.iadd(k, 4 * q + e)]), type)
+                factor = em.broadcast(x.load(first + r, em.iadd(k, 4 * q + e)), type)
                 for i, values in enumerate(numbers):
                     chain = partial[r * len(columns) + i]
                     so_far = chain[e % chains]
@@ -431,4 +459,4 @@ def _few_blocks(
         return result
 
     inits = [em.zero(type)] * (size * len(columns))
-    return over_runs(panels, 0, product.k // panels[0].layout.block, inits, step, PREFETCH_BYTES)
+    return over_runs(panels, 0, product.k // panels[0].layout.block, inits, step, target.choices.ahead(PREFETCH_BYTES))

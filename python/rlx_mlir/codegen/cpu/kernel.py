@@ -7,22 +7,25 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, memref, shape_of
+from .emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
 from .epilogue import IDENTITY, Program
-from .target import Target
+from .target import Target, rounded
 
-__all__ = ["Accumulators", "Product", "Scratch", "row_tiles", "write_kernel"]
+__all__ = ["Accumulators", "Product", "RowReader", "Scratch", "row_tiles", "write_kernel"]
 
 Buffers = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
 class Product:
-    """outputs = program(x W_0, x W_1, ..., arguments), with x [..., K] f32 and every W_i giving N columns.
+    """outputs = program(x W_0, x W_1, ..., arguments), with x [..., K] and every W_i giving N columns.
 
     x_shape: sizes of x, None where dynamic; K, the last one, is static. program.accumulators is the number of weights.
+    element: type of x, the arguments and the outputs: f32, f16 or bf16. Products and program are f32 in each case, and
+    outputs are rounded once.
     operand_order: the kernel's operand for each operand of the template (x or its quantised parts, weights, arguments),
     where that isn't simply the same order; one kernel operand may serve several.
     """
@@ -32,8 +35,11 @@ class Product:
     n: int
     program: Program = IDENTITY
     operand_order: tuple[int, ...] | None = None
+    element: str = "f32"
 
     def __post_init__(self) -> None:
+        if self.element not in ("f32", "f16", "bf16"):
+            raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no template")
         if not self.x_shape or not self.x_shape[-1] or self.n < 1:
             shapes = f"x is {self.x_shape}, N is {self.n}"
             raise UnsupportedByTemplate(f"{self.name}: expects static K and N of at least 1, but {shapes}")
@@ -66,11 +72,21 @@ class Product:
             argument.shape if argument.shape is not None else natural[argument.broadcast]
             for argument in self.program.arguments
         ]
-        return [(f"arg{i}", memref(shape, "f32")) for i, shape in enumerate(shapes)]
+        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(shapes)]
 
     def outputs(self) -> list[tuple[str, str]]:
         """The buffers of the results."""
-        return [(f"out{i}", memref(self.out_shape, "f32")) for i in range(len(self.program.results))]
+        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+
+
+class Finished(Protocol):
+    """What `Accumulators` has to know of a product."""
+
+    @property
+    def program(self) -> Program: ...
+
+    @property
+    def element(self) -> str: ...
 
 
 class Scratch:
@@ -166,6 +182,50 @@ def row_tiles(em: Emitter, rows: Index, sizes: Sequence[int], tile: Callable[[In
         done = em.iadd(done, em.imul(count, size))
 
 
+class RowReader:
+    """Elements of x [M, K] as f32: where they are if they are f32, else widened into scratch, a few rows at a time."""
+
+    def __init__(self, em: Emitter, target: Target, element: str, scratch: Scratch, rows: Index, length: Index) -> None:
+        self._em, self._target = em, target
+        # Rows a power of two apart would share few sets of the cache.
+        self._wide = None if element == "f32" else scratch.take([rows, em.iadd(length, 16)], "f32")
+        self._buffer = Value("%unbound", "")
+        self._row: Index = 0
+        self._k: Index = 0
+
+    def bind(self, x: Value, first: Index, count: Index, k0: Index, k1: Index, *, whole: bool) -> None:
+        """Makes x[first : first + count, k0:k1] what `load` reads; `whole` says that k1 - k0 is whole vectors."""
+        em, lanes = self._em, self._target.lanes("f32")
+        if self._wide is None:
+            self._buffer, self._row, self._k = x, first, 0
+            return
+        self._buffer, self._row, self._k = self._wide, 0, k0
+        narrow = with_element(self._target.vector("f32"), element_of(x.type))
+        main = k1 if whole else em.isub(k1, em.irem(em.isub(k1, k0), lanes))
+        with em.loop(0, count, hint="row") as row:
+            source = em.iadd(first, row.iv)
+            with em.loop(k0, main, lanes, hint="k") as k:
+                value = self._target.widen(em, em.vload(x, [source, k.iv], narrow))
+                em.vstore(value, self._wide, [row.iv, em.isub(k.iv, k0)])
+            if not whole:
+                with em.loop(main, k1, hint="k") as k:
+                    value = self._target.widen(em, em.load(x, [source, k.iv]))
+                    em.store(value, self._wide, [row.iv, em.isub(k.iv, k0)])
+
+    def load(self, row: Index, k: Index) -> Value:
+        """Element (first + row, k)."""
+        em = self._em
+        return em.load(self._buffer, [em.iadd(self._row, row), em.isub(k, self._k)])
+
+    def vload(self, row: Index, k: Index, mask: Value | None = None) -> Value:
+        """A vector of elements from (first + row, k) on; zeros where `mask` isn't set."""
+        em, type = self._em, self._target.vector("f32")
+        at = [em.iadd(self._row, row), em.isub(k, self._k)]
+        if mask is None:
+            return em.vload(self._buffer, at, type)
+        return em.masked_load(self._buffer, at, mask, em.zero(type))
+
+
 class Accumulators:
     """The products of one unit, in scratch [rows, weights * columns] f32, and the program that turns them into outputs.
 
@@ -176,12 +236,12 @@ class Accumulators:
         self,
         em: Emitter,
         target: Target,
-        product: Product,
+        product: Finished,
         columns: int,
         scratch: Scratch,
         rows: Index,
     ) -> None:
-        self.em, self.product, self.columns = em, product, columns
+        self.em, self.target, self.product, self.columns = em, target, product, columns
         self.type = target.vector("f32")
         self.lanes = target.lanes("f32")
         self.data = scratch.take([rows, columns * product.program.accumulators], "f32")
@@ -207,24 +267,26 @@ class Accumulators:
             for value, argument in zip(arguments, program.arguments, strict=True)
         ]
         targets = [em.rows(output) for output in outputs]
-        masked = product.n % self.columns != 0
+        stored = with_element(self.type, product.element)
+        n = em.dim(targets[0], 1)
+        masked = not isinstance(n, int) or n % self.columns != 0
         with em.loop(0, rows, hint="row") as row, em.loop(0, self.columns, self.lanes, hint="col") as local:
             out_row = em.iadd(row.iv, first)
             column = em.iadd(local.iv, em.imul(unit, self.columns))
             # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
-            mask = em.mask(em.imax(em.isub(product.n, column), 0), self.lanes) if masked else None
+            mask = em.mask(em.imax(em.isub(n, column), 0), self.lanes) if masked else None
 
             def load(buffer: Value, indices: Sequence[Index]) -> Value:
                 if mask is None:
-                    return em.vload(buffer, indices, self.type)
-                return em.masked_load(buffer, indices, mask, em.zero(self.type))
+                    return self.target.widen(em, em.vload(buffer, indices, stored))
+                return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(stored)))
 
             def argument(i: int) -> Value:
                 kind = program.arguments[i].broadcast
                 if kind == "scalar":
-                    return em.load(buffers[i], [])
+                    return self.target.widen(em, em.load(buffers[i], []))
                 if kind == "column":
-                    return em.load(buffers[i], [out_row])
+                    return self.target.widen(em, em.load(buffers[i], [out_row]))
                 return load(buffers[i], [column] if kind == "row" else [out_row, column])
 
             products = [
@@ -232,6 +294,7 @@ class Accumulators:
                 for i in range(program.accumulators)
             ]
             for value, output in zip(program.emit(em, products, argument), targets, strict=True):
+                value = rounded(em, self.target, value, product.element)
                 if mask is None:
                     em.vstore(value, output, [out_row, column])
                 else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, PanelFactor, PanelLayout, panel_layout
+from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, PanelFactor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.panels import RUN
 
 from . import UnsupportedByTemplate
@@ -21,7 +21,7 @@ __all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "o
 
 def find_layout(scheme: str, k: int) -> PanelLayout:
     """The panel layout of a scheme whose rows have K elements, or UnsupportedByTemplate."""
-    if scheme not in PANEL_FORMATS:
+    if not get_format(scheme).has_panels:
         known = ", ".join(PANEL_FORMATS)
         raise UnsupportedByTemplate(f"panels: no code is written for '{scheme}' weights; known are {known}")
     layout = panel_layout(scheme)

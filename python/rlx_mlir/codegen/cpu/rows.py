@@ -38,7 +38,7 @@ from .row_graph import (
     Step,
     split_rows,
 )
-from .target import Target
+from .target import Target, rounded
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
@@ -389,31 +389,3 @@ class _Kernel:
         if self.stored[sink.index] is not None:
             raise UnsupportedByTemplate("rows: a cache with one element a position isn't supported")
         em.store(value, out, [self.out_starts[sink.index]] if shape_of(out.type) else [])
-
-
-def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
-    """f32 (vector or scalar) to `element`, to nearest even; NaN stays NaN, without its payload."""
-    if element == "f32":
-        return x
-    type, half = with_element(x.type, element), with_element(x.type, "i16")
-    if element == "f16" and target.half:
-        return em.cast("arith.truncf", x, type)
-    bits = em.bitcast(x, with_element(x.type, "i32"))
-    nan = em.cmpf("uno", x, x)
-    if element == "bf16":
-        # Done on integers: LLVM calls a library function where the instruction is missing, and the instruction
-        # flushes subnormals.
-        odd = em.andi(em.shrui(bits, 16), 1)
-        up = em.shrui(em.addi(em.addi(bits, odd), 0x7FFF), 16)
-        return em.bitcast(em.cast("arith.trunci", em.select(nan, 0x7FC0, up), half), type)
-    sign = em.andi(em.shrui(bits, 16), 0x8000)
-    size = em.andi(bits, 0x7FFFFFFF)
-    odd = em.andi(em.shrui(size, 13), 1)
-    normal = em.shrui(em.addi(em.addi(size, odd), 0xFFF - (112 << 23)), 13)
-    # Adding 0.5 leaves, in the low bits, the multiple of 2^-24 that a subnormal is; the addition rounds it.
-    shifted = em.addf(em.bitcast(size, x.type), 0.5)
-    subnormal = em.subi(em.bitcast(shifted, size.type), 0x3F000000)
-    result = em.select(em.cmpi("ult", size, 113 << 23), subnormal, normal)
-    result = em.select(em.cmpi("uge", size, 143 << 23), 0x7C00, result)
-    result = em.ori(em.select(nan, 0x7E00, result), sign)
-    return em.bitcast(em.cast("arith.trunci", result, half), type)

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from .choices import BY_RULE, Choices
 from .emit import Emitter, Value, vec, with_element
 
-__all__ = ["ELEMENT_BITS", "Target"]
+__all__ = ["ELEMENT_BITS", "Target", "rounded"]
 
 ELEMENT_BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16, "i64": 64, "i32": 32, "i16": 16, "i8": 8}
 
@@ -19,13 +20,15 @@ _AVX2 = frozenset({"avx2", "fma", "f16c"})
 class Target:
     """A processor: the vector width that templates use (128, 256 or 512 bits) and LLVM's names of its features.
 
-    `triple` and `cpu` are what code generation is told; an empty triple means x86-64.
+    `triple` and `cpu` are what code generation is told; an empty triple means x86-64. `choices` are those of the kernel
+    that a template is asked for.
     """
 
     vector_bits: int
     features: frozenset[str] = frozenset()
     triple: str = "x86_64-unknown-linux-gnu"
     cpu: str = ""
+    choices: Choices = BY_RULE
 
     def __post_init__(self) -> None:
         if self.vector_bits not in (128, 256, 512):
@@ -85,6 +88,11 @@ class Target:
             return self.has("avx512vnni")
         return self.vector_bits == 256 and (self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl")))
 
+    def tiles(self, element: str) -> bool:
+        """Whether AMX multiplies tiles of bf16 or f16; the system lends their registers (`runtime/tiles.py`)."""
+        feature = {"bf16": "amx-bf16", "f16": "amx-fp16"}.get(element, "")
+        return self.x86 and self.vector_bits == 512 and self.has("amx-tile") and self.has(feature)
+
     @property
     def dotprod(self) -> bool:
         """Whether NEON's dot product of signed bytes exists."""
@@ -111,3 +119,31 @@ class Target:
         special = em.select(em.cmpi("uge", magnitude, 0x0F800000), 0x7F800000, em.zero(bits))
         sign = em.shli(em.andi(raw, 0x8000), 16)
         return em.bitcast(em.ori(em.ori(value, special), sign), wide)
+
+
+def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
+    """f32 (vector or scalar) to `element`, to nearest even; NaN stays NaN, without its payload."""
+    if element == "f32":
+        return x
+    type, half = with_element(x.type, element), with_element(x.type, "i16")
+    if element == "f16" and target.half:
+        return em.cast("arith.truncf", x, type)
+    bits = em.bitcast(x, with_element(x.type, "i32"))
+    nan = em.cmpf("uno", x, x)
+    if element == "bf16":
+        # Done on integers: LLVM calls a library function where the instruction is missing, and the instruction
+        # flushes subnormals.
+        odd = em.andi(em.shrui(bits, 16), 1)
+        up = em.shrui(em.addi(em.addi(bits, odd), 0x7FFF), 16)
+        return em.bitcast(em.cast("arith.trunci", em.select(nan, 0x7FC0, up), half), type)
+    sign = em.andi(em.shrui(bits, 16), 0x8000)
+    size = em.andi(bits, 0x7FFFFFFF)
+    odd = em.andi(em.shrui(size, 13), 1)
+    normal = em.shrui(em.addi(em.addi(size, odd), 0xFFF - (112 << 23)), 13)
+    # Adding 0.5 leaves, in the low bits, the multiple of 2^-24 that a subnormal is; the addition rounds it.
+    shifted = em.addf(em.bitcast(size, x.type), 0.5)
+    subnormal = em.subi(em.bitcast(shifted, size.type), 0x3F000000)
+    result = em.select(em.cmpi("ult", size, 113 << 23), subnormal, normal)
+    result = em.select(em.cmpi("uge", size, 143 << 23), 0x7C00, result)
+    result = em.ori(em.select(nan, 0x7E00, result), sign)
+    return em.bitcast(em.cast("arith.trunci", result, half), type)

@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the schedules of attention share: the description of one problem, views of heads, key ranges, exp2.
+
+Scores are kept in the domain of the base-2 logarithm, where exp needs no multiplication: queries are multiplied by
+`scale * log2(e)` once. With a softcap c they are multiplied by `scale / c` and the capped score is
+`c * log2(e) * tanh(...)`. A bias is brought to the same domain when it is added.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from .kernel import Scratch
+from .target import Target, rounded
+
+__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Schedule"]
+
+NEGATIVE_INFINITY = float("-inf")
+LOG2_E = math.log2(math.e)
+
+EXP2 = (
+    1.0,
+    0.6931471824645996,
+    0.24022647738456726,
+    0.055503323674201965,
+    0.00961843691766262,
+    0.0013398875016719103,
+    0.00015353361959569156,
+)
+"""2^r on [-0.5, 0.5]: coefficients of 1, r, r^2, ... with a relative error of 2e-9 before rounding; 2^0 is exact."""
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """One `mir.attention` after outlining: memref types as text, attributes under their names on the op.
+
+    q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
+    with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32.
+    B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32.
+    """
+
+    q: str
+    k: str
+    v: str
+    result: str
+    num_heads: int
+    head_dim: int
+    num_kv_heads: int | None = None
+    mask: str | None = None
+    pos: str | None = None
+    mask_kind: str = "none"
+    window: int | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    layout: str = "packed"
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def group(self) -> int:
+        """Query heads per KV head."""
+        return self.num_heads // self.kv_heads
+
+    @property
+    def sequence_axis(self) -> int:
+        """The axis of Sq and Sk."""
+        return len(shape_of(self.q)) - 2 if self.layout != "bshd" else 1
+
+    @property
+    def operands(self) -> list[tuple[str, str]]:
+        """Names and types of the kernel's operands, in order."""
+        named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
+        return [(name, type) for name, type in named if type is not None]
+
+
+@dataclass(frozen=True)
+class Heads:
+    """q, k, v or the result as one flat buffer: element (b, h, s, d) stands at base(b, h) + s * stride + d."""
+
+    flat: Value
+    heads: int
+    size: int
+    length: Index
+    stride: int
+
+    def base(self, em: Emitter, b: Index, h: Index) -> Index:
+        if self.stride == self.size and self.heads > 1:  # bhsd
+            return em.imul(em.iadd(em.imul(b, self.heads), h), em.imul(self.length, self.size))
+        return em.iadd(em.imul(b, em.imul(self.length, self.stride)), em.imul(h, self.size))
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Positions and keys of some queries of one batch element: keys lo .. hi - 1 are all that any of them sees."""
+
+    offset: Index
+    lo: Index
+    hi: Index
+
+
+class Schedule:
+    """The views of the buffers, key ranges, exp and max with the NaN rules of the template."""
+
+    q: Heads
+    k: Heads
+    v: Heads
+    out: Heads
+
+    def __init__(self, em: Emitter, spec: AttentionSpec, target: Target) -> None:
+        self.em, self.spec, self.target = em, spec, target
+        self.lanes = target.lanes("f32")
+        self.type = target.vector("f32")
+        self.size = spec.head_dim
+        self.element = element_of(spec.q)
+        self.stored = element_of(spec.k)
+        scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
+        self.unit_factor = LOG2_E if spec.softcap is None else 1.0 / spec.softcap
+        self.query_factor = scale * self.unit_factor
+
+    # What a schedule implements -------------------------------------------------------------------
+
+    def units(self, q: Value) -> Index:
+        """How many units the work has."""
+        raise NotImplementedError
+
+    def take_scratch(self, k: Value, parts: Scratch) -> None:
+        """Takes a thread's scratch."""
+        raise NotImplementedError
+
+    def body(self, begin: Value, end: Value) -> None:
+        """Computes the units [begin, end)."""
+        raise NotImplementedError
+
+    # Buffers --------------------------------------------------------------------------------------
+
+    def batch(self, q: Value) -> Index:
+        return 1 if len(shape_of(q.type)) == 2 else self.em.dim(q, 0)
+
+    def bind(self, buffers: dict[str, Value], out: Value) -> None:
+        """Makes the flat views; to be called once, at the head of the body."""
+        em, spec = self.em, self.spec
+
+        def heads(buffer: Value, count: int) -> Heads:
+            stride = self.size if spec.layout == "bhsd" else count * self.size
+            return Heads(self.flat(buffer), count, self.size, em.dim(buffer, spec.sequence_axis), stride)
+
+        self.q, self.out = heads(buffers["q"], spec.num_heads), heads(out, spec.num_heads)
+        self.k, self.v = heads(buffers["k"], spec.kv_heads), heads(buffers["v"], spec.kv_heads)
+        self.pos = buffers.get("pos")
+        self.mask: Value | None = None
+        if spec.mask is not None:
+            mask = buffers["mask"]
+            self.mask = self.flat(mask)
+            self.mask_dims = [em.dim(mask, axis) for axis in range(len(shape_of(mask.type)))]
+
+    def flat(self, buffer: Value) -> Value:
+        return self.em.collapse(buffer, [list(range(len(shape_of(buffer.type))))])
+
+    def wide(self, x: Value) -> Value:
+        """A loaded value as f32."""
+        return self.target.widen(self.em, x)
+
+    def narrow(self, x: Value) -> Value:
+        """A value of f32 in the type of the result."""
+        return rounded(self.em, self.target, x, self.element)
+
+    def vector(self, buffer: Value) -> str:
+        """The type of a vector of `lanes` elements of a buffer."""
+        return with_element(self.type, element_of(buffer.type))
+
+    def mask_row(self, *position: Index) -> Index:
+        """Where the mask's row of the given leading indices starts; a dimension of size 1 broadcasts."""
+        em = self.em
+        flat: Index = 0
+        for index, size in zip(position, self.mask_dims, strict=False):
+            flat = em.iadd(em.imul(flat, size), 0 if size == 1 else index)
+        return em.imul(flat, self.mask_dims[-1])
+
+    def first_mask_row(self, b: Index, h: Index) -> Index:
+        """Where the mask's row of the first query of a head starts."""
+        return self.mask_row(*(b, h, 0)[: len(self.mask_dims) - 1])
+
+    def copy_wide(self, source: Value, at: Index, target: Value, to: Index, factor: float | None = None) -> None:
+        """`size` elements from `source[at]` on, as f32 and times `factor`, to `target[to]`: a row of a head."""
+        em = self.em
+        whole = self.size // self.lanes * self.lanes
+
+        def moved(value: Value) -> Value:
+            value = self.wide(value)
+            return value if factor is None else em.mulf(value, factor)
+
+        if whole:
+            with em.loop(0, whole, self.lanes, hint="d") as d:
+                value = em.vload(source, [em.iadd(at, d.iv)], self.vector(source))
+                em.vstore(moved(value), target, [em.iadd(to, d.iv)])
+        if whole < self.size:
+            with em.loop(whole, self.size, hint="d") as d:
+                em.store(moved(em.load(source, [em.iadd(at, d.iv)])), target, [em.iadd(to, d.iv)])
+
+    # Keys -----------------------------------------------------------------------------------------
+
+    def keys(self, b: Index, first: Index, count: Index) -> KeyRange:
+        """The keys that exist and that at least one of the queries `first` .. `first + count - 1` may see."""
+        em, kind = self.em, self.spec.mask_kind
+        hi = self.k.length
+        if self.pos is None:
+            offset = em.isub(self.k.length, self.q.length)
+        else:
+            offset = em.cast("arith.index_cast", em.load(self.pos, [b]), "index")
+            hi = em.imin(hi, em.imax(em.iadd(offset, self.q.length), 0))
+        lo: Index = 0
+        if kind in ("causal", "sliding_window"):
+            hi = em.imin(hi, em.imax(em.iadd(offset, em.iadd(first, count)), 0))
+        if kind == "sliding_window":
+            assert self.spec.window is not None
+            lo = em.imax(em.isub(em.iadd(offset, em.iadd(first, 1)), self.spec.window), 0)
+        return KeyRange(offset, lo, hi)
+
+    # Arithmetic -----------------------------------------------------------------------------------
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        return self.target.fma(self.em, a, b, c)
+
+    def larger(self, new: Value, running: Value) -> Value:
+        """max without NaN handling (one instruction): a NaN score is dropped here and comes back through its exp."""
+        return self.em.select(self.em.cmpf("ogt", new, running), new, running)
+
+    def finite_maximum(self, maximum: Value) -> Value:
+        """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""
+        return self.em.select(self.em.cmpf("oeq", maximum, NEGATIVE_INFINITY), 0.0, maximum)
+
+    def exp2(self, x: Value, maximum: Value) -> Value:
+        """2^(x - maximum) for vectors of x <= maximum: 0 where the result would be below 2^-126, NaN where x is NaN."""
+        em = self.em
+        integers = with_element(x.type, "i32")
+        difference = em.subf(x, maximum)
+        power = self.larger(em.const(-127.0, x.type), difference)
+        # Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
+        shifted = em.addf(power, 12582912.0)
+        rest = em.subf(power, em.subf(shifted, 12582912.0))
+        value = em.const(EXP2[-1], x.type)
+        for coefficient in reversed(EXP2[:-1]):
+            value = self.fma(value, rest, em.const(coefficient, x.type))
+        # The exponent of 2^-127 is 0, which makes the factor 0.0.
+        exponent = em.addi(em.shli(em.bitcast(shifted, integers), 23), 127 << 23)
+        return em.mulf(value, em.bitcast(exponent, x.type))
+
+    def score(self, product: Value, bias: Value | None) -> Value:
+        """The score, in the domain of the base-2 logarithm, of a product with a multiplied query."""
+        em, cap = self.em, self.spec.softcap
+        if bias is not None:
+            product = self.fma(bias, em.const(self.unit_factor, bias.type), product)
+        return product if cap is None else em.mulf(em.unary("math.tanh", product), cap * LOG2_E)
+
+    def normalised(self, total: Value, sum_: Value, inverse: Value) -> Value:
+        """total / sum, and zero where no key was visible."""
+        em = self.em
+        empty = em.cmpf("oeq", sum_, 0.0)
+        return em.select(empty, em.zero(total.type), em.mulf(total, inverse))
+
+    def i32_lanes(self, index: Index) -> Value:
+        em = self.em
+        return em.broadcast(em.cast("arith.index_cast", em.index(index), "i32"), vec(self.lanes, "i32"))

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of two activations: batches that broadcast, and sizes of which any may be dynamic.
+
+A unit is a block of rows times a block of columns of one batch element: the block of the right operand is copied into
+scratch, as f32, and multiplied with register tiles. Every output is one chain of operations along K, whatever the
+batch, the tiles and the units are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import UnsupportedByTemplate
+from .emit import Emitter, Index, Value, memref
+from .epilogue import IDENTITY, Program
+from .gemm import Matrix, column_reader, copy_columns, copy_transposed
+from .gemm_amx import COLUMNS, TileUnit, copy_pairs
+from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, multiply_tile, tile_rows
+from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
+from .panels import PANEL_ROWS
+from .target import Target
+
+__all__ = ["BatchedProduct", "gemm_batched", "uses_tiles"]
+
+ROW_BLOCK = 256
+"""Rows of a unit: copying the right operand costs little beside their products, and many rows are several units."""
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class BatchedProduct:
+    """outputs = program(x W_0, x W_1, ..., arguments), with x [..., M, K] and W_i [..., K, N], or [..., N, K].
+
+    Batch sizes broadcast where an operand's type says 1; two dynamic ones are equal. None stands for a dynamic size.
+    The program's arguments are of the output's shape, [N], or one element.
+    element: type of all operands and outputs: f32, f16 or bf16. Products and program are f32 in each case.
+    operand_order: as for `Product`.
+    """
+
+    name: str
+    x_shape: Shape
+    w_shape: Shape
+    out_shape: Shape
+    program: Program = IDENTITY
+    operand_order: tuple[int, ...] | None = None
+    element: str = "f32"
+    transpose_rhs: bool = False
+
+    def __post_init__(self) -> None:
+        if self.element not in ("f32", "f16", "bf16"):
+            raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no template")
+        if len(self.x_shape) < 2 or len(self.w_shape) < 2 or 0 in (*self.x_shape, *self.w_shape):
+            shapes = f"they are {self.x_shape} and {self.w_shape}"
+            raise UnsupportedByTemplate(
+                f"{self.name}: expects operands of at least two dimensions, not empty, but {shapes}"
+            )
+
+    @property
+    def m(self) -> int | None:
+        return self.x_shape[-2]
+
+    @property
+    def k(self) -> int | None:
+        """K, where a type says it."""
+        own, other = self.x_shape[-1], self.w_shape[-1 if self.transpose_rhs else -2]
+        return other if own is None else own
+
+    @property
+    def n(self) -> int | None:
+        return self.w_shape[-2 if self.transpose_rhs else -1]
+
+    def arguments(self) -> list[tuple[str, str]]:
+        """The buffers of the program's arguments."""
+        natural: dict[str, Shape] = {"full": self.out_shape, "row": (self.n,), "scalar": ()}
+        given = [natural[a.broadcast] if a.shape is None else a.shape for a in self.program.arguments]
+        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(given)]
+
+    def operands(self) -> list[tuple[str, str]]:
+        """The buffers of x and of the right operands, then the arguments."""
+        right = [(f"w{i}", memref(self.w_shape, self.element)) for i in range(self.program.accumulators)]
+        return [("x", memref(self.x_shape, self.element)), *right, *self.arguments()]
+
+    def results(self) -> list[tuple[str, str]]:
+        """The buffers of the outputs."""
+        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+
+    @property
+    def batched(self) -> bool:
+        """Whether the right operand has batches; where it has none, those of x are further rows."""
+        return any(size != 1 for size in self.w_shape[:-2])
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A unit: its block of columns, how many rows, and the first rows in x, the outputs and the right operand."""
+
+    column_block: Index
+    rows: Index
+    x_row: Index
+    out_row: Index
+    base: Index
+
+
+class _Sizes:
+    """The sizes of one call, and how its units are numbered: blocks of rows fastest, then of columns, then batches."""
+
+    def __init__(self, em: Emitter, product: BatchedProduct, x: Value, w: Value, columns: int) -> None:
+        self._em = em
+        self._product = product
+        rank = len(product.out_shape)
+        self.k: Index = em.dim(x, len(product.x_shape) - 1) if product.k is None else product.k
+        self.n = em.dim(w, len(product.w_shape) - (2 if product.transpose_rhs else 1))
+        self.rows = em.dim(x, len(product.x_shape) - 2)
+        self.batch: list[Index] = []
+        if product.batched:
+            self.batch = [self._batch_size(axis - rank, x, w) for axis in range(rank - 2)]
+        else:
+            for axis in range(len(product.x_shape) - 2):
+                self.rows = em.imul(self.rows, em.dim(x, axis))
+        self.row_blocks = em.iceildiv(self.rows, ROW_BLOCK)
+        self.column_blocks = em.iceildiv(self.n, columns)
+
+    def _batch_size(self, axis: int, x: Value, w: Value) -> Index:
+        """The size of a batch dimension, counted from the end: that of an operand which doesn't broadcast there."""
+        size: Index = 1
+        for value, shape in ((x, self._product.x_shape), (w, self._product.w_shape)):
+            if len(shape) >= -axis and size == 1:
+                size = self._em.dim(value, len(shape) + axis)
+        return size
+
+    @property
+    def units(self) -> Index:
+        count = self._em.imul(self.row_blocks, self.column_blocks)
+        for size in self.batch:
+            count = self._em.imul(count, size)
+        return count
+
+    def place(self, unit: Index) -> _Place:
+        """What a unit computes."""
+        em, product = self._em, self._product
+        rest = em.idiv(unit, self.row_blocks)
+        batch = em.idiv(rest, self.column_blocks)
+        first = em.imul(em.irem(unit, self.row_blocks), ROW_BLOCK)
+        rows = em.imin(em.isub(self.rows, first), ROW_BLOCK)
+        if isinstance(self.rows, int) and (self.rows <= ROW_BLOCK or self.rows % ROW_BLOCK == 0):
+            rows = min(self.rows, ROW_BLOCK)
+        return _Place(
+            em.irem(rest, self.column_blocks),
+            rows,
+            em.iadd(em.imul(self._element_of(batch, product.x_shape), self.rows), first),
+            em.iadd(em.imul(batch, self.rows), first),
+            em.imul(self._element_of(batch, product.w_shape), self.n if product.transpose_rhs else self.k),
+        )
+
+    def _element_of(self, batch: Index, shape: Shape) -> Index:
+        """Which batch element of an operand belongs to one of the result."""
+        em = self._em
+        own = (*([1] * (len(self.batch) - len(shape) + 2)), *shape[:-2])
+        if not self.batch or all(size == 1 for size in own):
+            return 0
+        broadcasts = [mine == 1 and size != 1 for mine, size in zip(own, self.batch, strict=True)]
+        if not any(broadcasts):
+            return batch
+        element: Index = 0
+        stride: Index = 1
+        rest = batch
+        for size, broadcast in reversed(list(zip(self.batch, broadcasts, strict=True))):
+            if not broadcast:
+                element = em.iadd(element, em.imul(em.irem(rest, size), stride))
+                stride = em.imul(stride, size)
+            rest = em.idiv(rest, size)
+        return element
+
+
+def uses_tiles(target: Target, product: BatchedProduct) -> bool:
+    """Whether the product is computed by tiles of AMX: few rows would leave most of a tile empty."""
+    return target.tiles(product.element) and (product.m is None or product.m > FEW_ROWS or not product.batched)
+
+
+def gemm_batched(target: Target, product: BatchedProduct) -> str:
+    """The kernel of a product of two activations.
+
+    Operands: x, the right operands (one for each of the program's products), the program's arguments; then the outputs.
+    """
+    if uses_tiles(target, product):
+        return _gemm_tiles(target, product)
+    weights = product.program.accumulators
+    lanes = target.lanes("f32")
+    tiles = tile_rows(target)
+    columns = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
+    vectors = columns // lanes
+    block = K_BLOCK if product.k is None else block_length(product.k, 32)
+    blocked = product.k is None or block < product.k
+    # One tile of rows reads the right operand once: as it is, where its rows lie along the columns.
+    direct = not product.transpose_rhs and product.batched and product.m is not None and product.m <= tiles[0]
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
+        reader = RowReader(em, target, product.element, scratch, tiles[0], block)
+        copied = scratch.take([0 if direct else weights, block, columns], "f32")
+        return Accumulators(em, target, product, columns, scratch, ROW_BLOCK if blocked else tiles[0]), reader, copied
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        accumulators, reader, copied = parts(em, values, scratch)
+        x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
+        arguments = values[1 + weights :]
+        sizes = _Sizes(em, product, values[0], values[1], columns)
+
+        with em.loop(begin, end, hint="unit") as unit:
+            here = sizes.place(unit.iv)
+            x_row, out_row, rows, base, column_block = here.x_row, here.out_row, here.rows, here.base, here.column_block
+            column = em.imul(column_block, columns)
+
+            def copy(k0: Index, k1: Index) -> None:
+                for i, weight in enumerate(dense):
+                    matrix = Matrix(weight, sizes.n, product.k, base)
+                    for part in range(0, columns, PANEL_ROWS):
+                        write = copy_transposed if product.transpose_rhs else copy_columns
+                        write(em, target, matrix, em.iadd(column, part), (k0, k1), copied, (i, part))
+
+            def loads(i: int, k0: Index) -> Callable[[Index, int], Value]:
+                if not direct:
+                    return lambda k, v: em.vload(copied, [i, em.isub(k, k0), v * lanes], accumulators.type)
+                readers = [
+                    column_reader(em, target, sizes.n, columns, dense[i], em.iadd(column, v * lanes))
+                    for v in range(vectors)
+                ]
+                return lambda k, v: readers[v](em.iadd(base, k))
+
+            def over_rows(k0: Index, k1: Index) -> None:
+                if not direct:
+                    copy(k0, k1)
+                sources = [loads(i, k0) for i in range(weights)]
+
+                def tile(start: Index, size: int) -> None:
+                    whole = product.k is not None and product.k % lanes == 0
+                    reader.bind(x, em.iadd(x_row, start), size, k0, k1, whole=whole)
+                    for i, load in enumerate(sources):
+                        at = [
+                            (em.iadd(start, r) if blocked else r, i * columns + v * lanes)
+                            for r in range(size)
+                            for v in range(vectors)
+                        ]
+                        inits = [
+                            em.vload(accumulators.data, place, accumulators.type)
+                            if blocked
+                            else em.zero(accumulators.type)
+                            for place in at
+                        ]
+                        sums = multiply_tile(em, target, reader, size, vectors, (k0, k1), product.k, load, inits)
+                        for total, place in zip(sums, at, strict=True):
+                            em.vstore(total, accumulators.data, place)
+                    if not blocked:
+                        accumulators.finish(arguments, outputs, column_block, em.iadd(out_row, start), size)
+
+                row_tiles(em, rows, tiles, tile)
+
+            if not blocked:
+                over_rows(0, sizes.k)
+            else:
+                accumulators.clear(rows)
+                with em.loop(0, sizes.k, block, hint="kb") as kb:
+                    over_rows(kb.iv, em.imin(em.iadd(kb.iv, block), sizes.k))
+                accumulators.finish(arguments, outputs, column_block, out_row, rows)
+
+    return write_kernel(
+        product.name,
+        product.operands(),
+        product.results(),
+        units=lambda em, values: _Sizes(em, product, values[0], values[1], columns).units,
+        scratch=parts,
+        body=body,
+        order=product.operand_order,
+    )
+
+
+def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
+    """The same by tiles of AMX."""
+    weights = product.program.accumulators
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> TileUnit:
+        return TileUnit(em, target, product, _Sizes(em, product, values[0], values[1], COLUMNS).k, scratch)
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        tiles = parts(em, values, scratch)
+        sizes = _Sizes(em, product, values[0], values[1], COLUMNS)
+        x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
+        tiles.configure()
+        with em.loop(begin, end, hint="unit") as unit:
+            here = sizes.place(unit.iv)
+            for i, weight in enumerate(dense):
+                matrix = Matrix(weight, sizes.n, product.k, here.base)
+                for side in range(2):
+                    column = em.iadd(em.imul(here.column_block, COLUMNS), side * COLUMNS // 2)
+                    copy_pairs(em, tiles, matrix, column, (i, side), transpose_rhs=product.transpose_rhs)
+            arguments = values[1 + weights :]
+            tiles.rows(x, (here.x_row, here.out_row), here.rows, here.column_block, arguments, outputs)
+        tiles.release()
+
+    return write_kernel(
+        product.name,
+        product.operands(),
+        product.results(),
+        units=lambda em, values: _Sizes(em, product, values[0], values[1], COLUMNS).units,
+        scratch=parts,
+        body=body,
+        order=product.operand_order,
+    )

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""NVIDIA chips by the names of compute capabilities, and the versions of PTX that know them.
+
+LLVM ends the process at some words that it doesn't know, so names are checked here first.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from rlx_mlir.errors import InputError
+
+#: Target triple of the code.
+TRIPLE = "nvptx64-nvidia-cuda"
+#: Chip that code is generated for where none is named.
+DEFAULT_CHIP = "sm_90"
+#: Least version of PTX that knows a chip, times ten. `a`: with instructions that no later chip has.
+CHIPS = {
+    "sm_80": 70,
+    "sm_86": 71,
+    "sm_87": 74,
+    "sm_89": 78,
+    "sm_90": 78,
+    "sm_90a": 80,
+    "sm_100": 86,
+    "sm_100a": 86,
+    "sm_103": 88,
+    "sm_103a": 88,
+    "sm_120": 87,
+    "sm_120a": 87,
+    "sm_121": 88,
+    "sm_121a": 88,
+}
+#: Versions of PTX, times ten, that the code generator writes.
+PTX_VERSIONS = (70, 71, 72, 73, 74, 75, 76, 77, 78, 80, 81, 82, 83, 84, 85, 86, 87, 88)
+
+
+def check_chip(chip: str) -> str:
+    """The chip; InputError where it isn't known."""
+    if chip not in CHIPS:
+        close = difflib.get_close_matches(chip, CHIPS, n=1)
+        hint = f": did you mean '{close[0]}'?" if close else ""
+        raise InputError(f"'chip' expects one of {', '.join(CHIPS)}, but got '{chip}'{hint}")
+    return chip
+
+
+def ptx_feature(chip: str, ptx: str = "") -> str:
+    """The feature by which LLVM is told the version of PTX.
+
+    Args:
+        chip: a name of `CHIPS`.
+        ptx: the version, such as ``8.6``; the least that knows the chip where empty: drivers of any later release
+            take the code.
+
+    Raises InputError where the chip or version isn't known, or the version doesn't know the chip.
+    """
+    least = CHIPS[check_chip(chip)]
+    if not ptx:
+        return f"+ptx{least}"
+    known = {f"{version // 10}.{version % 10}": version for version in PTX_VERSIONS}
+    if ptx not in known:
+        raise InputError(f"'ptx' expects one of {', '.join(known)}, but got '{ptx}'")
+    if known[ptx] < least:
+        raise InputError(f"'ptx' expects at least {least // 10}.{least % 10} for {chip}, but got {ptx}")
+    return f"+ptx{known[ptx]}"

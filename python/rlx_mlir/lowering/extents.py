@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Whether the memory of every value can be addressed: sizes, strides and bytes are computed in 64 bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import CompileError
+
+MAX_BYTES = 2**63 - 1
+#: Values that one error names.
+_LISTED = 5
+
+
+def extent(kind: ir.Type) -> int:
+    """The bytes of a tensor or buffer as its type has them; dynamic and empty dimensions count as 1.
+
+    Upstream's arithmetic on strides leaves out empty dimensions, too.
+    """
+    if not isinstance(kind, (ir.RankedTensorType, ir.MemRefType, ir.VectorType)):
+        return 0
+    element = kind.element_type
+    width = element.width if isinstance(element, (ir.IntegerType, ir.FloatType)) else 64
+    total = max(1, (width + 7) // 8)
+    for size in kind.shape:
+        total *= max(size, 1)
+    return int(total)
+
+
+def oversized(root: Any, known: dict[ir.Type, int] | None = None) -> Iterator[str]:
+    """What is too large inside of an operation, in words; `known` gets the bytes of each type."""
+    known = {} if known is None else known
+
+    def bytes_of(value: ir.Value) -> int:
+        if value.type not in known:
+            known[value.type] = extent(value.type)
+        return known[value.type]
+
+    work = [root.operation]
+    while work:
+        op = work.pop()
+        values = [("result", number, value) for number, value in enumerate(op.results)]
+        if not op.name.startswith("linalg."):  # Those compute with scalars inside, and there are many.
+            for block in (block for region in op.regions for block in region.blocks):
+                values += [("argument", number, value) for number, value in enumerate(block.arguments)]
+                work += reversed([inner.operation for inner in block.operations])
+        for word, number, value in values:
+            if (size := bytes_of(value)) > MAX_BYTES:
+                what = f"{word} {number} of {_named(op)}"
+                yield f"{what} is of {value.type}: {size} bytes, but at most {MAX_BYTES} can be addressed"
+
+
+def _named(op: Any) -> str:
+    if op.name == "func.func":
+        return f"function '{python_value(op.attributes['sym_name'])}'"
+    return f"'{op.name}' at {op.location}"
+
+
+def check_extents(root: Any) -> int:
+    """The bytes of the largest value.
+
+    Raises CompileError, which names the values, where the memory of some can't be addressed.
+    """
+    known: dict[ir.Type, int] = {}
+    found = list(oversized(root, known))
+    if found:
+        more = [f"and {len(found) - _LISTED} more"] if len(found) > _LISTED else []
+        raise CompileError("\n  ".join(["values are too large", *found[:_LISTED], *more]))
+    return max(known.values(), default=0)

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the passes for GPUs share: operations that they create, and where kernels and launches are found.
+
+Operations of the GPU dialect are made by name: importing its Python classes takes time, which compiling for CPUs would
+pay too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from mlir.dialects import arith
+
+from rlx_mlir import ir
+from rlx_mlir.rewriting import operations
+
+#: Name of the module that holds a program's kernels.
+KERNELS = "kernels"
+#: Threads of a warp.
+WARP = 32
+#: Operands of a launch before its kernel's own: blocks and threads along x, y, z.
+LAUNCH_SIZES = 6
+#: Operations whose results follow from their operands: views of memory, and sizes.
+VIEWS = (
+    "memref.cast",
+    "memref.collapse_shape",
+    "memref.dim",
+    "memref.expand_shape",
+    "memref.get_global",
+    "memref.reinterpret_cast",
+    "memref.reshape",
+    "memref.subview",
+    "memref.view",
+)
+
+
+def number(value: int) -> Any:
+    """A constant of type index, at the insertion point."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def bodies(module: Any) -> list[Any]:
+    """The functions `NAME.body`, which perform kernels."""
+    ops = module.regions[0].blocks[0].operations
+    return [op for op in ops if op.operation.name == "func.func" and str(op.name.value).endswith(".body")]
+
+
+def found(root: Any, name: str) -> list[Any]:
+    """The operations of a name below `root`."""
+    return [op for op in operations(root) if name_of(op) == name]
+
+
+def name_of(op: Any) -> str:
+    """Name of the operation; classes of operations with an attribute `name` hide it."""
+    return str(op.operation.name)
+
+
+def is_pure(op: Any) -> bool:
+    """Whether the operation may be repeated elsewhere, loads apart."""
+    name = name_of(op)
+    return name in VIEWS or name.startswith(("arith.", "math."))
+
+
+def indices(values: Sequence[Any]) -> list[Any]:
+    """Numbers and values as values of type index."""
+    return [number(value) if isinstance(value, int) else value for value in values]
+
+
+def gpu_index(name: str, dimension: str) -> Any:
+    """`gpu.thread_id`, `gpu.block_id` or another number of a thread along x, y or z."""
+    attributes = {"dimension": ir.Attribute.parse(f"#gpu<dim {dimension}>")}
+    return ir.Operation.create(name, results=[ir.IndexType.get()], attributes=attributes).result
+
+
+def constant_value(value: Any) -> int | None:
+    """The number that an index value is, None where it isn't a constant."""
+    owner = value.owner
+    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+        return None
+    return int(ir.IntegerAttr(owner.attributes["value"]).value)
+
+
+def location_of(op: Any) -> str:
+    """The operation and its place, for messages."""
+    return f"'{name_of(op)}' at {op.location}"

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The named pipelines for GPUs; each step says why it stands where it does."""
+
+from __future__ import annotations
+
+from rlx_mlir.rewriting import named_pipeline
+
+KERNELS = named_pipeline(
+    "rlx-gpu-to-kernels",
+    "Outline kernels for GPUs",
+    ("mir-hoist-params", "what depends on parameters alone runs once; weights keep their rows: panels are for CPUs"),
+    ("mir-outline-kernels", "from here on compile time depends on distinct kernels, not on layers"),
+)
+
+LAUNCH = named_pipeline(
+    "rlx-gpu-launch",
+    "Turn kernels into launches of GPU kernels",
+    ("func.func(gpu-free-destinations)", "fusion is wrong for nests that read what they overwrite"),
+    ("func.func(linalg-fuse-elementwise-ops)", "on tensors: what one loop makes for one other stays in registers"),
+    ("cpu-destination-style", "before bufferisation, so that results are written where the caller wants them"),
+    ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
+    ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
+    ("resolve-shaped-type-result-dims", "sizes of views become sizes of arguments, which scratch planning needs"),
+    ("canonicalize", "as above"),
+    ("cse", "after bufferisation: before, it merges destinations, and merged destinations are copied"),
+    ("func.func(gpu-guard-divisions)", "after sizes are resolved, which divides by sizes of empty buffers too"),
+    ("func.func(rlx-copies-to-linalg)", "copies are launches, too"),
+    ("func.func(linalg-generalize-named-ops)", "one form of loops to map"),
+    ("cpu-plan-scratch", "kernels don't allocate: the caller gives memory, in the sizes that functions compute"),
+    ("gpu-map-loops", "iterators still say which loops are parallel"),
+    ("rlx-store-bools-as-bytes", "on loads and stores, which are of one element"),
+    ("canonicalize", "sizes of views that mapping asked for: the host may not read memory for them"),
+    ("gpu-outline-launches", "the host is left with sizes and launches"),
+    ("canonicalize", "less code to lower"),
+    ("cse", "as above"),
+)
+
+NVVM = named_pipeline(
+    "rlx-gpu-to-nvvm",
+    "Lower GPU kernels to the NVVM dialect",
+    (
+        "gpu.module(math-expand-ops{ops=powf,tan})",
+        "pow by exp and log, tan by sin and cos, which expand next",
+    ),
+    ("gpu.module(rlx-expand-math{scalars=true})", "there is no library to call"),
+    ("gpu.module(gpu-lower-math)", "what is left are instructions; upstream would call a library"),
+    ("gpu.module(gpu-lower-subgroup-reduce)", "upstream has no lowering of f32"),
+    ("gpu.module(expand-strided-metadata)", "views become arithmetic on pointers"),
+    ("gpu.module(lower-affine)", "index arithmetic of views"),
+    ("gpu.module(canonicalize)", "constants fold into loops before they lower"),
+    ("gpu.module(cse)", "one computation of each position"),
+    ("gpu.module(convert-scf-to-cf)", "control flow for LLVM"),
+    ("gpu.module(convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true})", "kernels take pointers, not descriptors"),
+    ("gpu.module(reconcile-unrealized-casts)", "casts between pointers and buffers meet their inverses"),
+)

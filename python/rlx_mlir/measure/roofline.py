@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What this machine can do at most: arithmetic and reading, measured by kernels that this compiler compiles.
+
+Figures are those of the moment: of the CPUs that the process may use, beside whatever else runs on them. So they are
+measured when they are needed, in turns with what is compared with them, and kept for the process only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+
+from rlx_mlir.codegen.cpu.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.measure.timing import NOISY, Series, interleave
+from rlx_mlir.runtime import native
+from rlx_mlir.runtime.executable import empty_aligned
+
+#: Elements of f32 that one unit of the reading kernel sums: 64 KiB.
+CHUNK = 1 << 14
+#: Units of the arithmetic kernels; a multiple of any sensible number of threads.
+UNITS = 64
+#: Multiply-adds of each accumulator in one unit.
+STEPS = 20_000
+#: Bytes that the reading kernel reads where nothing else is said: more than most last-level caches hold.
+WORKING_SET = 256 << 20
+_LEAST_WORKING_SET = 1 << 20
+#: Bytes that one measurement reads at least, over and over.
+_LEAST_READ = 64 << 20
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Upper bounds for this machine.
+
+    Attributes:
+        threads: that were used.
+        flops: of multiply-adds of f32 in registers, two each, per second.
+        integer_ops: of dot products of bytes, two for each pair, per second; None where the processor has no such
+            instruction.
+        bandwidth: bytes read per second from `working_set` bytes, over and over.
+        spread: the largest of their spreads over the rounds.
+    """
+
+    threads: int
+    flops: float
+    integer_ops: float | None
+    bandwidth: float
+    working_set: int
+    spread: float
+
+    @property
+    def noise(self) -> str:
+        """Why the figures are uncertain; empty where they aren't."""
+        return f"spread of {self.spread:.0%} is above {NOISY:.0%}" if self.spread > NOISY else ""
+
+    def arithmetic(self, integer: bool) -> float:
+        """The bound for kernels whose products are of integers, or of f32."""
+        return self.integer_ops if integer and self.integer_ops is not None else self.flops
+
+    def seconds(self, flops: float, bytes: float, *, integer: bool = False) -> float:
+        """The least time for so much work: that for its arithmetic or that for its bytes, whichever is longer."""
+        return max(flops / self.arithmetic(integer), bytes / self.bandwidth)
+
+    def __str__(self) -> str:
+        integer = "" if self.integer_ops is None else f", {self.integer_ops / 1e9:.0f} Gop/s of int8"
+        return (
+            f"{self.threads} threads: {self.flops / 1e9:.0f} GFLOP/s of f32{integer}, {self.bandwidth / 1e9:.1f} GB/s "
+            f"read from {self.working_set >> 20} MiB" + (f" (uncertain: {self.noise})" if self.noise else "")
+        )
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON can write it; per second."""
+        return {
+            "threads": self.threads,
+            "flops": self.flops,
+            "integer_ops": self.integer_ops,
+            "bandwidth": self.bandwidth,
+            "working_set": self.working_set,
+            "spread": self.spread,
+        }
+
+
+class Probe:
+    """The kernels, compiled and ready: each method runs one once and returns a figure per second."""
+
+    def __init__(self, threads: int | None = None, working_set: int = WORKING_SET) -> None:
+        """Compiles the kernels.
+
+        Args:
+            threads: of one call; None for as many as the process may use.
+            working_set: bytes to read, rounded to whole chunks; at least 1 MiB.
+        """
+        target = _host()
+        names = ["peak_f32", "read"]
+        texts = [_arithmetic("peak_f32", target, integer=False), _read(target)]
+        self.has_integers = target.vnni or target.dotprod
+        if self.has_integers:
+            names.append("peak_int8")
+            texts.append(_arithmetic("peak_int8", target, integer=True))
+        code = native.ObjectCode([_compiled("\n".join(texts))])
+        count = max(working_set, _LEAST_WORKING_SET) // (4 * CHUNK) * CHUNK
+        self._data = empty_aligned((count,), np.dtype(np.float32))
+        self._data.fill(1.0)  # pages of their own: a page of zeros that is shared would stay in the cache
+        self._sums = empty_aligned((count // CHUNK,), np.dtype(np.float32))
+        self._values = empty_aligned((UNITS,), np.dtype(np.float32))
+        self._plans = {name: _plan(code, name, threads) for name in names}
+        self._target = target
+        self.threads = int(self._plans["read"].threads)
+        self.working_set = self._data.nbytes
+
+    def flops(self) -> float:
+        """f32 operations per second, a multiply-add being two."""
+        seconds = self._run("peak_f32", self._values, [self._data.size, UNITS])
+        return UNITS * STEPS * accumulators(self._target) * self._target.lanes("f32") * 2 / seconds
+
+    def integer_ops(self) -> float:
+        """Operations of dot products of bytes per second, two for each pair; only where `has_integers`."""
+        seconds = self._run("peak_int8", self._values, [self._data.size, UNITS])
+        return UNITS * STEPS * accumulators(self._target) * self._target.lanes("i8") * 2 / seconds
+
+    def bandwidth(self) -> float:
+        """Bytes per second."""
+        times = -(-_LEAST_READ // self.working_set)
+        sizes = [self._data.size, self._sums.size]
+        return self.working_set * times / sum(self._run("read", self._sums, sizes) for _ in range(times))
+
+    def figures(self) -> dict[str, Callable[[], float]]:
+        """The methods by name, for `interleave`."""
+        found = {"flops": self.flops, "bandwidth": self.bandwidth}
+        return found | {"integer_ops": self.integer_ops} if self.has_integers else found
+
+    def roofline(self, series: dict[str, Series]) -> Roofline:
+        """The bounds that rounds of `figures` show: the best of each, since what disturbs only makes slower."""
+        best = {name: max(series[name].values) for name in self.figures()}
+        return Roofline(
+            self.threads,
+            best["flops"],
+            best.get("integer_ops"),
+            best["bandwidth"],
+            self.working_set,
+            max(series[name].spread for name in best),
+        )
+
+    def _run(self, name: str, out: np.ndarray, sizes: list[int]) -> float:
+        begin = time.perf_counter()
+        self._plans[name].run([self._data.ctypes.data], [], [out.ctypes.data], sizes)
+        return time.perf_counter() - begin
+
+
+@cache
+def measure(threads: int | None = None, working_set: int = WORKING_SET, rounds: int = 5) -> Roofline:
+    """The bounds of this machine, measured once in a process for each set of arguments; takes about a second.
+
+    Args:
+        threads: of one call; None for as many as the process may use.
+        working_set: bytes that are read: what fits into a cache is read faster.
+        rounds: of all figures in turns.
+    """
+    probe = Probe(threads, working_set)
+    return probe.roofline(interleave(probe.figures(), rounds))
+
+
+def rounded_set(count: int) -> int:
+    """Bytes of a working set, in steps of 16 MiB: the machine is measured once for sizes that differ little."""
+    step = 16 << 20
+    return -(-count // step) * step
+
+
+def accumulators(target: Target) -> int:
+    """Independent multiply-adds in flight: nearly all registers, so that latency never shows."""
+    return target.registers - 4
+
+
+def _host() -> Target:
+    triple, cpu, features = native.host_target()
+    return Target.from_features(features, triple, cpu)
+
+
+def _compiled(text: str) -> bytes:
+    from rlx_mlir import ir
+    from rlx_mlir.rewriting import run_pipeline
+
+    with ir.new_context():
+        module = ir.Module.parse(text)
+        run_pipeline(module, "rlx-to-llvm")
+        return bytes(ir.native.emit_code(module.operation, *native.host_target(), 2, ir.native.CodeKind.OBJECT))
+
+
+def _plan(code: native.ObjectCode, name: str, threads: int | None) -> native.Plan:
+    """A plan of one call: it reads `data` and writes one value for each unit."""
+    return native.Plan(
+        code,
+        symbols=[("data", 1 << 40), ("out", 1 << 30)],
+        arena_bytes=0,
+        slots=[],
+        kernels=[name],
+        inputs=["data"],
+        params=[],
+        outputs=["out"],
+        calls=[(0, [("input", 0, 0), ("output", 0, 0)], [[(1, [0])], [(1, [1])]], None)],
+        threads=threads or 0,
+    )
+
+
+_BUFFERS = [("x", memref((None,), "f32")), ("out", memref((None,), "f32"))]
+
+
+def _kernel(name: str, unit: Callable[[Emitter, Value, Index], Value]) -> str:
+    """A kernel whose unit number i writes `unit(em, x, i)`, a scalar, to out[i]."""
+    em = Emitter()
+    more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
+    with em.func(f"{name}.body", [*_BUFFERS, *more]) as (x, out, begin, end, _), em.loop(begin, end, hint="unit") as u:
+        em.store(unit(em, x, u.iv), out, [u.iv])
+    with em.func(f"{name}.units", _BUFFERS, ["index"]) as (_, out):
+        em.return_([em.index(em.dim(out, 0))])
+    with em.func(f"{name}.scratch", _BUFFERS, ["index"]):
+        em.return_([em.const(0)])
+    return em.text()
+
+
+def _arithmetic(name: str, target: Target, *, integer: bool) -> str:
+    """Multiply-adds of registers with registers: of f32, or of bytes with sums in i32."""
+    kind = target.vector("i32" if integer else "f32")
+
+    def step(em: Emitter, total: Value, a: Value, b: Value) -> Value:
+        if not integer:
+            return target.fma(em, total, a, b)
+        name = f"llvm.x86.avx512.vpdpbusd.{target.vector_bits}" if target.vnni else "llvm.aarch64.neon.sdot.v4i32.v16i8"
+        return em.intrinsic(name, [total, a, b], kind)
+
+    def unit(em: Emitter, x: Value, _: Index) -> Value:
+        # From memory, so that nothing can be computed before it runs.
+        a = em.mulf(em.vload(x, [0], target.vector("f32")), 0.75)
+        b = em.vload(x, [64], target.vector("f32"))
+        start = [em.vload(x, [16 * i], target.vector("f32")) for i in range(accumulators(target))]
+        if integer:
+            a, b = (em.bitcast(value, target.vector("i8")) for value in (a, b))
+            start = [em.bitcast(value, kind) for value in start]
+        with em.loop(0, STEPS, inits=start) as loop:
+            loop.yield_([step(em, total, a, b) for total in loop.args])
+        total = loop.results[0]
+        for other in loop.results[1:]:
+            total = em.addi(total, other) if integer else em.addf(total, other)
+        return em.bitcast(em.reduce("add", total), "f32") if integer else em.reduce("add", total, "reassoc")
+
+    return _kernel(name, unit)
+
+
+def _read(target: Target) -> str:
+    """Sums of chunks: one load and one addition for each vector."""
+    lanes, ways = target.lanes("f32"), 8
+
+    def unit(em: Emitter, x: Value, number: Index) -> Value:
+        first = em.imul(number, CHUNK)
+        zeros = [em.zero(target.vector("f32")) for _ in range(ways)]
+        with em.loop(first, em.iadd(first, CHUNK), lanes * ways, inits=zeros) as loop:
+            parts = [em.vload(x, [em.iadd(loop.iv, lanes * way)], target.vector("f32")) for way in range(ways)]
+            loop.yield_([em.addf(total, part) for total, part in zip(loop.args, parts, strict=True)])
+        total = loop.results[0]
+        for other in loop.results[1:]:
+            total = em.addf(total, other)
+        return em.reduce("add", total, "reassoc")
+
+    return _kernel("read", unit)

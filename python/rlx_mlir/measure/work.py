@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What each call of a compiled module does at given sizes: arithmetic and bytes, by the primitives of its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.compiler import Compilation, CompileOptions
+from rlx_mlir.errors import InputError
+from rlx_mlir.hir.dims import operation_dims
+from rlx_mlir.locations import block_name, source_line
+from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+from rlx_mlir.lowering.lir import argument_dims
+from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.mir.cost import Shape, Sizes, cost_of
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.rewriting import operations
+
+#: Operations that give another name to memory: what reads their result reads their operand.
+_VIEW = "mir.reshape"
+#: Products of integers, whose bound is another than that of f32.
+_INTEGER_PRODUCT = "block_dot"
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a call does.
+
+    Attributes:
+        flops: operations, see `rlx_mlir.mir.cost.Cost`.
+        read, written: bytes of operands, packed weights included, and of results. What stays inside the kernel isn't
+            counted, and what several operations of it read counts once.
+    """
+
+    flops: int = 0
+    read: int = 0
+    written: int = 0
+
+    @property
+    def bytes(self) -> int:
+        return self.read + self.written
+
+    def __add__(self, other: Work) -> Work:
+        return Work(self.flops + other.flops, self.read + other.read, self.written + other.written)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call in the plan of a module.
+
+    Attributes:
+        kernel: its name.
+        kind: its class: gemm, rows, attention, quantize, recurrence, conv or generic.
+        ops: the primitives in it, in order.
+        block: the block that it comes from; '' where the graph names none.
+        source: the line that built that block; '' where it isn't known.
+        integer: whether its products are of integers.
+    """
+
+    kernel: str
+    kind: str
+    ops: tuple[str, ...]
+    block: str
+    source: str
+    integer: bool
+
+
+class ModuleWork:
+    """The calls of a module in the order of its plan, and what each does at given sizes."""
+
+    def __init__(self, module: Any, options: CompileOptions) -> None:
+        """Compiles a graph, at stage hir or mir, up to its kernels."""
+        compilation = Compilation(module, options)
+        compilation.run(until="kernels")
+        self._module = compilation.module
+        self._known: dict[tuple[str, tuple[Shape, ...], int], tuple[Work, list[Shape]]] = {}
+        with self._module.context:
+            self._entry = entry_function(self._module)
+            self._kernels = {str(kernel.name.value): kernel for kernel in functions(self._module, KERNEL)}
+            found = [op for op in operations(self._entry, nested=False) if op.name == "func.call"]
+            self.calls: tuple[Call, ...] = tuple(self._call(op) for op in found)
+
+    def _call(self, op: Any) -> Call:
+        name = python_value(op.attributes["callee"])
+        kernel = self._kernels[name]
+        words = [o.name.removeprefix("mir.") for o in operations(kernel, nested=False) if o.name.startswith("mir.")]
+        line = source_line(op.location)
+        return Call(
+            name,
+            python_value(kernel.operation.attributes[CLASS]),
+            tuple(word for word in words if word != "constant"),
+            block_name(op.location),
+            "" if line is None else str(line),
+            _INTEGER_PRODUCT in words,
+        )
+
+    def at(self, sizes: Mapping[str, int], position: int = 0) -> list[Work]:
+        """What each call does.
+
+        Args:
+            sizes: of the module's symbols.
+            position: tokens in the caches before the call.
+
+        Raises InputError where a symbol has no size.
+        """
+        with self._module.context:
+            shapes: dict[Any, Shape] = {}
+            for argument, own in zip(self._entry.arguments, argument_dims(self._entry), strict=True):
+                try:
+                    shapes[argument] = tuple(size.evaluate(sizes) for size in own)
+                except KeyError as error:
+                    raise InputError(f"the work of a module needs a size for its symbol {error}") from None
+            done = []
+            for op in operations(self._entry, nested=False):
+                if op.name == "func.call":
+                    work, results = self._work(op, tuple(shapes[value] for value in op.operands), position)
+                    shapes.update(zip(op.results, results, strict=True))
+                    done.append(work)
+                elif op.name != "func.return":
+                    shapes[op.results[0]] = _result_shapes(op, [shapes[value] for value in op.operands])[0]
+            return done
+
+    def _work(self, op: Any, shapes: tuple[Shape, ...], position: int) -> tuple[Work, list[Shape]]:
+        name = python_value(op.attributes["callee"])
+        key = (name, shapes, position)
+        if key not in self._known:
+            self._known[key] = kernel_work(self._kernels[name], shapes, position)
+        return self._known[key]
+
+
+def _result_shapes(op: Any, operands: Sequence[Shape]) -> list[Shape]:
+    dims = operation_dims(op, [tuple(Size.of(size) for size in shape) for shape in operands])
+    return [tuple(size.constant or 0 for size in own) for own in dims]
+
+
+def kernel_work(kernel: Any, operands: Sequence[Shape], position: int = 0) -> tuple[Work, list[Shape]]:
+    """What one call of a kernel does with operands of the given shapes, and the shapes of its results."""
+    shapes: dict[Any, Shape] = dict(zip(kernel.arguments, operands, strict=True))
+    *ops, terminator = operations(kernel, nested=False)
+    for op in ops:
+        shapes.update(zip(op.results, _result_shapes(op, [shapes[value] for value in op.operands]), strict=True))
+    found = Sizes(shapes, position)
+    flops = 0
+    read: dict[Any, int] = {}
+    written: dict[Any, int] = {}
+    roots: dict[Any, Any] = {}
+    for op in ops:
+        if op.name == _VIEW:
+            roots[op.results[0]] = roots.get(op.operands[0], op.operands[0])
+            continue
+        own = cost_of(op, found)
+        flops += own.flops
+        for value in op.operands:
+            root = roots.get(value, value)
+            if isinstance(root.owner, ir.Block):
+                read[root] = max(read.get(root, 0), own.reads.get(value, found.bytes(value)))
+        for number, result in enumerate(op.results):
+            written[result] = own.writes.get(number, found.bytes(result))
+    given = {roots.get(value, value) for value in terminator.operands}
+    work = Work(flops, sum(read.values()), sum(size for value, size in written.items() if value in given))
+    return work, [shapes[value] for value in terminator.operands]

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Small computations that every compiler of models has to do well, as graphs and as numpy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rlx_mlir.errors import InputError
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
+
+Array = np.ndarray[Any, Any]
+
+_EPS = 1e-5
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One computation with one result, at fixed sizes.
+
+    Attributes:
+        name: what `rlx bench --kernels` calls it.
+        kind: gemm, mlp, attention, rms_norm, layer_norm or softmax: what rivals look at.
+        sizes: its numbers, by name.
+        inputs, params: arrays of f32, by name; params are what stays the same between calls.
+        build: makes the graph, with inputs and then params of these names, and the result `y`.
+        reference: the result in numpy.
+    """
+
+    name: str
+    kind: str
+    sizes: Mapping[str, int]
+    inputs: Mapping[str, Array]
+    params: Mapping[str, Array]
+    build: Callable[[], GraphModule]
+    reference: Callable[[], Array]
+
+
+def _random(*shape: int) -> Array:
+    scale = 1 / math.sqrt(shape[-2]) if len(shape) == 2 else 1.0
+    return (np.random.default_rng(0).standard_normal(shape, np.float32) * np.float32(scale)).astype(np.float32)
+
+
+def silu(x: Array) -> Array:
+    """x / (1 + exp(-x))"""
+    return x / (1 + np.exp(-x))
+
+
+def softmax(x: Array) -> Array:
+    """Over the last axis."""
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def _gemm(m: int, k: int, n: int) -> Workload:
+    x, w = _random(m, k), _random(k, n)
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.mir("gemm")
+        graph.set_outputs({"y": graph.matmul(graph.input("x", [m, k]), graph.param("w", [k, n]))})
+        return graph
+
+    return Workload(f"gemm-{m}x{n}x{k}", "gemm", {"m": m, "n": n, "k": k}, {"x": x}, {"w": w}, build, lambda: x @ w)
+
+
+def _mlp(m: int, hidden: int, ffn: int) -> Workload:
+    x = _random(m, hidden)
+    weights = {"gate": _random(hidden, ffn), "up": _random(hidden, ffn)[:, ::-1].copy(), "down": _random(ffn, hidden)}
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.hir("mlp")
+        x_in = graph.input("x", [m, hidden])
+        gate, up, down = (graph.param(name, array.shape) for name, array in weights.items())
+        graph.set_outputs({"y": graph.swiglu(x_in, gate_w=gate, up_w=up, down_w=down)})
+        return graph
+
+    def reference() -> Array:
+        found: Array = (silu(x @ weights["gate"]) * (x @ weights["up"])) @ weights["down"]
+        return found
+
+    sizes = {"m": m, "hidden": hidden, "ffn": ffn}
+    return Workload(f"mlp-{m}x{hidden}x{ffn}", "mlp", sizes, {"x": x}, weights, build, reference)
+
+
+def _attention(queries: int, keys: int, heads: int, kv_heads: int, head_dim: int) -> Workload:
+    """Causal; the last query sees the last key."""
+    q = _random(1, queries, heads * head_dim)
+    k, v = _random(1, keys, kv_heads * head_dim), _random(1, keys, kv_heads * head_dim)[:, ::-1].copy()
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.mir("attention")
+        values = [graph.input(name, array.shape) for name, array in (("q", q), ("k", k), ("v", v))]
+        result = graph.attention(*values, num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, mask_kind="causal")
+        graph.set_outputs({"y": result})
+        return graph
+
+    def reference() -> Array:
+        def split(x: Array, count: int) -> Array:
+            parts = x[0].reshape(x.shape[1], count, head_dim).transpose(1, 0, 2)
+            return parts.repeat(heads // count, axis=0)
+
+        scores = split(q, heads) @ split(k, kv_heads).swapaxes(-1, -2) / np.float32(math.sqrt(head_dim))
+        visible = np.arange(keys) <= np.arange(queries)[:, None] + keys - queries
+        attended = softmax(np.where(visible, scores, -np.inf)) @ split(v, kv_heads)
+        found: Array = attended.transpose(1, 0, 2).reshape(q.shape).astype(np.float32)
+        return found
+
+    sizes = {"queries": queries, "keys": keys, "heads": heads, "kv_heads": kv_heads, "head_dim": head_dim}
+    name = f"attention-{queries}x{keys}"
+    return Workload(name, "attention", sizes, {"q": q, "k": k, "v": v}, {}, build, reference)
+
+
+def _norm(kind: str, m: int, n: int) -> Workload:
+    x, gamma, beta = _random(m, n), _random(n) + 1, _random(n)
+    params = {"gamma": gamma} if kind == "rms_norm" else {"gamma": gamma, "beta": beta}
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.mir(kind)
+        given = [graph.input("x", [m, n]), *(graph.param(name, [n]) for name in params)]
+        norm = graph.rms_norm if kind == "rms_norm" else graph.layer_norm
+        graph.set_outputs({"y": norm(*given, eps=_EPS)})
+        return graph
+
+    def reference() -> Array:
+        if kind == "rms_norm":
+            return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + _EPS) * gamma
+        centred = x - x.mean(axis=-1, keepdims=True)
+        return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + _EPS) * gamma + beta
+
+    return Workload(f"{kind}-{m}x{n}", kind, {"m": m, "n": n}, {"x": x}, params, build, reference)
+
+
+def _softmax(m: int, n: int) -> Workload:
+    x = _random(m, n)
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.mir("softmax")
+        graph.set_outputs({"y": graph.softmax(graph.input("x", [m, n]), axis=-1)})
+        return graph
+
+    return Workload(f"softmax-{m}x{n}", "softmax", {"m": m, "n": n}, {"x": x}, {}, build, lambda: softmax(x))
+
+
+#: Makers of the workloads, by name: those of one token, and of a prompt, of a small model.
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "gemm-1x1536x576": lambda: _gemm(1, 576, 1536),
+    "gemm-128x1536x576": lambda: _gemm(128, 576, 1536),
+    "gemm-512x512x512": lambda: _gemm(512, 512, 512),
+    "mlp-1x576x1536": lambda: _mlp(1, 576, 1536),
+    "mlp-128x576x1536": lambda: _mlp(128, 576, 1536),
+    "attention-1x512": lambda: _attention(1, 512, 9, 3, 64),
+    "attention-128x128": lambda: _attention(128, 128, 9, 3, 64),
+    "rms_norm-128x576": lambda: _norm("rms_norm", 128, 576),
+    "layer_norm-128x576": lambda: _norm("layer_norm", 128, 576),
+    "softmax-128x1024": lambda: _softmax(128, 1024),
+}
+
+
+def chosen(words: list[str]) -> list[str]:
+    """The names of workloads that begin with one of the words; all for no word. InputError for a word of none."""
+    for word in words:
+        if not any(name.startswith(word) for name in WORKLOADS):
+            raise InputError(f"no workload's name begins with '{word}': there are {', '.join(WORKLOADS)}")
+    return [name for name in WORKLOADS if not words or any(name.startswith(word) for word in words)]

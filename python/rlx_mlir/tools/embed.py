@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `rlx embed`: vectors of texts."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from rlx_mlir.tools.options import JsonOption, ThreadsOption, print_json, progress
+
+
+def embed(
+    model: Annotated[str, typer.Argument(help="The folder of an encoder, or the name of a known one.")],
+    texts: Annotated[list[str], typer.Argument(help="Texts; - reads one from each line of stdin.")],
+    threads: ThreadsOption = None,
+    batch: Annotated[int, typer.Option(min=1, help="Texts that are computed at once.")] = 16,
+    max_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens that are read of each text; the model's own.", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print the vector of each text, a line each."""
+    from rlx_mlir.models.embedding import load_encoder
+
+    given = sys.stdin.read().splitlines() if texts == ["-"] else texts
+    with progress() as say:
+        encoder = load_encoder(model, threads=threads, batch=batch, max_tokens=max_tokens, progress=say)
+    vectors = encoder.embed(given)
+    if as_json:
+        rows = [{"text": text, "vector": vector.tolist()} for text, vector in zip(given, vectors, strict=True)]
+        print_json({"model": model, "width": encoder.config.hidden, "texts": rows})
+        return
+    for vector in vectors:
+        typer.echo(" ".join(f"{number:.9g}" for number in vector.tolist()))

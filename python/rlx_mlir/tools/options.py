@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the commands of `rlx` share: options, progress, output."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rlx_mlir.errors import InputError
+
+
+def example(*lines: str) -> str:
+    """Examples below a command's help; the marks keep their line breaks."""
+    return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+
+
+class Stage(str, enum.Enum):
+    """Stages that `emit` can show."""
+
+    hir = "hir"
+    mir = "mir"
+    kernels = "kernels"
+    linalg = "linalg"
+    lir = "lir"
+    llvm = "llvm"
+    asm = "asm"
+    gpu = "gpu"
+    nvvm = "nvvm"
+    ptx = "ptx"
+
+
+class Target(str, enum.Enum):
+    """What code is for."""
+
+    cpu = "cpu"
+    nvptx = "nvptx"
+
+
+class Program(str, enum.Enum):
+    """Modules of a model."""
+
+    prefill = "prefill"
+    decode = "decode"
+
+
+class Activations(str, enum.Enum):
+    """How activations meet quantised weights."""
+
+    int8 = "int8"
+    exact = "exact"
+
+
+class CacheType(str, enum.Enum):
+    """Element types of cached keys and values."""
+
+    f32 = "f32"
+    f16 = "f16"
+    bf16 = "bf16"
+
+
+ModelArgument = Annotated[str, typer.Argument(help="A .gguf file, or the name of a known model (see `rlx models`).")]
+ModuleArgument = Annotated[
+    str, typer.Argument(help="A .gguf file, an encoder's folder, the name of a known model, or a .mlir file.")
+]
+ThreadsOption = Annotated[int | None, typer.Option(help="Threads; all that the process may use by default.")]
+ActivationsOption = Annotated[
+    Activations, typer.Option(help="int8 quantises activations block by block; exact computes in f32.")
+]
+CacheTypeOption = Annotated[
+    CacheType, typer.Option("--kv-cache", help="Type of cached keys and values; the narrow ones take half the memory.")
+]
+ContextOption = Annotated[
+    int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
+]
+ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
+OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def configuration(model: str, context: int | None) -> tuple[Any, int]:
+    """The configuration of a model, and the positions to compile it for."""
+    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.models.config import ModelConfig, check_context
+    from rlx_mlir.models.hub import resolve
+
+    config = ModelConfig.from_gguf(GGUFFile(resolve(model)))
+    return config, check_context(config, context)
+
+
+def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+    """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
+    from rlx_mlir.hir import GraphModule
+    from rlx_mlir.models.hub import ENCODERS
+
+    if Path(model).suffix == ".mlir":
+        return GraphModule.from_text(Path(model)), {}
+    if model.lower() in ENCODERS or Path(model).is_dir():
+        return encoder_module(model)
+    return model_module(model, program, context, chunk)
+
+
+def model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+    """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
+    from rlx_mlir.models import decoder
+    from rlx_mlir.models.model import maxima
+
+    config, positions = configuration(model, context)
+    return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
+
+
+def encoder_module(model: str) -> tuple[Any, dict[str, int]]:
+    """The graph of an encoder's module, and the largest sizes of its symbolic dimensions."""
+    from rlx_mlir.models import embedding, encoder
+    from rlx_mlir.models.encoder_config import EncoderConfig
+    from rlx_mlir.models.hub import resolve_folder
+
+    folder = resolve_folder(model)
+    config = EncoderConfig.from_folder(folder, embedding.open_weights(folder))
+    return encoder.build(config), embedding.maxima(config, embedding.BATCH)
+
+
+@contextmanager
+def writing(target: Path) -> Iterator[None]:
+    """Errors of the file system are the caller's, who named the file."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{target} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def progress() -> Iterator[Callable[[str], None] | None]:
+    """A line on stderr that says what is being done; nothing where that isn't a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("starting") as status:
+        yield lambda text: status.update(text)
+
+
+def print_json(value: Any) -> None:
+    typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command `rlx profile`: which kernels take the time, and how near each comes to what the machine can do."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from rlx_mlir.tools.options import (
+    Activations,
+    ActivationsOption,
+    ChunkOption,
+    ContextOption,
+    JsonOption,
+    ModelArgument,
+    ThreadsOption,
+    print_json,
+    progress,
+    writing,
+)
+
+if TYPE_CHECKING:
+    from rlx_mlir.measure.profile import Profile, ProgramProfile
+
+
+def profile(
+    model: ModelArgument,
+    prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 128,
+    decode: Annotated[int, typer.Option(min=0, help="Tokens after each prompt, one by one.")] = 32,
+    rounds: Annotated[int, typer.Option(min=1, help="Prompts to measure; figures are medians.")] = 5,
+    trace: Annotated[
+        Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Write a roofline plot: .html, or .png where matplotlib is installed.")
+    ] = None,
+    threads: ThreadsOption = None,
+    activations: ActivationsOption = Activations.int8,
+    context: ContextOption = None,
+    chunk: ChunkOption = 512,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches."""
+    from rlx_mlir.measure.plot import check_plot, write_plot
+    from rlx_mlir.measure.profile import profile_model
+    from rlx_mlir.measure.trace import trace as timeline
+    from rlx_mlir.models.model import load_model
+
+    if plot is not None:
+        check_plot(plot)
+    with progress() as say:
+        loaded = load_model(
+            model, threads=threads, activations=activations.value, context=context, chunk=chunk, progress=say
+        )
+        found = profile_model(loaded, prompt_tokens=prompt_tokens, decode=decode, rounds=rounds, progress=say)
+    if trace is not None:
+        with writing(trace):
+            trace.write_text(json.dumps(timeline(found), separators=(",", ":")), encoding="utf-8")
+    if plot is not None:
+        with writing(plot):
+            write_plot(found, plot)
+    if as_json:
+        print_json(found.to_dict())
+        return
+    typer.echo(format_profile(found))
+    for what, path in (("timeline", trace), ("plot", plot)):
+        if path is not None:
+            typer.echo(f"{what} in {path}", err=True)
+
+
+def format_profile(found: Profile) -> str:
+    """The profile as text: a table for each module."""
+    lines = [f"machine: {found.roofline}"]
+    for program in found.programs:
+        lines += ["", *_program(program)]
+    return "\n".join(lines)
+
+
+def _program(program: ProgramProfile) -> list[str]:
+    from rlx_mlir.reports.stages import table
+
+    seconds, work = program.seconds, program.total
+    noise = f"; these figures say little: {seconds.noise}" if seconds.noise else ""
+    tokens = "1 token" if program.tokens == 1 else f"{program.tokens} tokens"
+    lines = [
+        f"{program.name}: {tokens} in {seconds.median * 1e3:.3g} ms (spread {seconds.spread:.0%}, "
+        f"{len(program.runs)} runs), {program.tokens / seconds.median:.1f} tokens/s, "
+        f"{program.in_kernels:.0%} of it in kernels{noise}",
+        f"  {work.bytes / 1e6:.1f} MB, {work.flops / 1e9:.3f} GFLOP: {program.fraction:.0%} of what "
+        f"{program.bound} allows",
+    ]
+    rows = [
+        (
+            kernel.name,
+            kernel.calls,
+            f"{kernel.seconds * 1e6:.1f}",
+            f"{kernel.share:.1%}",
+            f"{kernel.work.bytes / 1e6:.2f}",
+            f"{kernel.work.flops / 1e6:.2f}",
+            f"{kernel.bandwidth / 1e9:.1f}",
+            f"{kernel.flops / 1e9:.1f}",
+            f"{kernel.fraction:.0%}",
+            kernel.bound,
+            kernel.template,
+            kernel.where,
+        )
+        for kernel in program.kernels
+    ]
+    head = ("kernel", "calls", "us", "share", "MB", "MFLOP", "GB/s", "GFLOP/s", "limit", "bound", "template", "from")
+    return [*lines, *table(head, rows, right="calls us share MB MFLOP GB/s GFLOP/s limit")]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs code that was compiled for another architecture: a C program makes the calls of its plan, under an emulator.
+
+The program holds the plan as data in its text: no size is computed there. It maps one file of memory, in which the
+inputs, the parameters, the outputs and the arena follow each other, and writes it back.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Terms
+from rlx_mlir.runtime.prepare import prepare
+
+TOOLS = {"aarch64": ("aarch64-linux-gnu-gcc", "qemu-aarch64")}
+"""Cross compiler and user-mode emulator by architecture."""
+
+_MAIN = """
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+typedef void Kernel(void *const *, const int64_t *, int64_t, int64_t, void *);
+typedef int64_t Size(const int64_t *);
+static char *memory;
+static void run(Kernel *kernel, Size *units, Size *scratch, const int64_t *offsets, int count, const int64_t *dims) {
+  void *buffers[64];
+  for (int i = 0; i < count; ++i) buffers[i] = memory + offsets[i];
+  int64_t bytes = scratch(dims), total = units(dims);
+  char *own = aligned_alloc(64, bytes + 64);
+  memset(own, 0xFF, bytes);
+  for (int64_t unit = 0; unit < total; unit += 3)
+    kernel(buffers, dims, unit, unit + 3 < total ? unit + 3 : total, own);
+  free(own);
+}
+"""
+
+
+def missing_tools(architecture: str) -> list[str]:
+    """What has to be installed to run code of an architecture here."""
+    return [tool for tool in TOOLS[architecture] if shutil.which(tool) is None]
+
+
+def run_foreign(
+    artifact: Artifact, params: Mapping[str, np.ndarray], inputs: Mapping[str, np.ndarray], folder: Path
+) -> dict[str, np.ndarray]:
+    """The outputs of a module for inputs and parameters; ``folder`` gets the program and its memory."""
+    compiler, emulator = TOOLS[artifact.target["triple"].partition("-")[0]]
+    sizes = _symbols(artifact, inputs)
+
+    def value(terms: Terms | int) -> int:
+        return (
+            terms
+            if isinstance(terms, int)
+            else sum(factor * math.prod(sizes[symbol] for symbol in symbols) for factor, symbols in terms)
+        )
+
+    def output(spec: BufferSpec) -> np.ndarray:
+        if spec.tied:  # calls write the rest of it only
+            return np.ascontiguousarray(inputs[spec.tied])
+        return np.zeros([value(terms) for terms in spec.sizes], numpy_dtype(spec.dtype))
+
+    packed = {**params, **prepare(artifact.preparation, params, {})}
+    regions: dict[str, list[np.ndarray]] = {
+        "input": [np.ascontiguousarray(inputs[spec.name]) for spec in artifact.inputs],
+        "param": [np.ascontiguousarray(packed[spec.name]) for spec in artifact.plan_parameters],
+        "output": [output(spec) for spec in artifact.outputs],
+        "arena": [np.zeros(artifact.arena_bytes, np.uint8)],
+    }
+    starts: dict[str, list[int]] = {}
+    memory = bytearray()
+    for kind, arrays in regions.items():
+        starts[kind] = []
+        for array in arrays:
+            memory += bytes(-len(memory) % 64)
+            starts[kind].append(len(memory))
+            memory += array.tobytes()
+    lines = [_MAIN]
+    for kernel in artifact.kernels:
+        lines.append(f"Kernel {kernel};\nSize {kernel}_units, {kernel}_scratch;")
+    lines.append("int main(int argc, char **argv) {")
+    lines.append(f"  memory = aligned_alloc(64, {len(memory) + 64});")
+    lines.append('  FILE *file = fopen(argv[1], "rb+");')
+    lines.append(f"  if (!file || fread(memory, 1, {len(memory)}, file) != {len(memory)}) return 2;")
+    for number, buffers, extents, _ in artifact.calls:
+        offsets = []
+        for source, index, offset in buffers:
+            start = starts["arena"][0] + artifact.slots[index][0] if source == "arena" else starts[source][index]
+            offsets.append(start + value(offset))
+        kernel = artifact.kernels[number]
+        dims = [value(terms) for terms in extents] or [0]
+        lines.append(
+            f"  run({kernel}, {kernel}_units, {kernel}_scratch, (int64_t[]){{{', '.join(map(str, offsets))}}}, "
+            f"{len(offsets)}, (int64_t[]){{{', '.join(map(str, dims))}}});"
+        )
+    lines += [
+        "  rewind(file);",
+        f"  return fwrite(memory, 1, {len(memory)}, file) != {len(memory)} || fclose(file);",
+        "}",
+    ]
+    (folder / "main.c").write_text("\n".join(lines))
+    (folder / "code.o").write_bytes(artifact.code)
+    (folder / "memory").write_bytes(memory)
+    program = str(folder / "program")
+    subprocess.run([compiler, "-static", "-O1", "-o", program, "main.c", "code.o", "-lm"], cwd=folder, check=True)
+    subprocess.run([emulator, program, "memory"], cwd=folder, check=True, timeout=300)
+    after = (folder / "memory").read_bytes()
+    return {
+        spec.name: np.frombuffer(after, array.dtype, array.size, start).reshape(array.shape)
+        for spec, array, start in zip(artifact.outputs, regions["output"], starts["output"], strict=True)
+    }
+
+
+def _symbols(artifact: Artifact, inputs: Mapping[str, np.ndarray]) -> list[int]:
+    """The sizes of the symbols that the inputs show, in the plan's order."""
+    known: dict[str, int] = {}
+    for spec in artifact.inputs:
+        for name, size in zip(spec.shape, np.shape(inputs[spec.name]), strict=True):
+            if isinstance(name, str):
+                known[name] = size
+    return [known[name] for name, _ in artifact.symbols]

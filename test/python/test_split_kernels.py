@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Generic kernels in work units: the same bits for any number of threads, and temporaries of a few positions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from compile_harness import Program, compare, compile_fresh
+
+from rlx_mlir import Executable, Value, interpret
+from rlx_mlir.compiler import Compilation, CompileOptions
+
+Build = Callable[[Program], Value]
+
+
+def softmax(p: Program) -> Value:
+    return p.m.softmax(p.input("x", ["b", "s", 40]))
+
+
+def softmax_of_columns(p: Program) -> Value:
+    return p.m.softmax(p.input("x", ["b", 40, 160]), axis=1)
+
+
+def softmax_of_all(p: Program) -> Value:
+    """The sum needs what is computed at every position, so each call computes all of that."""
+    return p.m.softmax(p.input("x", [300]))
+
+
+def layer_norm(p: Program) -> Value:
+    vectors = [p.param(name, [40], "bf16") for name in ("gamma", "beta")]
+    return p.m.layer_norm(p.input("x", ["b", "s", 40], "bf16"), *vectors)
+
+
+def product(p: Program) -> Value:
+    return p.m.gelu(p.m.matmul(p.input("x", ["b", "s", 70], "bf16"), p.param("w", [70, 200], "bf16")))
+
+
+def small_product(p: Program) -> Value:
+    return p.m.matmul(p.input("x", ["b", "s", 70]), p.param("w", [70, 9]))
+
+
+def packed(p: Program) -> Value:
+    return p.m.dequant_matmul(p.input("x", ["b", "s", 512]), p.param("w", [200, 512], packed="q4_1"))
+
+
+def integers(p: Program) -> Value:
+    return p.m.block_dot(*p.m.block_quantize(p.input("x", ["b", "s", 512])), p.param("w", [200, 512], packed="q6_k"))
+
+
+def transposed(p: Program) -> Value:
+    return p.m.exp(p.m.transpose(p.input("x", ["b", "s", 24]), [2, 0, 1])) * 0.5
+
+
+def joined(p: Program) -> Value:
+    x = p.input("x", ["b", "s", 24])
+    return p.m.concat([x, p.m.neg(x)], axis=2)
+
+
+def activations(p: Program) -> Value:
+    return p.m.matmul(p.input("x", ["b", "s", 24]), p.input("y", ["b", 24, 150]))
+
+
+def sum_of_all(p: Program) -> Value:
+    return p.m.reduce(p.input("x", ["b", "s", 24]), kind="sum", axes=[0, 1, 2])
+
+
+def gathered(p: Program) -> Value:
+    """Rows anywhere in the table: what is read needs no position, what is written has one."""
+    return p.m.gather(p.param("table", [50, 24]), p.m.cast(p.input("x", ["b", "s"], make=_rows), "i32"), axis=0)
+
+
+def _rows(rng, shape):  # type: ignore[no-untyped-def]
+    return rng.integers(0, 50, shape)
+
+
+#: Kernels with the number of units that they have for b = 2 and s = 37; None where there is one.
+BUILDS: dict[Build, str | None] = {
+    softmax: "dim",
+    softmax_of_columns: "160",
+    softmax_of_all: "300",
+    layer_norm: "dim",
+    product: "200",
+    small_product: "9",
+    packed: "200",
+    integers: "200",
+    transposed: "dim",
+    joined: "dim",
+    activations: "150",
+    gathered: "dim",
+    sum_of_all: None,
+}
+
+
+def _name(build: Build) -> str:
+    return build.__name__
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=_name)
+def test_bits_do_not_depend_on_threads(build: Build) -> None:
+    program = Program("mir")
+    program.output(y=build(program))
+    module = program.finish()
+    sizes = {"b": 2, "s": 37}
+    inputs, params = program.values(sizes)
+    expected = interpret(module, {**inputs, **params})
+    artifact = compile_fresh(module, disable_templates=("all",)).artifact
+    # Calls of little work stay on one thread: here they have a lot of it.
+    artifact = replace(artifact, calls=tuple((*call[:3], [(10**12, [])]) for call in artifact.calls))
+    results = []
+    for threads in (1, 2, 3):
+        executable = Executable(artifact, threads=threads)
+        executable.set_params(params)
+        results.append(executable.run(inputs))
+        assert not compare(expected, results[-1], f"{threads} threads")
+    assert len({result["y"].tobytes() for result in results}) == 1
+    empty = program.values({"b": 2, "s": 0})[0]
+    if build is not sum_of_all and "s" in str(program.arguments["x"].shape):
+        assert executable.run(empty)["y"].size == 0
+
+
+def loops(build: Build) -> str:
+    """The module on the way to LLVM, its kernels as loops."""
+    program = Program("mir")
+    program.output(y=build(program))
+    compilation = Compilation(program.finish(), CompileOptions(disable_templates=("all",)))
+    compilation.run(until="cpu")
+    return str(compilation.module)
+
+
+@pytest.mark.parametrize("build", BUILDS, ids=_name)
+def test_there_are_units(build: Build) -> None:
+    for function in re.findall(r"\.units\((.*?)\n  }", loops(build), re.DOTALL):
+        expected = BUILDS[build]
+        count = [line for line in function.splitlines() if "arith.divui" in line]
+        assert bool(count) == (expected is not None), function
+        if expected == "dim":
+            assert "memref.dim" in function
+        elif expected is not None:
+            assert f"arith.constant {expected} : index" in function or "memref.dim" in function
+
+
+@pytest.mark.parametrize("build", [packed, integers])
+def test_no_copy_of_a_whole_weight(build: Build) -> None:
+    """Decoded rows stay in scratch for a block of them: 16 instead of 200."""
+    shapes = re.findall(r"memref\.view .* to memref<([0-9x?]+)x[fi]\d+>", loops(build))
+    assert "16x512" in shapes
+    assert not [shape for shape in shapes if shape.startswith("200")]
