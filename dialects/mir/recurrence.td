@@ -28,7 +28,8 @@ def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
     Computed in f32 (f64 for f64); `result` is rounded once, to the element type of `q`.
     `state` and `state_out` are of the type in which it is computed, so that a sequence
     in parts gives what it gives as a whole, to rounding where steps are taken in blocks.
-    Callers normalise `q` and `k`.
+    Callers normalise `q` and `k`. Of values that aren't finite, results are infinite or NaN,
+    in no fixed way: forms of the recurrence differ in it.
 
     `chunk` says how generic code computes, never what: `chunk` steps at a time by matrix
     products, where none of their decays is above one (g <= 0), and step by step where one

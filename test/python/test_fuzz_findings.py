@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tiny_models
 
+import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret, ir
 from rlx_mlir.errors import InputError, PassError, TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
@@ -141,3 +142,13 @@ def test_tokenizers_refuse_metadata_of_other_types(tmp_path: Path, key: str) -> 
         pytest.raises(TokenizerError, match="must be"),
     ):
         Tokenizer.from_metadata(file.metadata)
+
+
+def test_sizes_that_are_known_where_a_type_leaves_them_open() -> None:
+    module = GraphModule.from_text("""
+      func.func @main(%x: tensor<?x2x?x0xf64> {mir.dims = ["c", "", "b", ""], mir.kind = "input", mir.name = "x"})
+          -> (tensor<?x2x?xf64> {mir.name = "y"}) {
+        %y = mir.reshape %x to [-2, 2, -1] : tensor<?x2x?x0xf64>
+        return %y : tensor<?x2x?xf64>
+      }""")
+    assert rlx.compile(module, cache=False)(x=np.zeros((3, 2, 4, 0))).shape == (3, 2, 0)

@@ -38,6 +38,7 @@ QUICK = (
     "attention f32",
     "cache updates",
     "movement i1",
+    "recurrence f32",
 )
 QUICK_AND_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in SUPPORTED]
 

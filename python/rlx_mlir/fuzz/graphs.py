@@ -133,6 +133,8 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Answer | None]:
     executables = {}
     for way, disabled in (("templates", ()), ("generic", ("all",))):
         options = {**case.options, "disable_templates": disabled}
+        # A case that was made smaller has lost the others.
+        options["maxima"] = {s: size for s, size in options["maxima"].items() if s in case.module.dynamic_symbols}
         try:
             artifact = build_artifact(case.module, CompileOptions(**options))
             executables[way] = Executable(artifact, threads=1)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word
@@ -158,13 +159,17 @@ def rope(draft: Draft, name: str) -> None:
 def gated_delta_net(draft: Draft, name: str) -> None:
     dtype, batch, tokens = draft.float_type(), draft.dim(most=3), draft.dim(most=9)
     count, n = draft.dim(0, 3, dynamic=0.1), draft.dim(0, 17, dynamic=0.1)
-    q, k, v = (draft.like([batch, tokens, count, n], dtype, scale=0.5, param=0.05) for _ in range(3))
-    g, beta = (draft.like([batch, tokens, count], dtype, scale=0.5, param=0.05) for _ in range(2))
-    # A decay: above 0, what overflows depends on the order of multiplications.
+
+    def finite(shape: Sequence[Dim], kind: str, **options: Any) -> Value:
+        """Values without infinities, of which forms of the recurrence make infinities or NaN, each in its order."""
+        return draft.emit("mir.tanh", {"x": draft.like(shape, kind, **options)})[0]
+
+    q, k, v = (finite([batch, tokens, count, n], dtype, scale=0.5, param=0.05) for _ in range(3))
+    g, beta = (finite([batch, tokens, count], dtype, scale=0.5, param=0.05) for _ in range(2))
     (magnitude,) = draft.emit("mir.abs", {"x": g})
     (g,) = draft.emit("mir.neg", {"x": magnitude})
     state_type = "f64" if dtype == "f64" else "f32"
-    state = draft.optional(lambda: draft.like([batch, count, n, n], state_type, param=0.1), 0.6)
+    state = draft.optional(lambda: finite([batch, count, n, n], state_type, param=0.1), 0.6)
     draft.emit(name, {"q": q, "k": k, "v": v, "g": g, "beta": beta, "state": state})
 
 

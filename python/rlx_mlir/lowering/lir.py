@@ -278,7 +278,8 @@ class _Planner:
 
     def _words(self, value: Any) -> ir.Attribute:
         """The symbol of each dimension, the empty word where it is static."""
-        words = ["" if size.constant is not None else str(size) for size in self._dims[value]]
+        kind = ir.ShapedType(value.type)  # may leave a size open that is known here, which is no symbol then
+        words = [str(size) if kind.is_dynamic_dim(axis) else "" for axis, size in enumerate(self._dims[value])]
         return ir.ArrayAttr.get([ir.StringAttr.get(word) for word in words])
 
     def _condition_words(self) -> ir.Attribute:
