@@ -604,7 +604,13 @@ def test_every_way_to_run(name: str) -> None:
 
 
 #: Blocks and primitives whose tests stand in other files.
-ELSEWHERE = {"hir.llama_decoder_block", "hir.qwen35_mtp_head", "mir.repack"}
+ELSEWHERE = {
+    "hir.dequant_matmul_scaled",
+    "hir.llama_decoder_block",
+    "hir.qwen35_mtp_head",
+    "mir.dequant_matmul_scaled",
+    "mir.repack",
+}
 
 
 def test_every_operation_has_a_case() -> None:

@@ -134,7 +134,9 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Answer | None]:
     for way, disabled in (("templates", ()), ("generic", ("all",))):
         options = {**case.options, "disable_templates": disabled}
         # A case that was made smaller has lost the others.
-        options["maxima"] = {s: size for s, size in options["maxima"].items() if s in case.module.dynamic_symbols}
+        options["maxima"] = {
+            s: size for s, size in options.get("maxima", {}).items() if s in case.module.dynamic_symbols
+        }
         try:
             artifact = build_artifact(case.module, CompileOptions(**options))
             executables[way] = Executable(artifact, threads=1)
