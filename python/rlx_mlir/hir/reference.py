@@ -14,13 +14,12 @@ import numpy as np
 
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
-from rlx_mlir.formats import decode_scaled
 from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.elementwise import ACTIVATIONS
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
-from rlx_mlir.mir.scaled import scheme_of_op
+from rlx_mlir.mir.scaled import dequant_matmul_scaled
 
 Weight = np.ndarray | PackedWeight
 
@@ -93,21 +92,7 @@ def dequant_matmul(x: np.ndarray, weight: PackedWeight) -> np.ndarray:
     return narrow(times(x, weight, False), x.dtype)
 
 
-@reference(*blocks("dequant_matmul_scaled"))
-def dequant_matmul_scaled(
-    x: np.ndarray,
-    weight: np.ndarray,
-    scale: np.ndarray,
-    zero_point: np.ndarray | None = None,
-    global_scale: np.ndarray | None = None,
-    *,
-    scheme: str,
-    block: int | None = None,
-) -> np.ndarray:
-    """x times a weight whose scales are a tensor."""
-    kind, k, n = scheme_of_op(scheme, block), x.shape[-1], scale.shape[-1]
-    decoded = decode_scaled(kind, weight, scale, zero_point, global_scale, k=k, n=n)
-    return narrow(times(x, decoded, False), x.dtype)
+reference(*blocks("dequant_matmul_scaled"))(dequant_matmul_scaled)  # what the primitive means
 
 
 @reference(*blocks("rms_norm"))

@@ -8,6 +8,7 @@ so what a kernel means can be read, interpreted, and lowered by a template or ge
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from mlir.dialects import func
@@ -409,14 +410,10 @@ def _content(ops: list[Any], inputs: list[Any], outputs: list[Any]) -> tuple[Any
         operands = tuple(numbers[value] for value in op.operands)
         regions = tuple(str(region) for region in op.regions)
         types = tuple(result.type for result in op.results)
-        described.append((op.name, operands, types, tuple(sorted(op.attributes.items(), key=_name)), regions))
+        described.append((op.name, operands, types, tuple(sorted(op.attributes.items(), key=itemgetter(0))), regions))
         for result in op.results:
             numbers[result] = len(numbers)
     return *described, tuple(numbers[value] for value in outputs)
-
-
-def _name(item: tuple[str, ir.Attribute]) -> str:
-    return item[0]
 
 
 def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:
