@@ -164,6 +164,7 @@ def gigaflops(run: Callable[[], object], flops: int, options: argparse.Namespace
     clock, floor = (time.process_time if options.cpu_time else time.perf_counter), options.floor
 
     def measure() -> float:
+        run()  # wakes the library's threads
         calls, begin = 0, clock()
         while True:
             run()

@@ -69,6 +69,10 @@ SmallVector<int64_t> PackedAttr::getPanelShape() const {
           getK() / format.length * format.panelBytes * panelRows};
 }
 
+int64_t PackedAttr::getPlaneBytes() const {
+  return knownFormat(getScheme()).getPlaneBytes(getK());
+}
+
 int64_t PackedAttr::getBlockLength() const { return knownFormat(getScheme()).length; }
 int64_t PackedAttr::getBlockBytes() const { return knownFormat(getScheme()).bytes; }
 bool PackedAttr::hasIntegers() const { return knownFormat(getScheme()).integers; }
@@ -126,13 +130,17 @@ LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
                        << " and 'layout' is " << stringifyLayout(layout);
   if (panels && !format->panelBytes) // C4
     return emitError() << "expects 'layout = rows' for " << scheme << ", which has no panels";
+  if (layout == Layout::Planes && format->planes.empty()) // C4
+    return emitError() << "expects 'layout = rows' for " << scheme << ", which has no planes";
   return success();
 }
 
 LogicalResult PackedAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                          function_ref<InFlightDiagnostic()> emitError) const {
   bool panels = getLayout() == Layout::Panels;
-  int64_t bytes = panels ? getPanelShape()[1] : getRowBytes();
+  int64_t bytes = panels                            ? getPanelShape()[1]
+                  : getLayout() == Layout::Planes ? getPlaneBytes()
+                                                    : getRowBytes();
   if (!elementType.isSignlessInteger(8) || shape.size() != 2 || shape[1] != bytes) // C2
     return emitError() << "expects a packed weight with k = " << getK() << " of " << getScheme()
                        << " to be a tensor of [rows, " << bytes << "] x i8";

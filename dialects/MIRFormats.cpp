@@ -9,6 +9,7 @@
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/Twine.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <mutex>
 #include <shared_mutex>
@@ -36,6 +37,14 @@ static bool isKeyword(StringRef name) {
          all_of(name, [](char c) { return isAlnum(c) || c == '_'; });
 }
 
+int64_t BlockFormat::getPlaneBytes(int64_t k) const {
+  constexpr int64_t alignment = 16;
+  int64_t bytes = 0;
+  for (RowPlane plane : planes)
+    bytes += llvm::alignTo(k / plane.length * plane.bytes, alignment);
+  return bytes;
+}
+
 std::string rlx::mir::registerBlockFormat(StringRef name, const BlockFormat &format) {
   if (!isKeyword(name))
     return ("expects the name of a format to consist of letters, digits and '_', but got '" + name +
@@ -48,6 +57,12 @@ std::string rlx::mir::registerBlockFormat(StringRef name, const BlockFormat &for
             Twine(format.length) + " elements in " + Twine(format.bytes) + " bytes, in panels " +
             Twine(format.panelBytes))
         .str();
+  for (RowPlane plane : format.planes)
+    if (!isSize(plane.length) || !isSize(plane.bytes) || plane.length > format.length)
+      return ("expects planes of format '" + name + "' of 1 to " + Twine(format.length) +
+              " elements and positive sizes, but got " + Twine(plane.length) + " elements in " +
+              Twine(plane.bytes) + " bytes")
+          .str();
   Registry &known = registry();
   std::unique_lock lock(known.mutex);
   auto [entry, added] = known.formats.try_emplace(name, format);
@@ -57,7 +72,8 @@ std::string rlx::mir::registerBlockFormat(StringRef name, const BlockFormat &for
   }
   const BlockFormat &other = entry->getValue();
   if (other.length == format.length && other.bytes == format.bytes &&
-      other.panelBytes == format.panelBytes && other.integers == format.integers)
+      other.panelBytes == format.panelBytes && other.integers == format.integers &&
+      other.planes == format.planes)
     return "";
   return ("format '" + name + "' is already registered, with blocks of " + Twine(other.length) +
           " elements in " + Twine(other.bytes) + " bytes; now they are of " + Twine(format.length) +

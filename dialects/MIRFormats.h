@@ -6,12 +6,21 @@
 #ifndef RLX_DIALECTS_MIRFORMATS_H
 #define RLX_DIALECTS_MIRFORMATS_H
 
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
 
 #include <optional>
 #include <string>
 
 namespace rlx::mir {
+
+/// A part of a row in layout planes: for every `length` elements, `bytes` bytes.
+struct RowPlane {
+  int64_t length, bytes;
+  bool operator==(const RowPlane &other) const {
+    return length == other.length && bytes == other.bytes;
+  }
+};
 
 struct BlockFormat {
   /// Elements of a block of one row, and the bytes that it takes.
@@ -20,6 +29,11 @@ struct BlockFormat {
   int64_t panelBytes;
   /// Whether products of integers can read it (see `mir.block_dot`).
   bool integers;
+  /// The parts of a row in layout planes; empty where the format has no planes.
+  llvm::SmallVector<RowPlane, 6> planes;
+
+  /// Bytes of a row of `k` elements in layout planes.
+  int64_t getPlaneBytes(int64_t k) const;
 };
 
 /// Makes a format known to the process, for all contexts and for ever. Gives the text of an error

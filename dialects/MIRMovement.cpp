@@ -270,9 +270,9 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   Type element = table->getElementType();
   SmallVector<int64_t> sizes(table->getShape());
   if (auto packed = dyn_cast_or_null<PackedAttr>(table->getEncoding())) {
-    if (axis != 0 || packed.getLayout() != Layout::Rows) // C2
-      return inferError(location, op, "expects axis 0 and layout rows with a packed 'table', but ",
-                        "got axis ", axis, " and layout ", stringifyLayout(packed.getLayout()));
+    if (axis != 0 || packed.getLayout() == Layout::Panels) // C2
+      return inferError(location, op, "expects axis 0 and layout rows or planes with a packed ",
+                        "'table', but got axis ", axis, " and layout ", stringifyLayout(packed.getLayout()));
     element = Float32Type::get(context);
     sizes = {sizes.front(), packed.getK()};
   }

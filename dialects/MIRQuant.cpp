@@ -215,11 +215,20 @@ LogicalResult RepackOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (!llvm::all_of(weight->getShape(), isSize)) // C2
     return inferError(location, op, "expects 'weight' to have static dimensions from 1 to ",
                       "2^31 - 1, but got ", *weight);
-  if (packed && packed.getPanelShape().back() == 0) // C3: panels of no bytes are none
-    return inferError(location, op, "expects a scheme that has panels, but got ", *scheme);
+  // The parser infers before it fills in defaults.
+  Layout layout = adaptor.getLayoutAttr() ? adaptor.getLayout() : Layout::Panels;
+  if (layout == Layout::Rows) // C4
+    return inferError(location, op, "expects 'layout' to be panels or planes, but got rows");
+  bool toPanels = layout == Layout::Panels;
+  // A layout in which a row has no bytes is none.
+  if (packed && (toPanels ? packed.getPanelShape().back() : packed.getPlaneBytes()) == 0) // C3
+    return inferError(location, op, "expects a scheme that has ", stringifyLayout(layout),
+                      ", but got ", *scheme);
   int64_t n = weight->getDimSize(0), k = packed ? packed.getK() : weight->getDimSize(1);
-  auto panels = PackedAttr::get(context, *scheme, k, n, Layout::Panels);
-  results.push_back(
-      RankedTensorType::get(panels.getPanelShape(), IntegerType::get(context, 8), panels));
+  auto encoding = PackedAttr::get(context, *scheme, k, toPanels ? n : 0, layout);
+  SmallVector<int64_t> shape = {n, encoding.getPlaneBytes()};
+  if (toPanels)
+    shape = encoding.getPanelShape();
+  results.push_back(RankedTensorType::get(shape, IntegerType::get(context, 8), encoding));
   return success();
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Reductions, softmax and running sums: inference and verifiers.
+// Reductions, softmax, running sums and largest elements: inference and verifiers.
 
 #include "dialects/MIR.h"
 
@@ -53,3 +53,23 @@ template <typename Op> static LogicalResult verifyAxis(Op op) {
 LogicalResult SoftmaxOp::verify() { return verifyAxis(*this); } // C1
 
 LogicalResult CumsumOp::verify() { return verifyAxis(*this); } // C1
+
+LogicalResult TopKOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,
+                                       Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(location, op, {{"k", adaptor.getKAttr()}})))
+    return failure();
+  if (x->getRank() == 0 || ShapedType::isDynamic(x->getShape().back())) // C1
+    return inferError(location, op, "expects 'x' to have a static last dimension, but it is ",
+                      shapeText(x->getShape()));
+  int64_t k = adaptor.getK(), n = x->getShape().back();
+  if (k < 1 || k > n) // C2
+    return inferError(location, op, "expects 'k' to be from 1 to the last dimension of 'x', ", n,
+                      ", but got ", k);
+  SmallVector<int64_t> shape(x->getShape());
+  shape.back() = k;
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  results.push_back(RankedTensorType::get(shape, IntegerType::get(context, 32)));
+  return success();
+}

@@ -21,7 +21,8 @@ void registerDialects(MlirDialectRegistry registry, bool everything);
 /// Registers a block format of packed weights (see dialects/MIRFormats.h); the result is the text
 /// of the error, empty where there is none.
 std::string registerFormat(const std::string &name, int64_t length, int64_t bytes,
-                           int64_t panelBytes, bool integers);
+                           int64_t panelBytes, bool integers,
+                           const std::vector<std::pair<int64_t, int64_t>> &planes);
 
 /// Registers the native passes. Upstream passes are registered by importing `mlir.ir`.
 void registerNativePasses();
@@ -57,9 +58,10 @@ bool runsPassIn(MlirContext context);
 /// Reports a remark, as passes do.
 void emitRemark(MlirLocation location, const std::string &message);
 
-/// Registers a name for a textual pipeline.
+/// Registers a name for a textual pipeline. Options are pairs of a name and a default: their values
+/// take the place of `$name` in the text.
 void registerPipeline(const std::string &name, const std::string &description,
-                      const std::string &text);
+                      const std::string &text, const OptionValues &options);
 
 //===----------------------------------------------------------------------===//
 // Running pipelines

@@ -49,14 +49,15 @@ NB_MODULE(_compiler, m) {
       nb::arg("registry"), "Adds HIR and MIR to a registry.");
   m.def(
       "register_format",
-      [](const std::string &name, int64_t length, int64_t bytes, int64_t panelBytes,
-         bool integers) {
-        std::string error = rlx::registerFormat(name, length, bytes, panelBytes, integers);
+      [](const std::string &name, int64_t length, int64_t bytes, int64_t panelBytes, bool integers,
+         const std::vector<std::pair<int64_t, int64_t>> &planes) {
+        std::string error = rlx::registerFormat(name, length, bytes, panelBytes, integers, planes);
         if (!error.empty())
           throw nb::value_error(error.c_str());
       },
       nb::arg("name"), nb::arg("length"), nb::arg("bytes"), nb::arg("panel_bytes"),
-      nb::arg("integers"), "Makes a block format of packed weights known to all contexts.");
+      nb::arg("integers"), nb::arg("planes") = std::vector<std::pair<int64_t, int64_t>>(),
+      "Makes a block format of packed weights known to all contexts.");
   m.def("register_native_passes", &rlx::registerNativePasses,
         "Registers the passes written in C++; once for each process.");
   m.def(
@@ -84,7 +85,8 @@ NB_MODULE(_compiler, m) {
   m.def("emit_remark", &rlx::emitRemark, nb::arg("location"), nb::arg("message"),
         "Reports a remark at a location, as passes do.");
   m.def("register_pipeline", &rlx::registerPipeline, nb::arg("name"), nb::arg("description"),
-        nb::arg("text"), "Registers a name for a textual pipeline.");
+        nb::arg("text"), nb::arg("options") = rlx::OptionValues(),
+        "Registers a name for a textual pipeline, with options that replace $name in the text.");
 
   nb::class_<rlx::Diagnostic>(m, "Diagnostic")
       .def_ro("severity", &rlx::Diagnostic::severity)

@@ -50,8 +50,12 @@ void rlx::registerDialects(MlirDialectRegistry registry, bool everything) {
 }
 
 std::string rlx::registerFormat(const std::string &name, int64_t length, int64_t bytes,
-                                int64_t panelBytes, bool integers) {
-  return mir::registerBlockFormat(name, {length, bytes, panelBytes, integers});
+                                int64_t panelBytes, bool integers,
+                                const std::vector<std::pair<int64_t, int64_t>> &planes) {
+  mir::BlockFormat format{length, bytes, panelBytes, integers, {}};
+  for (auto [elements, size] : planes)
+    format.planes.push_back({elements, size});
+  return mir::registerBlockFormat(name, format);
 }
 
 static std::string toString(Location location) {

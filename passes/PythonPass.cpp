@@ -19,6 +19,7 @@
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -60,6 +61,7 @@ const llvm::StringMap<InsertDialect> &loadableDialects() {
       {"math", insertDialect<math::MathDialect>},
       {"memref", insertDialect<memref::MemRefDialect>},
       {"mir", insertDialect<rlx::mir::MIRDialect>},
+      {"nvgpu", insertDialect<nvgpu::NVGPUDialect>},
       {"nvvm", insertDialect<NVVM::NVVMDialect>},
       {"scf", insertDialect<scf::SCFDialect>},
       {"tensor", insertDialect<tensor::TensorDialect>},
@@ -179,17 +181,44 @@ void rlx::registerPythonPass(PassSpec spec, PassCallback callback) {
   registerPass([registered] { return std::make_unique<PythonPass>(registered); });
 }
 
+/// Sets the values that `words` ("name=value name=value") give; the result is the text of the
+/// error.
+static std::string readOptions(StringRef words, rlx::OptionValues &options) {
+  SmallVector<StringRef> parts;
+  words.split(parts, ' ', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+  for (StringRef part : parts) {
+    auto [name, value] = part.split('=');
+    auto found =
+        llvm::find_if(options, [name = name](const auto &option) { return option.first == name; });
+    if (found == options.end()) {
+      std::string known;
+      for (const auto &option : options)
+        known += (known.empty() ? "" : ", ") + option.first;
+      return ("option '" + name +
+              "' isn't one of the pipeline's: " + (known.empty() ? "it takes none" : known))
+          .str();
+    }
+    found->second = value.str();
+  }
+  return "";
+}
+
 void rlx::registerPipeline(const std::string &name, const std::string &description,
-                           const std::string &text) {
+                           const std::string &text, const OptionValues &options) {
   registerPassPipeline(
       name, description,
-      [text](OpPassManager &manager, StringRef options,
-             function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
-        if (!options.empty())
-          return error("a named pipeline takes no options, but got '" + options + "'");
+      [text, options](OpPassManager &manager, StringRef words,
+                      function_ref<LogicalResult(const Twine &)> error) -> LogicalResult {
+        OptionValues values = options;
+        if (std::string wrong = readOptions(words, values); !wrong.empty())
+          return error(wrong);
+        std::string filled = text;
+        for (const auto &[name, value] : values)
+          for (size_t at = 0; (at = filled.find("$" + name, at)) != std::string::npos;)
+            filled.replace(at, name.size() + 1, value), at += value.size();
         std::string message;
         llvm::raw_string_ostream stream(message);
-        if (failed(parsePassPipeline(text, manager, stream)))
+        if (failed(parsePassPipeline(filled, manager, stream)))
           return error(message);
         return success();
       },

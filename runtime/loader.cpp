@@ -6,6 +6,7 @@
 #include "error.h"
 #include "float_conversions.h"
 
+#include <algorithm>
 #include <cstring>
 #include <elf.h>
 #include <llvm-c/Core.h>
@@ -51,12 +52,7 @@ template <typename Float> Float powi(Float x, int n) {
 float powisf2(float x, int n) { return powi(x, n); }
 double powidf2(double x, int n) { return powi(x, n); }
 
-struct Helper {
-  const char *name;
-  void *address;
-};
-
-const Helper kHelpers[] = {
+const HostSymbol kHelpers[] = {
     {"__truncsfhf2", reinterpret_cast<void *>(truncsfhf2)},
     {"__truncdfhf2", reinterpret_cast<void *>(truncdfhf2)},
     {"__truncsfbf2", reinterpret_cast<void *>(truncsfbf2)},
@@ -170,23 +166,27 @@ struct ObjectCode::Session {
     throw ExecutionError(what + ": " + reason);
   }
 
-  void defineHelpers() {
+  void define(const std::vector<HostSymbol> &functions) {
     std::vector<LLVMOrcCSymbolMapPair> symbols;
     // Weak: an object that brings its own wins.
     const uint8_t flags = LLVMJITSymbolGenericFlagsExported | LLVMJITSymbolGenericFlagsCallable |
                           LLVMJITSymbolGenericFlagsWeak;
-    for (const Helper &helper : kHelpers)
-      symbols.push_back({LLVMOrcLLJITMangleAndIntern(jit, helper.name),
-                         {reinterpret_cast<LLVMOrcExecutorAddress>(helper.address), {flags, 0}}});
+    auto add = [&](const HostSymbol &symbol) {
+      symbols.push_back({LLVMOrcLLJITMangleAndIntern(jit, symbol.name),
+                         {reinterpret_cast<LLVMOrcExecutorAddress>(symbol.address), {flags, 0}}});
+    };
+    std::for_each(std::begin(kHelpers), std::end(kHelpers), add);
+    std::for_each(functions.begin(), functions.end(), add);
     LLVMOrcMaterializationUnitRef unit = LLVMOrcAbsoluteSymbols(symbols.data(), symbols.size());
     if (LLVMErrorRef error = LLVMOrcJITDylibDefine(LLVMOrcLLJITGetMainJITDylib(jit), unit)) {
       LLVMOrcDisposeMaterializationUnit(unit);
-      fail("cannot define the float conversions", error);
+      fail("cannot define the functions of the host program", error);
     }
   }
 };
 
-ObjectCode::ObjectCode(const std::vector<std::string_view> &objects) {
+ObjectCode::ObjectCode(const std::vector<std::string_view> &objects,
+                       const std::vector<HostSymbol> &functions) {
   for (size_t i = 0; i < objects.size(); ++i)
     if (std::string problem = outlineProblem(objects[i]); !problem.empty())
       throw ExecutionError("object " + std::to_string(i) + " cannot be loaded: " + problem);
@@ -198,7 +198,7 @@ ObjectCode::ObjectCode(const std::vector<std::string_view> &objects) {
     made->fail("cannot create a linker for this machine", error);
   LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(made->jit),
                                           Session::report, made.get());
-  made->defineHelpers();
+  made->define(functions);
   LLVMOrcJITDylibRef library = LLVMOrcLLJITGetMainJITDylib(made->jit);
   for (size_t i = 0; i < objects.size(); ++i) {
     std::string name = "object " + std::to_string(i);

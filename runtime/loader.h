@@ -10,14 +10,22 @@
 
 namespace rlx::runtime {
 
-/// Relocatable ELF objects for this machine, linked with each other, libc, libm and the conversions
-/// of 16-bit floats. The code stays where it is as long as this object lives. Thread-safe.
+/// A function of the host program that compiled code may call.
+struct HostSymbol {
+  const char *name;
+  void *address;
+};
+
+/// Relocatable ELF objects for this machine, linked with each other, libc, libm, the conversions of
+/// 16-bit floats and functions of the host program. The code stays where it is as long as this
+/// object lives. Thread-safe.
 class ObjectCode {
 public:
   /// Copies the objects. Throws ExecutionError where one is cut off, no object or for another
   /// machine, or where two define one symbol. Bytes changed inside an object may pass, or end the
   /// process in one of LLVM's assertions: whoever stores objects keeps a checksum.
-  explicit ObjectCode(const std::vector<std::string_view> &objects);
+  explicit ObjectCode(const std::vector<std::string_view> &objects,
+                      const std::vector<HostSymbol> &functions = {});
   ~ObjectCode();
   ObjectCode(const ObjectCode &) = delete;
   ObjectCode &operator=(const ObjectCode &) = delete;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // The Python module rlx_mlir._runtime; python/rlx_mlir/_runtime.pyi is its documentation.
+#include "bindings.h"
+#include "cuda/code.h"
 #include "error.h"
 #include "loader.h"
 #include "plan.h"
@@ -110,24 +112,13 @@ PlanSpec::Positions parsePositions(nb::handle object) {
           castItem<std::string>(parts[5], "what needs positions")};
 }
 
-//===----------------------------------------------------------------------===//
-// Functions
-//===----------------------------------------------------------------------===//
+} // namespace
 
-void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects) {
-  std::vector<std::string_view> views;
-  for (const nb::bytes &object : objects)
-    views.emplace_back(static_cast<const char *>(object.data()), object.size());
-  nb::gil_scoped_release released;
-  new (self) ObjectCode(views);
-}
-
-void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
-              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
-              const std::vector<std::pair<int64_t, int64_t>> &slots,
-              std::vector<std::string> kernels, std::vector<std::string> inputs,
-              std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
-              nb::object positions, int threads) {
+PlanSpec rlx::runtime::parsePlanSpec(
+    const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
+    const std::vector<std::pair<int64_t, int64_t>> &slots, std::vector<std::string> kernels,
+    std::vector<std::string> inputs, std::vector<std::string> params,
+    std::vector<std::string> outputs, nb::object calls, nb::object positions) {
   PlanSpec spec;
   for (const auto &[name, maximum] : symbols)
     spec.symbols.push_back({name, maximum});
@@ -138,13 +129,37 @@ void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
   spec.params = std::move(params);
   spec.outputs = std::move(outputs);
   spec.arenaBytes = arenaBytes;
-  spec.threads = threads == 0 ? defaultThreads() : threads;
   for (const nb::object &call : items(calls, -1, "calls"))
     spec.calls.push_back(parseCall(call));
   for (const nb::object &own : items(positions, -1, "positions"))
     spec.positions.push_back(parsePositions(own));
+  return spec;
+}
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Functions
+//===----------------------------------------------------------------------===//
+
+void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects) {
+  std::vector<std::string_view> views;
+  for (const nb::bytes &object : objects)
+    views.emplace_back(static_cast<const char *>(object.data()), object.size());
   nb::gil_scoped_release released;
-  new (self) Plan(std::move(code), std::move(spec));
+  new (self) ObjectCode(views, cuda::hostSymbols());
+}
+
+void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
+              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
+              const std::vector<std::pair<int64_t, int64_t>> &slots,
+              std::vector<std::string> kernels, std::vector<std::string> inputs,
+              std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
+              nb::object positions, int threads) {
+  PlanSpec spec = parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
+                                std::move(params), std::move(outputs), calls, positions);
+  nb::gil_scoped_release released;
+  new (self) Plan(std::move(code), std::move(spec), threads == 0 ? defaultThreads() : threads);
 }
 
 /// parallelFor over a Python function. The first exception is raised again when all ranges are
@@ -179,24 +194,26 @@ void parallelForPython(nb::callable fn, int64_t units, int threads) {
 }
 
 void translateError(const std::exception_ptr &error, void *) {
-  auto raise = [](const char *name, const std::exception &cause) {
-    nb::object type = nb::module_::import_("rlx_mlir.errors").attr(name);
-    // What LLVM says about a damaged object may quote bytes that aren't UTF-8.
-    const char *text = cause.what();
-    nb::object message =
-        nb::steal(PyUnicode_DecodeUTF8(text, Py_ssize_t(std::strlen(text)), "replace"));
-    PyErr_SetObject(type.ptr(), message.ptr());
-  };
   try {
     std::rethrow_exception(error);
   } catch (const InputError &cause) {
-    raise("InputError", cause);
+    raiseError("InputError", cause);
   } catch (const ExecutionError &cause) {
-    raise("ExecutionError", cause);
+    raiseError("ExecutionError", cause);
   }
 }
 
 } // namespace
+
+void rlx::runtime::raiseError(const char *name, const std::exception &error, nb::dict attributes) {
+  nb::object type = nb::module_::import_("rlx_mlir.errors").attr(name);
+  // What LLVM says about a damaged object may quote bytes that aren't UTF-8.
+  const char *text = error.what();
+  nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(text, Py_ssize_t(std::strlen(text)), "replace"));
+  nb::object raised = type(message, **attributes);
+  PyErr_SetObject(type.ptr(), raised.ptr());
+}
 
 NB_MODULE(_runtime, m) {
   // Plans and code that live in module globals are not taken down at exit; that is no mistake.
@@ -213,6 +230,8 @@ NB_MODULE(_runtime, m) {
     HostTarget target = hostTarget();
     return nb::make_tuple(target.triple, target.cpu, target.features);
   });
+
+  cuda::bind(m); // its translator of errors comes after the one above, and is asked first
 
   nb::class_<ObjectCode>(m, "ObjectCode")
       .def("__init__", &makeObjectCode, nb::arg("objects"))

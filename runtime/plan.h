@@ -5,7 +5,7 @@
 #ifndef RLX_RUNTIME_PLAN_H
 #define RLX_RUNTIME_PLAN_H
 
-#include "loader.h"
+#include "plan_spec.h"
 #include "pool.h"
 
 #include <cstddef>
@@ -16,62 +16,6 @@
 #include <vector>
 
 namespace rlx::runtime {
-
-/// A polynomial in the sizes of the dynamic dimensions: the sum of coefficient * product of
-/// symbols.
-struct Expr {
-  struct Term {
-    int64_t coefficient;
-    std::vector<int> symbols; // indices; a symbol may recur
-  };
-  std::vector<Term> terms; // none: 0
-
-  bool isConstant() const;
-  /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a
-  /// plan.
-  int64_t evaluate(const std::vector<int64_t> &sizes) const;
-};
-
-enum class Source : uint8_t { Arena, Input, Param, Output };
-
-/// What a plan is made from. Indices refer to the lists in here.
-struct PlanSpec {
-  struct Symbol {
-    std::string name;
-    int64_t maximum;
-  };
-  /// A piece of the arena, in bytes; offsets are multiples of 64. Pieces may overlap.
-  struct Slot {
-    int64_t offset, bytes;
-  };
-  struct Buffer {
-    Source source;
-    int index;   // of the slot, input, parameter or output
-    Expr offset; // bytes from its start
-  };
-  struct Call {
-    int kernel;
-    std::vector<Buffer> buffers;
-    std::vector<Expr> dims;   // every `?` of the kernel's memrefs, in order
-    std::optional<Expr> work; // bytes or operations, whichever is more; unknown counts as much
-  };
-  /// An input or parameter whose elements, i32, are numbers of rows: those from each on, `rows` of
-  /// them, are in [0, limit).
-  struct Positions {
-    Source source;
-    int index;  // of the input or parameter
-    Expr count; // of elements
-    Expr rows, limit;
-    std::string where; // what needs it
-  };
-  std::vector<Symbol> symbols;
-  std::vector<std::string> kernels, inputs, params, outputs; // names
-  std::vector<Slot> slots;
-  std::vector<Call> calls;
-  std::vector<Positions> positions;
-  int64_t arenaBytes;
-  int threads;
-};
 
 /// Zeroed memory, aligned to 64 bytes, in huge pages where that pays.
 class Memory {
@@ -95,7 +39,7 @@ class Plan {
 public:
   /// Looks all kernels up and plans memory for the maxima of the symbols. Throws InputError where
   /// the description contradicts itself, ExecutionError where a kernel is missing.
-  Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec);
+  Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec, int threads);
 
   /// Runs every call in order. Addresses come in the order of the spec's names; `sizes` in the
   /// order of its symbols. Throws InputError, before anything ran, where a count, an address or a
@@ -113,24 +57,16 @@ public:
   };
   Timings timings();
 
-  int threads() const { return spec.threads; }
+  int threads() const { return maxThreads; }
   int64_t arenaBytes() const { return spec.arenaBytes; }
   int64_t scratchBytes() const { return scratchStride; } // of one thread
   size_t callCount() const { return spec.calls.size(); }
   const std::string &kernelOf(size_t call) const { return spec.kernels[spec.calls[call].kernel]; }
 
 private:
-  using KernelFn = void (*)(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end,
-                            void *scratch);
-  using CountFn = int64_t (*)(const int64_t *dims);
-  struct Kernel {
-    KernelFn compute;
-    CountFn units;
-    CountFn scratch;
-  };
   /// A call as it is executed. Buffers and dims lie in the flat lists below.
   struct Step {
-    KernelFn compute;
+    const KernelFunctions *kernel;
     void *const *buffers;
     const int64_t *dims;
     std::byte *scratch;
@@ -146,37 +82,23 @@ private:
     int64_t offset;
   };
 
-  [[noreturn]] void fail(size_t call, const std::string &problem) const;
-  void validate() const;
-  std::string exprProblem(const Expr &expr, const char *what, int64_t limit) const;
-  void checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const;
   void prepare();
-  /// Computes what depends on sizes only: dims, offsets, units, teams.
+  /// Computes what depends on sizes only: pointers, units, teams.
   void resize(const std::vector<int64_t> &sizes);
-  void checkAddresses(const std::vector<uintptr_t> &addresses,
-                      const std::vector<std::string> &names, const char *kind) const;
-  void checkSizes(const std::vector<int64_t> &sizes) const;
-  void checkPositions(const uintptr_t *const *sources) const;
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
 
   ForkSafeMutex turn;
   const std::shared_ptr<ObjectCode> code;
   const PlanSpec spec;
-  std::vector<Kernel> kernels;
+  const int maxThreads;
+  PlanSizes layout;
+  std::vector<KernelFunctions> kernels;
   std::vector<Step> steps;
   std::vector<Patch> patches;
   std::vector<void *> pointers;
-  std::vector<int64_t> dims;
   std::optional<Memory> arena, scratch;
   int64_t scratchStride = 0;
 
-  /// How many elements each of the spec's positions has, and the range of theirs.
-  struct Range {
-    int64_t count, rows, limit;
-  };
-  std::vector<Range> ranges;
-  std::vector<int64_t> currentSizes; // that `steps` and `ranges` hold for
-  bool sized = false;
   uint64_t generation = 0; // of forks
 
   bool profiling = false;

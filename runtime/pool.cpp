@@ -49,6 +49,36 @@ void futexWake(std::atomic<uint32_t> &word) {
           0);
 }
 
+/// Keeps this thread off a CPU while it lives; a thread that runs there moves at once. Where the
+/// thread may use no other CPU, it does nothing.
+///
+/// Left to itself, a kernel may wake a worker on the CPU where its caller computes, and leave the
+/// two there in turns for more than 10 ms, with another CPU idle.
+class Aside {
+public:
+  explicit Aside(int cpu) {
+    if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof(all), &all) != 0)
+      return;
+    others = all;
+    CPU_CLR(cpu, &others);
+    moved = CPU_COUNT(&others) > 0 && sched_setaffinity(0, sizeof(others), &others) == 0;
+  }
+
+  ~Aside() {
+    // Whoever set this thread's CPUs meanwhile is right.
+    cpu_set_t now;
+    if (moved && sched_getaffinity(0, sizeof(now), &now) == 0 && CPU_EQUAL(&now, &others))
+      sched_setaffinity(0, sizeof(all), &all);
+  }
+
+  Aside(const Aside &) = delete;
+  Aside &operator=(const Aside &) = delete;
+
+private:
+  cpu_set_t all, others;
+  bool moved = false;
+};
+
 //===----------------------------------------------------------------------===//
 // The pool
 //===----------------------------------------------------------------------===//
@@ -148,8 +178,12 @@ template <typename Ready, typename InTheWay> bool spin(Ready ready, InTheWay inT
 
 uint64_t Pool::waitForOffer(Slot &slot) {
   auto inTheWay = [this] {
-    return crowded.load(std::memory_order_relaxed) ||
-           sched_getcpu() == callerCpu.load(std::memory_order_relaxed);
+    if (crowded.load(std::memory_order_relaxed))
+      return true;
+    int caller = callerCpu.load(std::memory_order_relaxed);
+    if (sched_getcpu() == caller)
+      Aside moves(caller);
+    return sched_getcpu() == caller;
   };
   uint64_t state = 0;
   auto offered = [&] { return onOffer(state = slot.state.load(std::memory_order_acquire)); };
@@ -157,8 +191,10 @@ uint64_t Pool::waitForOffer(Slot &slot) {
     // Both sides write their own word and then read the other's, in one order for all threads:
     // either this thread sees the offer, or the caller sees that it has to wake this thread.
     slot.asleep.store(1, std::memory_order_seq_cst);
-    if (!onOffer(slot.state.load(std::memory_order_seq_cst)))
+    if (!onOffer(slot.state.load(std::memory_order_seq_cst))) {
+      Aside wakesElsewhere(callerCpu.load(std::memory_order_relaxed));
       futexWait(slot.asleep, 1);
+    }
     slot.asleep.store(0, std::memory_order_relaxed);
   }
   return state;

@@ -65,7 +65,9 @@ class MIR_EnumAttr<string name, string summary, list<I32EnumAttrCase> cases>
 }
 
 def MIR_LayoutEnum : MIR_EnumAttr<"Layout", "order of a packed weight's bytes", [
-  I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Panels", 1, "panels">]>;
+  I32EnumAttrCase<"Rows", 0, "rows">, I32EnumAttrCase<"Panels", 1, "panels">,
+  I32EnumAttrCase<"Planes", 2, "planes">]>;
+def MIR_LayoutAttr : EnumAttr<MIR_Dialect, MIR_LayoutEnum, "layout">;
 
 def MIR_ScaledSchemeEnum : MIR_EnumAttr<"ScaledScheme",
     "storage scheme of a weight whose scales are a tensor", [
@@ -136,13 +138,15 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     - `layout = panels`: 16 rows interleaved for vector units. The tensor is
       [ceil(n / 16), bytes of a panel]; `n` is written, and missing rows of the
       last panel are zero.
+    - `layout = planes`: rows whose integers, scales and minima are sorted for GPUs.
+      The tensor is [n, bytes of a row in planes]; `n` isn't written.
 
     - (C1) `k` is a positive multiple of the scheme's block length.
     - (C2) the tensor is two-dimensional, of `i8`, and its second dimension is the
       number of bytes that `k` takes.
     - (C3) `n` is present exactly with `layout = panels`, and gives the first
       dimension.
-    - (C4) the scheme has the layout: q8_k has rows only.
+    - (C4) the scheme has the layout: q8_k has no panels.
     - (C5) `k` and `n` are below 2^31.
     - (C6) the scheme is the name of a registered format.
 
@@ -167,6 +171,8 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
     int64_t getRowBytes() const;
     /// Shape of the tensor in layout panels: [panels, bytes of a panel].
     ::llvm::SmallVector<int64_t> getPanelShape() const;
+    /// Bytes of a row in layout planes; 0 where the scheme has none.
+    int64_t getPlaneBytes() const;
   }];
 }
 

@@ -155,15 +155,17 @@ def MIR_BlockDotOp : MIR_InferredOp<"block_dot", [
 }
 
 def MIR_RepackOp : MIR_InferredOp<"repack"> {
-  let summary = "a weight in the order that vector units read";
+  let summary = "a weight in the order that kernels read";
   let description = [{
-    The same weight with `layout = panels` (see the `packed` attribute). `weight` is
-    packed in rows, or dense in the order [n, k]: then the scheme is its element type.
-    Runs once, when parameters are set.
+    The same weight with another `layout`: panels, for vector units of CPUs, by default,
+    or planes, for GPUs (see the `packed` attribute). `weight` is packed in rows, or dense
+    in the order [n, k]: then the scheme is its element type. Runs once, when parameters
+    are set.
 
     - (C1) `weight` is packed in rows, or a dense [n, k] of f32, f16 or bf16.
     - (C2) the dimensions of `weight` are static, positive and below 2^31.
-    - (C3) the scheme of `weight` has panels: it isn't q8_k.
+    - (C3) the scheme of `weight` has the layout: q8_k has no panels.
+    - (C4) `layout` is panels or planes.
 
     ```mlir
     func.func @f(%w: tensor<24x40xi8, #mir.packed<q4_1, k = 64>>)
@@ -173,9 +175,10 @@ def MIR_RepackOp : MIR_InferredOp<"repack"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Weight:$weight);
+  let arguments = (ins MIR_Weight:$weight,
+      DefaultValuedAttr<MIR_LayoutAttr, "Layout::Panels">:$layout);
   let results = (outs MIR_PackedTensor:$result);
-  let assemblyFormat = "$weight attr-dict `:` type($weight)";
+  let assemblyFormat = "$weight (`layout` `` $layout^)? attr-dict `:` type($weight)";
 }
 
 #endif // RLX_MIR_QUANT

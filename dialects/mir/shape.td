@@ -155,7 +155,7 @@ def MIR_GatherOp : MIR_InferredOp<"gather"> {
     rows that are asked for are decoded, and the result is [i..., k] of f32.
 
     - (C1) `axis` is a dimension of `table`, from 0.
-    - (C2) with a packed `table`, `axis` is 0 and its layout is rows.
+    - (C2) with a packed `table`, `axis` is 0 and its layout isn't panels.
     - (C3) `batch_dims` isn't negative, and at most `axis` and the rank of `indices`.
     - (C4) the first `batch_dims` dimensions of `table` and `indices` are alike.
 

@@ -23,18 +23,24 @@ if TYPE_CHECKING:
     from rlx_mlir.models.model import load_model as load_model
     from rlx_mlir.reports.stages import inspect as inspect
     from rlx_mlir.runtime.artifact import Artifact as Artifact
+    from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
+    from rlx_mlir.runtime.device import DeviceArray as DeviceArray
     from rlx_mlir.runtime.executable import Executable as Executable
+    from rlx_mlir.runtime.loading import load as load
 
 #: Where each name of the public API is defined; None for a submodule.
 _EXPORTS: dict[str, str | None] = {
     "GraphModule": "rlx_mlir.hir",
     "Value": "rlx_mlir.hir",
     "Artifact": "rlx_mlir.runtime.artifact",
+    "CudaExecutable": "rlx_mlir.runtime.cuda",
+    "DeviceArray": "rlx_mlir.runtime.device",
     "Executable": "rlx_mlir.runtime.executable",
     "Encoder": "rlx_mlir.models.embedding",
     "Model": "rlx_mlir.models.model",
     "compile": "rlx_mlir.compiler",
     "emit": "rlx_mlir.compiler",
+    "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.model",
     "errors": None,

@@ -17,7 +17,14 @@ Operation: TypeAlias = Any
 def register_dialects(registry: Any) -> None:
     """Adds HIR and MIR to a `mlir.ir.DialectRegistry`."""
 
-def register_format(name: str, length: int, bytes: int, panel_bytes: int, integers: bool) -> None:
+def register_format(
+    name: str,
+    length: int,
+    bytes: int,
+    panel_bytes: int,
+    integers: bool,
+    planes: Sequence[tuple[int, int]] = (),
+) -> None:
     """Makes a block format of packed weights known to all contexts, for ever.
 
     Args:
@@ -25,6 +32,7 @@ def register_format(name: str, length: int, bytes: int, panel_bytes: int, intege
         length, bytes: elements of a block of one row, and the bytes that it takes.
         panel_bytes: bytes that it takes in a panel; 0 where the format has no panels.
         integers: whether products of integers can read it.
+        planes: parts of a row in layout planes, as elements and the bytes that they take; empty where there are none.
 
     Raises ValueError where another format has the name, or a number is out of range.
     """
@@ -52,8 +60,12 @@ def register_pass(
             It is called with the interpreter lock held, on a thread of the pass manager.
     """
 
-def register_pipeline(name: str, description: str, text: str) -> None:
-    """Registers a name for a textual pipeline; it takes no options."""
+def register_pipeline(name: str, description: str, text: str, options: Sequence[tuple[str, str]] = ()) -> None:
+    """Registers a name for a textual pipeline.
+
+    Args:
+        options: (name, default) of each; values take the place of `$name` in the text.
+    """
 
 class Diagnostic:
     """A diagnostic that a pipeline emitted."""

@@ -6,7 +6,7 @@ given by the caller breaks a rule) and `ExecutionError` (code cannot be loaded, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 Expr: TypeAlias = int | Sequence[tuple[int, Sequence[int]]]
 """A polynomial in the sizes of the symbols: a number, or a list of terms (coefficient, symbol indices)."""
@@ -158,3 +158,188 @@ class Plan:
     @property
     def scratch_bytes(self) -> int:
         """Bytes of scratch memory of each thread."""
+
+# GPUs ---------------------------------------------------------------------------------------------
+#
+# NVIDIA's driver is loaded at the first use: the library that the environment's RLX_CUDA_DRIVER names, or libcuda.so.1.
+# What fails raises `rlx_mlir.errors.DeviceError` or one of its subclasses. A forked child can't use what its parent used.
+
+Argument: TypeAlias = tuple[int, int, bool, int]
+"""(address, bytes, on the GPU, tied) of an input or output.
+
+`tied`, of an output: the number of the input whose contents it starts with; -1 for none, or where they are there.
+"""
+
+def cuda_device_count() -> int:
+    """GPUs that the driver shows. Raises DriverMissingError, NoDeviceError or DriverTooOldError."""
+
+def cuda_driver_version() -> int:
+    """The version of CUDA that the driver is for: 12080 for 12.8."""
+
+def dlpack_export(
+    *, owner: object, address: int, shape: Sequence[int], code: int, bits: int, ordinal: int
+) -> object:
+    """A capsule of DLPack for a contiguous array on a GPU, which keeps `owner` alive."""
+
+def dlpack_import(object: object) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int, int, object]:
+    """What an object with `__dlpack__` has.
+
+    (address, shape, strides in elements, type code, bits, kind of device, its number, what keeps the memory alive).
+    Raises InputError where it has no such array.
+    """
+
+class CudaDevice:
+    """A GPU and its primary context, which other libraries of the process share."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        """Raises NoDeviceError where there is no GPU of that number."""
+
+    @property
+    def ordinal(self) -> int: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def compute_capability(self) -> tuple[int, int]: ...
+    @property
+    def multiprocessors(self) -> int: ...
+    @property
+    def max_shared_bytes(self) -> int:
+        """Shared memory that a block can have."""
+
+    @property
+    def total_bytes(self) -> int: ...
+    def memory(self) -> tuple[int, int]:
+        """(free, total) bytes."""
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of the GPU's memory that this package has."""
+
+    @property
+    def pinned_bytes(self) -> int:
+        """Bytes of pinned memory of the host that this package has."""
+
+    def write(self, address: int, source: Any) -> None:
+        """Copies the bytes of a contiguous array to the GPU, and waits."""
+
+    def read(self, address: int, target: Any) -> None:
+        """Copies bytes from the GPU to a contiguous, writable array, and waits."""
+
+    def copy(self, target: int, source: int, bytes: int) -> None:
+        """Copies from one address on the GPU to another, and waits."""
+
+    def clear(self, address: int, bytes: int) -> None:
+        """Sets bytes to zero, and waits."""
+
+    def synchronize(self, stream: int = 0) -> None:
+        """Waits for everything in a stream, given by its handle; the default stream is 0."""
+
+    def assemble(self, ptx: bytes) -> bytes:
+        """The machine code that the driver makes of PTX, which ends with no zero byte.
+
+        Raises DriverTooOldError where it doesn't know the version of PTX, WrongDeviceError where the code is for
+        another chip, DeviceError with the compiler's messages where it is wrong.
+        """
+
+class CudaMemory:
+    """Memory on a GPU, aligned to 256 bytes, until the object goes."""
+
+    def __init__(self, device: CudaDevice, bytes: int, what: str) -> None:
+        """Raises DeviceMemoryError, which names what it is for, where there isn't enough."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def bytes(self) -> int: ...
+
+class CudaCode:
+    """Kernels that are loaded to a GPU."""
+
+    def __init__(self, device: CudaDevice, image: bytes, kernels: Sequence[str]) -> None:
+        """Loads PTX or machine code; kernels are launched by their number in the list. Raises as `assemble` does."""
+
+class CudaArguments:
+    """What a run of a plan is given; lists are in the order of the plan's names."""
+
+    def __init__(
+        self,
+        *,
+        inputs: Sequence[Argument],
+        outputs: Sequence[Argument],
+        params: Sequence[int],
+        param_values: Sequence[int],
+        sizes: Sequence[int],
+    ) -> None:
+        """Notes everything; nothing is checked yet.
+
+        Args:
+            inputs, outputs: arrays of the host or the GPU.
+            params: addresses on the GPU.
+            param_values: addresses on the host of those that hold positions, 0 for others.
+            sizes: one for each symbol.
+        """
+
+class CudaPlan:
+    """A compiled entry function on a GPU. Host code launches kernels; what is repeated becomes a CUDA graph.
+
+    Concurrent `run` calls on one plan take turns, since they share its arena.
+    """
+
+    def __init__(
+        self,
+        host_code: ObjectCode,
+        device_code: CudaCode,
+        *,
+        name: str,
+        symbols: Sequence[tuple[str, int]],
+        arena_bytes: int,
+        slots: Sequence[tuple[int, int]],
+        kernels: Sequence[str],
+        inputs: Sequence[str],
+        input_bytes: Sequence[int],
+        params: Sequence[str],
+        outputs: Sequence[str],
+        output_bytes: Sequence[int],
+        calls: Sequence[Call],
+        positions: Sequence[Positions] = (),
+        graphs: int = 16,
+        wait: bool = False,
+    ) -> None:
+        """Looks the kernels up and allocates memory for the maxima of the symbols.
+
+        Args:
+            host_code: defines `NAME`, `NAME_units` and `NAME_scratch` for each kernel; buffers are on the GPU.
+            device_code: what host code launches, by number.
+            name: of the module, in messages.
+            input_bytes, output_bytes: of each, at the maxima.
+            graphs: how many are kept, each for some sizes and addresses; 0 for none.
+            wait: for the end of each launch, so that an error names its kernel. Then no graphs are made.
+
+        Others are those of `Plan`. Raises what it raises, and DeviceMemoryError.
+        """
+
+    def run(self, arguments: CudaArguments) -> None:
+        """Runs all calls, without the GIL; returns when they are over.
+
+        Raises InputError, before anything ran, where a number, an address, a size or a position is wrong;
+        DeviceFaultError where a kernel failed.
+        """
+
+    def profile(self, enabled: bool) -> None:
+        """Starts to measure each call on the GPU, from zero; or stops, and keeps what was measured."""
+
+    def timings(self) -> tuple[int, list[int]]:
+        """(runs, nanoseconds of each call summed over these runs) since `profile(True)`."""
+
+    @property
+    def graph_counts(self) -> tuple[int, int, int]:
+        """Graphs that are kept, that were captured, and launches of graphs."""
+
+    @property
+    def calls(self) -> list[str]:
+        """The kernel's name of each call."""
+
+    @property
+    def arena_bytes(self) -> int: ...
+    @property
+    def scratch_bytes(self) -> int: ...

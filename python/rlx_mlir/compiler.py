@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, cast, overload
 
 from rlx_mlir.codegen.cpu.choices import check_choices, format_choices
 from rlx_mlir.errors import CompileError, InputError, StageError
@@ -22,10 +22,13 @@ from rlx_mlir.runtime.executable import Executable
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 
 #: Stages that `emit` can print for NVIDIA GPUs, in order.
-GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx")
+GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "host")
+
+#: What `target` may name.
+TARGETS = ("cpu", "nvptx", "cuda")
 
 #: What `disable_templates` may name.
-KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "recurrence", "conv", "all")
+KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "recurrence", "conv", "top_k", "all", "gemm_amx_f32")
 
 
 #: What the environment's RLX_VERIFY may say.
@@ -37,18 +40,21 @@ class CompileOptions:
     """How to compile.
 
     Attributes:
-        target: `cpu`, or `nvptx` for NVIDIA GPUs, whose code `emit` prints; there is no run time for it.
+        target: `cpu`; `nvptx` for NVIDIA GPUs, which need not be there: `compile` gives an artefact to save; `cuda` for
+            the GPU of this machine.
         activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
             bits, block by block, and uses integer dot products.
         maxima: declared maximum of each dynamic size, by its symbol; others are 512.
         disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, or all) that take
-            the generic path.
+            the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
+            another one: see docs/performance.md about their accuracy.
         triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
             where both are empty. Code for other architectures can be looked at and kept, but not run here.
         features: CPU features, ``+name`` or ``-name`` with commas between: on top of those of the CPU that is named;
             alone, all that the code may use.
-        chip: of target `nvptx`: the compute capability, such as ``sm_90``, which is the default.
-        ptx: of target `nvptx`: the version of PTX, such as ``8.6``; the least that knows the chip where empty.
+        chip: of target `nvptx`: the compute capability, such as ``sm_90``, which is the default; of target `cuda`, that
+            of the GPU where empty.
+        ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
         level: LLVM's optimisation level, 0 to 3.
         choices: of kernels by name, what their templates do in place of their rule: tile_rows, prefetch (`rlx tune`).
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
@@ -73,9 +79,9 @@ class CompileOptions:
     dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
 
     def __post_init__(self) -> None:
-        if self.target not in ("cpu", "nvptx"):
-            raise InputError(f"'target' expects cpu or nvptx, but got '{self.target}'")
-        others = ("chip", "ptx") if self.target == "cpu" else ("triple", "cpu", "features", "disable_templates")
+        if self.target not in TARGETS:
+            raise InputError(f"'target' expects {', '.join(TARGETS)}, but got '{self.target}'")
+        others = ("chip", "ptx") if self.target == "cpu" else ("triple", "cpu", "features")
         for option in others:
             if getattr(self, option):
                 given = getattr(self, option)
@@ -97,20 +103,37 @@ class CompileOptions:
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
         if self.verify not in (False, True, "numeric"):
             raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
-        if self.target == "nvptx" and self.verify == "numeric":
-            raise InputError("'verify' expects True or False for target nvptx, but got 'numeric'")
-        if self.features or self.triple or self.cpu or self.target != "cpu":
+        if self.is_gpu:
+            self._check_gpu()
+        elif self.features or self.triple or self.cpu:
             self.machine()
 
-    def machine(self) -> tuple[str, str, str]:
-        """(triple, CPU, features) to generate code for; InputError where LLVM doesn't know one of them."""
-        if self.target == "nvptx":
-            from rlx_mlir.codegen.gpu import chips
+    @property
+    def is_gpu(self) -> bool:
+        """Whether kernels run on a GPU."""
+        return self.target != "cpu"
 
-            chip = self.chip or chips.DEFAULT_CHIP
-            return chips.TRIPLE, chip, chips.ptx_feature(chip, self.ptx)
+    def _check_gpu(self) -> None:
+        """Fills in the chip, and checks what only GPUs have."""
+        from rlx_mlir.codegen.gpu import chips
+
+        if self.verify == "numeric":
+            raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
+        if "gemm_amx_f32" in self.disable_templates:
+            raise InputError(f"'disable_templates' names gemm_amx_f32, which target {self.target} doesn't have")
+        if not self.chip:
+            object.__setattr__(self, "chip", _chip_of_device() if self.target == "cuda" else chips.DEFAULT_CHIP)
+        chips.ptx_feature(self.chip, self.ptx)
+
+    def machine(self) -> tuple[str, str, str]:
+        """(triple, CPU, features) of the CPU to generate code for; InputError where LLVM doesn't know one of them.
+
+        The host's part of a program for GPUs runs on any CPU of this architecture.
+        """
         from rlx_mlir.lowering.machine import machine
 
+        if self.is_gpu:
+            return machine()[0], "", ""
         return machine(self.triple, self.cpu, self.features)
 
     @property
@@ -135,23 +158,59 @@ class CompileOptions:
         }
 
 
+def _chip_of_device() -> str:
+    """The compute capability of this machine's first GPU; the run time's error where there is none."""
+    from rlx_mlir.codegen.gpu import chips
+    from rlx_mlir.runtime import native
+
+    return chips.chip_of(*native.CudaDevice(0).compute_capability)
+
+
+@overload
+def compile(
+    module: Any, *, target: Literal["nvptx"], threads: int | None = None, cache: bool = True, **options: Any
+) -> Artifact: ...
+
+
+@overload
+def compile(
+    module: Any,
+    *,
+    target: Literal["cpu", "cuda"] = "cpu",
+    threads: int | None = None,
+    cache: bool = True,
+    **options: Any,
+) -> Executable: ...
+
+
+@overload
+def compile(module: Any, *, target: str, threads: int | None = None, cache: bool = True, **options: Any) -> Any: ...
+
+
 @located
-def compile(module: Any, *, threads: int | None = None, cache: bool = True, **options: Any) -> Executable:
+def compile(
+    module: Any, *, target: str = "cpu", threads: int | None = None, cache: bool = True, **options: Any
+) -> Artifact | Executable:
     """Compiles a module.
+
+    Gives an `Executable`; for target `cuda` a `CudaExecutable`; for target `nvptx` the `Artifact`, which `save` writes
+    to a file and `rlx_mlir.load` makes executable where there is a GPU.
 
     Args:
         module: a `GraphModule` at stage hir or mir; it is not changed.
+        target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
         options: see `CompileOptions`.
 
     Raises CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
     """
-    chosen = CompileOptions(**options)
+    chosen = CompileOptions(target=target, **options)
     _check_module(module)
     if not cache:
-        return Executable(build_artifact(module, chosen), threads=threads)
-    return compile_cached({"module": module.to_text()}, lambda: module, threads=threads, **options)
+        return _compiled(build_artifact(module, chosen), chosen, threads)
+    material = {"module": module.to_text()}
+    return cast(Executable, compile_cached(material, lambda: module, threads=threads, target=target, **options))
 
 
 def _check_module(module: Any) -> None:
@@ -172,8 +231,10 @@ def compile_cached(
     threads: int | None = None,
     cache: bool = True,
     **options: Any,
-) -> Executable:
+) -> Any:
     """Compiles what `build` makes, or finds it compiled: then neither MLIR nor the compiler is loaded.
+
+    What it gives is as for `compile`.
 
     Args:
         material: plain data that determines the module.
@@ -182,7 +243,7 @@ def compile_cached(
     """
     chosen = CompileOptions(**options)
     if not cache:
-        return Executable(build_artifact(build(), chosen), threads=threads)
+        return _compiled(build_artifact(build(), chosen), chosen, threads)
     parts = compile_cache.key_parts(material, chosen.as_dict())
     if not chosen.choices and (measured := tuned.find(parts)):
         chosen = dataclasses.replace(chosen, choices=measured)
@@ -191,7 +252,16 @@ def compile_cached(
     if artifact is None:
         artifact = dataclasses.replace(build_artifact(build(), chosen), key=parts)
         compile_cache.keep(artifact)
-    return Executable(artifact, threads=threads)
+    return _compiled(artifact, chosen, threads)
+
+
+def _compiled(artifact: Artifact, options: CompileOptions, threads: int | None) -> Artifact | Executable:
+    """What runs the artefact; itself where it is to be run elsewhere."""
+    if options.target == "nvptx":
+        return artifact
+    from rlx_mlir.runtime.loading import executable
+
+    return executable(artifact, threads=threads)
 
 
 def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") -> list[tuple[str, str]]:
@@ -209,39 +279,37 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
         ("cpu", "rlx-generic-kernels"),
         ("llvm", "rlx-to-llvm"),
     ]
-    if options.target == "nvptx":
-        emission = f"gpu-emit-ptx{{chip={options.machine()[1]} ptx={options.ptx} level={options.level}}}"
+    if options.is_gpu:
+        schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
         steps[1:] = [
             ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-gpu-to-kernels"),
             steps[2],
-            ("linalg", "cpu-apply-templates{disable=all},func.func(mir-to-linalg)"),
-            ("gpu", "rlx-gpu-launch"),
+            ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
+            ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),
             ("nvvm", "rlx-gpu-to-nvvm"),
-            ("ptx", emission),
+            ("ptx", f"gpu-emit-ptx{{chip={options.chip} ptx={options.ptx} level={options.level}}}"),
+            ("host", "rlx-gpu-host-to-llvm"),
         ]
     first = {"hir": 0, "mir": 1}.get(start)
     if first is None:
         raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
     if not options.verify:
         return steps[first:]
-    checked = [
-        (stage, pipeline if stage in GPU_STAGES[5:] else f"{pipeline},rlx-verify-stage{{stage={stage}}}")
-        for stage, pipeline in steps[first:]
-    ]
+    checked = [(stage, f"{pipeline},rlx-verify-stage{{stage={stage}}}") for stage, pipeline in steps[first:]]
     return [(checked[0][0], f"rlx-verify-stage{{stage={start}}},{checked[0][1]}"), *checked[1:]]
 
 
 @located
 def emit(module: Any, stage: str, **options: Any) -> str:
-    """The module as the compiler has it at a stage: MLIR text, LLVM IR for `llvm`, assembly for `asm`, PTX for `ptx`.
+    """The module as the compiler has it at a stage: MLIR, but LLVM IR for `llvm` and `host`, assembly for `asm`, PTX.
 
     Args:
         module: a `GraphModule` at stage hir or mir; it is not changed.
-        stage: one of `STAGES`, of `GPU_STAGES` for target `nvptx`, not before the module's own.
+        stage: one of `STAGES`, of `GPU_STAGES` for GPUs, not before the module's own.
         options: see `CompileOptions`.
     """
     chosen = CompileOptions(**options)
-    known = STAGES if chosen.target == "cpu" else GPU_STAGES
+    known = GPU_STAGES if chosen.is_gpu else STAGES
     if stage not in known:
         raise InputError(f"'stage' expects one of {', '.join(known)} for target {chosen.target}, but got '{stage}'")
     _check_module(module)
@@ -249,12 +317,10 @@ def emit(module: Any, stage: str, **options: Any) -> str:
         return str(module.to_text())
     compilation = Compilation(module, chosen)
     compilation.run(until="llvm" if stage == "asm" else stage)
-    if stage in ("llvm", "asm"):
-        return compilation.code("LLVM" if stage == "llvm" else "ASSEMBLY").decode()
+    if stage in ("llvm", "asm", "host"):
+        return compilation.code("ASSEMBLY" if stage == "asm" else "LLVM").decode()
     if stage == "ptx":
-        from rlx_mlir.lowering.gpu.ptx import ptx_of
-
-        return ptx_of(compilation.module)
+        return compilation.ptx
     return str(compilation.module)
 
 
@@ -272,6 +338,8 @@ class Compilation:
         self.templates: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
         self.kernels: Any = None
+        self.ptx = ""
+        self.device_kernels: tuple[str, ...] = ()
         self.verifier: Any = None
         self._dumper: Any = None
         self._check_supported(module)
@@ -311,10 +379,11 @@ class Compilation:
 
             self._dumper = Dumper(self.options.dump_dir, self.name, self.module, stage)
 
-    def run(self, until: str = "llvm") -> dict[str, float]:
-        """Runs the pipelines up to a stage; returns the seconds that each stage took."""
+    def run(self, until: str = "") -> dict[str, float]:
+        """Runs the pipelines up to a stage, by default all; returns the seconds that each stage took."""
         from rlx_mlir.rewriting.steps import run_observed
 
+        until = until or self._steps[-1][0]
         if until not in dict(self._steps):
             raise StageError(f"'{self.name}' is past stage {until}")
         seconds: dict[str, float] = {}
@@ -366,7 +435,12 @@ class Compilation:
             self._drop_maxima({symbol for size in sizes for symbol in size.symbols})
         elif stage == "lir":
             self.plan = PlanReader(self.module)
-        elif stage == "cpu":
+        elif stage == "ptx":
+            from rlx_mlir.lowering.gpu.host import kernel_names
+            from rlx_mlir.lowering.gpu.ptx import ptx_of
+
+            self.ptx, self.device_kernels = ptx_of(self.module), tuple(kernel_names(self.module))
+        elif stage in ("cpu", "gpu"):
             for function in functions(self.module):
                 name = str(function.name.value)
                 if name.endswith(".body"):
@@ -379,7 +453,7 @@ class Compilation:
         self._steps = [(stage, pipelines[stage]) for stage, _ in self._steps]
 
     def code(self, kind: str) -> bytes:
-        """Code of the module, which is at stage llvm: `OBJECT`, `ASSEMBLY` or `LLVM`."""
+        """Code for the CPU of the module, which is at its last stage: `OBJECT`, `ASSEMBLY` or `LLVM`."""
         from rlx_mlir import ir
         from rlx_mlir.rewriting import operations
         from rlx_mlir.unsupported import list_operations
@@ -420,13 +494,14 @@ class Compilation:
             kinds=self.kinds,
             conditions=tuple(plan.conditions),
             positions=tuple(plan.positions),
+            chip=self.options.chip,
+            device_code=self.ptx.encode(),
+            device_kernels=self.device_kernels,
         )
 
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:
     """Runs the whole pipeline on a copy of the module, and verifies the result where the options say so."""
-    if options.target != "cpu":
-        raise InputError(f"nothing runs code for target {options.target} yet: `emit` prints it")
     compilation = Compilation(module, options)
     artifact = compilation.artifact()
     if compilation.kernels is not None:

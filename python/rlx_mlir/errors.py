@@ -73,6 +73,69 @@ class ExecutionError(RlxError):
     """Compiled code could not be loaded or run: a missing symbol, a device error, memory that cannot be had."""
 
 
+class EmulationError(ExecutionError):
+    """PTX did what the emulator knows to be wrong or undefined, or used an instruction that it doesn't know.
+
+    Attributes:
+        kernel: the entry that ran, or empty.
+        line: line of the PTX text, from 1, or 0.
+        instruction: its text, or empty.
+        thread: the first thread concerned, such as ``block (0, 0, 0) thread (3, 0, 0)``, or empty.
+    """
+
+    def __init__(
+        self, message: str, *, kernel: str = "", line: int = 0, instruction: str = "", thread: str = ""
+    ) -> None:
+        self.kernel = kernel
+        self.line = line
+        self.instruction = instruction
+        self.thread = thread
+        place = ", ".join(filter(None, [kernel and f"kernel '{kernel}'", line and f"PTX line {line}", thread]))
+        text = f"{place}: {message}" if place else message
+        super().__init__(f"{text}\n  {instruction}" if instruction else text)
+
+
+class DeviceError(ExecutionError):
+    """A GPU, or its driver, could not do what was asked; `code` is the driver's name for why, empty where it has none.
+
+    `CUDA_ERROR_ILLEGAL_ADDRESS` is such a name.
+    """
+
+    def __init__(self, message: str, *, code: str = "") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class DriverMissingError(DeviceError):
+    """NVIDIA's driver isn't installed, or its library cannot be loaded."""
+
+
+class NoDeviceError(DeviceError):
+    """The driver shows no GPU, or none of the number that was asked for."""
+
+
+class DriverTooOldError(DeviceError):
+    """The driver is too old for this package, or for the version of PTX that the code is in."""
+
+
+class WrongDeviceError(DeviceError):
+    """Code was compiled for another GPU than the one that is there."""
+
+
+class DeviceMemoryError(DeviceError):
+    """There isn't enough memory for a GPU's work; carries bytes: `requested`, and of the GPU `free` and `total`."""
+
+    def __init__(self, message: str, *, code: str = "", requested: int = 0, free: int = 0, total: int = 0) -> None:
+        self.requested = requested
+        self.free = free
+        self.total = total
+        super().__init__(message, code=code)
+
+
+class DeviceFaultError(DeviceError):
+    """A kernel went wrong, as by an illegal address. The process cannot use the GPU any more."""
+
+
 class CacheError(RlxError):
     """A cache folder or entry cannot be used: not writable, or a checksum that does not hold."""
 

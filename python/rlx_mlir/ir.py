@@ -27,7 +27,9 @@ def _register_format(format: formats.BlockFormat) -> None:
     """Tells the dialect of a format that weights may have: types are checked by its sizes."""
     if format.is_weight:
         panel = formats.panel_layout(format).block_bytes // formats.PANEL_ROWS if format.has_panels else 0
-        native.register_format(format.name, format.block, format.nbytes, panel, format.has_integers)
+        planes = formats.plane_layout(format).planes if format.has_planes else ()
+        parts = [(plane.elements, plane.nbytes) for plane in planes]
+        native.register_format(format.name, format.block, format.nbytes, panel, format.has_integers, parts)
 
 
 formats.each_format(_register_format)

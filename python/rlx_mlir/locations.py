@@ -16,15 +16,20 @@ _LISTED = 4
 
 def block_name(location: ir.Location) -> str:
     """The name of the block that an operation belongs to; '' where its location has none."""
-    while True:
-        if location.is_a_name():
-            return str(location.name_str)
+    named = _named(location)
+    return "" if named is None else str(named.name_str)
+
+
+def _named(location: ir.Location) -> ir.Location | None:
+    """The part of a location that has a name; None where there is none."""
+    while not location.is_a_name():
         if location.is_a_callsite():
             location = location.callee
         elif location.is_a_fused() and location.locations:
             location = location.locations[0]
         else:
-            return ""
+            return None
+    return location
 
 
 def source_line(location: ir.Location) -> Place | None:
@@ -44,9 +49,10 @@ def source_line(location: ir.Location) -> Place | None:
 
 def describe_location(location: ir.Location) -> str:
     """`block 'ffn.up' (model.py:12)`, or as much of it as the location says; '' where it says nothing."""
-    name, line = block_name(location), source_line(location)
-    if name.startswith(KERNEL):
-        return ", ".join(filter(None, (name, describe_location(location.child_loc))))
+    named, line = _named(location), source_line(location)
+    name = "" if named is None else str(named.name_str)
+    if named is not None and name.startswith(KERNEL):
+        return ", ".join(filter(None, (name, describe_location(named.child_loc))))
     if name:
         return f"block '{name}' ({line})" if line is not None else f"block '{name}'"
     if line is None:

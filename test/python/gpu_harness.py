@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import shutil
 import subprocess
 import sysconfig
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +32,9 @@ EMULATED = [("gpu", "rlx-gpu-launch"), ("cpu", LOOPS), ("llvm", "rlx-to-llvm")]
 
 
 def compile_emulated(module: GraphModule, **options: Any) -> Executable:
-    """The module compiled for GPUs, its launches run by this CPU."""
-    compilation = Compilation(module, CompileOptions(target="nvptx", level=1, **options))
+    """The module compiled for GPUs by the generic path, its launches run by this CPU."""
+    chosen = {"target": "nvptx", "level": 1, "disable_templates": ("all",), **options}
+    compilation = Compilation(module, CompileOptions(**chosen))
     compilation.run(until="linalg")
     compilation.options = CompileOptions(level=1, **options)
     compilation._steps = list(EMULATED)
@@ -66,3 +69,38 @@ def calls(ptx: str) -> list[str]:
     """Lines of the text that call functions or name ones that aren't in it."""
     words = (".extern", "call", "call.uni")
     return [line for line in ptx.splitlines() if line.split()[:1] and line.split()[0] in words]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What ptxas says of a kernel: registers of a thread, and bytes that it keeps in memory for want of registers."""
+
+    registers: int
+    spilled: int
+
+
+def usage(ptx: str, chip: str) -> dict[str, Usage]:
+    """What each kernel of the text needs, as ptxas optimises it by default.
+
+    Asserts that it has no warnings, of products that it serialises (C75xx) above all. Skips the test where there is no
+    ptxas.
+    """
+    program = ptxas()
+    if program is None:
+        pytest.skip("ptxas isn't installed: pip install nvidia-cuda-nvcc")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernels.ptx"
+        source.write_text(ptx)
+        command = [program, f"-arch={chip}", "-v", source, "-o", Path(folder) / "kernels.cubin"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    log = result.stdout + result.stderr
+    assert result.returncode == 0, log
+    assert "C75" not in log, log
+    assert "warning" not in log, log
+    found = re.findall(
+        r"Compiling entry function '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
+        log,
+        re.DOTALL,
+    )
+    assert found, log
+    return {name: Usage(int(registers), int(stores) + int(loads)) for name, stores, loads, registers in found}

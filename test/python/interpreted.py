@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -25,6 +25,9 @@ class Interpreted:
         self.module = module
         self.params: dict[str, np.ndarray] = {}
         self.calls: list[int] = []
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> np.ndarray:
+        return np.zeros(shape, dtype)
 
     def set_params(self, params: Mapping[str, np.ndarray], *, shared: dict[str, Prepared] | None = None) -> None:
         self.params = dict(params)

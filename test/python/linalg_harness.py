@@ -62,8 +62,9 @@ class Input:
         sizes = ["?" if dim in self.dynamic else str(size) for dim, size in enumerate(self.array.shape)]
         encoding = ""
         if isinstance(self.value, PackedWeight):
-            n = f", n = {self.value.n}, layout = panels" if self.value.layout == "panels" else ""
-            encoding = f", #mir.packed<{self.value.scheme}, k = {self.value.k}{n}>"
+            n = f", n = {self.value.n}" if self.value.layout == "panels" else ""
+            layout = f", layout = {self.value.layout}" if self.value.layout != "rows" else ""
+            encoding = f", #mir.packed<{self.value.scheme}, k = {self.value.k}{n}{layout}>"
         return f"tensor<{'x'.join([*sizes, word(self.array.dtype)])}{encoding}>"
 
 

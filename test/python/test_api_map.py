@@ -91,6 +91,7 @@ PRIMITIVES: dict[str, Any] = {
     "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "top_k": lambda g, b: b.top_k(g.x, 3)[0],
     "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
     "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
     "fused_matmul_bias_act": lambda g, b: b.fused_matmul_bias_act(g.x, g.w, g.bias, activation="gelu"),

@@ -20,6 +20,7 @@ from rlx_mlir.codegen.cpu.emit import Emitter, Value, element_of, memref, shape_
 from rlx_mlir.codegen.cpu.epilogue import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
+from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
@@ -94,7 +95,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One product: `path` is panels, int8, amx, dense or transposed; types know its m rows only if not dynamic."""
+    """One product: `path` is panels, int8, amx, split, dense or transposed; types know its m rows only if not dynamic."""
 
     path: str
     target: str
@@ -115,7 +116,7 @@ class Case:
         return (1, self.m) if self.m % 2 or self.dynamic else (2, self.m // 2)
 
     def text(self) -> str:
-        target = (TILE_TARGETS if self.path == "amx" else ALL_TARGETS)[self.target]
+        target = (TILE_TARGETS if self.path in ("amx", "split") else ALL_TARGETS)[self.target]
         need(target)
         shape = (None,) * len(self.leading) if self.dynamic else self.leading
         product = Product("product", (*shape, self.k), self.n, PROGRAMS[self.program][0], element=self.element)
@@ -123,6 +124,8 @@ class Case:
             return gemm_panels(target, product, self.scheme)
         if self.path == "amx":
             return gemm_amx(target, product)
+        if self.path == "split":
+            return gemm_split(target, product, self.scheme)
         if self.path == "int8":
             return gemm_int8(target, product, self.scheme)
         return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
@@ -166,7 +169,7 @@ def problem(case: Case) -> Problem:
     products, tolerances = [], []
     for _ in range(program.accumulators):
         values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
-        if case.path in ("panels", "int8", "amx"):
+        if case.path in ("panels", "int8", "amx", "split"):
             rows = formats.encode(case.scheme, values)
             operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
             exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)

@@ -14,6 +14,7 @@ from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.epilogue import IDENTITY, SWIGLU, Argument, Program, Step
+from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split_batched
 from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct, gemm_batched, uses_tiles
 from rlx_mlir.runtime.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
@@ -73,10 +74,12 @@ class Case:
         )
         target = TARGETS[self.bits]
         if self.tiles:
-            feature = {"bf16": "amx-bf16", "f16": "amx-fp16"}[self.element]
+            feature = {"bf16": "amx-bf16", "f16": "amx-fp16", "f32": "amx-bf16"}[self.element]
             if feature not in HOST or not request_tiles():
                 pytest.skip(f"this machine has no {feature}")
             target = replace(target, features=target.features | {"amx-tile", feature})
+        if self.tiles and self.element == "f32":
+            return gemm_split_batched(target, product)
         assert uses_tiles(target, product) == self.tiles
         return gemm_batched(target, product)
 
@@ -136,7 +139,7 @@ def test_halves(bits: int, element: str) -> None:
         Case(x_batch, w_batch, m, n, k, *next(flags), element, next(programs), bits).check()
 
 
-@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("transpose", [False, True])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_tiles(element: str, transpose: bool, dynamic: bool) -> None:

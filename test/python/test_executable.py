@@ -580,7 +580,7 @@ def test_artefacts_are_files(executable: Executable, params: dict[str, np.ndarra
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (lambda data: data[:40], "at least 52 bytes, but this one has 40"),
+        (lambda data: data[:40], "at least 60 bytes, but this one has 40"),
         (lambda data: data[:-1], "checksum doesn't hold"),
         (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], "checksum doesn't hold"),
         (lambda data: data + b"x", "checksum doesn't hold"),

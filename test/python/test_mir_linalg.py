@@ -335,6 +335,9 @@ def test_softmax_and_cumsum(dtype):
         case("cumsum special", mir.cumsum, special),
         case("cumsum empty", builder(mir.cumsum, exclusive=True), dyn(x[:, :, :0])),
         case("cumsum i32", mir.cumsum, dyn(np.arange(12, dtype=np.int32).reshape(3, 4))),
+        case("top_k", builder(mir.TopKOp, k=2), dyn(x, 1)),
+        case("top_k special", builder(mir.TopKOp, k=3), special),
+        case("top_k of nothing", builder(mir.TopKOp, k=1), dyn(x[:, :0], 1)),
     ]
     check(cases)
 
@@ -415,7 +418,7 @@ def test_dequant_matmul(dtype):
     cases = []
     for scheme in (*SCHEMES, "f32", "f16", "bf16"):
         values = normal(19, 64, seed=1)
-        for layout in ("rows", "panels"):
+        for layout in ("rows", "panels", "planes"):
             weight = PackedWeight.encode(scheme, values, layout)
             cases.append(case(f"{scheme} {layout}", mir.dequant_matmul, dyn(x, 0, 1), weight))
         cases.append(
@@ -431,6 +434,10 @@ def test_dequant_matmul(dtype):
                 cases.append(case(f"{scheme} panels", mir.dequant_matmul, long, weight))
                 one = np.eye(512, dtype=dtype)  # the product with it is every element, decoded bit for bit
                 cases.append(case(f"{scheme} elements", mir.dequant_matmul, one, weight, tolerance=0))
+        for scheme in K_SCHEMES:
+            planes = random_blocks(scheme, 19, 512).repacked("planes")
+            one = np.eye(512, dtype=dtype)
+            cases.append(case(f"{scheme} elements of planes", mir.dequant_matmul, one, planes, tolerance=0))
     check(cases)
 
 
@@ -470,7 +477,7 @@ def test_block_dot():
     cases = []
     for scheme in SCHEMES:
         values = normal(19, 64, seed=1)
-        for layout in ("rows", "panels"):
+        for layout in ("rows", "panels", "planes"):
             weight = PackedWeight.encode(scheme, values, layout)
             cases.append(case(f"{scheme} {layout}", mir.block_dot, dyn(q, 0), dyn(scale, 0), dyn(total, 0), weight))
         cases.append(
@@ -484,6 +491,7 @@ def test_block_dot():
         cases.append(case(scheme, mir.block_dot, *long, weight))
         if scheme in formats.PANEL_FORMATS:
             cases.append(case(f"{scheme} panels", mir.block_dot, *long, weight.repacked()))
+        cases.append(case(f"{scheme} planes", mir.block_dot, *long, weight.repacked("planes")))
     check(cases)
 
 

@@ -231,6 +231,18 @@ def test_cumsum():
     assert ref("cumsum", np.array([127, 1], np.int8)).tolist() == [127, -128]
 
 
+def test_top_k():
+    x = np.array([[3, np.nan, 5, 5, -np.inf], [np.nan, -0.0, 0.0, -1, np.inf]], np.float32)
+    values, indices = ref("top_k", x, k=4)
+    assert values.tolist() == [[5, 5, 3, -np.inf], [np.inf, 0, 0, -1]]
+    assert not np.signbit(values[1, 1])
+    assert indices.tolist() == [[2, 3, 0, 4], [4, 1, 2, 3]]
+    assert indices.dtype == np.int32
+    values, indices = ref("top_k", x, k=5)
+    assert np.isnan(values[0, 4])
+    assert indices[0, 4] == 1
+
+
 def scalar_norm(row: list[float], gamma: list[float], beta: list[float], eps: float, *, centre: bool) -> list[float]:
     mean = sum(row) / len(row) if centre else 0.0
     variance = sum((v - mean) ** 2 for v in row) / len(row)

@@ -136,6 +136,20 @@ def test_parallel_for_wakes_sleeping_workers():
     assert native.worker_count() >= 2
 
 
+def test_workers_that_slept_may_use_all_cpus():
+    allowed: dict[int, set[int]] = {}
+
+    def note(begin, end, thread):
+        allowed[threading.get_native_id()] = os.sched_getaffinity(0)
+        time.sleep(0.002)  # leaves the other ranges to the workers
+
+    for _ in range(100):
+        native.parallel_for(note, 2, 2)
+        time.sleep(0.005)
+    assert len(allowed) > 1
+    assert all(cpus == os.sched_getaffinity(0) for cpus in allowed.values())
+
+
 def test_parallel_for_more_threads_than_cpus():
     threads = 4 * native.available_cpus()
     for _ in range(50):

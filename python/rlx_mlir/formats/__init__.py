@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weight formats: descriptions and decoders (`blocks`), formats of users (`registry`), quantisers (`encoder`), the
-layout for kernels (`panels`), and weights whose scales are tensors of their own (`scaled`)."""
+layouts for kernels (`panels`, `planes`), and weights whose scales are tensors of their own (`scaled`)."""
 
 from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Field, Plane, Scaled, decode, get_format, quant_parts
 from .encoder import encode
@@ -14,6 +14,16 @@ from .panels import (
     panel_layout,
     unpack_panels,
 )
+from .planes import (
+    PLANE_FORMATS,
+    PlaneFactor,
+    PlaneLayout,
+    RowPlane,
+    pack_planes,
+    plane_layout,
+    planes_row_bytes,
+    unpack_planes,
+)
 from .registry import each_format, register_format, registered_formats
 from .scaled import SCALED_SCHEMES, ScaledScheme, ScaledWeight, decode_scaled, quantize_scaled, scaled_scheme
 
@@ -22,12 +32,16 @@ __all__ = [
     "FORMATS_BY_ID",
     "PANEL_FORMATS",
     "PANEL_ROWS",
+    "PLANE_FORMATS",
     "SCALED_SCHEMES",
     "BlockFormat",
     "Field",
     "PanelFactor",
     "PanelLayout",
     "Plane",
+    "PlaneFactor",
+    "PlaneLayout",
+    "RowPlane",
     "Scaled",
     "ScaledScheme",
     "ScaledWeight",
@@ -37,12 +51,16 @@ __all__ = [
     "encode",
     "get_format",
     "pack_panels",
+    "pack_planes",
     "panel_bytes",
     "panel_layout",
+    "plane_layout",
+    "planes_row_bytes",
     "quant_parts",
     "quantize_scaled",
     "register_format",
     "registered_formats",
     "scaled_scheme",
     "unpack_panels",
+    "unpack_planes",
 ]

@@ -193,6 +193,17 @@ class BlockFormat:
         return self.has_integers and halves and fits and self.sub in (RUN // 2, RUN)
 
     @property
+    def has_planes(self) -> bool:
+        """Whether kernels for GPUs have a layout for it: f32, f16, bf16, and blocks of integers with scales and minima
+        of one float type, for sub-blocks of 16 or of a multiple of 32 elements, times integers that fit into a signed
+        byte."""
+        if self.dense is not None:
+            return self.is_weight
+        floats = {self.field(part.field).dtype for part in self.factors}
+        fits = all(low >= -128 and high <= 127 for low, high in (part.range for part in self.factors))
+        return self.has_integers and len(floats) == 1 and fits and self.sub % (RUN // 2) == 0
+
+    @property
     def encodable(self) -> bool:
         """Whether a quantiser follows from the description: the dense weights, and blocks that hold nothing but scales,
         minima and integers; beside minima these are unsigned, without offset."""

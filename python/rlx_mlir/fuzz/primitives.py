@@ -413,6 +413,12 @@ def cumsum(draft: Draft) -> None:
     draft.emit("mir.cumsum", {"x": x}, {"axis": axis_of(draft, x), "exclusive": draft.chance(0.4)})
 
 
+@generates("mir.top_k")
+def top_k(draft: Draft) -> None:
+    width = draft.size(1, 33)
+    draft.emit("mir.top_k", {"x": rows_of(draft, width)}, {"k": draft.integer(1, width)})
+
+
 @generates("mir.layer_norm", "mir.rms_norm", sums=True)
 def norm(draft: Draft, name: str) -> None:
     x = draft.floating(1)

@@ -53,6 +53,7 @@ _ENUMS = {
     "compare_kind": mir.CompareKind,
     "reduce_kind": mir.ReduceKind,
     "scaled_scheme": mir.ScaledScheme,
+    "layout": mir.Layout,
 }
 
 

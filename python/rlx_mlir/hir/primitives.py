@@ -423,9 +423,9 @@ class Primitives:
         operands = {"q": q, "scale": scale, "sum": sum, "weight": weight}
         return self._emit("mir.block_dot", operands, **options)[0]
 
-    def repack(self, weight: Value, **options: Any) -> Value:
-        """A weight (packed rows, or dense [N, K]) in the layout that kernels read."""
-        return self._emit("mir.repack", {"weight": weight}, **options)[0]
+    def repack(self, weight: Value, *, layout: str = "panels", **options: Any) -> Value:
+        """A weight (packed rows, or dense [N, K]) in a layout that kernels read: panels on CPUs, planes on GPUs."""
+        return self._emit("mir.repack", {"weight": weight}, {"layout": Word("layout", layout)}, **options)[0]
 
     # -- shapes ------------------------------------------------------------------------------------------------------
 
@@ -545,6 +545,11 @@ class Primitives:
     def cumsum(self, x: Value, axis: int = -1, *, exclusive: bool = False, **options: Any) -> Value:
         """Running sum along one dimension, with `exclusive` without the element itself."""
         return self._emit("mir.cumsum", {"x": x}, {"axis": axis, "exclusive": exclusive}, **options)[0]
+
+    def top_k(self, x: Value, k: int, **options: Any) -> tuple[Value, Value]:
+        """The k largest elements along the last dimension in descending order, and their positions (i32)."""
+        values, indices = self._emit("mir.top_k", {"x": x}, {"k": k}, **options)
+        return values, indices
 
     # -- norms -------------------------------------------------------------------------------------------------------
 

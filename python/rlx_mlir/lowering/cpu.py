@@ -22,13 +22,13 @@ from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.extents import check_extents
-from rlx_mlir.lowering.functions import KERNEL, PREPARE, functions, memref_of, parse_into
+from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.runtime.tiles import request_tiles
+from rlx_mlir.runtime.tiles import GEMM_AMX_F32, request_tiles
 from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
@@ -49,7 +49,11 @@ def kernel_name(kernel: Any) -> str:
         "triple": Option("target triple; that of this machine where empty", ""),
         "cpu": Option("CPU as LLVM names it; that of this machine where empty", ""),
         "features": Option("features of the CPU as LLVM names them, +name or -name, on top of the CPU's", ""),
-        "disable": Option("classes of kernels that take the generic path, joined by +; all for every class", ""),
+        "disable": Option(
+            "classes of kernels that take the generic path, joined by +; all for every class; gemm_amx_f32: products of "
+            "f32 take another template",
+            "",
+        ),
         "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),
     },
 )
@@ -62,10 +66,10 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         target = replace(target, features=target.features - {"amx-tile"})
     chosen = parse_choices(choices)
     skipped = set(filter(None, disable.split("+")))
-    if unknown := sorted(skipped - {*CLASSES, "all"}):
-        raise InputError(
-            f"option 'disable' expects {', '.join(CLASSES)} or all, joined by +, but got '{'+'.join(unknown)}'"
-        )
+    if unknown := sorted(skipped - {*CLASSES, GEMM_AMX_F32, "all"}):
+        known = ", ".join([*CLASSES, GEMM_AMX_F32])
+        raise InputError(f"option 'disable' expects {known} or all, joined by +, but got '{'+'.join(unknown)}'")
+    target = replace(target, without=frozenset(skipped))
     block = module.regions[0].blocks[0]
     for prepare in functions(module, PREPARE):
         prepare.operation.erase()
@@ -247,7 +251,8 @@ def wrap_kernels(module: ir.Operation) -> None:
         if op.operation.name == "func.func" and name.endswith(".body"):
             bodies.append((name.removesuffix(".body"), op))
         elif op.operation.name == "func.func" and not name.endswith((".units", ".scratch")):
-            op.operation.erase()
+            if ROLE not in op.operation.attributes:
+                op.operation.erase()
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
         declarations = _declarations(name, kinds)

@@ -221,6 +221,8 @@ def _single_class(view: Any) -> str:
         return "quantize"
     if isinstance(view, mir.GatedDeltaNetOp):
         return "recurrence"
+    if isinstance(view, mir.TopKOp):
+        return "top_k"
     return "generic"
 
 

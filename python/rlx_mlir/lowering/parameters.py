@@ -24,6 +24,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
+from rlx_mlir.mir.packed import LAYOUTS, packing
 from rlx_mlir.rewriting import (
     Option,
     PatternSet,
@@ -36,7 +37,7 @@ from rlx_mlir.rewriting import (
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
 
-QUANTIZE, PACK = PatternSet(), PatternSet()
+QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
 
 
 def scheme_of(weight: ir.Value) -> str:
@@ -46,7 +47,14 @@ def scheme_of(weight: ir.Value) -> str:
 
 def is_panels(weight: ir.Value) -> bool:
     """Whether a packed weight is laid out in panels."""
-    return "layout = panels" in str(ir.RankedTensorType(weight.type).encoding)
+    return layout_of(weight) == "panels"
+
+
+def layout_of(weight: ir.Value) -> str:
+    """The layout of a packed weight: rows, panels or planes."""
+    encoding = packing(ir.RankedTensorType(weight.type))
+    assert encoding is not None, "a packed weight"
+    return encoding.layout
 
 
 EVERY = "every"
@@ -114,10 +122,17 @@ def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
     return rewriter.replace(op, mir.block_dot(quantized.q, quantized.scale, quantized.sum, op.weight))
 
 
-@compiler_pass("mir-pack-weights")
-def pack_weights(module: ir.Operation) -> None:
-    """Repack weights that products read into panels; run mir-hoist-params after it."""
-    apply_patterns(module, PACK)
+@compiler_pass(
+    "mir-pack-weights",
+    options={"layout": Option("layout of the weights: panels for CPUs, planes for GPUs", "panels", LAYOUTS[1:])},
+)
+def pack_weights(module: ir.Operation, *, layout: str) -> None:
+    """Repack weights that products read into another layout; run mir-hoist-params after it.
+
+    Panels are for all weights. Planes are for packed ones: dense weights keep their rows, and what looks up rows of a
+    weight that has planes reads these too.
+    """
+    apply_patterns(module, PLANES if layout == "planes" else PACK)
 
 
 #: Bytes of a constant that may go into @prepare: what runs there is part of the artefact's description.
@@ -158,7 +173,7 @@ def _is_fixed(value: ir.Value) -> bool:
 def pack_operand(op: Any, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its panels"""
     weight = op.weight
-    if not _prepared(weight) or is_panels(weight):
+    if not _prepared(weight) or layout_of(weight) != "rows":
         return
     if not formats.get_format(scheme_of(weight)).has_panels:
         return rewriter.no_match(f"{scheme_of(weight)} has no panels")
@@ -171,6 +186,39 @@ def pack_operand(op: Any, rewriter: Rewriter) -> None:
 
 PACK.pattern(mir.DequantMatmulOp)(pack_operand)
 PACK.pattern(mir.BlockDotOp)(pack_operand)
+
+
+def planes_operand(op: Any, rewriter: Rewriter) -> None:
+    """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
+    weight = op.weight
+    if not _prepared(weight) or layout_of(weight) != "rows":
+        return
+    if not formats.get_format(scheme_of(weight)).has_planes:
+        return rewriter.no_match(f"{scheme_of(weight)} has no planes")
+    if min(shape_of(weight)) < 0:
+        return rewriter.no_match("the weight has a dynamic size")
+    planes = mir.repack(weight, layout=ir.Attribute.parse("#mir<layout planes>"))
+    op.operation.operands[len(op.operation.operands) - 1] = planes
+    rewriter.changed()
+
+
+def gather_planes(op: Any, rewriter: Rewriter) -> None:
+    """gather(table in rows), where a product reads planes of the table -> gather(planes)"""
+    table = op.table
+    if packing(ir.RankedTensorType(table.type)) is None or layout_of(table) != "rows":
+        return
+    for use in table.uses:
+        user = use.owner
+        if user.operation.name == "mir.repack" and layout_of(user.results[0]) == "planes":
+            planes = mir.repack(table, layout=ir.Attribute.parse("#mir<layout planes>"))
+            op.operation.operands[0] = planes
+            rewriter.changed()
+            return
+
+
+PLANES.pattern(mir.DequantMatmulOp)(planes_operand)
+PLANES.pattern(mir.BlockDotOp)(planes_operand)
+PLANES.pattern(mir.GatherOp)(gather_planes)
 
 
 def pack_dense(op: Any, rewriter: Rewriter) -> None:
@@ -300,7 +348,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
     labels: list[str] = []
     seen: Counter[str] = Counter()
     for value in values:
-        suffix = "panels" if producer(value, mir.RepackOp) is not None else "prepared"
+        suffix = layout_of(value) if producer(value, mir.RepackOp) is not None else "prepared"
         label = "+".join(dict.fromkeys(sources(value))) + ":" + suffix
         seen[label] += 1
         labels.append(label if seen[label] == 1 else f"{label}#{seen[label]}")

@@ -190,9 +190,9 @@ def _step_attributes(op: Any) -> dict[str, Any]:
     if op.name == "mir.constant":
         return constant_step(elements_array(op.attributes["value"]))
     if op.name == "mir.repack":
-        encoding = str(ir.RankedTensorType(op.results[0].type).encoding)
-        words = encoding.split("<", 1)[1].rstrip(">").split(", ")
-        return {"scheme": words[0], "k": int(words[1].removeprefix("k = "))}
+        encoding = packing(ir.RankedTensorType(op.results[0].type))
+        assert encoding is not None, "a packed result"
+        return {"scheme": encoding.scheme, "k": encoding.k, "layout": encoding.layout}
     result = ir.RankedTensorType(op.results[0].type)
     if op.name == "mir.expand":
         return {"shape": list(result.shape)}

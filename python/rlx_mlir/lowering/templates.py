@@ -1,36 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Which template makes a kernel's code: reads the MIR of a kernel and asks the template for its class."""
+"""Which template makes a kernel's code for CPUs: asks the template for the kernel's class."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
-from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.attention import AttentionSpec, emit_attention
-from rlx_mlir.codegen.cpu.conv import ConvSpec, emit_conv
-from rlx_mlir.codegen.cpu.epilogue import Argument, Program, Step
+from rlx_mlir.codegen.cpu.attention import emit_attention
+from rlx_mlir.codegen.cpu.conv import emit_conv
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
-from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct, gemm_batched, uses_tiles
+from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split, gemm_split_batched, splits
+from rlx_mlir.codegen.cpu.gemm_batched import gemm_batched, uses_tiles
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import FEW_ROWS, gemm_panels
-from rlx_mlir.codegen.cpu.kernel import Product
-from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec, emit_recurrence
-from rlx_mlir.codegen.cpu.row_graph import split_rows
-from rlx_mlir.codegen.cpu.rows import Operand, Result, RowProgram, emit_rows
-from rlx_mlir.codegen.cpu.rows import Step as RowStep
+from rlx_mlir.codegen.cpu.recurrence import emit_recurrence
+from rlx_mlir.codegen.cpu.rows import emit_rows
 from rlx_mlir.codegen.cpu.target import Target
-from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.functions import memref_of
-from rlx_mlir.lowering.fuse import shape_of
-from rlx_mlir.lowering.outline import PRODUCTS
-from rlx_mlir.lowering.parameters import is_panels, scheme_of
-from rlx_mlir.rewriting import operations
-from rlx_mlir.runtime.tiles import GEMM_AMX
+from rlx_mlir.lowering.kernel_specs import (
+    read_attention,
+    read_conv,
+    read_product,
+    read_quantize,
+    read_recurrence,
+    read_rows,
+)
+from rlx_mlir.runtime.tiles import GEMM_AMX, GEMM_AMX_F32
 
 
 def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
@@ -44,332 +41,50 @@ def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     return CLASSES[kind](name, kernel, target)
 
 
-def _body(kernel: Any) -> tuple[list[Any], list[Any]]:
-    """The kernel's operations, and the values that it returns."""
-    *ops, terminator = operations(kernel, nested=False)
-    return ops, list(terminator.operands)
-
-
-def _sizes(value: ir.Value) -> tuple[int | None, ...]:
-    return tuple(None if size < 0 else size for size in shape_of(value))
-
-
-def _element(value: ir.Value) -> str:
-    return str(ir.RankedTensorType(value.type).element_type)
-
-
-def _constant(op: Any) -> float:
-    """The one number of a constant; UnsupportedByTemplate where its elements differ."""
-    value = op.attributes["value"]
-    if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
-        return float(value.get_splat_value().value)
-    raise UnsupportedByTemplate("a constant whose elements differ")
-
-
-# Products -----------------------------------------------------------------------------------------
-
-
 def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, returned = _body(kernel)
-    products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
-    first = products[0]
-    if any(_signature(op) != _signature(first) for op in products[1:]):
-        raise UnsupportedByTemplate(f"{name}: its products differ in more than their weights")
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
-    inputs = [first.operands[0]] if fused else list(first.operands)[:-1]
-    weights = [op.operands[1] if fused else list(op.operands)[-1] for op in products]
-    if any(value not in numbers for value in [*inputs, *weights]):
-        raise UnsupportedByTemplate(f"{name}: a product reads what its kernel computes")
-    builder = _ProgramBuilder(name, products)
-    if fused:
-        builder.linear(first.opview)
-    for op in ops:
-        builder.add(op)
-    program = builder.program(returned)
-    order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
-    result = first.results[0]
-    if any(_element(value) != _element(result) for value in [*builder.arguments, *returned]):
-        raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
-    dense = not isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp)
-    if dense and _element(weights[0]) != _element(result):
-        raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
-    matrix = len(shape_of(weights[0])) == 2 and min(shape_of(weights[0])) > 0
-    rows = math.prod(shape_of(inputs[0])[:-1])
-    few = min(shape_of(inputs[0])[:-1], default=1) >= 0 and rows <= FEW_ROWS
-    if dense and (not matrix or (target.tiles(_element(result)) and not few)):
-        shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
-        transposed = bool(first.opview.transpose_rhs)
-        batched = BatchedProduct(name, *shapes, program, order, _element(result), transposed)
+    spec = read_product(name, kernel)
+    rows = spec.rows
+    few = rows is not None and rows <= FEW_ROWS
+    sharing = rows if len(spec.weight) == 2 else spec.x[-2] if len(spec.x) > 1 else 1
+    in_parts = splits(target, spec.element, sharing, spec.x[-1])
+    if spec.kind == "matmul" and in_parts and len(spec.x) > 1 and 0 not in spec.weight:
+        return GEMM_AMX_F32 + "_batched", gemm_split_batched(target, spec.batched())
+    if spec.kind == "matmul" and (not spec.is_matrix or (target.tiles(spec.element) and not few)):
+        batched = spec.batched()
         return GEMM_AMX + "_batched" if uses_tiles(target, batched) else "gemm_batched", gemm_batched(target, batched)
-    product = Product(name, _sizes(inputs[0]), shape_of(result)[-1], program, order, _element(result))
-    if isinstance(first.opview, mir.BlockDotOp):
-        _need_panels(name, weights)
-        return "gemm_int8", gemm_int8(target, product, scheme_of(weights[0]))
-    if isinstance(first.opview, mir.DequantMatmulOp):
-        _need_panels(name, weights)
-        if target.tiles(product.element) and not few and product.element == scheme_of(weights[0]):
-            return GEMM_AMX, gemm_amx(target, product)
-        return "gemm_panels", gemm_panels(target, product, scheme_of(weights[0]))
-    return "gemm_dense", gemm_dense(target, product, transpose_rhs=bool(first.opview.transpose_rhs))
-
-
-def _signature(op: Any) -> tuple[Any, ...]:
-    """What products of one kernel share: all but the weight."""
-    return op.name, list(op.operands)[:-1], op.operands[len(op.operands) - 1].type, dict(op.attributes.items())
-
-
-def _need_panels(name: str, weights: list[Any]) -> None:
-    if not all(is_panels(weight) for weight in weights):
+    product = spec.product()
+    if spec.kind == "matmul":
+        return "gemm_dense", gemm_dense(target, product, transpose_rhs=spec.transposed)
+    if spec.layout != "panels":
         raise UnsupportedByTemplate(f"{name}: the weight isn't in panels")
-
-
-class _ProgramBuilder:
-    """Turns the pointwise operations after products into the program of an epilogue."""
-
-    def __init__(self, name: str, products: list[Any]) -> None:
-        self._name = name
-        self._products = products
-        self._shape = shape_of(products[0].results[0])
-        self._refs: dict[Any, Any] = {op.results[0]: ("acc", i) for i, op in enumerate(products)}
-        self._steps: list[Step] = []
-        self._kinds: list[Argument] = []
-        self.arguments: list[Any] = []
-
-    def linear(self, op: mir.FusedMatmulBiasActOp) -> None:
-        """The bias and the activation of a fused product."""
-        self._steps.append(Step("add", (("acc", 0), self._ref(op.bias))))
-        if (activation := python_value(op.activation)) is not None:
-            self._steps.append(Step(activation, (("step", 0),)))
-        self._refs[op.result] = ("step", len(self._steps) - 1)
-
-    def add(self, op: Any) -> None:
-        """One operation of the kernel."""
-        if op in self._products:
-            return
-        if op.name == "mir.constant":
-            self._refs[op.results[0]] = ("const", _constant(op))
-            return
-        self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
-        self._refs[op.results[0]] = ("step", len(self._steps) - 1)
-
-    def _ref(self, value: ir.Value) -> Any:
-        if value not in self._refs:
-            own = shape_of(value)
-            broadcast = "full" if own == self._shape else "row" if own == self._shape[-1:] else "scalar"
-            self._kinds.append(Argument(broadcast, _sizes(value)))  # type: ignore[arg-type]
-            self.arguments.append(value)
-            self._refs[value] = ("arg", len(self.arguments) - 1)
-        return self._refs[value]
-
-    def program(self, returned: list[Any]) -> Program:
-        """The program that gives the returned values."""
-        outputs = tuple(self._refs[value] for value in returned)
-        return Program(tuple(self._steps), tuple(self._kinds), outputs, len(self._products))
-
-
-# Rows ---------------------------------------------------------------------------------------------
+    if spec.kind == "block_dot":
+        return "gemm_int8", gemm_int8(target, product, spec.scheme)
+    if target.tiles(product.element) and not few and product.element == spec.scheme:
+        return GEMM_AMX, gemm_amx(target, product)
+    if in_parts:
+        return GEMM_AMX_F32, gemm_split(target, product, spec.scheme)
+    return "gemm_panels", gemm_panels(target, product, spec.scheme)
 
 
 def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, returned = _body(kernel)
-    names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
-    roles: dict[Any, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
-    rows = _RowShape([op for op in ops if op.name != "mir.constant"])
-    steps: list[RowStep] = []
-    updates: dict[Any, Any] = {}
-    for number, op in enumerate(ops):
-        view, result = op.opview, op.results[0]
-        if isinstance(view, mir.ReshapeOp):
-            if view.x in roles:
-                raise UnsupportedByTemplate(f"{name}: an operand is read in another shape")
-            names[result] = names[view.x]
-            continue
-        rows.note_roles(view, roles)
-        names[result] = f"s{number}"
-        if isinstance(view, mir.CacheUpdateOp):
-            updates[result] = view
-            continue
-        attributes = {key: python_value(value) for key, value in op.attributes.items()}
-        attributes.pop("operandSegmentSizes", None)
-        if op.name == "mir.constant":
-            attributes = {"value": _constant(op)}
-        if op.name == "mir.cast":
-            attributes = {"to": _element(result)}
-        read = tuple(None if value is None else names[value] for value in _named_operands(view))
-        steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), read, attributes))
-    operands = []
-    for argument in kernel.arguments:
-        if len(roles[argument]) != 1:
-            raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
-        role, width = next(iter(roles[argument]))
-        operands.append(Operand(names[argument], memref_of(argument.type), role, width))  # type: ignore[arg-type]
-    results = []
-    for number, value in enumerate(returned):
-        update = updates.get(value)
-        source, pos = (value, None) if update is None else (update.new, names[update.pos])
-        results.append(Result(f"r{number}", memref_of(value.type), names[source], pos, rows.width(source)))
-    space = next((o.name for o in operands if o.role == "row" and len(shape_of_rows(o)) > (rows.axis or 0)), None)
-    program = RowProgram(tuple(operands), tuple(steps), tuple(results), space, rows.axis)
-    return "rows", emit_rows(name, program, target)
-
-
-def shape_of_rows(operand: Operand) -> tuple[int | None, ...]:
-    """The leading dimensions of an operand that holds rows."""
-    return split_rows(operand.type, operand.width)[1]
-
-
-class _RowShape:
-    """How the operations of a kernel see its rows: some work on several of them side by side (heads).
-
-    Attributes:
-        axis: the dimension that positions count along; None where no operation reads positions.
-    """
-
-    def __init__(self, ops: list[Any]) -> None:
-        if not ops:
-            raise UnsupportedByTemplate("a kernel of constants alone")
-        self._finest = max((_leading(_row_value(op.opview)) for op in ops), key=len)
-        ranks = {
-            len(shape_of(_row_value(op.opview))) for op in ops if isinstance(op.opview, mir.RopeOp | mir.CacheUpdateOp)
-        }
-        if len(ranks) > 1:
-            raise UnsupportedByTemplate("positions count along several dimensions")
-        self.axis = ranks.pop() - 2 if ranks else None
-
-    def heads(self, value: ir.Value) -> int:
-        """Rows that one row of the value consists of."""
-        own = _leading(value)
-        if own == self._finest:
-            return 1
-        if own != _without_ones(self._finest[:-1]) or self._finest[-1] < 1:
-            raise UnsupportedByTemplate("operations work on rows that don't fit together")
-        return self._finest[-1]
-
-    def width(self, value: ir.Value) -> int | None:
-        """Elements of a row in the value, where that isn't its last dimension."""
-        heads = self.heads(value)
-        return None if heads == 1 else shape_of(value)[-1] // heads
-
-    def note_roles(self, view: Any, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
-        """Notes how the operation uses each of the kernel's arguments."""
-        special: dict[Any, str] = {}
-        if isinstance(view, mir.RopeOp):
-            special = {view.cos: "table", view.sin: "table"}
-            if view.pos is not None:
-                special[view.pos] = "pos"
-        elif isinstance(view, mir.CacheUpdateOp):
-            special = {view.cache: "tied", view.pos: "pos"}
-        own = _row_value(view)
-        for value in view.operation.operands:
-            if value in roles:
-                roles[value].add((special[value], None) if value in special else self._role(value, own))
-
-    def _role(self, value: ir.Value, own: ir.Value) -> tuple[str, int | None]:
-        """The role of an operand beside what the operation computes, and its rows' width."""
-        shape, heads = shape_of(value), self.heads(own)
-        width = None if heads == 1 or not shape else shape[-1] // heads
-        if len(shape) > 1 and shape[:-1] == shape_of(own)[:-1]:
-            return "row", width
-        if all(size == 1 for size in shape):
-            return "scalar", None
-        return "vector" if len(shape) == 1 and heads == 1 else "periodic", width
-
-
-def _row_value(view: Any) -> ir.Value:
-    return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
-
-
-def _leading(value: ir.Value) -> list[int]:
-    """The leading dimensions of a value, without trailing ones."""
-    return _without_ones(shape_of(value)[:-1])
-
-
-def _without_ones(sizes: list[int]) -> list[int]:
-    while sizes and sizes[-1] == 1:
-        sizes = sizes[:-1]
-    return sizes
-
-
-def _named_operands(view: Any) -> list[Any]:
-    """The operands in the order of the operation's definition, None where an optional one is absent."""
-    if isinstance(view, mir.RopeOp):
-        return [view.x, view.cos, view.sin, view.pos]
-    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp):
-        return [view.x, view.gamma, view.beta]
-    if isinstance(view, mir.FusedResidualRmsNormOp | mir.FusedResidualLayerNormOp):
-        return [view.x, view.residual, view.bias, view.gamma, view.beta]
-    return list(view.operation.operands)
-
-
-# Others -------------------------------------------------------------------------------------------
+    return "rows", emit_rows(name, read_rows(name, kernel), target)
 
 
 def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, _ = _body(kernel)
-    view = ops[0].opview
-    given = [v for v in (view.q, view.k, view.v, view.mask, view.pos) if v is not None]
-    if given != list(kernel.arguments):
-        raise UnsupportedByTemplate(f"{name}: one value is several operands")
-
-    def kind(value: Any) -> Any:
-        return None if value is None else memref_of(value.type)
-
-    spec = AttentionSpec(
-        kind(view.q),
-        kind(view.k),
-        kind(view.v),
-        memref_of(view.result.type),
-        mask=kind(view.mask),
-        pos=kind(view.pos),
-        **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
-    )
-    return "attention", emit_attention(name, spec, target)
+    return "attention", emit_attention(name, read_attention(name, kernel), target)
 
 
 def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, returned = _body(kernel)
-    if _element(kernel.arguments[0]) != "f32":
-        raise UnsupportedByTemplate(f"{name}: quantisation of {_element(kernel.arguments[0])} has no template")
-    if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
-        raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
-    return "block_quantize", block_quantize(target, name, _sizes(kernel.arguments[0]))
+    return "block_quantize", block_quantize(target, name, read_quantize(name, kernel))
 
 
 def _conv(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, returned = _body(kernel)
-    turned, _, conv, _, back = (op.opview for op in ops)
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    given = [turned.x, conv.weight]
-    if returned != [back.result] or any(value not in numbers for value in given):
-        raise UnsupportedByTemplate(f"{name}: a convolution of a constant")
-    order = tuple(numbers[value] for value in given)
-    x, weight, result = (memref_of(value.type) for value in [*given, back.result])
-    spec = ConvSpec(x, weight, result, order)
-    return "conv", emit_conv(name, spec, target)
+    return "conv", emit_conv(name, read_conv(name, kernel), target)
 
 
 def _recurrence(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    ops, returned = _body(kernel)
-    view = ops[0].opview
-    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    return "recurrence", emit_recurrence(name, read_recurrence(name, kernel), target)
 
-    def kind(value: Any) -> Any:
-        return None if value is None else memref_of(value.type)
-
-    read = [view.q, view.k, view.v, view.g, view.beta, view.state]
-    given = [value for value in read if value is not None]
-    if any(value not in numbers for value in given):
-        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    written = [value if value in returned else None for value in (view.result, view.state_out)]
-    order = tuple(numbers[value] for value in given)
-    types: list[Any] = [kind(value) for value in [*read, *written]]
-    q, k, v, g, beta, state, result, state_out = types
-    spec = RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
-    return "recurrence", emit_recurrence(name, spec, target)
-
-
-_ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
 
 #: The template of each class of kernels that has one.
 CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {

@@ -20,11 +20,15 @@ from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
     PREPARE,
+    ROLE,
     argument_attributes,
     entry_function,
     functions,
     result_attributes,
 )
+from rlx_mlir.lowering.gpu.build import bodies, is_pure
+from rlx_mlir.lowering.gpu.host import PDL, device_functions, kernel_names, kernel_of, waits
+from rlx_mlir.lowering.gpu.outline import HOST
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
@@ -32,7 +36,7 @@ from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Classes of kernels.
-CLASSES = frozenset({"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "generic"})
+CLASSES = frozenset({"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "top_k", "generic"})
 #: A report ends after so many lines: one mistake often breaks a rule many times.
 MAX_REPORTED = 10
 
@@ -346,11 +350,68 @@ def _llvm(module: ir.Operation) -> Problems:
                 if _dialect(inner) != "llvm":
                     yield f"{_at(op, inner)}: a function to translate holds operations of llvm only"
     for name, function in defined.items():
+        if ROLE in function.operation.attributes:
+            continue
         if name.endswith(("_units", "_scratch")) and name.rpartition("_")[0] in defined:
             continue
         for suffix in ("_units", "_scratch"):
             if name + suffix not in defined:
                 yield f"{_at(function)}: a kernel comes with a function '{name + suffix}'"
+
+
+# GPUs ---------------------------------------------------------------------------------------------
+
+#: What kernels that are still loops hold.
+_KERNEL = frozenset({"affine", "arith", "gpu", "math", "memref", "nvvm", "scf"})
+
+
+def _gpu(module: ir.Operation) -> Problems:
+    """The host computes sizes and launches; what it launches is there, and waits where it has to."""
+    for kernel in functions(module, KERNEL):
+        yield f"{_at(kernel)}: a kernel that has code is no longer there as MIR"
+    yield from _bodies(module)
+    kernels = device_functions(module)
+    for name, kernel in kernels.items():
+        allowed = _KERNEL if kernel.operation.name == "gpu.func" else _KERNEL | {"llvm", "vector"}
+        yield from _only_dialects(kernel, set(allowed), f"kernels hold operations of {', '.join(sorted(allowed))}")
+        if "gpu.kernel" not in kernel.operation.attributes and kernel.operation.name == "llvm.func":
+            yield f"{_at(kernel)}: a function of a schedule has the attribute 'gpu.kernel'"
+        if not name.isidentifier():
+            yield f"{_at(kernel)}: the name of a kernel is one that PTX can spell"
+    for body in bodies(module):
+        for op in operations(body.operation):
+            if op.name not in HOST and not is_pure(op):
+                yield f"{_at(body, op)}: the host computes sizes and launches"
+    for body, launch in _launches(module):
+        name = kernel_of(launch)
+        if name not in kernels:
+            yield f"{_at(body, launch)}: what is launched is a kernel of the GPU module, but got '{name}'"
+        elif PDL in launch.attributes and not waits(kernels[name]):
+            yield f"{_at(body, launch)}: a kernel that may start before the one before has ended waits for it"
+
+
+def _launches(module: Any) -> Iterator[tuple[Any, Any]]:
+    """Each launch with the body that it is in."""
+    for body in bodies(module):
+        for op in operations(body.operation):
+            if op.name == "gpu.launch_func":
+                yield body, op
+
+
+def _nvvm(module: ir.Operation) -> Problems:
+    for kernel in device_functions(module).values():
+        yield from _only_dialects(kernel, {"llvm", "nvvm"}, "kernels hold operations of llvm and nvvm only")
+
+
+def _ptx(module: ir.Operation) -> Problems:
+    """The GPU's code is text, and holds what is launched."""
+    for op in module.regions[0].blocks[0].operations:
+        if op.operation.name == "gpu.module":
+            yield f"'gpu.module' at {op.operation.location}: code for the GPU is a 'gpu.binary'"
+    known = set(kernel_names(module))
+    for body, launch in _launches(module):
+        if (name := kernel_of(launch)) not in known:
+            yield f"{_at(body, launch)}: what is launched is a kernel of the PTX, but got '{name}'"
 
 
 #: The checks of each stage.
@@ -362,6 +423,10 @@ STAGES: dict[str, Callable[[ir.Operation], Problems]] = {
     "linalg": _linalg,
     "cpu": _cpu,
     "llvm": _llvm,
+    "gpu": _gpu,
+    "nvvm": _nvvm,
+    "ptx": _ptx,
+    "host": _llvm,
 }
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Other implementations of the workloads: numpy, torch, onnxruntime, jax and IREE, each as its users would write it.
 
-Weights are constants to those that can prepare them (onnxruntime), and arrays that stay the same to the others. Nothing
-is installed: a rival that can't be imported says how to get it.
+Everybody takes arrays of numpy and gives one in each call, as ours does; weights are bound before. Nothing is
+installed: a rival that can't be imported says how to get it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.workloads import Workload
 
-#: A prepared computation: each call gives the result, as an array or as something that `numpy.asarray` reads.
-Runner = Callable[[], Any]
+#: A prepared computation: each call takes the workload's inputs, arrays of numpy, and gives the result as one.
+Runner = Callable[[], np.ndarray[Any, Any]]
 
 INSTALL = "pip install 'rlx-mlir[bench]'"
 
@@ -70,53 +70,48 @@ def _torch(workload: Workload, threads: int) -> Runner:
     import torch
 
     torch.set_num_threads(threads)
-    values = {name: torch.from_numpy(array) for name, array in {**workload.inputs, **workload.params}.items()}
+    params = {name: torch.from_numpy(array) for name, array in workload.params.items()}
+    turned = {name: p.T.contiguous() for name, p in params.items() if p.ndim == 2}  # as `linear` wants them
     functional, sizes = torch.nn.functional, workload.sizes
 
-    def gemm() -> Any:
-        return values["x"] @ values["w"]
+    def mlp(x: Any) -> Any:
+        return (functional.silu(x @ params["gate"]) * (x @ params["up"])) @ params["down"]
 
-    def mlp() -> Any:
-        x = values["x"]
-        return (functional.silu(x @ values["gate"]) * (x @ values["up"])) @ values["down"]
+    def linear(x: Any) -> Any:
+        return functional.gelu(functional.linear(x, turned["w"], params["b"]))
 
-    def attention() -> Any:
+    def attention(q: Any, k: Any, v: Any) -> Any:
         def split(x: Any, heads: int) -> Any:
             return x.view(1, x.shape[1], heads, sizes["head_dim"]).transpose(1, 2)
 
         # A single query sees every key; torch's causal mask is aligned at the other end, and equal for squares alone.
         found = functional.scaled_dot_product_attention(
-            split(values["q"], sizes["heads"]),
-            split(values["k"], sizes["kv_heads"]),
-            split(values["v"], sizes["kv_heads"]),
+            split(q, sizes["heads"]),
+            split(k, sizes["kv_heads"]),
+            split(v, sizes["kv_heads"]),
             is_causal=sizes["queries"] > 1,
             enable_gqa=True,
         )
-        return found.transpose(1, 2).reshape(values["q"].shape)
+        return found.transpose(1, 2).reshape(q.shape)
 
-    def rms_norm() -> Any:
-        return functional.rms_norm(values["x"], (sizes["n"],), values["gamma"], 1e-5)
-
-    def layer_norm() -> Any:
-        return functional.layer_norm(values["x"], (sizes["n"],), values["gamma"], values["beta"], 1e-5)
-
-    def softmax() -> Any:
-        return torch.softmax(values["x"], -1)
-
-    run = {
-        "gemm": gemm,
+    compute: Callable[..., Any] = {
+        "gemm": lambda x: x @ params["w"],
+        "linear": linear,
         "mlp": mlp,
+        "gelu_mlp": lambda x: functional.linear(linear(x), turned["w2"], params["b2"]),
         "attention": attention,
-        "rms_norm": rms_norm,
-        "layer_norm": layer_norm,
-        "softmax": softmax,
+        "self_attention": functional.scaled_dot_product_attention,
+        "rms_norm": lambda x: functional.rms_norm(x, (sizes["n"],), params["gamma"], 1e-5),
+        "layer_norm": lambda x: functional.layer_norm(x, (sizes["n"],), params["gamma"], params["beta"], 1e-5),
+        "softmax": lambda x: torch.softmax(x, -1),
     }[workload.kind]
 
-    def without_gradients() -> Any:
+    def run() -> np.ndarray[Any, Any]:
         with torch.inference_mode():
-            return run()
+            found: np.ndarray[Any, Any] = compute(*map(torch.from_numpy, workload.inputs.values())).numpy()
+            return found
 
-    return without_gradients
+    return run
 
 
 # onnxruntime ------------------------------------------------------------------------------------------
@@ -129,21 +124,27 @@ def _onnxruntime(workload: Workload, threads: int) -> Runner:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    options.add_session_config_entry("session.force_spinning_stop", "1")  # else it takes the next one's time
     session = onnxruntime.InferenceSession(_onnx_model(workload), options, providers=["CPUExecutionProvider"])
     inputs = dict(workload.inputs)
-    return lambda: session.run(["y"], inputs)[0]
+    return lambda: np.asarray(session.run(["y"], inputs)[0])
 
 
 def _onnx_model(workload: Workload) -> bytes:
     """The workload in ONNX, with its params as initialisers."""
     from onnx import TensorProto, helper, numpy_helper
 
-    def node(kind: str, inputs: str, output: str, **attributes: Any) -> Any:
-        return helper.make_node(kind, inputs.split(), [output], **attributes)
+    def node(kind: str, inputs: str, output: str, domain: str = "", **attributes: Any) -> Any:
+        return helper.make_node(kind, inputs.split(), [output], domain=domain, **attributes)
+
+    def linear(output: str) -> list[Any]:
+        return [node("MatMul", "x w", "p"), node("BiasGelu", "p b", output, domain="com.microsoft")]
 
     sizes = workload.sizes
     nodes = {
         "gemm": lambda: [node("MatMul", "x w", "y")],
+        "linear": lambda: linear("y"),
+        "gelu_mlp": lambda: [*linear("h"), node("Gemm", "h w2 b2", "y")],
         "mlp": lambda: [
             node("MatMul", "x gate", "g"),
             node("MatMul", "x up", "u"),
@@ -163,6 +164,7 @@ def _onnx_model(workload: Workload) -> bytes:
                 is_causal=int(sizes["queries"] > 1),
             )
         ],
+        "self_attention": lambda: [node("Attention", "q k v", "y")],
         "rms_norm": lambda: [node("SimplifiedLayerNormalization", "x gamma", "y", axis=-1, epsilon=1e-5)],
         "layer_norm": lambda: [node("LayerNormalization", "x gamma beta", "y", axis=-1, epsilon=1e-5)],
         "softmax": lambda: [node("Softmax", "x", "y", axis=-1)],
@@ -174,8 +176,9 @@ def _onnx_model(workload: Workload) -> bytes:
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, workload.reference().shape)],
         [numpy_helper.from_array(array, name) for name, array in workload.params.items()],
     )
-    opset = 23 if workload.kind == "attention" else 17
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    opset = 23 if "attention" in workload.kind else 17
+    versions = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=versions)
     model.ir_version = 10
     return bytes(model.SerializeToString())
 
@@ -217,17 +220,31 @@ def _jax(workload: Workload, threads: int) -> Runner:
     def softmax(x: Any) -> Any:
         return jax.nn.softmax(x, axis=-1)
 
+    def linear(x: Any, w: Any, b: Any) -> Any:
+        return jax.nn.gelu(x @ w + b, approximate=False)
+
+    def gelu_mlp(x: Any, w: Any, b: Any, w2: Any, b2: Any) -> Any:
+        return linear(x, w, b) @ w2 + b2
+
+    def self_attention(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.softmax(q @ k.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5, axis=-1) @ v
+
     functions: dict[str, Callable[..., Any]] = {
         "gemm": gemm,
+        "linear": linear,
         "mlp": mlp,
+        "gelu_mlp": gelu_mlp,
         "attention": attention,
+        "self_attention": self_attention,
         "rms_norm": rms_norm,
         "layer_norm": layer_norm,
         "softmax": softmax,
     }
-    compiled = jax.jit(functions[workload.kind])
-    values = [jnp.asarray(array) for array in (*workload.inputs.values(), *workload.params.values())]
-    return lambda: compiled(*values).block_until_ready()
+    params = [jax.device_put(array) for array in workload.params.values()]
+    compute = functions[workload.kind]
+    compiled = jax.jit(lambda *inputs: compute(*inputs, *params))  # which are constants, as ours are
+    inputs = list(workload.inputs.values())
+    return lambda: np.asarray(compiled(*inputs))
 
 
 # IREE -------------------------------------------------------------------------------------------------
@@ -239,14 +256,13 @@ def _iree(workload: Workload, threads: int) -> Runner:
     # From our own linalg: no framework stands between, and both compilers start from the same operations.
     binary = _iree_compile(linalg_text(workload))
     runtime.flags.parse_flags(f"--task_topology_group_count={threads}")
-    config = runtime.Config("local-task")
+    config = runtime.Config("local-sync" if threads == 1 else "local-task")
     context = runtime.SystemContext(config=config)
     context.add_vm_module(runtime.VmModule.copy_buffer(context.instance, binary))
     function = context.modules.bench["main"]
-    values = [
-        runtime.asdevicearray(config.device, array) for array in (*workload.inputs.values(), *workload.params.values())
-    ]
-    return lambda: function(*values).to_host()
+    params = [runtime.asdevicearray(config.device, array) for array in workload.params.values()]
+    inputs = list(workload.inputs.values())
+    return lambda: np.asarray(function(*inputs, *params).to_host())
 
 
 def _iree_compile(text: str) -> bytes:
@@ -325,9 +341,9 @@ def environment(threads: int) -> dict[str, str]:
     }
 
 
-def check(workload: Workload, rival: str, result: Any) -> None:
+def check(workload: Workload, rival: str, found: np.ndarray[Any, Any]) -> None:
     """Raises UnsupportedError where a result is another than the reference's: then times don't compare."""
-    expected, found = workload.reference(), np.asarray(result)
+    expected = workload.reference()
     distance = float(np.abs(found.reshape(expected.shape) - expected).max()) if found.size == expected.size else np.inf
     if not distance <= 1e-3 * max(1.0, float(np.abs(expected).max())):
         raise UnsupportedError(f"{rival} computes something else: {workload.name} differs by {distance:.2g}")

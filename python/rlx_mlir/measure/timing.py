@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import platform
 import statistics
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -14,6 +15,9 @@ from importlib import metadata
 NOISY = 0.25
 #: Above this change of the median from the first half of the rounds to the second, they say nothing either.
 DRIFTING = 0.15
+#: Seconds between two implementations: threads of libraries spin on for up to 0.2 s after a call, and would take a CPU
+#: from whoever comes next.
+REST = 0.3
 #: Fewer rounds than this have no spread worth the name.
 FEWEST_ROUNDS = 3
 
@@ -106,6 +110,7 @@ def interleave(
     rounds: int,
     *,
     warm: bool = True,
+    rest: float = REST,
     after_round: Callable[[int], None] | None = None,
 ) -> dict[str, Series]:
     """Runs all implementations in turn, `rounds` times: A B A B…
@@ -114,6 +119,7 @@ def interleave(
         implementations: each returns its own figure (seconds, tokens per second), so that set-up doesn't count.
         rounds: measured ones.
         warm: run each once before, unmeasured.
+        rest: seconds of sleep before each implementation's turn, where there are several.
         after_round: called with the number of rounds done, for progress.
     """
     series = {name: Series() for name in implementations}
@@ -122,6 +128,8 @@ def interleave(
             run()
     for number in range(rounds):
         for name, run in implementations.items():
+            if len(implementations) > 1:
+                time.sleep(rest)
             series[name].values.append(run())
         if after_round is not None:
             after_round(number + 1)

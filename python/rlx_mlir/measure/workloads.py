@@ -26,7 +26,8 @@ class Workload:
 
     Attributes:
         name: what `rlx bench --kernels` calls it.
-        kind: gemm, mlp, attention, rms_norm, layer_norm or softmax: what rivals look at.
+        kind: gemm, linear, mlp, gelu_mlp, attention, self_attention, rms_norm, layer_norm or softmax: what rivals look
+            at.
         sizes: its numbers, by name.
         inputs, params: arrays of f32, by name; params are what stays the same between calls.
         build: makes the graph, with inputs and then params of these names, and the result `y`.
@@ -40,6 +41,11 @@ class Workload:
     params: Mapping[str, Array]
     build: Callable[[], GraphModule]
     reference: Callable[[], Array]
+
+
+def gelu(x: Array) -> Array:
+    """x / 2 * (1 + erf(x / sqrt(2)))"""
+    return x / 2 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
 
 
 def _random(*shape: int) -> Array:
@@ -92,6 +98,52 @@ def _mlp(m: int, hidden: int, ffn: int) -> Workload:
     return Workload(f"mlp-{m}x{hidden}x{ffn}", "mlp", sizes, {"x": x}, weights, build, reference)
 
 
+def _linear(m: int, k: int, n: int, *, down: bool) -> Workload:
+    """gelu(x W + b); where `down` is set, that times another matrix, back to k columns, plus a bias."""
+    x = _random(m, k)
+    params = {"w": _random(k, n), "b": _random(n)}
+    if down:
+        params |= {"w2": _random(n, k), "b2": _random(k)}
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.hir("linear")
+        x_in = graph.input("x", [m, k])
+        weights = {name: graph.param(name, array.shape) for name, array in params.items()}
+        y = graph.linear(x_in, weights["w"], weights["b"], activation="gelu")
+        graph.set_outputs({"y": graph.linear(y, weights["w2"], weights["b2"]) if down else y})
+        return graph
+
+    def reference() -> Array:
+        y = gelu(x.astype(np.float64) @ params["w"] + params["b"])
+        return (y @ params["w2"] + params["b2"] if down else y).astype(np.float32)
+
+    kind = "gelu_mlp" if down else "linear"
+    return Workload(f"{kind}-{m}x{k}x{n}", kind, {"m": m, "k": k, "n": n}, {"x": x}, params, build, reference)
+
+
+def _self_attention(heads: int, tokens: int, head_dim: int) -> Workload:
+    """Without a mask; heads before tokens."""
+    shape = (1, heads, tokens, head_dim)
+    q, k, v = np.random.default_rng(0).standard_normal((3, *shape), np.float32)
+
+    def build() -> GraphModule:
+        from rlx_mlir.hir import GraphModule
+
+        graph = GraphModule.mir("attention")
+        values = [graph.input(name, shape) for name in "qkv"]
+        graph.set_outputs({"y": graph.attention(*values, num_heads=heads, head_dim=head_dim, layout="bhsd")})
+        return graph
+
+    def reference() -> Array:
+        return softmax(q @ k.swapaxes(-1, -2) / np.float32(math.sqrt(head_dim))) @ v
+
+    sizes = {"heads": heads, "tokens": tokens, "head_dim": head_dim}
+    name = f"self_attention-{heads}x{tokens}x{head_dim}"
+    return Workload(name, "self_attention", sizes, {"q": q, "k": k, "v": v}, {}, build, reference)
+
+
 def _attention(queries: int, keys: int, heads: int, kv_heads: int, head_dim: int) -> Workload:
     """Causal; the last query sees the last key."""
     q = _random(1, queries, heads * head_dim)
@@ -122,15 +174,16 @@ def _attention(queries: int, keys: int, heads: int, kv_heads: int, head_dim: int
     return Workload(name, "attention", sizes, {"q": q, "k": k, "v": v}, {}, build, reference)
 
 
-def _norm(kind: str, m: int, n: int) -> Workload:
-    x, gamma, beta = _random(m, n), _random(n) + 1, _random(n)
+def _norm(kind: str, *shape: int) -> Workload:
+    n = shape[-1]
+    x, gamma, beta = np.random.default_rng(1).standard_normal(shape, np.float32), _random(n) + 1, _random(n)
     params = {"gamma": gamma} if kind == "rms_norm" else {"gamma": gamma, "beta": beta}
 
     def build() -> GraphModule:
         from rlx_mlir.hir import GraphModule
 
         graph = GraphModule.mir(kind)
-        given = [graph.input("x", [m, n]), *(graph.param(name, [n]) for name in params)]
+        given = [graph.input("x", shape), *(graph.param(name, [n]) for name in params)]
         norm = graph.rms_norm if kind == "rms_norm" else graph.layer_norm
         graph.set_outputs({"y": norm(*given, eps=_EPS)})
         return graph
@@ -141,7 +194,8 @@ def _norm(kind: str, m: int, n: int) -> Workload:
         centred = x - x.mean(axis=-1, keepdims=True)
         return centred / np.sqrt(np.mean(centred * centred, axis=-1, keepdims=True) + _EPS) * gamma + beta
 
-    return Workload(f"{kind}-{m}x{n}", kind, {"m": m, "n": n}, {"x": x}, params, build, reference)
+    name = f"{kind}-{'x'.join(map(str, shape))}"
+    return Workload(name, kind, {"n": n}, {"x": x}, params, build, reference)
 
 
 def _softmax(m: int, n: int) -> Workload:
@@ -157,7 +211,8 @@ def _softmax(m: int, n: int) -> Workload:
     return Workload(f"softmax-{m}x{n}", "softmax", {"m": m, "n": n}, {"x": x}, {}, build, lambda: softmax(x))
 
 
-#: Makers of the workloads, by name: those of one token, and of a prompt, of a small model.
+#: Makers of the workloads, by name: those of one token, and of a prompt, of a small model; then a layer of an encoder
+#: with 768 channels, 12 heads and 128 tokens, piece by piece.
 WORKLOADS: dict[str, Callable[[], Workload]] = {
     "gemm-1x1536x576": lambda: _gemm(1, 576, 1536),
     "gemm-128x1536x576": lambda: _gemm(128, 576, 1536),
@@ -169,6 +224,10 @@ WORKLOADS: dict[str, Callable[[], Workload]] = {
     "rms_norm-128x576": lambda: _norm("rms_norm", 128, 576),
     "layer_norm-128x576": lambda: _norm("layer_norm", 128, 576),
     "softmax-128x1024": lambda: _softmax(128, 1024),
+    "linear-128x768x3072": lambda: _linear(128, 768, 3072, down=False),
+    "gelu_mlp-128x768x3072": lambda: _linear(128, 768, 3072, down=True),
+    "layer_norm-8x128x768": lambda: _norm("layer_norm", 8, 128, 768),
+    "self_attention-12x128x64": lambda: _self_attention(12, 128, 64),
 }
 
 

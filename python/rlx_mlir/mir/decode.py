@@ -6,8 +6,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir import formats, ir
-from rlx_mlir.formats import PANEL_ROWS, BlockFormat, PanelFactor, PanelLayout, Plane, Scaled
-from rlx_mlir.formats.panels import RUN
+from rlx_mlir.formats import (
+    PANEL_ROWS,
+    BlockFormat,
+    PanelFactor,
+    PanelLayout,
+    Plane,
+    PlaneFactor,
+    PlaneLayout,
+    Scaled,
+)
+from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.planes import HALF
 from rlx_mlir.mir.packed import Packing
 from rlx_mlir.mir.scalars import Scalar, extract, unsigned
 
@@ -60,6 +70,8 @@ def element_integer(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) ->
     fmt = packing.format
     if packing.layout == "panels":
         return _panel_integer(weight, formats.panel_layout(fmt), n, k)
+    if packing.layout == "planes":
+        return _row_integer(_Row(weight, formats.plane_layout(fmt), packing.k, n), k)
     stored = _planes(_block(weight, fmt, n, k), fmt, fmt.quants, k % fmt.block)
     return _signed(stored, fmt.signed) - fmt.offset
 
@@ -71,6 +83,9 @@ def element_scale(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) -> S
     if packing.layout == "panels":
         layout = formats.panel_layout(fmt)
         return _panel_factor(weight, layout, layout.scale, n, k)
+    if packing.layout == "planes":
+        planes = formats.plane_layout(fmt)
+        return _row_factor(_Row(weight, planes, packing.k, n), planes.scale, k)
     return _scaled(_block(weight, fmt, n, k), fmt, fmt.scale, k)
 
 
@@ -81,6 +96,9 @@ def element_minimum(weight: ir.Value, packing: Packing, n: Scalar, k: Scalar) ->
     if packing.layout == "panels":
         layout = formats.panel_layout(fmt)
         return _panel_factor(weight, layout, layout.minimum, n, k)
+    if packing.layout == "planes":
+        planes = formats.plane_layout(fmt)
+        return _row_factor(_Row(weight, planes, packing.k, n), planes.minimum, k)
     minimum = _scaled(_block(weight, fmt, n, k), fmt, fmt.minimum, k)
     return -minimum if fmt.minimum_sign < 0 else minimum
 
@@ -159,5 +177,56 @@ def _panel_integer(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) 
         bits = bits << into if into else bits
         total = bits if total is None else total | bits
         first, into = first + width, into + width
+    assert total is not None, "a quantised format"
+    return total - layout.bias
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a weight in planes."""
+
+    weight: ir.Value
+    layout: PlaneLayout
+    k: int
+    n: Scalar
+
+    def record(self, number: int, k: Scalar) -> _Bytes:
+        """The record of a plane, by its number, that element k belongs to."""
+        plane = self.layout.planes[number]
+        start = (k // plane.elements) * plane.nbytes + self.layout.offsets(self.k)[number]
+        return _Bytes(self.weight, self.n, start)
+
+
+def _row_factor(row: _Row, factor: PlaneFactor | None, k: Scalar) -> Scalar:
+    """The scale or minimum of the element's sub-block."""
+    assert factor is not None, "a format that has it"
+    layout = row.layout
+    dtype = "<f2" if layout.float_bytes == 2 else "<f4"
+    value = row.record(len(layout.planes) - 1, k).number(factor.number * layout.float_bytes, dtype)
+    if factor.at is not None:
+        stored = unsigned(row.record(len(layout.quants), k).byte(factor.at), "i32")
+        if factor.bits < 8:
+            stored = (stored >> factor.shift) & ((1 << factor.bits) - 1)
+        value = value * _signed(stored, factor.bits == 8).to("f32")
+    return -value if factor.sign < 0 else value
+
+
+def _row_integer(row: _Row, k: Scalar) -> Scalar:
+    """The integer of an element, the offset subtracted: the OR of its planes."""
+    layout, e = row.layout, k % RUN
+    if layout.widths == (8,):  # which of the two planes is a part of the offset, not a choice
+        half = layout.offsets(row.k)[1]
+        start = (k // RUN) * HALF + (e // HALF) * half + e % HALF
+        return _signed(unsigned(_Bytes(row.weight, row.n, start).byte(0), "i32"), layout.signed) - layout.bias
+    quad, position = e // 4, e % 4
+    total: Scalar | None = None
+    into = 0
+    for number, width in enumerate(layout.widths):
+        per_dword = 8 // width
+        bits = unsigned(row.record(number, k).byte((quad // per_dword) * 4 + position), "i32")
+        bits = (bits >> ((quad % per_dword) * width).to("i32")) & ((1 << width) - 1)
+        bits = bits << into if into else bits
+        total = bits if total is None else total | bits
+        into += width
     assert total is not None, "a quantised format"
     return total - layout.bias

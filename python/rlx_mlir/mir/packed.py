@@ -13,6 +13,9 @@ import numpy.typing as npt
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError
 
+#: Orders of a packed weight's bytes.
+LAYOUTS = ("rows", "panels", "planes")
+
 _ENCODING = re.compile(r"#mir\.packed<(\w+), k = (\d+)(?:, n = (\d+))?(?:, layout = (\w+))?>")
 
 
@@ -24,7 +27,7 @@ class Packing:
         scheme: name of the block format, as in `rlx_mlir.formats`.
         k: columns (inputs) of the weight.
         n: rows (outputs); None where the number of rows is dynamic.
-        layout: `rows` (GGUF order) or `panels` (16 rows interleaved).
+        layout: `rows` (GGUF order), `panels` (16 rows interleaved) or `planes` (rows sorted for GPUs).
     """
 
     scheme: str
@@ -77,7 +80,8 @@ class PackedWeight:
         scheme: name of the block format, as in `rlx_mlir.formats`.
         k: columns.
         n: rows.
-        layout: `rows`: `bytes` is [n, bytes of a row]; `panels`: [ceil(n / 16), bytes of a panel].
+        layout: `rows`: `bytes` is [n, bytes of a row]; `panels`: [ceil(n / 16), bytes of a panel]; `planes`: [n, bytes
+            of a row in planes].
         bytes: uint8, C-contiguous or a view of such rows.
     """
 
@@ -88,11 +92,13 @@ class PackedWeight:
     bytes: npt.NDArray[np.uint8]
 
     def __post_init__(self) -> None:
-        if self.layout not in ("rows", "panels"):
-            raise InputError(f"'layout' must be rows or panels, but is {self.layout!r}")
+        if self.layout not in LAYOUTS:
+            raise InputError(f"'layout' must be one of {', '.join(LAYOUTS)}, but is {self.layout!r}")
         fmt = formats.get_format(self.scheme)
         if self.layout == "rows":
             expected = (self.n, fmt.row_bytes(self.k))
+        elif self.layout == "planes":
+            expected = (self.n, formats.planes_row_bytes(fmt, self.k))
         else:
             expected = (-(-self.n // formats.PANEL_ROWS), formats.panel_bytes(fmt, self.k))
         if self.bytes.dtype != np.uint8 or self.bytes.shape != expected:
@@ -116,7 +122,7 @@ class PackedWeight:
         """Packs f32 [n, k]; for tests and tools, see `formats.encode`."""
         n, k = values.shape
         weight = cls(scheme, k, n, "rows", formats.encode(scheme, values))
-        return weight.repacked() if layout == "panels" else weight
+        return weight.repacked(layout) if layout != "rows" else weight
 
     @property
     def format(self) -> formats.BlockFormat:
@@ -128,6 +134,8 @@ class PackedWeight:
         """The bytes in GGUF order, [n, bytes of a row]."""
         if self.layout == "rows":
             return self.bytes
+        if self.layout == "planes":
+            return formats.unpack_planes(self.scheme, self.bytes, self.k)
         return formats.unpack_panels(self.scheme, self.bytes, self.k, self.n)
 
     def dequantize(self) -> npt.NDArray[np.float32]:
@@ -138,7 +146,12 @@ class PackedWeight:
 
     def take(self, indices: np.ndarray) -> npt.NDArray[np.float32]:
         """The decoded rows of the given numbers, f32 [*indices, k]; only those are decoded."""
-        flat = np.ascontiguousarray(self.rows[indices.reshape(-1)])
+        if self.layout == "panels":
+            flat = np.ascontiguousarray(self.rows[indices.reshape(-1)])
+        else:
+            flat = np.ascontiguousarray(self.bytes[indices.reshape(-1)])
+            if self.layout == "planes":
+                flat = formats.unpack_planes(self.scheme, flat, self.k)
         decoded = formats.decode(self.scheme, flat, self.k) if len(flat) else np.zeros((0, self.k), np.float32)
         return decoded.reshape(*indices.shape, self.k)
 
@@ -147,9 +160,9 @@ class PackedWeight:
         integers, scales, minima = formats.quant_parts(self.scheme, self.rows, self.k)
         return QuantParts(integers, scales, minima, self.format.sub)
 
-    def repacked(self) -> PackedWeight:
-        """The same weight in panels."""
-        if self.layout == "panels":
+    def repacked(self, layout: str = "panels") -> PackedWeight:
+        """The same weight in panels or planes."""
+        if self.layout == layout:
             return self
-        panels = formats.pack_panels(self.scheme, self.bytes, self.k)
-        return PackedWeight(self.scheme, self.k, self.n, "panels", panels)
+        pack = formats.pack_planes if layout == "planes" else formats.pack_panels
+        return PackedWeight(self.scheme, self.k, self.n, layout, pack(self.scheme, self.rows, self.k))

@@ -93,13 +93,13 @@ def block_dot(q: np.ndarray, scale: np.ndarray, sum: np.ndarray, weight: PackedW
 
 
 @reference(mir.RepackOp)
-def repack(weight: np.ndarray | PackedWeight) -> PackedWeight:
-    """The weight in panels; a dense [n, k] keeps its element type."""
+def repack(weight: np.ndarray | PackedWeight, *, layout: str = "panels") -> PackedWeight:
+    """The weight in panels or planes; a dense [n, k] keeps its element type."""
     if isinstance(weight, PackedWeight):
-        return weight.repacked()
+        return weight.repacked(layout)
     n, k = weight.shape
     rows = np.ascontiguousarray(weight).view(np.uint8).reshape(n, -1)
-    return PackedWeight(DENSE_SCHEMES[weight.dtype.name], k, n, "rows", rows).repacked()
+    return PackedWeight(DENSE_SCHEMES[weight.dtype.name], k, n, "rows", rows).repacked(layout)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def block_dot_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 
 @dim_rule(mir.RepackOp)
 def repack_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The static dimensions of the panels."""
+    """The static dimensions of the packed weight."""
     return tuple(Size.of(size) for size in op.result.type.shape)
 
 

@@ -25,6 +25,7 @@ from rlx_mlir.mir.linalg import (
     filled,
     for_each,
     generic,
+    plus,
     reduced,
     size_of,
     sizes_of,
@@ -34,7 +35,7 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, exp, is_float
+from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, is_float
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -86,6 +87,17 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
     return narrow(total, x.dtype)
 
 
+@reference(mir.TopKOp)
+def top_k(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The largest elements of each row and their positions; of equal ones the first, NaN last."""
+    wide = widen(x)
+    order = np.argsort(np.where(np.isnan(wide), np.inf, -wide), axis=-1, kind="stable")
+    # Infinities and NaN are equal in that order: NaN goes behind.
+    behind = np.take_along_axis(np.isnan(wide), order, axis=-1)
+    order = np.take_along_axis(order, np.argsort(behind, axis=-1, kind="stable"), axis=-1)[..., :k]
+    return np.take_along_axis(x, order, axis=-1) + x.dtype.type(0), order.astype(np.int32)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Costs
 # ----------------------------------------------------------------------------------------------------------------------
@@ -102,6 +114,12 @@ cost(mir.SoftmaxOp)(per_element(5))
 cost(mir.CumsumOp)(per_element(1))
 
 
+@cost(mir.TopKOp)
+def top_k_cost(op: Any, sizes: Sizes) -> Cost:
+    """One comparison of each element with the smallest that is kept."""
+    return Cost(sizes.count(op.x))
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Dimensions
 # ----------------------------------------------------------------------------------------------------------------------
@@ -114,6 +132,13 @@ def reduce_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
     if op.keep_dims:
         return tuple(Size.of(1) if i in axes else size for i, size in enumerate(operands[0]))
     return tuple(size for i, size in enumerate(operands[0]) if i not in axes)
+
+
+@dim_rule(mir.TopKOp)
+def top_k_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+    """Twice [.., k]."""
+    own = (*operands[0][:-1], Size.of(python_value(op.k)))
+    return [own, own]
 
 
 @dim_rule(mir.SoftmaxOp, mir.CumsumOp)
@@ -203,3 +228,63 @@ def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
 
     start = [filled(others, accumulator(type), 0), empty(sizes, type)]
     rewriter.replace(op, for_each(0, sizes[axis], start, step)[1])
+
+
+#: Beyond every position.
+_LAST = (1 << 31) - 1
+
+
+def _turned(bits: Scalar, width: int) -> Scalar:
+    """The bits of a number as an integer in the order of numbers, and the other way round."""
+    return bits ^ (bits < 0).select(bits.like((1 << (width - 1)) - 1), 0)
+
+
+def _key(x: Scalar, width: int) -> Scalar:
+    """An integer that is larger for larger numbers, least for NaN."""
+    number = x.to(f"f{width}")
+    ordered = _turned((number + 0.0).bitcast(f"i{width}"), width)  # -0 + 0 is 0
+    return number.compare("ne", number).select(ordered.like(-(1 << (width - 1))), ordered)
+
+
+@TO_LINALG.pattern(mir.TopKOp)
+def lower_top_k(op: Any, rewriter: Rewriter) -> None:
+    """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found"""
+    outer = sizes_of(op.x)[:-1]
+    k = python_value(op.k)
+    bits = 64 if str(element_type(op.x)) == "f64" else 32
+    least = -(1 << (bits - 1))
+    rank = len(outer) + 1
+    loops, kept = range(rank), range(rank - 1)
+    row = tensor_type(outer, element_type(op.x))
+    part: list[SizeLike] = [*outer, 1]
+
+    def largest(before: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+        """Value and position in each row, of all or of those after a value at a position."""
+
+        def better(x: Scalar, *others: Scalar) -> tuple[Scalar, Scalar]:
+            *last, best, where = others
+            own, position = _key(x, bits), index(rank - 1).to("i32")
+            wins = (own > best) | (own.compare("eq", best) & (position < where))
+            if last:
+                key = _key(last[0], bits)
+                wins = wins & ((own < key) | (own.compare("eq", key) & (position > last[1])))
+            return wins.select(own, best), wins.select(position, where)
+
+        start = [(filled(outer, element(f"i{bits}"), least), kept), (filled(outer, element("i32"), _LAST), kept)]
+        inputs = [(op.x, loops), *((value, kept) for value in before)]
+        key, at = generic(rank, inputs, start, better, reduction=[rank - 1])
+        return elementwise(row, [key], lambda own: _turned(own, bits).bitcast(f"f{bits}")), at
+
+    def written(t: SizeLike, found: Sequence[ir.Value], results: Sequence[ir.Value]) -> list[ir.Value]:
+        offsets: list[SizeLike] = [*([0] * len(outer)), t]
+        pairs = zip(found, results, strict=True)
+        return [write_slice(new, result, offsets, part, drop=[rank - 1]) for new, result in pairs]
+
+    def step(t: ir.Value, *results: ir.Value) -> list[ir.Value]:
+        offsets: list[SizeLike] = [*([0] * len(outer)), plus(t, -1)]
+        last = [extract_slice(result, offsets, part, drop=[rank - 1]) for result in results]
+        return written(t, largest(last), results)
+
+    results = [empty([*outer, k], element_type(op.x)), empty([*outer, k], element("i32"))]
+    results = written(0, largest([]), results)
+    rewriter.replace(op, *(for_each(1, k, results, step) if k > 1 else results))

@@ -54,18 +54,21 @@ _IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"}
 """What only the contents of the rope tables, or the declared maxima, depend on."""
 
 
-def describe(config: ModelConfig, program: str) -> dict[str, Any]:
+def describe(config: ModelConfig, program: str, candidates: int = 0) -> dict[str, Any]:
     """Everything that the module built by `build` depends on, as JSON can write it, without building anything."""
     _check_program(program)
     return {
         "program": f"decoder.{program}",
+        "candidates": candidates,
         **{name: value for name, value in config.numbers().items() if name not in _IN_TABLES},
         "weights": {name: [_type(config, name), *config.weights[name].shape] for name in _used(config)},
     }
 
 
-def build(config: ModelConfig, program: str) -> GraphModule:
+def build(config: ModelConfig, program: str, candidates: int = 0) -> GraphModule:
     """The graph of ``program``, `prefill` or `decode`.
+
+    With ``candidates``, so many of the largest logits are results, too: ``top`` in descending order, and ``top_ids``.
 
     A layer whose architecture adds nothing to LLaMA's is a block named ``blk.<layer>``; other layers are blocks and
     primitives, named as their tensors are.
@@ -98,6 +101,8 @@ def build(config: ModelConfig, program: str) -> GraphModule:
         x = graph.gather(x, rows, axis=1, name="rows")
     x = graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
     logits = _product(graph, x, params[config.head_weight], name="output")
+    if candidates:
+        outputs["top"], outputs["top_ids"] = graph.top_k(logits, candidates, name="output")
     graph.set_outputs({"logits": logits, **outputs}, tied=caches)
     return graph
 

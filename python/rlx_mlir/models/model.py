@@ -8,7 +8,6 @@ and values; the compiled code is shared, and calls take turns at it, one chunk o
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import threading
 import time
@@ -41,12 +40,17 @@ Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, Any]]
 Progress = Callable[[str], None]
 
 ACTIVATIONS = ("int8", "exact")
+CANDIDATES = 64
+"""Largest logits that a GPU finds itself: where a sampler needs no more, the others stay there."""
 MAX_OUTPUTS = 128
 """Positions of one call that get logits, at most: the head's result is by far the largest there is."""
 
 
 class Executable(Protocol):
     """What a model needs of compiled code."""
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Zeros for a cache."""
 
     def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, Prepared]) -> Any:
         """Binds the weights; ``shared`` holds packed copies for other programs too."""
@@ -95,6 +99,8 @@ def load_model(
         chunk: tokens of a prompt that are processed at once.
         kv_dtype: element type of cached keys and values, ``f32``, ``f16`` or ``bf16``: the narrow ones take half of
             the memory, and of the time to read it, and are rounded when they are stored.
+        target: what runs the model: ``cpu``, or ``cuda``, an NVIDIA GPU of this machine: weights are copied there once,
+            and the cache of keys and values stays there.
         cache: keep compiled code for later processes, and use it.
         download: fetch a model of a known name that is not there.
         progress: called with a few words before each step that may take time.
@@ -124,13 +130,26 @@ def load_model(
         target=target,
         cache=cache,
     )
+    candidates = {"decode": min(CANDIDATES, config.vocab) if target == "cuda" else 0}
+
+    def compiled(program: str) -> Executable:
+        return compile_one(program, candidates=candidates.get(program, 0))
+
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.
     with ThreadPoolExecutor(len(decoder.PROGRAMS), "rlx-compile") as pool:
         executables: dict[str, Executable] = dict(
-            zip(decoder.PROGRAMS, pool.map(compile_one, decoder.PROGRAMS), strict=True)
+            zip(decoder.PROGRAMS, pool.map(compiled, decoder.PROGRAMS), strict=True)
         )
-    compiled = time.perf_counter()
-    model = Model(file, config, context=context, chunk=chunk, activations=activations, **executables)
+    ready_to_load = time.perf_counter()
+    model = Model(
+        file,
+        config,
+        context=context,
+        chunk=chunk,
+        activations=activations,
+        candidates=candidates["decode"],
+        **executables,
+    )
     say("preparing weights")
     params = decoder.parameters(config, file, context)
     shared = _Packed(file.release)  # both programs read one copy of each packed weight
@@ -138,7 +157,8 @@ def load_model(
         executable.set_params(params, shared=shared)
     file.release()
     ready = time.perf_counter()
-    model._times(load_seconds=opened - begin + ready - compiled, compile_seconds=compiled - opened)
+    compile_seconds = ready_to_load - opened
+    model._times(load_seconds=ready - begin - compile_seconds, compile_seconds=compile_seconds)
     return model
 
 
@@ -161,30 +181,22 @@ def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
     return {"context": context, "seq": chunk, "outputs": min(chunk, MAX_OUTPUTS)}
 
 
-def compile_program(config: ModelConfig, program: str, *, context: int, chunk: int, **options: Any) -> Executable:
+def compile_program(
+    config: ModelConfig, program: str, *, context: int, chunk: int, candidates: int = 0, **options: Any
+) -> Executable:
     """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
 
+    ``candidates`` are those of `decoder.build`.
     ``options`` are those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cache.
     """
     from ..compiler import compile_cached
 
     return compile_cached(
-        decoder.describe(config, program),
-        partial(decoder.build, config, program),
+        decoder.describe(config, program, candidates),
+        partial(decoder.build, config, program, candidates),
         maxima=maxima(program, context=context, chunk=chunk),
         **options,
     )
-
-
-def zeros_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> np.ndarray:
-    """Zeros whose data starts at a multiple of 64 bytes: then no vector of a row lies in two lines of the cache.
-
-    Memory of large arrays is taken when it is first written.
-    """
-    size = math.prod(shape) * dtype.itemsize
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
 
 
 class _Session:
@@ -193,12 +205,16 @@ class _Session:
     def __init__(self, model: Model) -> None:
         shape, dtype = (1, model.context, model.config.kv_width), DTYPES[model.config.kv_dtype]
         self.model = model
-        self.caches = {name: zeros_aligned(shape, dtype) for name in decoder.cache_names(model.config)}
+        self.caches = {name: model._decode.zeros(shape, dtype) for name in decoder.cache_names(model.config)}
         self.tokens: list[int] = []
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
         self._token = np.zeros((1, 1), np.int32)
         self._pos = np.zeros(1, np.int32)
         self._step: Callable[[], Any] | None = None
+        # Of a step's results, those that other memory than the host's keeps until they are asked for.
+        self._kept: Any = None
+        self._top = np.empty((1, 1, model.candidates), np.float32)
+        self._top_ids = np.empty((1, 1, model.candidates), np.int32)
 
     def prefill(self, ids: Sequence[int]) -> Floats:
         """Logits [vocab] after all of ``ids``, which are processed in chunks. Good until the next call."""
@@ -216,15 +232,34 @@ class _Session:
 
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
+        self.advance(token)
+        return self._fetched()
+
+    def choose(self, sampler: Sampler) -> int:
+        """A token by what `advance` computed."""
+        if self.model.candidates and sampler.needs_at_most(self.model.candidates):
+            return sampler.choose_among(self._top_ids[0, 0], self._top[0, 0])
+        return sampler(self._fetched())
+
+    def _fetched(self) -> Floats:
+        if self._kept is not None:
+            self._logits[...] = np.asarray(self._kept)
+        return self._logits[0, 0]
+
+    def advance(self, token: int) -> None:
+        """Processes one more token."""
         if self._step is None:
             inputs = {"tokens": self._token, "pos": self._pos, **self.caches}
-            self._step = self.model._decode.bind(inputs, outputs={"logits": self._logits}, donate=self.caches.keys())
+            outputs: dict[str, Any] = {"logits": self._logits}
+            if self.model.candidates:
+                self._kept = self.model._decode.zeros(self._logits.shape, self._logits.dtype)
+                outputs = {"logits": self._kept, "top": self._top, "top_ids": self._top_ids}
+            self._step = self.model._decode.bind(inputs, outputs=outputs, donate=self.caches.keys())
         self._token[...] = token
         self._pos[...] = len(self.tokens)
         with self.model._turn:
             self._step()
         self.tokens.append(token)
-        return self._logits[0, 0]
 
     def _prefill(self, ids: Sequence[int], rows: npt.NDArray[np.int32], out: Floats) -> None:
         self._pos[...] = len(self.tokens)
@@ -243,6 +278,7 @@ class Model:
         context: positions that a sequence can have.
         chunk: tokens of a prompt that are processed at once.
         activations: how activations meet quantised weights, see `load_model`.
+        candidates: how many of the largest logits `decode` gives.
     """
 
     def __init__(
@@ -255,12 +291,14 @@ class Model:
         context: int,
         chunk: int,
         activations: str = "exact",
+        candidates: int = 0,
     ) -> None:
         self.file = file
         self.config = config
         self.context = context
         self.chunk = chunk
         self.activations = activations
+        self.candidates = candidates
         self._prefill = prefill
         self._decode = decode
         self._turn = threading.Lock()  # around the compiled code
@@ -410,12 +448,11 @@ class Model:
         try:
             stream = self.tokenizer.stream()
             begin = time.perf_counter()
-            logits = session.prefill(generation.prompt_ids[reused:])
+            token = sampler(session.prefill(generation.prompt_ids[reused:]))
             spent[0] = time.perf_counter() - begin
             reason = ""
             while not reason:
                 begin = time.perf_counter()
-                token = sampler(logits)
                 if token in ends:
                     reason = "stop"
                     break
@@ -433,7 +470,8 @@ class Model:
                     yield piece
                 if not reason:
                     begin = time.perf_counter()
-                    logits = session.decode(token)
+                    session.advance(token)
+                    token = session.choose(sampler)
                     spent[1] += time.perf_counter() - begin
             rest = "" if stops.found else stops.push(stream.flush())
             rest += "" if stops.found else stops.flush()

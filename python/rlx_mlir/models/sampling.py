@@ -72,6 +72,21 @@ class Sampler:
             raise InputError(f"'logits' must be [vocab] or [batch, vocab], but has the shape {list(logits.shape)}")
         return self._choose(logits, None)
 
+    def needs_at_most(self, count: int) -> bool:
+        """Whether the ``count`` largest logits are enough for `choose_among`."""
+        return self.greedy or 0 < self.top_k <= count
+
+    def choose_among(self, ids: np.ndarray, logits: np.ndarray) -> int:
+        """What a call with all logits chooses, given the largest in descending order, of equal ones the first id first.
+
+        Raises InputError as a call does, as far as these logits show it.
+        """
+        values = _checked(logits, None)
+        if self.greedy:
+            return int(ids[0])
+        count = int(np.count_nonzero(values[: self.top_k] > -np.inf))
+        return self._draw(*self._nucleus(ids[:count].astype(np.int64), values[:count]))
+
     def probabilities(self, logits: np.ndarray) -> tuple[_Ids, npt.NDArray[np.float64]]:
         """Ids that can be drawn from logits ``[vocab]``, the most likely first, and their probabilities (sum 1)."""
         return self._distribution(_checked(logits, None))
@@ -80,7 +95,9 @@ class Sampler:
         values = _checked(logits, row)
         if self.greedy:
             return int(np.argmax(values))
-        ids, probabilities = self._distribution(values)
+        return self._draw(*self._distribution(values))
+
+    def _draw(self, ids: _Ids, probabilities: npt.NDArray[np.float64]) -> int:
         cumulative = np.cumsum(probabilities)
         drawn = np.searchsorted(cumulative, self._random.random() * cumulative[-1], side="right")
         return int(ids[min(int(drawn), len(ids) - 1)])
@@ -90,7 +107,11 @@ class Sampler:
             return np.array([np.argmax(values)], np.int64), np.ones(1)
         ids = self._largest(values)
         ids = ids[np.argsort(-values[ids], kind="stable")]
-        kept = values[ids].astype(np.float64)
+        return self._nucleus(ids, values[ids])
+
+    def _nucleus(self, ids: _Ids, values: npt.NDArray[np.float32]) -> tuple[_Ids, npt.NDArray[np.float64]]:
+        """Of ids in descending order of their logits, those that can be drawn, and their probabilities."""
+        kept = values.astype(np.float64)
         weights = np.exp((kept - kept[0]) / self.temperature)
         probabilities = weights / weights.sum()
         if self.top_p < 1:

@@ -74,16 +74,29 @@ class PythonPass:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A named pipeline: its steps, each a pass with options and the reason why it stands there."""
+    """A named pipeline: its steps, each a pass with options and the reason why it stands there.
+
+    Attributes:
+        options: name and default of each; in the steps, `$name` stands for its value.
+    """
 
     name: str
     summary: str
     steps: tuple[tuple[str, str], ...]
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The pipeline as MLIR reads it."""
+        """The pipeline as MLIR reads it, with `$name` for its options."""
         return ",".join(step for step, _ in self.steps)
+
+    def expand(self, words: str = "") -> str:
+        """The pipeline with the values of its options, `name=value` with spaces between."""
+        values = {**self.options, **dict(word.split("=", 1) for word in words.split())}
+        text = self.text
+        for name, value in values.items():
+            text = text.replace(f"${name}", value)
+        return text
 
 
 PASSES: dict[str, PythonPass] = {}
@@ -126,9 +139,15 @@ def compiler_pass(
     return register
 
 
-def named_pipeline(name: str, summary: str, *steps: tuple[str, str]) -> Pipeline:
-    """Registers a pipeline; each step is (pass with options, reason why it stands there)."""
-    PIPELINES[name] = Pipeline(name, summary, steps)
+def named_pipeline(
+    name: str, summary: str, *steps: tuple[str, str], options: Mapping[str, str] | None = None
+) -> Pipeline:
+    """Registers a pipeline; each step is (pass with options, reason why it stands there).
+
+    Args:
+        options: of the pipeline: name and default of each; `$name` in a step stands for its value.
+    """
+    PIPELINES[name] = Pipeline(name, summary, steps, dict(options or {}))
     return PIPELINES[name]
 
 
@@ -179,7 +198,8 @@ def register_all() -> None:
             )
         for pipeline in [p for p in PIPELINES.values() if p.name not in _registered]:
             _registered.add(pipeline.name)
-            ir.native.register_pipeline(pipeline.name, pipeline.summary, pipeline.text)
+            taken = list(pipeline.options.items())
+            ir.native.register_pipeline(pipeline.name, pipeline.summary, pipeline.text, taken)
 
 
 def _describe(option: Option) -> str:

@@ -27,8 +27,8 @@ def split(pipeline: str) -> list[str]:
         nested = re.fullmatch(r"([\w.]+)\((.*)\)", part, re.DOTALL)
         if nested is not None:
             steps += [f"{nested[1]}({inner})" for inner in split(nested[2])]
-        elif part in PIPELINES:
-            steps += split(PIPELINES[part].text)
+        elif (named := re.fullmatch(r"([\w-]+)(?:\{(.*)\})?", part, re.DOTALL)) and named[1] in PIPELINES:
+            steps += split(PIPELINES[named[1]].expand(named[2] or ""))
         else:
             steps.append(part)
     return steps

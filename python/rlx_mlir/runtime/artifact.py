@@ -19,11 +19,12 @@ from typing import Any, Literal
 from rlx_mlir.errors import CacheError
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 3
+VERSION = 4
 #: Age at which a file that is being written is taken to be left over from a process that was killed.
 LEFT_OVER_SECONDS = 600
 _PART = ".part"
-_HEADER = struct.Struct("<8sIQ32s")
+_HEADER = struct.Struct("<8sIQQ32s")
+_LENGTHS = struct.Struct("<QQ")
 
 #: A size as a polynomial: terms of (coefficient, indices of symbols).
 Terms = list[tuple[int, list[int]]]
@@ -139,27 +140,34 @@ class Artifact:
     positions: tuple[PositionCondition, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
     key: dict[str, Any] = field(default_factory=dict)
+    #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
+    #: is as for CPUs; `code` and `target` are those of the host's part, which launches the kernels.
+    chip: str = ""
+    device_code: bytes = b""
+    device_kernels: tuple[str, ...] = ()
 
     def to_bytes(self) -> bytes:
         """The artefact as one file with a checksum."""
         description = asdict(self)
         code = description.pop("code")
+        payload = code + description.pop("device_code")
         header = json.dumps(description, separators=(",", ":")).encode()
-        digest = hashlib.sha256(header + code).digest()
-        return _HEADER.pack(MAGIC, VERSION, len(header), digest) + header + code
+        digest = hashlib.sha256(_LENGTHS.pack(len(header), len(code)) + header + payload).digest()
+        return _HEADER.pack(MAGIC, VERSION, len(header), len(code), digest) + header + payload
 
     @staticmethod
     def from_bytes(data: bytes) -> Artifact:
         """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
         if len(data) < _HEADER.size:
             raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(data)}")
-        magic, version, length, digest = _HEADER.unpack_from(data)
+        magic, version, length, code_length, digest = _HEADER.unpack_from(data)
         if magic != MAGIC or version != VERSION:
             raise CacheError(f"not an artefact of version {VERSION}: it starts with {magic!r}, version {version}")
         rest = data[_HEADER.size :]
-        if hashlib.sha256(rest).digest() != digest:
+        if hashlib.sha256(_LENGTHS.pack(length, code_length) + rest).digest() != digest:
             raise CacheError("the artefact's checksum doesn't hold: it is damaged")
-        return _restore(json.loads(rest[:length]), rest[length:])
+        payload = rest[length:]
+        return _restore(json.loads(rest[:length]), payload[:code_length], payload[code_length:])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact to a file, which appears whole or not at all."""
@@ -191,7 +199,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _restore(description: dict[str, Any], code: bytes) -> Artifact:
+def _restore(description: dict[str, Any], code: bytes, device_code: bytes) -> Artifact:
     def buffers(entries: Sequence[dict[str, Any]]) -> tuple[BufferSpec, ...]:
         return tuple(
             BufferSpec(
@@ -205,6 +213,8 @@ def _restore(description: dict[str, Any], code: bytes) -> Artifact:
         **{
             **description,
             "code": code,
+            "device_code": device_code,
+            "device_kernels": tuple(description["device_kernels"]),
             "symbols": tuple((name, maximum) for name, maximum in description["symbols"]),
             "slots": tuple((offset, size) for offset, size in description["slots"]),
             "kernels": tuple(description["kernels"]),

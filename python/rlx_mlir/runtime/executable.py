@@ -39,17 +39,17 @@ def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
 
 
 @dataclass(frozen=True)
-class _Bound:
-    """The parameters of a module: kept together, so that a call sees all of the old ones or all of the new ones."""
+class Parameters:
+    """What `set_params` sets: kept together, so that a call sees all of the old ones or all of the new ones."""
 
-    arrays: tuple[Array, ...] = ()
+    arrays: tuple[Any, ...] = ()
     addresses: list[int] = field(default_factory=list)
     sizes: Sizes = field(default_factory=dict)
 
     @cached_property
     def spans(self) -> tuple[list[int], list[int]]:
         """Where the arrays start, in order, and how far those up to each one reach."""
-        spans = sorted(_span(a, at) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
+        spans = sorted(span_of(a, at) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
         return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
 
     def overlap(self, start: int, end: int) -> bool:
@@ -69,25 +69,25 @@ class BoundCall:
 
     def __init__(
         self,
-        plan: native.Plan,
-        inputs: Mapping[str, Array],
-        results: dict[str, Array],
-        parameters: _Bound,
-        addresses: tuple[list[int], list[int], list[int], list[int]],
+        plan: Any,
+        inputs: Mapping[str, Any],
+        results: dict[str, Any],
+        parameters: Parameters,
+        arguments: tuple[Any, ...],
     ) -> None:
         self.inputs = inputs
         self.results = results
         self._plan = plan
         self._parameters = parameters  # keeps their memory
-        self._addresses = addresses
+        self._arguments = arguments
 
     @located
-    def __call__(self) -> dict[str, Array]:
+    def __call__(self) -> dict[str, Any]:
         """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
 
         Raises InputError, before anything runs, where positions name rows that a table or cache doesn't have.
         """
-        self._plan.run(*self._addresses)
+        self._plan.run(*self._arguments)
         return self.results
 
 
@@ -108,7 +108,7 @@ class Executable:
 
         Raises ExecutionError where the code isn't for this machine, InputError where `threads` is no number of them.
         """
-        _check_target(artifact)
+        check_target(artifact)
         if any(name.startswith(GEMM_AMX) for name in artifact.templates.values()) and not request_tiles():
             raise ExecutionError(
                 f"the code of '{artifact.name}' uses AMX tiles, which the operating system doesn't lend: compile it "
@@ -140,7 +140,7 @@ class Executable:
             hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
             raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
         self._maxima = dict(artifact.symbols)
-        self._bound = None if artifact.parameters else _Bound()
+        self._bound = None if artifact.parameters else Parameters()
 
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
@@ -161,6 +161,15 @@ class Executable:
     def threads(self) -> int:
         """Threads that one call uses at most."""
         return int(self._plan.threads)
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+        """Zeros where a call reads and writes them best: what stays between calls, such as caches.
+
+        On CPUs, data starts at a multiple of 64 bytes, and memory of large arrays is taken when it is first written.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        raw = np.zeros(size + 64, np.uint8)
+        return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
     @located
     def set_params(self, params: Mapping[str, Any], *, shared: Shared | None = None) -> None:
@@ -183,7 +192,7 @@ class Executable:
             prepared[spec.name] if spec.name in prepared else sources[spec.name]
             for spec in self.artifact.plan_parameters
         )
-        self._bound = _Bound(arrays, [_address(array) for array in arrays], sizes)
+        self._bound = Parameters(arrays, [address_of(array) for array in arrays], sizes)
 
     @located
     def run(
@@ -227,13 +236,17 @@ class Executable:
         Raises what `run` raises, before anything runs.
         """
         arranged = self._arrange(inputs, outputs or {}, donate)
+        self._check_bound(arranged, inputs, donate)
+        return arranged
+
+    def _check_bound(self, arranged: BoundCall, inputs: Mapping[str, Any], donate: Collection[str]) -> None:
+        """Raises InputError where a call can't be repeated on its arrays."""
         for name, array in arranged.inputs.items():
             if array is not inputs[name]:
                 raise InputError(f"input '{name}' of a bound call is a contiguous array of numpy, to be written into")
         for spec in self.outputs:
             if spec.tied is not None and spec.tied not in donate:
                 raise InputError(f"a bound call donates what results are tied to: '{spec.tied}', for '{spec.name}'")
-        return arranged
 
     def _arrange(self, inputs: Mapping[str, Any], outputs: Mapping[str, Array], donate: Collection[str]) -> BoundCall:
         """Checks everything about a call, and copies what outputs start with."""
@@ -243,19 +256,21 @@ class Executable:
         self._check_names("input", inputs, self.inputs)
         sizes = dict(bound.sizes)
         arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
-        try:
-            ordered = [sizes[name][0] for name, _ in self.artifact.symbols]
-        except KeyError as error:
-            raise ExecutionError(f"nothing that '{self.artifact.name}' gets has the symbol {error}") from None
+        ordered = self._ordered(sizes)
         self._check_conditions(ordered, sizes)
-        results = self._results(inputs, arrays, outputs, donate, ordered)
-        addresses = [_address(array) for array in arrays.values()]
-        into = [_address(array) for array in results.values()]
+        self._check_given(inputs, arrays, outputs, donate)
+        results = self._results(arrays, outputs, donate, ordered)
+        addresses = [address_of(array) for array in arrays.values()]
+        into = [address_of(array) for array in results.values()]
         if outputs or donate:
             own = {spec.name for spec in self.outputs if spec.tied in donate}
             self._check_overlap(
-                {n: _span(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
-                {n: _span(a, at) for (n, a), at in zip(results.items(), into, strict=True) if n in own or n in outputs},
+                {n: span_of(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
+                {
+                    n: span_of(a, at)
+                    for (n, a), at in zip(results.items(), into, strict=True)
+                    if n in own or n in outputs
+                },
                 bound,
             )
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
@@ -307,6 +322,12 @@ class Executable:
         """The value as a contiguous array that fits the specification; notes the sizes of symbols."""
         named = f"{what} '{spec.name}'"
         array = _as_array(named, value)
+        self._check_fits(named, spec, array, sizes)
+        # Not only contiguous: compiled code reads whole elements.
+        return array if _is_readable(array) else np.array(array, order="C")
+
+    def _check_fits(self, named: str, spec: BufferSpec, array: Any, sizes: Sizes) -> None:
+        """Raises InputError where shape or element type don't fit the specification; notes the sizes of symbols."""
         dtype = DTYPES[spec.dtype]
         if array.dtype != dtype and not (spec.packed and array.dtype == np.uint8):
             word = "int8 or uint8" if spec.packed else dtype.name
@@ -335,13 +356,18 @@ class Executable:
                     f"{named} has size {size} in dimension {axis}, but '{expected}' was compiled for at most "
                     f"{maximum}: compile with maxima={{'{expected}': {size}}}"
                 )
-        # Not only contiguous: compiled code reads whole elements.
-        return array if _is_readable(array) else np.array(array, order="C")
+
+    def _ordered(self, sizes: Sizes) -> list[int]:
+        """The sizes of the plan's symbols."""
+        try:
+            return [sizes[name][0] for name, _ in self.artifact.symbols]
+        except KeyError as error:
+            raise ExecutionError(f"nothing that '{self.artifact.name}' gets has the symbol {error}") from None
 
     def _check_conditions(self, ordered: list[int], sizes: Sizes) -> None:
         """Raises InputError where sizes that meet in an operation don't fit: code relies on that."""
         for own in self.artifact.conditions:
-            left, right = (_evaluate(terms, ordered) for _, terms in (own.left, own.right))
+            left, right = (evaluate(terms, ordered) for _, terms in (own.left, own.right))
             if left >= right if own.at_least else left == right:
                 continue
             rule = "is at least" if own.at_least else "is equal to"
@@ -353,43 +379,44 @@ class Executable:
                 f"{values}"
             )
 
-    def _results(
-        self,
-        inputs: Mapping[str, Any],
-        arrays: Mapping[str, Array],
-        given: Mapping[str, Array],
-        donate: Collection[str],
-        sizes: list[int],
-    ) -> dict[str, Array]:
-        """The arrays that results go to, by name, with the contents of the inputs that they are tied to."""
+    def _check_given(
+        self, inputs: Mapping[str, Any], arrays: Mapping[str, Any], given: Mapping[str, Any], donate: Collection[str]
+    ) -> None:
+        """Raises InputError where what results are to go to has wrong names, or can't be written."""
         names = [spec.name for spec in self.outputs]
         for name in given:
             if name not in names:
                 raise InputError(f"'{self.artifact.name}' has no output '{name}'; it has {', '.join(names) or 'none'}")
         if isinstance(donate, str):
             raise InputError(f"'donate' is a collection of names, but got the string '{donate}'")
-        tied = {spec.tied for spec in self.outputs}
+        tied = {spec.tied: spec.name for spec in self.outputs}
         for name in donate:
             if name not in tied:
                 raise InputError(f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it")
-            if arrays[name] is not inputs[name] or not arrays[name].flags.writeable:
+            array = arrays[name]
+            if array is not inputs[name] or (isinstance(array, np.ndarray) and not array.flags.writeable):
                 raise InputError(f"input '{name}' can't be donated: only a contiguous, writeable array of numpy can")
+            if tied[name] in given:
+                raise InputError(
+                    f"output '{tied[name]}' goes to the memory of '{name}', which is donated, but an array was given "
+                    "for it, too"
+                )
+
+    def _results(
+        self, arrays: Mapping[str, Array], given: Mapping[str, Array], donate: Collection[str], sizes: list[int]
+    ) -> dict[str, Array]:
+        """The arrays that results go to, by name, with the contents of the inputs that they are tied to."""
         results = {}
         for spec in self.outputs:
-            shape = tuple(_evaluate(size, sizes) for size in spec.sizes)
+            shape = tuple(evaluate(size, sizes) for size in spec.sizes)
             array = given.get(spec.name)
             if spec.tied is not None and spec.tied in donate:
-                if array is not None:
-                    raise InputError(
-                        f"output '{spec.name}' goes to the memory of '{spec.tied}', which is donated, but an array "
-                        "was given for it, too"
-                    )
                 results[spec.name] = arrays[spec.tied]
                 continue
             if array is None:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             else:
-                _check_output(spec, array, shape)
+                check_output(spec, array, shape)
             if spec.tied is not None:
                 np.copyto(array, arrays[spec.tied])
             results[spec.name] = array
@@ -397,7 +424,7 @@ class Executable:
 
     @staticmethod
     def _check_overlap(
-        read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: _Bound
+        read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: Parameters
     ) -> None:
         """Raises InputError where memory that a call writes is read or written under another name, too."""
         spans = [(start, end, False, f"input '{name}'") for name, (start, end) in read.items()]
@@ -416,7 +443,7 @@ class Executable:
             reach[writes] = max(reach[writes], (end, name))
 
 
-def _check_target(artifact: Artifact) -> None:
+def check_target(artifact: Artifact) -> None:
     """Raises ExecutionError where the code needs what this processor doesn't have: running it would end the process."""
     triple, cpu, features = native.host_target()
     theirs, ours = (text.partition("-")[0] for text in (artifact.target["triple"], triple))
@@ -445,7 +472,7 @@ def _is_readable(array: Array) -> bool:
     return bool(array.flags.c_contiguous and array.flags.aligned)
 
 
-def _check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
+def check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
     """Raises InputError where a result can't be written to the array that was given for it."""
     named, dtype = f"output '{spec.name}'", DTYPES[spec.dtype]
     if not isinstance(array, np.ndarray):
@@ -462,11 +489,13 @@ def _check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
         )
 
 
-def _address(array: Array) -> int:
+def address_of(array: Array) -> int:
+    """Where an array starts, or some address where it has no elements."""
     return int(array.ctypes.data if array.size else _NOWHERE.ctypes.data)
 
 
-def _span(array: Array, address: int) -> tuple[int, int]:
+def span_of(array: Any, address: int) -> tuple[int, int]:
+    """Where an array starts and ends."""
     return address, address + array.nbytes
 
 
@@ -474,7 +503,8 @@ def _listed(shape: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def _evaluate(size: Any, sizes: list[int]) -> int:
+def evaluate(size: Any, sizes: Sequence[int]) -> int:
+    """The value of a polynomial for sizes of its symbols."""
     total = 0
     for coefficient, symbols in size:
         for symbol in symbols:

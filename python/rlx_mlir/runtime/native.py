@@ -15,11 +15,20 @@ from pathlib import Path
 from rlx_mlir.errors import ExecutionError
 
 __all__ = [
+    "CudaArguments",
+    "CudaCode",
+    "CudaDevice",
+    "CudaMemory",
+    "CudaPlan",
     "ObjectCode",
     "Plan",
     "available_cpus",
     "cpu_quota",
+    "cuda_device_count",
+    "cuda_driver_version",
     "default_threads",
+    "dlpack_export",
+    "dlpack_import",
     "host_target",
     "llvm_library",
     "parallel_for",
@@ -53,11 +62,20 @@ def _load_llvm() -> None:
 _load_llvm()
 try:
     from rlx_mlir._runtime import (
+        CudaArguments,
+        CudaCode,
+        CudaDevice,
+        CudaMemory,
+        CudaPlan,
         ObjectCode,
         Plan,
         available_cpus,
         cpu_quota,
+        cuda_device_count,
+        cuda_driver_version,
         default_threads,
+        dlpack_export,
+        dlpack_import,
         host_target,
         parallel_for,
         worker_count,

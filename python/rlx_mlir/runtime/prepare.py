@@ -22,10 +22,10 @@ from rlx_mlir.runtime.artifact import Preparation, PrepareStep
 Array = np.ndarray[Any, Any]
 
 
-def _repack(weight: Array, *, scheme: str, k: int) -> Array:
+def _repack(weight: Array, *, scheme: str, k: int, layout: str = "panels") -> Array:
     rows = weight.view(np.uint8) if scheme not in ("f32", "f16", "bf16") else weight
-    packed = formats.pack_panels(scheme, np.ascontiguousarray(rows).view(np.uint8).reshape(rows.shape[0], -1), k)
-    return packed.view(np.int8)
+    pack = formats.pack_planes if layout == "planes" else formats.pack_panels
+    return pack(scheme, np.ascontiguousarray(rows).view(np.uint8).reshape(rows.shape[0], -1), k).view(np.int8)
 
 
 def _narrow(x: Array, *, axis: int, start: int, length: int) -> Array:
@@ -75,11 +75,11 @@ class Prepared:
     """A prepared parameter, as executables share it.
 
     Attributes:
-        array: what code reads.
+        array: what code reads, in memory of the host or of a GPU.
         files: the mappings of files that it was computed from; once one is gone, its addresses mean nothing.
     """
 
-    array: Array
+    array: Any
     files: tuple[weakref.ref[mmap.mmap], ...] = ()
 
     @property
@@ -163,7 +163,17 @@ class _Work:
         return OPERATIONS[step.op](*(self._value(operand) for operand in step.operands), **step.attributes)
 
 
-def prepare(preparation: Preparation, sources: Mapping[str, Array], shared: Shared | None) -> dict[str, Array]:
+#: Puts a parameter, given by its name and its contents, where code reads it.
+Place = Callable[[str, Array], Any]
+
+
+def prepare(
+    preparation: Preparation,
+    sources: Mapping[str, Array],
+    shared: Shared | None,
+    place: Place = lambda _, array: array,
+    where: str = "",
+) -> dict[str, Any]:
     """Computes the plan's parameters one after the other, so that no more than one is in work at a time.
 
     Args:
@@ -171,22 +181,41 @@ def prepare(preparation: Preparation, sources: Mapping[str, Array], shared: Shar
         sources: the caller's parameters by name.
         shared: results by the formula and the contents that give them; known ones are taken from it, new ones added,
             and those of files that are closed dropped. None where nothing is shared.
+        place: puts each result where code reads it; they stay where they are by default.
+        where: names that place, in the keys of `shared`.
 
     Returns:
         The plan's parameters by name.
     """
-    for key in [key for key, known in list((shared or {}).items()) if not known.is_current]:
-        assert shared is not None
-        shared.pop(key, None)
+    forget_closed(shared)
     work, results = _Work(preparation, sources), {}
     # The largest first: what it is made from is in memory beside it, and most other results aren't yet.
     for name, index in sorted(preparation.results, key=lambda result: -work.size(result[1])):
         if shared is None:
-            results[name] = work.compute(index)
+            results[name] = place(name, work.compute(index))
             continue
-        key = work.formula(index)
+        key = where + work.formula(index)
         entry = shared.get(key)
         if entry is None or not entry.is_current:
-            entry = shared[key] = Prepared(work.compute(index), work.files(index))
+            entry = shared[key] = Prepared(place(name, work.compute(index)), work.files(index))
         results[name] = entry.array
     return results
+
+
+def place_source(name: str, source: Array, shared: Shared | None, place: Place, where: str) -> Any:
+    """Puts a parameter that is used as it is where code reads it, or finds it there; see `prepare`."""
+    if shared is None:
+        return place(name, source)
+    contents, file = _identify(source)
+    key = where + contents
+    entry = shared.get(key)
+    if entry is None or not entry.is_current:
+        entry = shared[key] = Prepared(place(name, source), (file,) if file is not None else ())
+    return entry.array
+
+
+def forget_closed(shared: Shared | None) -> None:
+    """Drops the results of files that are closed."""
+    for key in [key for key, known in list((shared or {}).items()) if not known.is_current]:
+        assert shared is not None
+        shared.pop(key, None)

@@ -11,6 +11,9 @@ import sys
 #: What the names of templates begin with whose code uses them.
 GEMM_AMX = "gemm_amx"
 
+#: The templates whose code multiplies f32 by tiles, as parts of bf16.
+GEMM_AMX_F32 = GEMM_AMX + "_f32"
+
 #: Linux, x86-64: the system call arch_prctl, its request for a part of the processor's state, and the tiles' number.
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 

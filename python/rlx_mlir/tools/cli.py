@@ -23,15 +23,20 @@ from rlx_mlir.tools.options import (
     ActivationsOption,
     CacheType,
     CacheTypeOption,
+    ChipOption,
     ChunkOption,
     ContextOption,
+    Device,
+    DeviceOption,
     JsonOption,
     ModelArgument,
     ModuleArgument,
     OutputOption,
     Program,
+    PtxOption,
     Stage,
     Target,
+    TargetOption,
     ThreadsOption,
     any_module,
     configuration,
@@ -148,9 +153,10 @@ def generate(
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     kv_cache: CacheTypeOption = CacheType.f32,
+    device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Show times, rates, and the limits of the machine, on stderr.")
+        bool, typer.Option("--stats", help="Show times, rates, and the limits of the CPU, on stderr.")
     ] = False,
 ) -> None:
     """Continue a prompt, or answer it with --chat; text appears as it is generated."""
@@ -165,6 +171,7 @@ def generate(
             context=context,
             chunk=chunk,
             kv_dtype=kv_cache.value,
+            target=device.value,
             progress=say,
         )
     generation = loaded.generate(
@@ -187,7 +194,7 @@ def generate(
             "finish_reason": generation.finish_reason,
             "stats": generation.stats.to_dict(),
         }
-        if stats:
+        if stats and device is Device.cpu:
             from rlx_mlir.measure.summary import summarize
 
             found["roofline"] = summarize(loaded, generation.stats).to_dict()
@@ -201,8 +208,6 @@ def generate(
         typer.echo()
         generation.close()
     if stats:
-        from rlx_mlir.measure.summary import summarize
-
         done = generation.stats
         typer.echo(
             f"prompt {done.prompt_tokens} tokens, {done.prompt_rate:.1f}/s; "
@@ -211,6 +216,9 @@ def generate(
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,
         )
+    if stats and device is Device.cpu:
+        from rlx_mlir.measure.summary import summarize
+
         typer.echo(str(summarize(loaded, done)), err=True)
 
 
@@ -235,6 +243,7 @@ def inspect(
     epilog=example(
         "rlx compile smollm2",
         "rlx compile model.gguf --activations exact --context 8192 -o folder",
+        "rlx compile smollm2 --target nvptx --chip sm_90a -o folder",
         "rlx compile smollm2 --timing",
     ),
 )
@@ -247,6 +256,9 @@ def compile_model(
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
+    target: TargetOption = Target.cpu,
+    chip: ChipOption = "",
+    ptx: PtxOption = "",
     timing: Annotated[
         bool, typer.Option("--timing", help="Compile anew, beside the cache, and show where the time goes.")
     ] = False,
@@ -257,12 +269,14 @@ def compile_model(
 
     from rlx_mlir.models import decoder
     from rlx_mlir.models.model import compile_program
+    from rlx_mlir.runtime.artifact import Artifact
 
     config, positions = configuration(model, context)
     if timing:
         if output is not None:
             raise InputError("'--timing' writes no files: leave '--output' out")
-        _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json)
+        machine: dict[str, Any] = {"target": target.value, "chip": chip, "ptx": ptx}
+        _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json, machine)
         return
     rows: dict[str, dict[str, Any]] = {}
     for program in decoder.PROGRAMS:
@@ -270,20 +284,23 @@ def compile_model(
         with progress() as say:
             if say is not None:
                 say(f"compiling {program}")
-            executable: Any = compile_program(
+            compiled: Any = compile_program(
                 config,
                 program,
                 context=positions,
                 chunk=min(chunk, positions),
                 threads=threads,
                 activations=activations.value,
+                target=target.value,
+                chip=chip,
+                ptx=ptx,
             )
-        artifact = executable.artifact
+        artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
         rows[program] = {
             "seconds": time.perf_counter() - begin,
             "kernels": len(artifact.kernels),
             "calls": len(artifact.calls),
-            "code_bytes": len(artifact.code),
+            "code_bytes": len(artifact.code) + len(artifact.device_code),
             "arena_bytes": artifact.arena_bytes,
         }
         if output is not None:
@@ -301,7 +318,9 @@ def compile_model(
         )
 
 
-def _time_compilation(model: str, config: Any, context: int, chunk: int, activations: str, as_json: bool) -> None:
+def _time_compilation(
+    model: str, config: Any, context: int, chunk: int, activations: str, as_json: bool, machine: dict[str, Any]
+) -> None:
     """Compiles both programs of a model and shows what took how long."""
     from rlx_mlir.compiler import CompileOptions
     from rlx_mlir.measure.compile_timing import time_compilation
@@ -315,7 +334,10 @@ def _time_compilation(model: str, config: Any, context: int, chunk: int, activat
             if say is not None:
                 say(f"compiling {program}")
             options = CompileOptions(
-                activations=activations, maxima=maxima(program, context=context, chunk=chunk), dump_dir=None
+                activations=activations,
+                maxima=maxima(program, context=context, chunk=chunk),
+                dump_dir=None,
+                **machine,
             )
             found.append(time_compilation(partial(decoder.build, config, program), options))
     if as_json:
@@ -347,9 +369,9 @@ def emit(
     triple: Annotated[str, typer.Option(help="Architecture to compile for, e.g. aarch64-linux-gnu; this one's.")] = "",
     cpu: Annotated[str, typer.Option(help="CPU to compile for, as LLVM names it; this one.")] = "",
     features: Annotated[str, typer.Option(help="Features on top of the CPU's: +name or -name, with commas.")] = "",
-    target: Annotated[Target, typer.Option(help="nvptx: for NVIDIA GPUs; stages gpu, nvvm and ptx.")] = Target.cpu,
-    chip: Annotated[str, typer.Option(help="GPU to compile for, e.g. sm_80; sm_90 by default.")] = "",
-    ptx: Annotated[str, typer.Option(help="Version of PTX, e.g. 8.6; the least that knows the chip.")] = "",
+    target: TargetOption = Target.cpu,
+    chip: ChipOption = "",
+    ptx: PtxOption = "",
     output: OutputOption = None,
 ) -> None:
     """Print a module as the compiler has it at one of its stages."""

@@ -34,6 +34,7 @@ class Stage(str, enum.Enum):
     gpu = "gpu"
     nvvm = "nvvm"
     ptx = "ptx"
+    host = "host"
 
 
 class Target(str, enum.Enum):
@@ -41,6 +42,7 @@ class Target(str, enum.Enum):
 
     cpu = "cpu"
     nvptx = "nvptx"
+    cuda = "cuda"
 
 
 class Program(str, enum.Enum):
@@ -55,6 +57,13 @@ class Activations(str, enum.Enum):
 
     int8 = "int8"
     exact = "exact"
+
+
+class Device(str, enum.Enum):
+    """What runs a model."""
+
+    cpu = "cpu"
+    cuda = "cuda"
 
 
 class CacheType(str, enum.Enum):
@@ -76,10 +85,18 @@ ActivationsOption = Annotated[
 CacheTypeOption = Annotated[
     CacheType, typer.Option("--kv-cache", help="Type of cached keys and values; the narrow ones take half the memory.")
 ]
+DeviceOption = Annotated[Device, typer.Option("--device", help="cuda: an NVIDIA GPU of this machine.")]
 ContextOption = Annotated[
     int | None, typer.Option(help="Positions; by default the model's own, but at most 2048.", show_default=False)
 ]
 ChunkOption = Annotated[int, typer.Option(min=1, help="Prompt tokens that are processed at once.")]
+TargetOption = Annotated[
+    Target, typer.Option(help="nvptx: for NVIDIA GPUs, which need not be there; cuda: for that of this machine.")
+]
+ChipOption = Annotated[
+    str, typer.Option(help="GPU to compile for, e.g. sm_80; sm_90 by default, that of this machine for cuda.")
+]
+PtxOption = Annotated[str, typer.Option(help="Version of PTX, e.g. 8.6; the least that knows the chip.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

@@ -130,6 +130,8 @@ def _value(
         rows = shape[0] if packed.n is None else packed.n
         weight = (rng.standard_normal((rows, packed.k)) * packed.k**-0.5).astype(np.float32)
         encoded = formats.encode(packed.scheme, weight)
+        if packed.layout == "planes":
+            return formats.pack_planes(packed.scheme, encoded, packed.k)
         return formats.pack_panels(packed.scheme, encoded, packed.k) if packed.layout == "panels" else encoded
     dtype = numpy_dtype(type.element_type)
     if not is_float(dtype):

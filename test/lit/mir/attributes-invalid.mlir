@@ -70,6 +70,20 @@ func.func @packed_c4_layout(%w: tensor<1x4672xi8, #mir.packed<q8_k, k = 256, n =
 
 // -----
 
+// expected-error @below {{expects a packed weight with k = 256 of q4_k to be a tensor of [rows, 160] x i8}}
+func.func @packed_c2_planes(%w: tensor<5x144xi8, #mir.packed<q4_k, k = 256, layout = planes>>) {
+  return
+}
+
+// -----
+
+// expected-error @below {{expects a positive 'n' exactly with 'layout = panels', but 'n' is 5 and 'layout' is planes}}
+func.func @packed_c3_n_of_planes(%w: tensor<5x160xi8, #mir.packed<q4_k, k = 256, n = 5, layout = planes>>) {
+  return
+}
+
+// -----
+
 // expected-error @below {{expects 'k' and 'n' below 2^31, but got 4294967296 and 0}}
 func.func @packed_c5_size(%w: tensor<5x20xi8, #mir.packed<q4_1, k = 4294967296>>) {
   return

@@ -7,11 +7,13 @@
 //  CHECK-SAME:   tensor<5x34xi8, #mir.packed<q8_0, k = 32>>
 //  CHECK-SAME:   tensor<5x210xi8, #mir.packed<q6_k, k = 256>>
 //  CHECK-SAME:   tensor<2x384xi8, #mir.packed<q5_1, k = 32, n = 17, layout = panels>>
+//  CHECK-SAME:   tensor<?x160xi8, #mir.packed<q4_k, k = 256, layout = planes>>
 func.func @packed(%a: tensor<?x128xi8, #mir.packed<f32, k = 32>>,
                   %b: tensor<5x64xi8, #mir.packed<bf16, k = 32>>,
                   %c: tensor<5x34xi8, #mir.packed<q8_0, k = 32, layout = rows>>,
                   %d: tensor<5x210xi8, #mir.packed<q6_k, k = 256>>,
-                  %e: tensor<2x384xi8, #mir.packed<q5_1, k = 32, layout = panels, n = 17>>) {
+                  %e: tensor<2x384xi8, #mir.packed<q5_1, k = 32, layout = panels, n = 17>>,
+                  %f: tensor<?x160xi8, #mir.packed<q4_k, layout = planes, k = 256>>) {
   return
 }
 

@@ -133,3 +133,11 @@ func.func @repack_c3_scheme(%w: tensor<16x292xi8, #mir.packed<q8_k, k = 256>>) {
   %r = mir.repack %w : tensor<16x292xi8, #mir.packed<q8_k, k = 256>>
   return
 }
+
+// -----
+
+func.func @repack_c4_rows(%w: tensor<16x40xi8, #mir.packed<q4_1, k = 64>>) {
+  // expected-error @below {{expects 'layout' to be panels or planes, but got rows}}
+  %r = mir.repack %w layout rows : tensor<16x40xi8, #mir.packed<q4_1, k = 64>>
+  return
+}

@@ -37,3 +37,35 @@ func.func @cumsum_c1_axis(%x: tensor<f32>) {
   %r = mir.cumsum %x : tensor<f32>
   return
 }
+
+// -----
+
+func.func @top_k_c1_rank(%x: tensor<f32>) {
+  // expected-error @below {{expects 'x' to have a static last dimension, but it is []}}
+  %v, %i = mir.top_k 1 of %x : tensor<f32>
+  return
+}
+
+// -----
+
+func.func @top_k_c1_dynamic(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'x' to have a static last dimension, but it is [4, ?]}}
+  %v, %i = mir.top_k 1 of %x : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @top_k_c2_none(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'k' to be from 1 to the last dimension of 'x', 8, but got 0}}
+  %v, %i = mir.top_k 0 of %x : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @top_k_c2_many(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'k' to be from 1 to the last dimension of 'x', 8, but got 9}}
+  %v, %i = mir.top_k 9 of %x : tensor<4x8xf32>
+  return
+}

@@ -212,7 +212,7 @@ func.func @gather_c1_axis(%t: tensor<32x8xf32>, %i: tensor<3xi32>) {
 // -----
 
 func.func @gather_c2_axis(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<3xi32>) {
-  // expected-error @below {{expects axis 0 and layout rows with a packed 'table', but got axis 1 and layout rows}}
+  // expected-error @below {{expects axis 0 and layout rows or planes with a packed 'table', but got axis 1 and layout rows}}
   %r = mir.gather %t, %i axis 1 : tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, tensor<3xi32>
   return
 }
@@ -220,7 +220,7 @@ func.func @gather_c2_axis(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: t
 // -----
 
 func.func @gather_c2_layout(%t: tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 32, layout = panels>>, %i: tensor<3xi32>) {
-  // expected-error @below {{expects axis 0 and layout rows with a packed 'table', but got axis 0 and layout panels}}
+  // expected-error @below {{expects axis 0 and layout rows or planes with a packed 'table', but got axis 0 and layout panels}}
   %r = mir.gather %t, %i axis 0 : tensor<2x320xi8, #mir.packed<q4_1, k = 32, n = 32, layout = panels>>, tensor<3xi32>
   return
 }

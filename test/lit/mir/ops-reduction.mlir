@@ -46,3 +46,11 @@ func.func @cumsum(%x: tensor<?x8xi64>) -> tensor<?x8xi64> {
   %b = mir.cumsum %a axis -2 exclusive : tensor<?x8xi64>
   return %b : tensor<?x8xi64>
 }
+
+// CHECK-LABEL: func @top_k
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xbf16>)
+//       CHECK:   mir.top_k 3 of %[[X]] : tensor<?x8xbf16>
+func.func @top_k(%x: tensor<?x8xbf16>) -> (tensor<?x3xbf16>, tensor<?x3xi32>) {
+  %values, %indices = mir.top_k 3 of %x : tensor<?x8xbf16>
+  return %values, %indices : tensor<?x3xbf16>, tensor<?x3xi32>
+}

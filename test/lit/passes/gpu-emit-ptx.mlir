@@ -12,7 +12,7 @@
 // CHECK-SAME: .maxntid 256
 // CHECK-SAME: fma.rn.f32
 // CHIP: option 'chip' expects one of sm_80, {{.+}}, but got 'sm_999'
-// PTX: 'ptx' expects at least 7.8 for sm_90, but got 7.0
+// PTX: 'ptx' expects at least 8.0 for sm_90, but got 7.0
 module attributes {gpu.container_module} {
   gpu.module @kernels {
     gpu.func @exp_0(%x: memref<f32>, %n: index) kernel attributes {known_block_size = array<i32: 256, 1, 1>} {

@@ -1,4 +1,5 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-pack-weights)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-pack-weights{layout=planes},cse)' | FileCheck %s --check-prefix=PLANES
 
 // CHECK-LABEL: func @packed
 //  CHECK-SAME:   (%[[X:[a-z0-9]+]]: tensor<?x32xf32>, %[[W:[a-z0-9]+]]: tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
@@ -69,4 +70,24 @@ func.func @no_pack(%x: tensor<4x8xf32>, %w: tensor<8x20xf32>, %h: tensor<4x8xf64
   %1 = mir.matmul %h, %v : tensor<4x8xf64>, tensor<8x20xf64>
   %2 = mir.dequant_matmul %k, %q : tensor<4x256xf32>, tensor<16x292xi8, #mir.packed<q8_k, k = 256>>
   return %0, %1, %2 : tensor<4x20xf32>, tensor<4x20xf64>, tensor<4x16xf32>
+}
+
+/// What looks up rows of a weight that products read in planes reads these too.
+// PLANES-LABEL: func @table
+//  PLANES-SAME:   %[[W:[a-z0-9]+]]: tensor<24x20xi8, #mir.packed<q4_1, k = 32>> {mir.kind = "param"}, %[[V:[a-z0-9]+]]: tensor<
+//  PLANES-NEXT:   %[[P:.+]] = mir.repack %[[W]] layout planes : tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+//  PLANES-NEXT:   %[[Y:.+]] = mir.dequant_matmul %{{.+}}, %[[P]] : tensor<?x32xf32>, tensor<24x32xi8, #mir.packed<q4_1, k = 32, layout = planes>>
+//  PLANES-NEXT:   %[[G:.+]] = mir.gather %[[P]]
+/// One that is only looked up stays, and dense weights keep their rows.
+//  PLANES-NEXT:   %[[H:.+]] = mir.gather %[[V]]
+//  PLANES-NEXT:   %[[Z:.+]] = mir.matmul
+//  PLANES-NEXT:   return %[[Y]], %[[G]], %[[H]], %[[Z]]
+// CHECK-LABEL: func @table
+//       CHECK:   mir.gather %{{.+}} axis 0 : tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+func.func @table(%x: tensor<?x32xf32>, %i: tensor<3xi32>, %w: tensor<24x20xi8, #mir.packed<q4_1, k = 32>> {mir.kind = "param"}, %v: tensor<24x20xi8, #mir.packed<q4_1, k = 32>> {mir.kind = "param"}, %d: tensor<32x8xf32> {mir.kind = "param"}) -> (tensor<?x24xf32>, tensor<3x32xf32>, tensor<3x32xf32>, tensor<?x8xf32>) {
+  %y = mir.dequant_matmul %x, %w : tensor<?x32xf32>, tensor<24x20xi8, #mir.packed<q4_1, k = 32>>
+  %g = mir.gather %w, %i axis 0 : tensor<24x20xi8, #mir.packed<q4_1, k = 32>>, tensor<3xi32>
+  %h = mir.gather %v, %i axis 0 : tensor<24x20xi8, #mir.packed<q4_1, k = 32>>, tensor<3xi32>
+  %z = mir.matmul %x, %d : tensor<?x32xf32>, tensor<32x8xf32>
+  return %y, %g, %h, %z : tensor<?x24xf32>, tensor<3x32xf32>, tensor<3x32xf32>, tensor<?x8xf32>
 }

@@ -2,9 +2,17 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,mir-quantize-activations,cse,rlx-to-kernels)' | FileCheck %s --check-prefix=KERNELS
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,rlx-to-kernels,lir-plan,cpu-apply-templates{disable=all},func.func(mir-to-linalg),rlx-generic-kernels)' | FileCheck %s --check-prefix=GENERIC
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,rlx-to-kernels,lir-plan,cpu-apply-templates,func.func(mir-to-linalg),rlx-generic-kernels,rlx-to-llvm)' | FileCheck %s --check-prefix=LLVM
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-gpu-pipeline{chip=sm_86 disable=all maxima=seq:7})' | FileCheck %s --check-prefix=GPU
+// RUN: not rlx-opt %s --pass-pipeline='builtin.module(rlx-gpu-pipeline{chips=sm_86})' 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse{policy=direct})' 2>&1 | FileCheck %s --check-prefix=ERROR
 
-// ERROR: a named pipeline takes no options, but got 'policy=direct'
+// ERROR: option 'policy' isn't one of the pipeline's: it takes none
+// OPTION: option 'chips' isn't one of the pipeline's: chip, ptx, level, disable, maxima
+
+/// A pipeline's options go to the passes that have them.
+//       GPU: func.func @main({{.+}} mir.symbols = {seq = 7 : i64}
+//       GPU: mir.template = "generic: schedules are disabled"
+//       GPU: gpu.binary @kernels [#gpu.object<#nvvm.target<{{.*}}chip = "sm_86"
 
 //   FUSE-LABEL: func @main(
 //    FUSE-SAME:   %[[X:[a-z0-9]+]]: tensor<?x32xf32> {{{[^}]+}}}, %[[G:[a-z0-9]+]]: tensor<32xf32> {{{[^}]+}}}, %[[Q:[a-z0-9]+]]: tensor<32x34xi8, {{[^{]+}} {{{[^}]+}}}, %[[K:[a-z0-9]+]]: tensor<16x34xi8,

@@ -1,7 +1,7 @@
 // RUN: not rlx-opt %s --pass-pipeline='builtin.module(rlx-verify-stage{stage=asm})' 2>&1 | FileCheck %s
 // RUN: rlx-opt %s --split-input-file --verify-diagnostics --pass-pipeline='builtin.module(rlx-verify-stage{stage=hir})'
 
-// CHECK: option 'stage' expects one of hir, mir, kernels, lir, linalg, cpu, llvm, but got 'asm'
+// CHECK: option 'stage' expects one of hir, mir, kernels, lir, linalg, cpu, llvm, gpu, nvvm, ptx, host, but got 'asm'
 
 /// Blocks and operations of MIR side by side, calls of private functions, which need no names.
 module {

@@ -3,10 +3,6 @@
 
 from __future__ import annotations
 
-from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.codegen import UnsupportedByTemplate
 
 __all__ = ["UnsupportedByTemplate"]
-
-
-class UnsupportedByTemplate(UnsupportedError):
-    """A template doesn't cover this valid group; the compiler lowers it by the generic route instead."""

@@ -26,7 +26,7 @@ from .emit import Emitter, Index, Value, element_of, shape_of
 from .kernel import Scratch, write_kernel
 from .target import Target
 
-__all__ = ["AttentionSpec", "emit_attention"]
+__all__ = ["AttentionSpec", "check_attention", "emit_attention"]
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
@@ -38,7 +38,7 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
 
     Raises UnsupportedByTemplate where an element type, rank, size or attribute is outside what the template covers.
     """
-    _check(spec)
+    check_attention(spec)
     kind: type[Schedule] = Decode if shape_of(spec.q)[spec.sequence_axis] == 1 else Prefill
     names = [operand for operand, _ in spec.operands]
 
@@ -59,7 +59,13 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
     return write_kernel(name, spec.operands, [("out", spec.result)], units=units, scratch=scratch, body=body)
 
 
-def _check(spec: AttentionSpec) -> None:
+def check_attention(spec: AttentionSpec, *, conditions: bool = False) -> None:
+    """Raises UnsupportedByTemplate where the spec contradicts itself, or no template covers its types.
+
+    Args:
+        conditions: whether masks may be of i1, too.
+    """
+
     def need(condition: bool, rule: str, got: object) -> None:
         if not condition:
             raise UnsupportedByTemplate(f"attention: expects {rule}, but got {got}")
@@ -89,7 +95,8 @@ def _check(spec: AttentionSpec) -> None:
     if spec.mask is not None:
         masks = (2, 4) if spec.mask_kind == "custom" else (4,)
         need(len(shape_of(spec.mask)) in masks, f"a mask of rank {masks}", spec.mask)
-        need(element_of(spec.mask) == element, f"a mask of {element}, as q is", spec.mask)
+        boolean = conditions and spec.mask_kind == "custom" and element_of(spec.mask) == "i1"
+        need(boolean or element_of(spec.mask) == element, f"a mask of {element}, as q is", spec.mask)
     if spec.pos is not None:
         need(len(shape_of(spec.pos)) == 1 and element_of(spec.pos) == "i32", "pos [B] of i32", spec.pos)
     window = spec.window if spec.mask_kind == "sliding_window" else 1

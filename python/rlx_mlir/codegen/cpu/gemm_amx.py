@@ -20,7 +20,7 @@ from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_k
 from .panels import PANEL_ROWS, find_layout
 from .target import Target
 
-__all__ = ["COLUMNS", "TileUnit", "copy_pairs", "gemm_amx"]
+__all__ = ["COLUMNS", "ROWS", "SIDE", "STEP", "TileUnit", "Tiles", "copy_pairs", "gemm_amx"]
 
 STEP = 32
 """Elements of K in a tile: 64 bytes."""
@@ -83,38 +83,29 @@ def gemm_amx(target: Target, product: Product) -> str:
     )
 
 
-class TileUnit:
-    """What a unit works with, in a thread's scratch, and the instructions on it.
+class Tiles:
+    """The instructions on tile registers, whose shape stands in a thread's scratch."""
 
-    Registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
-    """
-
-    def __init__(self, em: Emitter, target: Target, product: Finished, k: Index, scratch: Scratch) -> None:
-        self._em, self._element, self.k = em, product.element, k
-        self._count = product.program.accumulators
-        self._steps = em.iceildiv(k, STEP)
-        self._padded = em.imul(self._steps, STEP)
+    def __init__(self, em: Emitter, scratch: Scratch) -> None:
+        self._em = em
         self._config = scratch.take([16], "i32")
-        self._sums = Accumulators(em, target, product, COLUMNS, scratch, ROWS)
-        self._weights = scratch.take([self._count, 2, em.imul(self._steps, STEP // 2), 2 * SIDE], "i16", 2)
-        self._rows = scratch.take([ROWS, self._padded], "i16", 2)
 
-    # -- instructions -------------------------------------------------------------------------------------------------
-
-    def _emit(self, name: str, *operands: int | Value) -> None:
+    def emit(self, name: str, *operands: int | Value) -> None:
+        """One instruction; numbers name registers."""
         em = self._em
         values = [em.const(operand, "i8") if isinstance(operand, int) else operand for operand in operands]
         types = ", ".join(value.type for value in values)
         em.line(f'llvm.call_intrinsic "llvm.x86.{name}"({", ".join(values)}) : ({types}) -> ()')
 
-    def _pointer(self, buffer: Value, offset: Index) -> Value:
+    def pointer(self, buffer: Value, offset: Index) -> Value:
         """The address `offset` bytes after the buffer's first element."""
         em = self._em
         start = em.op(f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index", "index", "start")
         number = em.cast("arith.index_cast", em.index(em.iadd(start, offset)), "i64")
         return em.op(f"llvm.inttoptr {number} : i64 to !llvm.ptr", "!llvm.ptr", "pointer")
 
-    def _stride(self, bytes_: Index) -> Value:
+    def stride(self, bytes_: Index) -> Value:
+        """Bytes between the rows of a tile in memory."""
         em = self._em
         return em.const(bytes_, "i64") if isinstance(bytes_, int) else em.cast("arith.index_cast", bytes_, "i64")
 
@@ -122,11 +113,28 @@ class TileUnit:
         """Eight tiles of 16 rows of 64 bytes."""
         words = [1, 0, 0, 0, *([0x00400040] * 4), 0, 0, 0, 0, 0x10101010, 0x10101010, 0, 0]
         self._em.vstore(self._em.const(words, vec(16, "i32")), self._config, [0])
-        self._emit("ldtilecfg", self._pointer(self._config, 0))
+        self.emit("ldtilecfg", self.pointer(self._config, 0))
 
     def release(self) -> None:
         """Gives the registers back: a thread that holds some is slower to switch."""
-        self._emit("tilerelease")
+        self.emit("tilerelease")
+
+
+class TileUnit(Tiles):
+    """What a unit works with, in a thread's scratch.
+
+    Registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
+    """
+
+    def __init__(self, em: Emitter, target: Target, product: Finished, k: Index, scratch: Scratch) -> None:
+        super().__init__(em, scratch)
+        self._element, self.k = product.element, k
+        self._count = product.program.accumulators
+        self._steps = em.iceildiv(k, STEP)
+        self._padded = em.imul(self._steps, STEP)
+        self._sums = Accumulators(em, target, product, COLUMNS, scratch, ROWS)
+        self._weights = scratch.take([self._count, 2, em.imul(self._steps, STEP // 2), 2 * SIDE], "i16", 2)
+        self._rows = scratch.take([ROWS, self._padded], "i16", 2)
 
     # -- columns ------------------------------------------------------------------------------------------------------
 
@@ -185,23 +193,23 @@ class TileUnit:
     def _tile(self, rows: Value, start: Index, stride: Index) -> None:
         """The sums of 32 rows, `stride` bytes apart from byte `start` of a buffer on."""
         em = self._em
-        line, between, width = self._stride(64), self._stride(stride), 4 * self._count * COLUMNS
+        line, between, width = self.stride(64), self.stride(stride), 4 * self._count * COLUMNS
         half = em.imul(self._padded, 2 * SIDE)
         for weight in range(self._count):
             for tile in range(4):
-                self._emit("tilezero", tile)
+                self.emit("tilezero", tile)
             with em.loop(0, self._steps, hint="step") as step:
                 for side in range(2):
                     at = em.iadd(em.iadd(start, em.imul(stride, side * SIDE)), em.imul(step.iv, 2 * STEP))
-                    self._emit("tileloadd64", 4 + side, self._pointer(rows, at), between)
+                    self.emit("tileloadd64", 4 + side, self.pointer(rows, at), between)
                     at = em.iadd(em.imul(step.iv, SIDE * 64), em.imul(half, 2 * weight + side))
-                    self._emit("tileloadd64", 6 + side, self._pointer(self._weights, at), line)
+                    self.emit("tileloadd64", 6 + side, self.pointer(self._weights, at), line)
                 for tile in range(4):
                     product = {"bf16": "tdpbf16ps", "f16": "tdpfp16ps"}[self._element]
-                    self._emit(product, tile, 4 + tile // 2, 6 + tile % 2)
+                    self.emit(product, tile, 4 + tile // 2, 6 + tile % 2)
             for tile in range(4):
                 at = (tile // 2) * SIDE * width + 4 * (weight * COLUMNS + (tile % 2) * SIDE)
-                self._emit("tilestored64", tile, self._pointer(self._sums.data, at), self._stride(width))
+                self.emit("tilestored64", tile, self.pointer(self._sums.data, at), self.stride(width))
 
 
 def _copy_panel(em: Emitter, tiles: TileUnit, data: Value, base: Index, place: tuple[int, int]) -> None:

@@ -21,7 +21,7 @@ from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
 from .target import Target
 
-__all__ = ["BatchedProduct", "gemm_batched", "uses_tiles"]
+__all__ = ["BatchedProduct", "Sizes", "gemm_batched", "uses_tiles"]
 
 ROW_BLOCK = 256
 """Rows of a unit: copying the right operand costs little beside their products, and many rows are several units."""
@@ -103,11 +103,13 @@ class _Place:
     base: Index
 
 
-class _Sizes:
+class Sizes:
     """The sizes of one call, and how its units are numbered: blocks of rows fastest, then of columns, then batches."""
 
-    def __init__(self, em: Emitter, product: BatchedProduct, x: Value, w: Value, columns: int) -> None:
-        self._em = em
+    def __init__(
+        self, em: Emitter, product: BatchedProduct, x: Value, w: Value, columns: int, row_block: int = ROW_BLOCK
+    ) -> None:
+        self._em, self._row_block = em, row_block
         self._product = product
         rank = len(product.out_shape)
         self.k: Index = em.dim(x, len(product.x_shape) - 1) if product.k is None else product.k
@@ -119,7 +121,7 @@ class _Sizes:
         else:
             for axis in range(len(product.x_shape) - 2):
                 self.rows = em.imul(self.rows, em.dim(x, axis))
-        self.row_blocks = em.iceildiv(self.rows, ROW_BLOCK)
+        self.row_blocks = em.iceildiv(self.rows, row_block)
         self.column_blocks = em.iceildiv(self.n, columns)
 
     def _batch_size(self, axis: int, x: Value, w: Value) -> Index:
@@ -142,10 +144,11 @@ class _Sizes:
         em, product = self._em, self._product
         rest = em.idiv(unit, self.row_blocks)
         batch = em.idiv(rest, self.column_blocks)
-        first = em.imul(em.irem(unit, self.row_blocks), ROW_BLOCK)
-        rows = em.imin(em.isub(self.rows, first), ROW_BLOCK)
-        if isinstance(self.rows, int) and (self.rows <= ROW_BLOCK or self.rows % ROW_BLOCK == 0):
-            rows = min(self.rows, ROW_BLOCK)
+        block = self._row_block
+        first = em.imul(em.irem(unit, self.row_blocks), block)
+        rows = em.imin(em.isub(self.rows, first), block)
+        if isinstance(self.rows, int) and (self.rows <= block or self.rows % block == 0):
+            rows = min(self.rows, block)
         return _Place(
             em.irem(rest, self.column_blocks),
             rows,
@@ -153,6 +156,12 @@ class _Sizes:
             em.iadd(em.imul(batch, self.rows), first),
             em.imul(self._element_of(batch, product.w_shape), self.n if product.transpose_rhs else self.k),
         )
+
+    def rows_at(self, number: Index) -> _Place:
+        """A block of rows, where those are counted through all batches; its column block is the first one."""
+        em = self._em
+        batch = em.imul(em.idiv(number, self.row_blocks), em.imul(self.row_blocks, self.column_blocks))
+        return self.place(em.iadd(batch, em.irem(number, self.row_blocks)))
 
     def _element_of(self, batch: Index, shape: Shape) -> Index:
         """Which batch element of an operand belongs to one of the result."""
@@ -207,7 +216,7 @@ def gemm_batched(target: Target, product: BatchedProduct) -> str:
         accumulators, reader, copied = parts(em, values, scratch)
         x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
         arguments = values[1 + weights :]
-        sizes = _Sizes(em, product, values[0], values[1], columns)
+        sizes = Sizes(em, product, values[0], values[1], columns)
 
         with em.loop(begin, end, hint="unit") as unit:
             here = sizes.place(unit.iv)
@@ -270,7 +279,7 @@ def gemm_batched(target: Target, product: BatchedProduct) -> str:
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: _Sizes(em, product, values[0], values[1], columns).units,
+        units=lambda em, values: Sizes(em, product, values[0], values[1], columns).units,
         scratch=parts,
         body=body,
         order=product.operand_order,
@@ -282,13 +291,13 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
     weights = product.program.accumulators
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> TileUnit:
-        return TileUnit(em, target, product, _Sizes(em, product, values[0], values[1], COLUMNS).k, scratch)
+        return TileUnit(em, target, product, Sizes(em, product, values[0], values[1], COLUMNS).k, scratch)
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         tiles = parts(em, values, scratch)
-        sizes = _Sizes(em, product, values[0], values[1], COLUMNS)
+        sizes = Sizes(em, product, values[0], values[1], COLUMNS)
         x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
         tiles.configure()
         with em.loop(begin, end, hint="unit") as unit:
@@ -306,7 +315,7 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: _Sizes(em, product, values[0], values[1], COLUMNS).units,
+        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS).units,
         scratch=parts,
         body=body,
         order=product.operand_order,

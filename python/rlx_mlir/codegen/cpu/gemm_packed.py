@@ -21,6 +21,7 @@ __all__ = [
     "FEW_ROWS",
     "Group",
     "block_length",
+    "decode_panel",
     "exact_gemm",
     "gemm_panels",
     "multiply_tile",
@@ -261,7 +262,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
             if scheme == "f32":
                 return lambda k, v: here[v // here[0].vectors].floats(k, v % here[0].vectors)
             for p, panel in enumerate(here):
-                _decode(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
+                decode_panel(em, panel, decoded, (g, p * PANEL_ROWS), k0, k1)
             return None
 
         exact_gemm(
@@ -279,7 +280,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     )
 
 
-def _decode(em: Emitter, panel: Panel, decoded: Value, place: tuple[int, int], k0: Index, k1: Index) -> None:
+def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[int, int], k0: Index, k1: Index) -> None:
     """Elements [k0, k1) of a panel, f32, into decoded[g, k - k0, column + row], (g, column) being `place`."""
     layout = panel.layout
     g, column = place

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
+
 from . import UnsupportedByTemplate
 from .emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
 from .epilogue import IDENTITY, Program
 from .target import Target, rounded
 
 __all__ = ["Accumulators", "Product", "RowReader", "Scratch", "row_tiles", "write_kernel"]
-
-Buffers = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -89,26 +89,6 @@ class Finished(Protocol):
     def element(self) -> str: ...
 
 
-class Scratch:
-    """Lays out a thread's scratch: parts are added in the same order when it is measured and when it is used."""
-
-    def __init__(self, em: Emitter, buffer: Value | None = None) -> None:
-        self._em, self._buffer = em, buffer
-        self.bytes: Index = 0
-
-    def take(self, shape: Sequence[Index], element: str, width: int = 4) -> Value:
-        """The next part, aligned to 64 bytes; without a buffer, only its size counts and the value is meaningless."""
-        em = self._em
-        offset = self.bytes
-        size: Index = width
-        for extent in shape:
-            size = em.imul(size, extent)
-        self.bytes = em.iadd(offset, em.imul(em.iceildiv(size, 64), 64))
-        if self._buffer is None:
-            return Value("%unused", memref([s if isinstance(s, int) else None for s in shape], element))
-        return em.view(self._buffer, offset, shape, element)
-
-
 def write_kernel(
     name: str,
     operands: Buffers,
@@ -125,30 +105,19 @@ def write_kernel(
     `body(em, operands, results, begin, end, scratch)` computes the units [begin, end).
     """
     order = tuple(range(len(operands))) if order is None else order
-    if len(order) != len(operands) or set(order) != set(range(max(order) + 1)):
-        raise ValueError(f"{name}: operand_order {order} has to name {len(operands)} operands, and each from 0 on")
-    signature: list[tuple[str, str]] = []
-    for position in range(max(order) + 1):
-        served = [operands[i] for i, p in enumerate(order) if p == position]
-        if len({type for _, type in served}) != 1:
-            raise ValueError(f"{name}: operand {position} serves as {served}, whose types differ")
-        signature.append(served[0])
-    signature += results
-    count = max(order) + 1
-
-    def template_order(values: list[Value]) -> list[Value]:
-        return [values[position] for position in order]
+    own = signature_of(name, operands, order)
+    signature, count = [*own, *results], len(own)
 
     em = Emitter()
     more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
     with em.func(f"{name}.body", [*signature, *more]) as values:
         begin, end, buffer = values[-3:]
-        body(em, template_order(values), values[count:-3], begin, end, Scratch(em, buffer))
+        body(em, in_order(values, order), values[count:-3], begin, end, Scratch(em, buffer))
     with em.func(f"{name}.units", signature, ["index"]) as values:
-        em.return_([em.index(units(em, template_order(values)))])
+        em.return_([em.index(units(em, in_order(values, order)))])
     with em.func(f"{name}.scratch", signature, ["index"]) as values:
         parts = Scratch(em)
-        scratch(em, template_order(values), parts)
+        scratch(em, in_order(values, order), parts)
         em.return_([em.index(parts.bytes)])
     return em.text()
 
@@ -257,9 +226,15 @@ class Accumulators:
             em.vstore(zero, self.data, [row.iv, column.iv])
 
     def finish(
-        self, arguments: Sequence[Value], outputs: Sequence[Value], unit: Index, first: Index, rows: Index
+        self,
+        arguments: Sequence[Value],
+        outputs: Sequence[Value],
+        unit: Index,
+        first: Index,
+        rows: Index,
+        at: Index = 0,
     ) -> None:
-        """Outputs for the unit's columns and the output rows [first, first + rows), whose products stand from row 0."""
+        """Outputs for the unit's columns and the output rows [first, first + rows); products begin with row `at`."""
         em, product = self.em, self.product
         program = product.program
         buffers = [
@@ -290,7 +265,7 @@ class Accumulators:
                 return load(buffers[i], [column] if kind == "row" else [out_row, column])
 
             products = [
-                em.vload(self.data, [row.iv, em.iadd(local.iv, i * self.columns)], self.type)
+                em.vload(self.data, [em.iadd(row.iv, at), em.iadd(local.iv, i * self.columns)], self.type)
                 for i in range(program.accumulators)
             ]
             for value, output in zip(program.emit(em, products, argument), targets, strict=True):

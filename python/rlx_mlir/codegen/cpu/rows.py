@@ -19,11 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from .epilogue import emit_elementwise
-from .kernel import Scratch, write_kernel
-from .row_graph import (
+from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
     REDUCTIONS,
     ColumnLoop,
@@ -38,6 +34,11 @@ from .row_graph import (
     Step,
     split_rows,
 )
+
+from . import UnsupportedByTemplate
+from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from .epilogue import emit_elementwise
+from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]

@@ -21,7 +21,7 @@ class Target:
     """A processor: the vector width that templates use (128, 256 or 512 bits) and LLVM's names of its features.
 
     `triple` and `cpu` are what code generation is told; an empty triple means x86-64. `choices` are those of the kernel
-    that a template is asked for.
+    that a template is asked for. `without` names templates that aren't wanted, though the processor could run them.
     """
 
     vector_bits: int
@@ -29,6 +29,7 @@ class Target:
     triple: str = "x86_64-unknown-linux-gnu"
     cpu: str = ""
     choices: Choices = BY_RULE
+    without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.vector_bits not in (128, 256, 512):

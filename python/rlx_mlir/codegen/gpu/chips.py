@@ -14,13 +14,13 @@ from rlx_mlir.errors import InputError
 TRIPLE = "nvptx64-nvidia-cuda"
 #: Chip that code is generated for where none is named.
 DEFAULT_CHIP = "sm_90"
-#: Least version of PTX that knows a chip, times ten. `a`: with instructions that no later chip has.
+#: Least version of PTX that has the instructions of a chip, times ten. `a`: with some that no later chip has.
 CHIPS = {
     "sm_80": 70,
     "sm_86": 71,
     "sm_87": 74,
     "sm_89": 78,
-    "sm_90": 78,
+    "sm_90": 80,
     "sm_90a": 80,
     "sm_100": 86,
     "sm_100a": 86,
@@ -42,6 +42,23 @@ def check_chip(chip: str) -> str:
         hint = f": did you mean '{close[0]}'?" if close else ""
         raise InputError(f"'chip' expects one of {', '.join(CHIPS)}, but got '{chip}'{hint}")
     return chip
+
+
+def chip_of(major: int, minor: int) -> str:
+    """The chip of a GPU's compute capability, with the instructions that only it has; else the latest before it."""
+    own = 10 * major + minor
+    known = {sm_version(chip): chip for chip in CHIPS}  # of two, the one with `a`, which comes later
+    if own in known:
+        return known[own]
+    older = [version for version in known if version <= own]
+    if not older:
+        raise InputError(f"expects a GPU of compute capability 8.0 or later, but got {major}.{minor}")
+    return known[max(older)].removesuffix("a")
+
+
+def sm_version(chip: str) -> int:
+    """The number of a chip: 90 of sm_90a."""
+    return int(check_chip(chip).removeprefix("sm_").rstrip("a"))
 
 
 def ptx_feature(chip: str, ptx: str = "") -> str:

@@ -1,6 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Passes from kernels on buffers to launches, kernels of GPUs and NVVM. Importing registers them."""
 
-from rlx_mlir.lowering.gpu import destinations, divisions, emulate, map_loops, math, outline, pipelines, ptx
+from rlx_mlir.lowering.gpu import (
+    destinations,
+    divisions,
+    emulate,
+    host,
+    map_loops,
+    math,
+    outline,
+    pipelines,
+    ptx,
+    schedules,
+    swiglu,
+)
 
-__all__ = ["destinations", "divisions", "emulate", "map_loops", "math", "outline", "pipelines", "ptx"]
+__all__ = [
+    "destinations",
+    "divisions",
+    "emulate",
+    "host",
+    "map_loops",
+    "math",
+    "outline",
+    "pipelines",
+    "ptx",
+    "schedules",
+    "swiglu",
+]

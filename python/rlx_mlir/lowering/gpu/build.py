@@ -84,3 +84,16 @@ def constant_value(value: Any) -> int | None:
 def location_of(op: Any) -> str:
     """The operation and its place, for messages."""
     return f"'{name_of(op)}' at {op.location}"
+
+
+def gpu_module(module: Any) -> Any:
+    """The GPU module of a program's kernels, made at the module's end where there is none."""
+    block = module.regions[0].blocks[0]
+    for op in block.operations:
+        if op.operation.name == "gpu.module":
+            return op
+    module.attributes["gpu.container_module"] = ir.UnitAttr.get()
+    parsed = ir.Module.parse(f"gpu.module @{KERNELS} {{}}")
+    made = parsed.body.operations[0]
+    block.append(made)
+    return made

@@ -22,6 +22,7 @@ from rlx_mlir.lowering.gpu.build import (
     constant_value,
     found,
     gpu_index,
+    gpu_module,
     is_pure,
     location_of,
     name_of,
@@ -30,7 +31,7 @@ from rlx_mlir.lowering.gpu.build import (
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: What a function on the host may hold beside arithmetic and views.
-HOST = ("gpu.launch", "gpu.launch_func", "scf.for", "scf.yield", "func.return")
+HOST = ("gpu.launch", "gpu.launch_func", "nvgpu.tma.create.descriptor", "scf.for", "scf.if", "scf.yield", "func.return")
 #: The numbers of a thread, in the order of a launch's arguments.
 NUMBERS = [(name, d) for name in ("gpu.block_id", "gpu.thread_id", "gpu.grid_dim", "gpu.block_dim") for d in "xyz"]
 
@@ -45,7 +46,7 @@ def outline_launches(module: ir.Operation) -> None:
 
     Raises CompileError where the host would have to: memory whose size depends on data, or that loops carry.
     """
-    kernels = _kernels(module)
+    kernels = gpu_module(module)
     for body in bodies(module):
         shapes = _ShapeBuffers(body)
         for count, launch in enumerate(found(body.operation, "gpu.launch")):
@@ -54,15 +55,6 @@ def outline_launches(module: ir.Operation) -> None:
         shapes.erase()
         _erase_unused(body)
         _check_host(body)
-
-
-def _kernels(module: Any) -> Any:
-    """A new GPU module at the module's end."""
-    module.attributes["gpu.container_module"] = ir.UnitAttr.get()
-    parsed = ir.Module.parse(f"gpu.module @{KERNELS} {{}}")
-    made = parsed.body.operations[0]
-    module.regions[0].blocks[0].append(made)
-    return made
 
 
 class _ShapeBuffers:

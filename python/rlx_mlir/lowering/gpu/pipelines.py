@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+from rlx_mlir.codegen.gpu import chips
 from rlx_mlir.rewriting import named_pipeline
 
 KERNELS = named_pipeline(
     "rlx-gpu-to-kernels",
     "Outline kernels for GPUs",
-    ("mir-hoist-params", "what depends on parameters alone runs once; weights keep their rows: panels are for CPUs"),
+    ("gpu-split-swiglu", "both products of a SwiGLU are one kernel, and what follows them is done on their sums"),
+    ("mir-pack-weights{layout=planes}", "integers, scales and minima of packed rows apart; after fusion, as for CPUs"),
+    ("cse", "a table that is looked up and multiplied with has one copy"),
+    ("mir-hoist-params", "what depends on parameters alone runs once; dense weights keep their rows"),
     ("mir-outline-kernels", "from here on compile time depends on distinct kernels, not on layers"),
 )
 
@@ -26,6 +30,7 @@ LAUNCH = named_pipeline(
     ("func.func(gpu-guard-divisions)", "after sizes are resolved, which divides by sizes of empty buffers too"),
     ("func.func(rlx-copies-to-linalg)", "copies are launches, too"),
     ("func.func(linalg-generalize-named-ops)", "one form of loops to map"),
+    ("func.func(buffer-loop-hoisting)", "what each step of a loop on the host needs is there once"),
     ("cpu-plan-scratch", "kernels don't allocate: the caller gives memory, in the sizes that functions compute"),
     ("gpu-map-loops", "iterators still say which loops are parallel"),
     ("rlx-store-bools-as-bytes", "on loads and stores, which are of one element"),
@@ -51,5 +56,30 @@ NVVM = named_pipeline(
     ("gpu.module(cse)", "one computation of each position"),
     ("gpu.module(convert-scf-to-cf)", "control flow for LLVM"),
     ("gpu.module(convert-gpu-to-nvvm{use-bare-ptr-memref-call-conv=true})", "kernels take pointers, not descriptors"),
+    ("gpu.module(convert-nvvm-to-llvm)", "instructions that LLVM has no intrinsics of become inline assembly"),
     ("gpu.module(reconcile-unrealized-casts)", "casts between pointers and buffers meet their inverses"),
+)
+
+HOST = named_pipeline(
+    "rlx-gpu-host-to-llvm",
+    "Lower the host's part to the LLVM dialect",
+    ("gpu-launches-to-calls", "needs the numbers that the PTX gives kernels, and drops the GPU's code"),
+    ("rlx-to-llvm", "as for kernels of CPUs: a body is a C function, which here computes sizes and launches"),
+)
+
+WHOLE = named_pipeline(
+    "rlx-gpu-pipeline",
+    "From MIR to PTX and the host's part",
+    ("inline", "blocks are functions of their own before"),
+    ("symbol-dce", "what was inlined"),
+    ("rlx-fuse", "as for CPUs"),
+    ("rlx-gpu-to-kernels", "one function a kernel"),
+    ('lir-plan{maxima="$maxima"}', "offsets of buffers, before kernels have code: they take buffers"),
+    ("gpu-apply-schedules{chip=$chip disable=$disable}", "reads a kernel's MIR, so before it is lowered"),
+    ("func.func(mir-to-linalg)", "kernels without a schedule"),
+    ("rlx-gpu-launch", "one launch a loop nest"),
+    ("gpu-chain-launches{chip=$chip}", "launches are there, and kernels are functions"),
+    ("rlx-gpu-to-nvvm", "kernels of both kinds"),
+    ("gpu-emit-ptx{chip=$chip ptx=$ptx level=$level}", "after this the module holds the host's part and text"),
+    options={"chip": chips.DEFAULT_CHIP, "ptx": "", "level": "2", "disable": "", "maxima": ""},
 )

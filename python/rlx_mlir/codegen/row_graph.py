@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from . import UnsupportedByTemplate
-from .emit import element_of, shape_of
-from .epilogue import ELEMENTWISE
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import element_of, shape_of
+from rlx_mlir.codegen.program import ELEMENTWISE
 
 __all__ = [
     "COMPARISONS",

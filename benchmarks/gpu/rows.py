@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels that memory bounds, on one GPU: rlx-mlir and torch beside a copy of as many bytes, in turns.
+
+    python benchmarks/gpu/rows.py --json
+
+RMSNorm and softmax of x [M, N], SwiGLU of x [M, 2 N], in bf16. Figures are GB/s of what each reads and writes at least;
+the copy is torch's, of x. Each measurement replays a CUDA graph of several with operands of their own, which together
+are far larger than L2, and waits for it. Results are compared before anything is timed.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gemm import need_gpu, rlx_array, teraflops
+
+COUNT = 4
+"""Operations of one graph."""
+
+OPERATIONS = ("rms_norm", "softmax", "swiglu")
+
+
+def build(operation: str, shape: tuple[int, int]) -> Any:
+    """`COUNT` of the operation as one graph."""
+    import rlx_mlir as rlx
+
+    graph = rlx.GraphModule.mir(operation)
+    outputs = {}
+    for i in range(COUNT):
+        x = graph.input(f"x{i}", list(shape), "bf16")
+        if operation == "rms_norm":
+            outputs[f"y{i}"] = graph.rms_norm(x, graph.param(f"gamma{i}", [shape[1]], "bf16"), eps=1e-5)
+        elif operation == "softmax":
+            outputs[f"y{i}"] = graph.softmax(x)
+        else:
+            outputs[f"y{i}"] = graph.fused_swiglu(x, gate_first=True)
+    graph.set_outputs(outputs)
+    return graph
+
+
+def by_torch(operation: str, x: Any, gamma: Any) -> Any:
+    """The same by torch's functions."""
+    import torch
+
+    functional = torch.nn.functional
+    if operation == "rms_norm":
+        return functional.rms_norm(x, x.shape[-1:], gamma, 1e-5)
+    if operation == "softmax":
+        return torch.softmax(x, -1)
+    gate, up = x.chunk(2, -1)
+    return functional.silu(gate) * up
+
+
+def captured(work: Callable[[], object]) -> Callable[[], object]:
+    """Torch's work as a CUDA graph; a call waits for it."""
+    import torch
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        work()
+    side.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+
+    def run() -> None:
+        graph.replay()
+        torch.cuda.synchronize()
+
+    return run
+
+
+def compare(operation: str, m: int, n: int, options: argparse.Namespace) -> dict[str, object]:
+    """One row: GB/s of ours, torch's and the copy's, and ours over each."""
+    import torch
+
+    import rlx_mlir as rlx
+    from rlx_mlir.measure.timing import NOISY, interleave
+
+    width = 2 * n if operation == "swiglu" else n
+    xs = [torch.randn(m, width, device="cuda", dtype=torch.bfloat16) for _ in range(COUNT)]
+    gamma = torch.randn(n, device="cuda", dtype=torch.bfloat16)
+    outs = [torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16) for _ in range(COUNT)]
+    executable = rlx.compile(build(operation, (m, width)), target="cuda", cache=False)
+    executable.set_params({spec.name: gamma for spec in executable.params})
+    ours = executable.bind(
+        {f"x{i}": x for i, x in enumerate(xs)}, outputs={f"y{i}": rlx_array(out) for i, out in enumerate(outs)}
+    )
+    ours()
+    error = (outs[-1].float() - by_torch(operation, xs[-1].float(), gamma.float())).abs().max().item()
+    if not error <= 0.05:
+        raise SystemExit(f"{operation}: differs from torch in f32 by {error:.2g}")
+    copies = [torch.empty_like(x) for x in xs]
+
+    def copy() -> None:
+        for x, out in zip(xs, copies, strict=True):
+            out.copy_(x)
+
+    def others() -> None:
+        for x in xs:
+            by_torch(operation, x, gamma)
+
+    traffic = 2 * COUNT * m * (width + n)
+    runs = {"ours": (ours, traffic), "torch": (captured(others), traffic)}
+    runs["copy"] = (captured(copy), 4 * COUNT * m * width)
+    measures = {name: teraflops(run, 1e3 * size, options.floor) for name, (run, size) in runs.items()}
+    series = interleave(measures, options.rounds, rest=0.0)
+    noisy = " (noisy)" if max(own.spread for own in series.values()) > NOISY else ""
+    row: dict[str, object] = {"what": f"{operation} {m} x {width}"}
+    row |= {f"{name} GB/s": own.median for name, own in series.items()}
+    row |= {f"to {name}": f"{series['ours'].median / series[name].median:.3f}x{noisy}" for name in ("torch", "copy")}
+    return row | {"spread": f"{series['ours'].spread:.0%}"}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Parses the command line, measures, and prints."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--operations", nargs="+", default=OPERATIONS, choices=OPERATIONS)
+    parser.add_argument("--rows", type=int, default=16384, help="M")
+    parser.add_argument("--columns", type=int, default=4096, help="N")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--floor", type=float, default=0.1, help="seconds of calls for one measurement")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args(arguments)
+    need_gpu()
+    import torch
+
+    from rlx_mlir.measure.report import report
+    from rlx_mlir.measure.timing import versions
+
+    rows = [compare(operation, options.rows, options.columns, options) for operation in options.operations]
+    about = {**versions(["rlx-mlir", "torch"]), "gpu": torch.cuda.get_device_name()}
+    report(f"kernels that memory bounds, median of {options.rounds} rounds", rows, about, options.json)
+
+
+if __name__ == "__main__":
+    main()

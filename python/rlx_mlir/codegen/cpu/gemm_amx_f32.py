@@ -1,0 +1,529 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of f32 by the tile registers of AMX, which multiply bf16.
+
+Each number is cut into three of bf16, x = x1 + x2 + x3, which is exact: 8 bits of the mantissa each. Six products of
+parts stand for one of f32, x3 y1 + x2 y1 + x2 y2 + x1 y2 + x1 y3 + x1 y1. What is left out is 2^-24 of |x y| at most,
+as much as one rounding, and of either sign. A tile adds the products of 32 elements of K at once, and blocks of K are
+summed apart, so that an output takes fewer roundings of its own size than in a chain of multiply-adds: errors are about
+half as large where K is short, a fifth where it is long.
+
+Where a result isn't finite, it is computed again as a chain of multiply-adds: infinities and NaN are cut into parts
+that make every result NaN or infinite, and so do numbers that are infinite once they are rounded to bf16. Tiles take
+subnormal operands and sums for zero: each product may lose 2^-126 (6 + 3 |x| + 3 |y|) beside its rounding.
+
+Rows are cut into scratch, which stays in near caches, a block of K at a time; columns are cut on the way, while tiles
+multiply those before. An output's sum depends on K alone, its row and its column: a row's result is the same bits in
+any batch, and for any cut of the units.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.runtime.tiles import GEMM_AMX_F32
+
+from . import UnsupportedByTemplate
+from .emit import Emitter, Index, Value, memref, vec
+from .gemm import Matrix, column_reader, copy_transposed
+from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
+from .gemm_batched import BatchedProduct, Sizes
+from .gemm_packed import decode_panel, multiply_tile
+from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
+from .panels import PANEL_ROWS, Panel, find_layout
+from .target import Target
+
+__all__ = ["gemm_split", "gemm_split_batched", "splits"]
+
+FEWEST_ROWS, FEWEST_K = 12, 32
+"""The smallest static M that pays for cutting the columns, and the smallest static K that fills a tile."""
+
+ROW_BLOCK = 256
+"""Rows that go through all columns of a group, one block of K after the other."""
+
+K_BLOCK = 256
+"""Elements of K of 32 rows that are cut at once: their parts, 48 KiB, stay in near caches."""
+
+GROUP = 24
+"""Units, of one weight, that share each cutting of rows; their sums wait in scratch for the next block of K."""
+
+PARTS = 3
+PRODUCTS = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
+"""Which part of the rows meets which part of the columns: small products first, and one new part at a time."""
+
+LINE = 2 * STEP
+"""Bytes of a row of a tile."""
+
+BUFFER = 2 * SIDE * PARTS * LINE
+"""Bytes of the tiles of a step, rows or columns: two of each part, whose rows stand side by side, part by part."""
+
+HIGH = -0x10000
+"""The bits of an f32 that a bf16 has."""
+
+INFINITE = 0x7F800000
+
+Loader = Callable[[Index, int], Value]
+"""(k, half of the columns) -> 16 columns of an element of K, f32."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where a kernel's columns come from.
+
+    Attributes:
+        loader: (unit, weight, slot, first k) -> how to load a unit's columns from that k on.
+        prepare: (unit, weight, slot, first k, end of k): makes them ready in a slot of scratch; None where that isn't
+            needed.
+    """
+
+    loader: Callable[[Index, int, Index, Index], Loader]
+    prepare: Callable[[Index, int, Index, Index, Index], None] | None = None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What is multiplied between two cuttings of rows: the units [first, last), the elements of K [k0, k1)."""
+
+    first: Index
+    last: Index
+    k0: Index
+    k1: Index
+
+
+def splits(target: Target, element: str, rows: int | None, k: int | None) -> bool:
+    """Whether a product is computed in parts: of f32, where there are tiles and enough work for them.
+
+    rows: that share a right operand; None, as k, where dynamic.
+    """
+    if element != "f32" or not target.tiles("bf16") or GEMM_AMX_F32 in target.without:
+        return False
+    return (rows is None or rows >= FEWEST_ROWS) and (k is None or k >= FEWEST_K)
+
+
+def split(em: Emitter, low: Value, high: Value) -> list[Value]:
+    """The three parts of two vectors of f32, as bf16 pairs: low in the low half of each lane, high in the high one."""
+    bits, floats = vec(SIDE, "i32"), low.type
+    parts = []
+    values = [low, high]
+    for part in range(PARTS):
+        words = [em.bitcast(value, bits) for value in values]
+        if part < PARTS - 1:  # half of the last place rounds; numbers near the largest one become infinite
+            words = [em.addi(word, 0x8000) for word in words]
+        moved = em.shrui(words[0], 16)
+        if part == PARTS - 1:
+            # moved | (high & HIGH) in one instruction; as two, they become a shuffle that takes three.
+            operands = [moved, words[1], em.const(HIGH, bits), em.const(0xF8, "i32")]
+            parts.append(em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits))
+            break
+        kept = [em.andi(word, HIGH) for word in words]
+        parts.append(em.ori(moved, kept[1]))
+        values = [em.subf(value, em.bitcast(own, floats)) for value, own in zip(values, kept, strict=True)]
+    return parts
+
+
+class SplitTiles(Tiles):
+    """A thread's scratch, and what is done with it.
+
+    Registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns. Elements of K are paired 16 apart.
+    """
+
+    def __init__(
+        self,
+        em: Emitter,
+        target: Target,
+        product: Finished,
+        k: Index,
+        rows: Index,
+        scratch: Scratch,
+        *,
+        multiple: int = STEP,
+        decoded: bool,
+    ) -> None:
+        """Lays out the scratch for `rows` rows at most, and decoded columns if need be; blocks of K are `multiple`s."""
+        super().__init__(em, scratch)
+        self._target, self.k, self._k_total = target, k, k if isinstance(k, int) else None
+        self._count = product.program.accumulators
+        self._group = max(1, GROUP // self._count)
+        self._block = -(-K_BLOCK // multiple) * multiple
+        self._blocked = self._k_total is None or self._k_total > self._block
+        steps = -(-self._block // STEP)
+        self._capacity = em.imul(em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS), ROWS) if self._blocked else ROWS
+        self._reader = RowReader(em, target, "f32", scratch, 1, 0)
+        self._left = scratch.take([steps, 2, SIDE, PARTS, STEP], "i16", 2)
+        self._right = scratch.take([2, 2, SIDE, PARTS, STEP], "i16", 2)
+        self._sums = Accumulators(em, target, product, COLUMNS, scratch, em.imul(self._capacity, self._group))
+        self._partial = scratch.take([ROWS if self._blocked else 0, COLUMNS], "f32")
+        self._again = scratch.take([ROWS, self.width], "f32")
+        self.decoded = scratch.take([self._group * self._count if decoded else 0, self._block, COLUMNS], "f32")
+
+    @property
+    def width(self) -> int:
+        """Products of a row in a unit."""
+        return COLUMNS * self._count
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def _store(self, low: Value, high: Value, buffer: Value, place: Sequence[Index]) -> None:
+        """A row of tiles, one for each part."""
+        em = self._em
+        for part, value in enumerate(split(em, low, high)):
+            em.vstore(em.bitcast(value, vec(STEP, "i16")), buffer, [*place, part, 0])
+
+    def _split_rows(self, x: Value, first: Index, count: Index, part: Part) -> None:
+        """Rows in parts, with zeros where K ends."""
+        em, type, k0, k1 = self._em, vec(SIDE, "f32"), part.k0, part.k1
+        length = em.isub(k1, k0)
+        main, steps = em.idiv(length, STEP), em.iceildiv(length, STEP)
+        with em.loop(0, count, hint="row") as row:
+            source = em.iadd(first, row.iv)
+            place = [em.idiv(row.iv, SIDE), em.irem(row.iv, SIDE)]
+            with em.loop(0, main, hint="step") as step:
+                k = em.iadd(k0, em.imul(step.iv, STEP))
+                low, high = (em.vload(x, [source, em.iadd(k, half)], type) for half in (0, SIDE))
+                self._store(low, high, self._left, [step.iv, *place])
+            if self._k_total is None or self._k_total % STEP:
+                with em.loop(main, steps, hint="step") as step:
+                    values = []
+                    for half in (0, SIDE):
+                        k = em.iadd(k0, em.iadd(em.imul(step.iv, STEP), half))
+                        mask = em.mask(em.imax(em.isub(k1, k), 0), SIDE)
+                        values.append(em.masked_load(x, [source, k], mask, em.zero(type)))
+                    self._store(*values, self._left, [step.iv, *place])
+
+    def _split_pair(self, load: Loader, first: Index, k1: Index, side: int, pair: Index, buffer: Index) -> None:
+        """16 columns of two elements of K, of the step that begins with `first`, into a row of tiles.
+
+        Elements beyond the last one are read as the last one: they meet zeros, and what isn't finite shows anyway.
+        """
+        em = self._em
+        ks = [em.iadd(em.iadd(first, pair), half) for half in (0, SIDE)]
+        if self._k_total is None or self._k_total % STEP:
+            ks = [em.imin(k, em.isub(k1, 1)) for k in ks]
+        self._store(load(ks[0], side), load(ks[1], side), self._right, [buffer, side, pair])
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def multiply(
+        self,
+        x: Value,
+        firsts: tuple[Index, Index],
+        count: Index,
+        units: tuple[Index, Index],
+        columns: Columns,
+        arguments: Sequence[Value],
+        outputs: Sequence[Value],
+    ) -> None:
+        """Outputs of `count` rows, at most ROW_BLOCK, for a range of units.
+
+        The first row is at firsts[0] of x and firsts[1] of the outputs.
+        """
+        em = self._em
+        # Without elements of K there is a block, too: of none, whose sums are zeros.
+        length = em.imax(self.k, 1) if self._k_total is None else self.k
+        with (
+            em.loop(*units, self._group, hint="group") as group,
+            em.loop(0, length, self._block, hint="kb") as kb,
+        ):
+            last = em.imin(em.iadd(group.iv, self._group), units[1])
+            part = Part(group.iv, last, kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
+            if columns.prepare is not None:
+                with em.loop(part.first, part.last, hint="unit") as unit:
+                    for weight in range(self._count):
+                        columns.prepare(unit.iv, weight, self._slot(part, unit.iv, weight), part.k0, part.k1)
+            with em.loop(0, count, ROWS, hint="strip") as strip:
+                own = em.imin(em.isub(count, strip.iv), ROWS)
+                row = em.iadd(firsts[0], strip.iv)
+                self._split_rows(x, row, own, part)
+
+                def finish(unit: Index, at: Index) -> None:
+                    self._repair(x, row, own, unit, at, columns)
+                    self._sums.finish(arguments, outputs, unit, em.iadd(firsts[1], strip.iv), own, at)
+
+                for weight in range(self._count):
+                    at = strip.iv if self._blocked else 0
+                    self._strip(part, at, own, columns, weight, finish if weight == self._count - 1 else None)
+
+    def _slot(self, part: Part, unit: Index, weight: int) -> Index:
+        """Where a unit's columns are decoded."""
+        em = self._em
+        return em.iadd(em.imul(em.isub(unit, part.first), self._count), weight)
+
+    def _strip(
+        self,
+        part: Part,
+        row: Index,
+        own: Index,
+        columns: Columns,
+        weight: int,
+        finish: Callable[[Index, Index], None] | None,
+    ) -> None:
+        """Adds the products of 32 rows with the columns of all units, which are cut one step ahead.
+
+        row: where the rows' sums begin among those of a unit. finish(unit, first row of sums) makes outputs of them.
+        """
+        em = self._em
+        steps = em.iceildiv(em.isub(part.k1, part.k0), STEP)
+
+        def cut(unit: Index, step: Index) -> tuple[Loader, Index]:
+            load = columns.loader(unit, weight, self._slot(part, unit, weight), part.k0)
+            return load, em.iadd(part.k0, em.imul(step, STEP))
+
+        load, k = cut(part.first, 0)
+        with em.loop(0, SIDE if self._k_total else em.imin(em.imul(steps, SIDE), SIDE), hint="pair") as pair:
+            for side in range(2):
+                self._split_pair(load, k, part.k1, side, pair.iv, 0)
+        with em.loop(part.first, part.last, hint="unit") as unit:
+            number = em.isub(unit.iv, part.first)
+            at = em.iadd(em.imul(number, self._capacity), row)
+
+            def products(sides: int) -> None:
+                for tile in range(2 * sides):
+                    self.emit("tilezero", tile)
+                with em.loop(0, steps, hint="step") as step:
+                    turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
+                    following = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
+                    load, k = cut(following, em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1))))
+                    this = em.irem(em.iadd(em.imul(number, steps), step.iv), 2)
+                    self._step(step.iv, this, (load, k, part.k1, em.isub(1, this)), sides)
+                self._add(part, at, weight, sides)
+
+            with em.if_(em.cmpi("sgt", em.index(own), SIDE)) as branch:
+                products(2)
+                branch.else_()
+                products(1)
+            if finish is not None and not self._blocked:
+                finish(unit.iv, at)
+            elif finish is not None:
+                with em.if_(em.cmpi("sge", em.index(part.k1), em.index(self.k))):
+                    finish(unit.iv, at)
+
+    def _add(self, part: Part, row: Index, weight: int, sides: int) -> None:
+        """The tiles' sums over a block of K into memory, where those of other blocks are, if there are some."""
+        em, type = self._em, self._sums.type
+
+        def store(buffer: Value, row: Index, width: int, column: int) -> None:
+            for tile in range(2 * sides):
+                line = em.imul(em.iadd(row, (tile // 2) * SIDE), width)
+                start = em.imul(em.iadd(line, column + (tile % 2) * SIDE), 4)
+                self.emit("tilestored64", tile, self.pointer(buffer, start), self.stride(4 * width))
+
+        if not self._blocked:
+            store(self._sums.data, row, self.width, weight * COLUMNS)
+            return
+        with em.if_(em.cmpi("eq", em.index(part.k0), em.index(0))) as branch:
+            store(self._sums.data, row, self.width, weight * COLUMNS)
+            branch.else_()
+            store(self._partial, 0, COLUMNS, 0)
+            with em.loop(0, sides * SIDE, hint="r") as local:
+                for side in range(2):
+                    place = [em.iadd(row, local.iv), weight * COLUMNS + side * SIDE]
+                    own = em.vload(self._partial, [local.iv, side * SIDE], type)
+                    em.vstore(em.addf(em.vload(self._sums.data, place, type), own), self._sums.data, place)
+
+    def _step(self, step: Index, buffer: Index, following: tuple[Loader, Index, Index, Index], sides: int) -> None:
+        """The six products of 32 elements of K; columns of the following step are cut in between."""
+        em = self._em
+        load, first, end, other = following
+        line = self.stride(PARTS * LINE)
+        bases = [em.imul(step, BUFFER), em.imul(buffer, BUFFER)]
+        waiting = [(side, pair) for pair in range(SIDE) for side in range(2)]
+        done, total = 0, 2 * sides * len(PRODUCTS)
+        loaded = [-1, -1]
+        for parts in PRODUCTS:
+            for which, (part, source) in enumerate(zip(parts, (self._left, self._right), strict=True)):
+                if loaded[which] == part:
+                    continue
+                loaded[which] = part
+                for side in range(2 if which else sides):
+                    start = em.iadd(bases[which], part * LINE + side * BUFFER // 2)
+                    self.emit("tileloadd64", 4 + 2 * which + side, self.pointer(source, start), line)
+            for tile in range(2 * sides):
+                self.emit("tdpbf16ps", tile, 4 + tile // 2, 6 + tile % 2)
+                done += 1
+                while len(waiting) > 2 * SIDE - 2 * SIDE * done // total:
+                    side, pair = waiting.pop(0)
+                    self._split_pair(load, first, end, side, pair, other)
+
+    # -- what isn't finite --------------------------------------------------------------------------------------------
+
+    def _magnitude(self, row: Index, inits: Value) -> Value:
+        """The bits of the largest sum in a row without its sign: those of infinity or more where one isn't finite."""
+        em = self._em
+        for column in range(0, self.width, SIDE):
+            bits = em.bitcast(em.vload(self._sums.data, [row, column], self._sums.type), inits.type)
+            inits = em.binary("arith.maxui", inits, em.andi(bits, 0x7FFFFFFF))
+        return inits
+
+    def _is_finite(self, magnitude: Value) -> Value:
+        return self._em.cmpi("ult", self._em.reduce("maxui", magnitude), INFINITE)
+
+    def _repair(self, x: Value, first: Index, count: Index, unit: Index, at: Index, columns: Columns) -> None:
+        """Computes what isn't finite again, element by element along K."""
+        em, zero = self._em, self._em.zero(vec(SIDE, "i32"))
+        with em.loop(0, count, 1, [zero], hint="row") as row:
+            row.yield_([self._magnitude(em.iadd(at, row.iv), row.args[0])])
+        with em.if_(self._is_finite(row.results[0])) as branch:
+            branch.else_()
+            self._chains(x, first, count, unit, at, columns)
+            with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
+                place = [em.iadd(at, row.iv), column.iv]
+                total = em.vload(self._sums.data, place, self._sums.type)
+                size = em.andi(em.bitcast(total, zero.type), 0x7FFFFFFF)
+                other = em.vload(self._again, [row.iv, column.iv], total.type)
+                em.vstore(em.select(em.cmpi("ult", size, INFINITE), total, other), self._sums.data, place)
+
+    def _chains(self, x: Value, first: Index, count: Index, unit: Index, at: Index, columns: Columns) -> None:
+        """Rows that have a sum which isn't finite, as the templates without tiles compute them."""
+        em, type = self._em, self._sums.type
+        with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
+            em.vstore(em.zero(type), self._again, [row.iv, column.iv])
+        with em.loop(0, self.k, self._block, hint="kb") as kb:
+            ks = (kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
+            for weight in range(self._count):
+                if columns.prepare is not None:
+                    columns.prepare(unit, weight, 0, *ks)
+                load = columns.loader(unit, weight, 0, kb.iv)
+                with em.loop(0, count, hint="row") as row:
+                    magnitude = self._magnitude(em.iadd(at, row.iv), em.zero(vec(SIDE, "i32")))
+                    with em.if_(self._is_finite(magnitude)) as branch:
+                        branch.else_()
+                        self._reader.bind(x, em.iadd(first, row.iv), 1, *ks, whole=False)
+                        places = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
+                        inits = [em.vload(self._again, place, type) for place in places]
+                        sums = multiply_tile(em, self._target, self._reader, 1, 2, ks, self._k_total, load, inits)
+                        for total, place in zip(sums, places, strict=True):
+                            em.vstore(total, self._again, place)
+
+    def from_scratch(self, slot: Index, first: Index) -> Loader:
+        """Loads what was decoded from k `first` on."""
+        em, type = self._em, vec(SIDE, "f32")
+        return lambda k, side: em.vload(self.decoded, [slot, em.isub(k, first), side * SIDE], type)
+
+
+# -- kernels ----------------------------------------------------------------------------------------------------------
+
+
+def _need_tiles(name: str, element: str, target: Target) -> None:
+    if element != "f32" or not target.tiles("bf16"):
+        raise UnsupportedByTemplate(f"{name}: products of {element} in parts need f32 and tiles of bf16")
+
+
+def gemm_split(target: Target, product: Product, scheme: str) -> str:
+    """The kernel of a product of f32 with weights in panels of `scheme`.
+
+    Operands: x [..., K], then the weights [ceil(N / 16), panel bytes] i8, then the program's arguments; then the
+    outputs [..., N]. Units are pairs of panels.
+    """
+    _need_tiles(product.name, product.element, target)
+    layout = find_layout(scheme, product.k)
+    weights = product.program.accumulators
+    panels = -(-product.n // PANEL_ROWS)
+    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
+    operands = [
+        ("x", memref(product.x_shape, product.element)),
+        *((f"w{i}", packed) for i in range(weights)),
+        *product.arguments(),
+    ]
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> SplitTiles:
+        rows, multiple = row_count(em, values[0]), math.lcm(STEP, layout.block)
+        decoded = scheme != "f32"
+        return SplitTiles(em, target, product, product.k, rows, scratch, multiple=multiple, decoded=decoded)
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        tiles = parts(em, values, scratch)
+        x, rows = em.rows(values[0]), row_count(em, values[0])
+        flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+
+        def panel_of(unit: Index, weight: int, side: int) -> Panel:
+            # A panel beyond the last one is read as the last one: its columns aren't stored.
+            index = em.iadd(em.imul(unit, 2), side)
+            index = em.imin(index, panels - 1) if panels % 2 and side else index
+            return Panel(em, target, layout, flat[weight], em.imul(index, layout.panel_bytes(product.k)))
+
+        def load_panels(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
+            here = [panel_of(unit, weight, side) for side in range(2)]
+            return lambda k, side: here[side].floats(k, 0)
+
+        def decode(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
+            for side in range(2):
+                decode_panel(em, panel_of(unit, weight, side), tiles.decoded, (slot, side * PANEL_ROWS), k0, k1)
+
+        columns = Columns(load_panels)
+        if scheme != "f32":
+            columns = Columns(lambda unit, weight, slot, first: tiles.from_scratch(slot, first), decode)
+        tiles.configure()
+        with em.loop(0, rows, ROW_BLOCK, hint="rb") as first:
+            count = em.imin(em.isub(rows, first.iv), ROW_BLOCK)
+            places = (first.iv, first.iv)
+            tiles.multiply(x, places, count, (begin, end), columns, values[1 + weights :], outputs)
+        tiles.release()
+
+    return write_kernel(
+        product.name,
+        operands,
+        product.outputs(),
+        units=lambda em, values: -(-panels // 2),
+        scratch=parts,
+        body=body,
+        order=product.operand_order,
+    )
+
+
+def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
+    """The kernel of a product of two activations.
+
+    Operands: x, the right operands (one for each of the program's products), the program's arguments; then the outputs.
+    Units are blocks of columns of one block of rows, then of the next one.
+    """
+    _need_tiles(product.name, product.element, target)
+    weights = product.program.accumulators
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[SplitTiles, Sizes]:
+        sizes = Sizes(em, product, values[0], values[1], COLUMNS, ROW_BLOCK)
+        tiles = SplitTiles(em, target, product, sizes.k, sizes.rows, scratch, decoded=product.transpose_rhs)
+        return tiles, sizes
+
+    def body(
+        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        tiles, sizes = parts(em, values, scratch)
+        x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
+        blocks = em.imax(sizes.column_blocks, 1)
+        tiles.configure()
+        # A range of units is some columns of a first block of rows, then all columns of others, then some of a last.
+        with em.loop(em.idiv(begin, blocks), em.idiv(em.iadd(end, em.isub(blocks, 1)), blocks), hint="rb") as rows:
+            here = sizes.rows_at(rows.iv)
+            start = em.imul(rows.iv, blocks)
+            units = (em.isub(em.imax(begin, start), start), em.imin(em.isub(end, start), blocks))
+
+            def load_rows(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
+                at = [em.iadd(em.imul(unit, COLUMNS), side * SIDE) for side in range(2)]
+                readers = [column_reader(em, target, sizes.n, COLUMNS, dense[weight], column) for column in at]
+                return lambda k, side: readers[side](em.iadd(here.base, k))
+
+            def transpose(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
+                matrix = Matrix(dense[weight], sizes.n, product.k, here.base)
+                for side in range(2):
+                    at = em.iadd(em.imul(unit, COLUMNS), side * SIDE)
+                    copy_transposed(em, target, matrix, at, (k0, k1), tiles.decoded, (slot, side * SIDE))
+
+            columns = Columns(load_rows)
+            if product.transpose_rhs:
+                columns = Columns(lambda unit, weight, slot, first: tiles.from_scratch(slot, first), transpose)
+            places = (here.x_row, here.out_row)
+            tiles.multiply(x, places, here.rows, units, columns, values[1 + weights :], outputs)
+        tiles.release()
+
+    return write_kernel(
+        product.name,
+        product.operands(),
+        product.results(),
+        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS, ROW_BLOCK).units,
+        scratch=parts,
+        body=body,
+        order=product.operand_order,
+    )

@@ -1,0 +1,603 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A small emitter of MLIR text, so that kernel templates read like code.
+
+A template holds an `Emitter` and calls one method per operation; every method returns a `Value`, the SSA name that
+knows its type:
+
+    em = Emitter()
+    lanes = vec(16, "f32")
+    arguments = [("x", memref((None,), "f32")), ("begin", "index"), ("end", "index")]
+    with em.func("scale.body", arguments) as (x, begin, end):
+        with em.loop(begin, end, 16) as loop:
+            em.vstore(em.mulf(em.vload(x, [loop.iv], lanes), 0.5), x, [loop.iv])
+    text = em.text()
+
+- A `Value` is a `str` (its name), so operations that have no method are one f-string:
+  `em.op(f"math.ctpop {v} : {v.type}", v.type)`.
+- Python numbers stand for constants: of the other operand's type in arithmetic (splat where that is a vector), of type
+  `index_type` in subscripts and loop bounds. Constants are pooled at the head of their function.
+- Index arithmetic (`iadd`, `imul`, ...) folds what is known: `iadd(i, 0)` is `i`, `imul(2, 3)` is `6`.
+- Regions (`func`, `loop`, `if_`, `switch`) are context managers; loop-carried values go in as `inits`, appear as
+  `loop.args`, leave through `loop.yield_` and `loop.results`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+__all__ = [
+    "Branch",
+    "Emitter",
+    "Index",
+    "Loop",
+    "Operand",
+    "Switch",
+    "Value",
+    "element_of",
+    "memref",
+    "shape_of",
+    "vec",
+    "with_element",
+]
+
+
+class Value(str):
+    """An SSA value: the string is its name (`%x`, `%r#1`), `type` its MLIR type."""
+
+    type: str
+
+    def __new__(cls, name: str, type: str) -> Value:
+        value = super().__new__(cls, name)
+        value.type = type
+        return value
+
+
+Index = Value | int
+Operand = Value | int | float
+
+_SHAPED = re.compile(r"^(?:vector|memref)<((?:(?:\d+|\?)x)*)([^,>]+)")
+_FLOAT_BITS = {"f16": ("<e", "<H", 4), "f32": ("<f", "<I", 8), "f64": ("<d", "<Q", 16)}
+
+
+def vec(lanes: int, element: str) -> str:
+    """The type of a vector of `lanes` elements: `vec(16, "f32") == "vector<16xf32>"`."""
+    return f"vector<{lanes}x{element}>"
+
+
+def memref(shape: Sequence[int | None], element: str) -> str:
+    """The type of an identity-layout buffer, None where dynamic: `memref((None, 4), "f32") == "memref<?x4xf32>"`."""
+    return f"memref<{''.join('?x' if size is None else f'{size}x' for size in shape)}{element}>"
+
+
+def shape_of(type: str) -> tuple[int | None, ...]:
+    """The sizes of a vector or memref type, None where dynamic; () for a scalar type."""
+    match = _SHAPED.match(type)
+    if match is None:
+        return ()
+    return tuple(None if size == "?" else int(size) for size in match.group(1).split("x")[:-1])
+
+
+def element_of(type: str) -> str:
+    """The element type of a vector or memref type; the type itself for a scalar."""
+    match = _SHAPED.match(type)
+    return type if match is None else match.group(2)
+
+
+def with_element(type: str, element: str) -> str:
+    """A vector or scalar type with another element: `with_element("vector<8xi32>", "f32") == "vector<8xf32>"`."""
+    shape = shape_of(type)
+    return f"vector<{''.join(f'{size}x' for size in shape)}{element}>" if type.startswith("vector") else element
+
+
+def _float_literal(value: float, element: str) -> str:
+    if math.isfinite(value):
+        text = repr(float(value))
+        mantissa, exponent, power = text.partition("e")
+        return text if "." in mantissa else f"{mantissa}.0{exponent}{power}"
+    if element == "bf16":
+        return f"0x{struct.unpack('<I', struct.pack('<f', value))[0] >> 16:04X}"
+    pack, unpack, digits = _FLOAT_BITS[element]
+    return f"0x{struct.unpack(unpack, struct.pack(pack, value))[0]:0{digits}X}"
+
+
+def _literal(value: float | bool, element: str) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return _float_literal(float(value), element) if element.startswith(("f", "bf")) else str(int(value))
+
+
+@dataclass
+class Loop:
+    """One `scf.for`: `iv` counts, `args` are the values carried in, `results` those after the last iteration."""
+
+    iv: Value
+    args: list[Value]
+    results: list[Value]
+    _emitter: Emitter
+    _yielded: bool = False
+
+    def yield_(self, values: Sequence[Value]) -> None:
+        """Ends an iteration: `values` are the next iteration's `args`."""
+        if len(values) != len(self.args):
+            raise ValueError(f"loop: yields {len(values)} values, but carries {len(self.args)}")
+        self._yielded = True
+        if values:
+            self._emitter.line(f"scf.yield {', '.join(values)} : {', '.join(value.type for value in values)}")
+
+
+@dataclass
+class Branch:
+    """One `scf.if` with results; each side ends in `yield_`, `else_()` stands between them."""
+
+    results: list[Value]
+    _emitter: Emitter
+    _lines: list[str] = field(default_factory=list)
+
+    def yield_(self, values: Sequence[Value]) -> None:
+        """Ends a side: its values become the branch's `results`."""
+        if len(values) != len(self.results):
+            raise ValueError(f"if: yields {len(values)} values, but has {len(self.results)} results")
+        if values:
+            self._emitter.line(f"scf.yield {', '.join(values)} : {', '.join(value.type for value in values)}")
+
+    def else_(self) -> None:
+        """Starts the other side."""
+        self._emitter.dedent()
+        self._emitter.line("} else {")
+        self._emitter.indent()
+
+
+class Switch:
+    """One `scf.index_switch` without results: `with switch.case(3): ...`; no case taken does nothing."""
+
+    def __init__(self, emitter: Emitter) -> None:
+        self._emitter = emitter
+
+    @contextmanager
+    def case(self, value: int) -> Iterator[None]:
+        """The region that runs when the selector equals `value`."""
+        em = self._emitter
+        em.line(f"case {value} {{")
+        em.indent()
+        yield
+        em.line("scf.yield")
+        em.dedent()
+        em.line("}")
+
+
+class Emitter:
+    """Collects the text of functions; see the module's docstring for the idea."""
+
+    #: Type of Python ints in subscripts, bounds of loops and constants without a type.
+    index_type = "index"
+
+    def __init__(self) -> None:
+        self._done: list[str] = []
+        self._lines: list[str] = []
+        self._depth = 0
+        self._constants: dict[tuple[str, str], Value] = {}
+        self._names: dict[str, int] = {}
+
+    # -- text ---------------------------------------------------------------------------------------------------------
+
+    def text(self) -> str:
+        """All finished functions, in the order of their definition."""
+        return "\n".join(self._done) + "\n"
+
+    def line(self, text: str) -> None:
+        """Appends one line at the present indentation."""
+        self._lines.append("  " * self._depth + text)
+
+    def comment(self, text: str) -> None:
+        """Appends a comment line: it says in the IR why the next operations stand there."""
+        self.line(f"// {text}")
+
+    def indent(self) -> None:
+        self._depth += 1
+
+    def dedent(self) -> None:
+        self._depth -= 1
+
+    def fresh(self, hint: str = "v") -> str:
+        """A new SSA name that starts with `hint`."""
+        count = self._names.get(hint, 0)
+        self._names[hint] = count + 1
+        return f"%{hint}_{count}"
+
+    def op(self, text: str, type: str, hint: str = "v") -> Value:
+        """Emits `%fresh = text` and returns it as a value of `type`."""
+        name = self.fresh(hint)
+        self.line(f"{name} = {text}")
+        return Value(name, type)
+
+    def ops(self, text: str, types: Sequence[str], hint: str = "r") -> list[Value]:
+        """Emits an operation with any number of results."""
+        if not types:
+            self.line(text)
+            return []
+        name = self.fresh(hint)
+        if len(types) == 1:
+            self.line(f"{name} = {text}")
+            return [Value(name, types[0])]
+        self.line(f"{name}:{len(types)} = {text}")
+        return [Value(f"{name}#{i}", type) for i, type in enumerate(types)]
+
+    # -- constants ----------------------------------------------------------------------------------------------------
+
+    def const(self, value: float | bool | Sequence[float], type: str = "") -> Value:
+        """A constant, pooled at the head of the function; a number splats over a vector type, a sequence lists it."""
+        type = type or self.index_type
+        element = element_of(type)
+        if isinstance(value, (int, float)):
+            literal = _literal(value, element)
+            if type.startswith("vector"):
+                literal = f"dense<{literal}>"
+        else:
+            literal = f"dense<[{', '.join(_literal(item, element) for item in value)}]>"
+        key = (literal, type)
+        if key not in self._constants:
+            plain = re.fullmatch(r"-?\d+", literal) and type == self.index_type
+            name = f"%c{literal.replace('-', 'm')}" if plain else self.fresh("cst")
+            self._constants[key] = Value(name, type)
+        return self._constants[key]
+
+    def zero(self, type: str) -> Value:
+        """Zero of a scalar or vector type."""
+        return self.const(0, type)
+
+    def index(self, value: Index) -> Value:
+        """An index operand: a Python int becomes a constant."""
+        return value if isinstance(value, Value) else self.const(value)
+
+    def _pair(self, lhs: Operand, rhs: Operand) -> tuple[Value, Value]:
+        if isinstance(lhs, Value):
+            return lhs, rhs if isinstance(rhs, Value) else self.const(rhs, lhs.type)
+        if isinstance(rhs, Value):
+            return self.const(lhs, rhs.type), rhs
+        raise TypeError(f"one operand has to be a Value, but got {lhs!r} and {rhs!r}")
+
+    # -- functions and regions ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def func(
+        self,
+        name: str,
+        arguments: Sequence[tuple[str, str]],
+        results: Sequence[str] = (),
+        *,
+        visibility: str = "private",
+    ) -> Iterator[list[Value]]:
+        """`func.func @name(arguments) -> results`; `arguments` are (name, type). With results, end it by `return_`.
+
+        Argument names must not look like `c8` or `v_8`, which are the emitter's own.
+        """
+        values = [Value(f"%{argument}", type) for argument, type in arguments]
+        self._begin()
+        yield values
+        if not results:
+            self.line("return")
+        signature = ", ".join(f"{value}: {value.type}" for value in values)
+        arrow = f" -> ({', '.join(results)})" if len(results) > 1 else f" -> {results[0]}" if results else ""
+        self._finish(f"func.func {visibility + ' ' if visibility else ''}@{name}({signature}){arrow} {{")
+
+    def _begin(self) -> None:
+        """Starts a function's text."""
+        self._lines, self._constants, self._names, self._depth = [], {}, {}, 1
+
+    def _finish(self, head: str) -> None:
+        """Ends a function's text: its first line, the constants, what was emitted."""
+        constants = [
+            f"  {value} = arith.constant {literal}{'' if value.type == 'i1' else f' : {value.type}'}"
+            for (literal, _), value in self._constants.items()
+        ]
+        self._done.append("\n".join([head, *constants, *self._lines, "}"]))
+        self._lines, self._depth = [], 0
+
+    def return_(self, values: Sequence[Value]) -> None:
+        """Ends a function that has results."""
+        self.line(f"return {', '.join(values)} : {', '.join(value.type for value in values)}")
+
+    @contextmanager
+    def loop(
+        self, lower: Index, upper: Index, step: Index = 1, inits: Sequence[Value] = (), hint: str = "i"
+    ) -> Iterator[Loop]:
+        """`for iv in range(lower, upper, step)`, carrying `inits`; `loop.results` are valid after the block."""
+        type = next((bound.type for bound in (lower, upper, step) if isinstance(bound, Value)), self.index_type)
+        bounds = [bound if isinstance(bound, Value) else self.const(bound, type) for bound in (lower, upper, step)]
+        iv = Value(self.fresh(hint), type)
+        arguments = [Value(self.fresh("a"), init.type) for init in inits]
+        types = [init.type for init in inits]
+        head = f"scf.for {iv} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
+        if inits:
+            carried = ", ".join(f"{argument} = {init}" for argument, init in zip(arguments, inits, strict=True))
+            head += f" iter_args({carried}) -> ({', '.join(types)})"
+        head += "" if type == "index" else f" : {type}"
+        loop = Loop(iv, arguments, self.ops(head + " {", types), self)
+        self.indent()
+        yield loop
+        if inits and not loop._yielded:
+            raise ValueError("loop: values are carried, but the block ends without `yield_`")
+        self.dedent()
+        self.line("}")
+
+    @contextmanager
+    def if_(self, condition: Value, results: Sequence[str] = ()) -> Iterator[Branch]:
+        """`if condition`; with result types, both sides have to `yield_`."""
+        arrow = f" -> ({', '.join(results)})" if results else ""
+        branch = Branch(self.ops(f"scf.if {condition}{arrow} {{", results), self)
+        self.indent()
+        yield branch
+        self.dedent()
+        self.line("}")
+
+    @contextmanager
+    def switch(self, selector: Value) -> Iterator[Switch]:
+        """`switch (selector)` over index values."""
+        self.line(f"scf.index_switch {selector}")
+        yield Switch(self)
+        self.line("default {")
+        self.line("}")
+
+    # -- index arithmetic (folds; one integer type, unsigned, values below half of its range) ------------------------
+
+    def iadd(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs + rhs
+        if isinstance(rhs, int) and rhs == 0:
+            return lhs
+        if isinstance(lhs, int) and lhs == 0:
+            return rhs
+        return self._index_op("arith.addi", lhs, rhs)
+
+    def isub(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs - rhs
+        return lhs if isinstance(rhs, int) and rhs == 0 else self._index_op("arith.subi", lhs, rhs)
+
+    def imul(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs * rhs
+        for one, other in ((lhs, rhs), (rhs, lhs)):
+            if isinstance(one, int) and one in (0, 1):
+                return other if one else 0
+        return self._index_op("arith.muli", lhs, rhs)
+
+    def idiv(self, lhs: Index, rhs: Index) -> Index:
+        """Quotient, rounded down."""
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs // rhs
+        return lhs if isinstance(rhs, int) and rhs == 1 else self._index_op("arith.divui", lhs, rhs)
+
+    def iceildiv(self, lhs: Index, rhs: int) -> Index:
+        """Quotient, rounded up."""
+        return self.idiv(self.iadd(lhs, rhs - 1), rhs)
+
+    def irem(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return lhs % rhs
+        return 0 if isinstance(rhs, int) and rhs == 1 else self._index_op("arith.remui", lhs, rhs)
+
+    def imin(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return min(lhs, rhs)
+        return self._index_op("arith.minsi", lhs, rhs)
+
+    def imax(self, lhs: Index, rhs: Index) -> Index:
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return max(lhs, rhs)
+        return self._index_op("arith.maxsi", lhs, rhs)
+
+    def _index_op(self, op: str, lhs: Index, rhs: Index) -> Value:
+        type = next((value.type for value in (lhs, rhs) if isinstance(value, Value)), self.index_type)
+        left, right = (value if isinstance(value, Value) else self.const(value, type) for value in (lhs, rhs))
+        if left.type != right.type:
+            raise TypeError(f"{op}: expects two operands of one type, but got {left.type} and {right.type}")
+        return self.op(f"{op} {left}, {right} : {type}", type, "x")
+
+    # -- arithmetic on scalars and vectors ----------------------------------------------------------------------------
+
+    def binary(self, op: str, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
+        """Any two-operand operation with operands and result of one type, e.g. `arith.addf`, `math.powf`."""
+        left, right = self._pair(lhs, rhs)
+        flags = f" fastmath<{fastmath}>" if fastmath else ""
+        return self.op(f"{op} {left}, {right}{flags} : {left.type}", left.type)
+
+    def unary(self, op: str, x: Value) -> Value:
+        """Any one-operand operation whose result has its operand's type, e.g. `math.exp`, `arith.negf`."""
+        return self.op(f"{op} {x} : {x.type}", x.type)
+
+    def addf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
+        return self.binary("arith.addf", lhs, rhs, fastmath)
+
+    def subf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
+        return self.binary("arith.subf", lhs, rhs, fastmath)
+
+    def mulf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
+        return self.binary("arith.mulf", lhs, rhs, fastmath)
+
+    def divf(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.divf", lhs, rhs)
+
+    def maximumf(self, lhs: Operand, rhs: Operand) -> Value:
+        """The larger one; NaN where either is NaN."""
+        return self.binary("arith.maximumf", lhs, rhs)
+
+    def minimumf(self, lhs: Operand, rhs: Operand) -> Value:
+        """The smaller one; NaN where either is NaN."""
+        return self.binary("arith.minimumf", lhs, rhs)
+
+    def negf(self, x: Value) -> Value:
+        return self.unary("arith.negf", x)
+
+    def addi(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.addi", lhs, rhs)
+
+    def subi(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.subi", lhs, rhs)
+
+    def muli(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.muli", lhs, rhs)
+
+    def andi(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.andi", lhs, rhs)
+
+    def ori(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.ori", lhs, rhs)
+
+    def xori(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.xori", lhs, rhs)
+
+    def shli(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.shli", lhs, rhs)
+
+    def shrui(self, lhs: Operand, rhs: Operand) -> Value:
+        return self.binary("arith.shrui", lhs, rhs)
+
+    def fma(self, a: Value, b: Value, c: Value) -> Value:
+        """a * b + c, rounded once (vectors and scalars)."""
+        name = "vector.fma" if a.type.startswith("vector") else "math.fma"
+        return self.op(f"{name} {a}, {b}, {c} : {a.type}", a.type)
+
+    def cmpf(self, predicate: str, lhs: Operand, rhs: Operand) -> Value:
+        """`predicate` as arith.cmpf names it: oeq, olt, une, uno, ..."""
+        return self._compare("arith.cmpf", predicate, lhs, rhs)
+
+    def cmpi(self, predicate: str, lhs: Operand, rhs: Operand) -> Value:
+        """`predicate` as arith.cmpi names it: eq, ne, slt, ult, ..."""
+        return self._compare("arith.cmpi", predicate, lhs, rhs)
+
+    def _compare(self, op: str, predicate: str, lhs: Operand, rhs: Operand) -> Value:
+        left, right = self._pair(lhs, rhs)
+        return self.op(f"{op} {predicate}, {left}, {right} : {left.type}", with_element(left.type, "i1"))
+
+    def select(self, condition: Value, on_true: Operand, on_false: Operand) -> Value:
+        """Element by element where `condition` is a vector, else one of the two values."""
+        left, right = self._pair(on_true, on_false)
+        kind = f"{condition.type}, {left.type}" if condition.type.startswith("vector") else left.type
+        return self.op(f"arith.select {condition}, {left}, {right} : {kind}", left.type)
+
+    def cast(self, op: str, x: Value, type: str) -> Value:
+        """A conversion: `cast("arith.extf", v, vec(8, "f32"))`, `arith.sitofp`, `arith.index_cast`, ..."""
+        return self.op(f"{op} {x} : {x.type} to {type}", type)
+
+    def bitcast(self, x: Value, type: str) -> Value:
+        """The same bits as another vector (any lane width) or scalar type."""
+        return self.cast("vector.bitcast" if x.type.startswith("vector") else "arith.bitcast", x, type)
+
+    def intrinsic(self, name: str, operands: Sequence[Value], type: str) -> Value:
+        """An LLVM intrinsic, e.g. `llvm.x86.avx512.vpdpbusd.512`; the caller has checked that the target has it."""
+        types = ", ".join(operand.type for operand in operands)
+        return self.op(f'llvm.call_intrinsic "{name}"({", ".join(operands)}) : ({types}) -> {type}', type)
+
+    # -- vectors ------------------------------------------------------------------------------------------------------
+
+    def broadcast(self, x: Value, type: str) -> Value:
+        """`x`, a scalar or a shorter shape, repeated to the vector `type`."""
+        return self.op(f"vector.broadcast {x} : {x.type} to {type}", type)
+
+    def extract(self, x: Value, position: int) -> Value:
+        """One lane of a 1-D vector."""
+        return self.op(f"vector.extract {x}[{position}] : {element_of(x.type)} from {x.type}", element_of(x.type))
+
+    def shuffle(self, lhs: Value, rhs: Value, lanes: Sequence[int]) -> Value:
+        """Lanes picked from the concatenation of two vectors."""
+        type = vec(len(lanes), element_of(lhs.type))
+        return self.op(f"vector.shuffle {lhs}, {rhs} [{', '.join(map(str, lanes))}] : {lhs.type}, {rhs.type}", type)
+
+    def slice(self, x: Value, offset: int, lanes: int) -> Value:
+        """`lanes` consecutive lanes of a 1-D vector, from `offset`."""
+        return self.shuffle(x, x, range(offset, offset + lanes))
+
+    def reduce(self, kind: str, x: Value, fastmath: str = "") -> Value:
+        """All lanes in one: add, mul, maximumf, minimumf, maxsi, and, ...; in lane order without `fastmath` reassoc."""
+        element = element_of(x.type)
+        flags = f" fastmath<{fastmath}>" if fastmath else ""
+        return self.op(f"vector.reduction <{kind}>, {x}{flags} : {x.type} into {element}", element)
+
+    def mask(self, count: Index, lanes: int) -> Value:
+        """A mask whose first `count` lanes are set (all if `count` exceeds `lanes`)."""
+        type = vec(lanes, "i1")
+        return self.op(f"vector.create_mask {self.index(count)} : {type}", type, "mask")
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _at(self, buffer: Value, indices: Sequence[Index]) -> str:
+        return f"{buffer}[{', '.join(self.index(index) for index in indices)}]"
+
+    def load(self, buffer: Value, indices: Sequence[Index]) -> Value:
+        """One element."""
+        return self.op(f"memref.load {self._at(buffer, indices)} : {buffer.type}", element_of(buffer.type))
+
+    def store(self, value: Value, buffer: Value, indices: Sequence[Index]) -> None:
+        """One element."""
+        self.line(f"memref.store {value}, {self._at(buffer, indices)} : {buffer.type}")
+
+    def vload(self, buffer: Value, indices: Sequence[Index], type: str) -> Value:
+        """Consecutive elements of the last dimension as one vector; no alignment beyond the element's is assumed."""
+        return self.op(f"vector.load {self._at(buffer, indices)} : {buffer.type}, {type}", type)
+
+    def vstore(self, value: Value, buffer: Value, indices: Sequence[Index]) -> None:
+        """The inverse of `vload`."""
+        self.line(f"vector.store {value}, {self._at(buffer, indices)} : {buffer.type}, {value.type}")
+
+    def masked_load(self, buffer: Value, indices: Sequence[Index], mask: Value, other: Value) -> Value:
+        """As `vload` where `mask` is set, `other` elsewhere; masked-off memory isn't touched."""
+        at = self._at(buffer, indices)
+        text = f"vector.maskedload {at}, {mask}, {other} : {buffer.type}, {mask.type}, {other.type} into {other.type}"
+        return self.op(text, other.type)
+
+    def masked_store(self, value: Value, buffer: Value, indices: Sequence[Index], mask: Value) -> None:
+        """As `vstore` where `mask` is set; other memory isn't touched."""
+        at = self._at(buffer, indices)
+        self.line(f"vector.maskedstore {at}, {mask}, {value} : {buffer.type}, {mask.type}, {value.type}")
+
+    def prefetch(self, buffer: Value, indices: Sequence[Index], locality: int = 3, *, write: bool = False) -> None:
+        """Asks for the cache line of an element, which need not exist; `locality` 3 is nearest (L1), 0 streams."""
+        mode = "write" if write else "read"
+        self.line(f"memref.prefetch {self._at(buffer, indices)}, {mode}, locality<{locality}>, data : {buffer.type}")
+
+    def dim(self, buffer: Value, axis: int) -> Index:
+        """A size of a buffer: an int where its type says it."""
+        size = shape_of(buffer.type)[axis]
+        if size is not None:
+            return size
+        return self.op(f"memref.dim {buffer}, {self.const(axis)} : {buffer.type}", "index", "dim")
+
+    def view(self, bytes_: Value, offset: Index, shape: Sequence[Index], element: str) -> Value:
+        """A part of a byte buffer (1-D, i8) from byte `offset` on, as a buffer of `shape` and `element`."""
+        type = memref([size if isinstance(size, int) else None for size in shape], element)
+        sizes = ", ".join(size for size in shape if isinstance(size, Value))
+        return self.op(f"memref.view {bytes_}[{self.index(offset)}][{sizes}] : {bytes_.type} to {type}", type, "view")
+
+    def collapse(self, buffer: Value, groups: Sequence[Sequence[int]]) -> Value:
+        """Joins neighbouring dimensions of an identity-layout buffer: `collapse(x, [[0, 1], [2]])`; no data moves."""
+        sizes = shape_of(buffer.type)
+        if all(len(group) == 1 for group in groups) and groups:
+            return buffer
+        shape: list[int | None] = []
+        for group in groups:
+            members = [sizes[axis] for axis in group]
+            known = [size for size in members if size is not None]
+            shape.append(math.prod(known) if len(known) == len(members) else None)
+        type = memref(shape, element_of(buffer.type))
+        text = ", ".join(f"[{', '.join(map(str, group))}]" for group in groups)
+        return self.op(f"memref.collapse_shape {buffer} [{text}] : {buffer.type} into {type}", type, "flat")
+
+    def rows(self, buffer: Value) -> Value:
+        """An identity-layout buffer [..., K] as [M, K], M the product of the leading sizes (1 for rank 1)."""
+        rank = len(shape_of(buffer.type))
+        if rank == 1:
+            size = self.dim(buffer, 0)
+            type = memref([1, size if isinstance(size, int) else None], element_of(buffer.type))
+            text = f"memref.expand_shape {buffer} [[0, 1]] output_shape [1, {size}] : {buffer.type} into {type}"
+            return self.op(text, type, "flat")
+        return self.collapse(buffer, [list(range(rank - 1)), [rank - 1]])
+
+    def bytes(self, buffer: Value) -> Value:
+        """An identity-layout buffer of i8 of any rank as one dimension."""
+        return self.collapse(buffer, [list(range(len(shape_of(buffer.type))))])

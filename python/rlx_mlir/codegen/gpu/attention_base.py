@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the schedules of attention for GPUs share: parameters, views of heads, key ranges, scores.
+
+As on CPUs, scores are kept in the domain of the base-2 logarithm, in which exp is one instruction: queries are
+multiplied by `scale * log2(e)`; with a softcap c by `scale / c`, and the capped score is `c * log2(e) * tanh(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.cpu.attention_base import LOG2_E, NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.gpu.emit import (
+    BITS,
+    DeviceEmitter,
+    Index,
+    Parameter,
+    Value,
+    element_of,
+    pointer,
+    shape_of,
+    vec,
+)
+from rlx_mlir.codegen.gpu.kernel import HostEmitter
+
+__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "rounded_up"]
+
+VECTOR_BYTES = 16
+"""Bytes of the widest access to memory."""
+
+
+def rounded_up(x: int, step: int) -> int:
+    """The least multiple of `step` that isn't below `x`."""
+    return -(-x // step) * step
+
+
+@dataclass(frozen=True)
+class Heads:
+    """q, k, v or the result: element (b, h, s, d) stands `stride` elements times s plus d after `head(b, h)`."""
+
+    data: Value
+    element: str
+    heads: int
+    size: int
+    length: Index
+    by_head: bool
+
+    @property
+    def stride(self) -> int:
+        """Elements between two rows of a head."""
+        return self.size if self.by_head else self.heads * self.size
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of an element."""
+        return BITS[self.element] // 8
+
+    def head(self, em: DeviceEmitter, b: Index, h: Index) -> Value:
+        """The address of the first row of a head."""
+        if self.by_head:
+            heads = em.iadd(em.imul(em.wide(b), self.heads), em.wide(h))
+            at = em.imul(heads, em.imul(em.wide(self.length), self.size))
+        else:
+            rows = em.imul(em.wide(b), em.imul(em.wide(self.length), self.stride))
+            at = em.iadd(rows, em.wide(em.imul(h, self.size)))
+        return em.at(self.data, at, self.element)
+
+    def row(self, em: DeviceEmitter, head: Value, s: Index) -> Value:
+        """The address of row s of a head."""
+        return em.at(head, em.imul(em.wide(s), self.stride), self.element)
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Some queries of one batch element, whose position 0 is `offset`: no other keys than lo .. hi - 1 are seen."""
+
+    offset: Index
+    lo: Index
+    hi: Index
+
+
+class Problem:
+    """One attention in a kernel: the buffers that its parameters are, and what every schedule computes with them."""
+
+    q: Heads
+    k: Heads
+    v: Heads
+    out: Heads
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec) -> None:
+        self.em, self.spec = em, spec
+        self.element, self.stored = element_of(spec.q), element_of(spec.k)
+        scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
+        self.unit_factor = LOG2_E if spec.softcap is None else 1.0 / spec.softcap
+        self.query_factor = scale * self.unit_factor
+        self.pos: Value | None = None
+        self.mask: Value | None = None
+
+    # Parameters -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def sizes(spec: AttentionSpec) -> list[tuple[str, str, int]]:
+        """Sizes that a kernel takes as i32: their name, and the operand and axis that they are of."""
+        axis = spec.sequence_axis
+        named = [("queries", "q", axis), ("keys", "k", axis)]
+        return [size for size in named if shape_of(getattr(spec, size[1]))[axis] is None]
+
+    def parameters(self, *buffers: str) -> list[Parameter]:
+        """The parameters of a kernel that uses some of the operands (q, k, v, mask, pos, out)."""
+        names = [name for name in buffers if name == "out" or getattr(self.spec, name) is not None]
+        return [
+            *(pointer(name, readonly=name != "out") for name in names),
+            *((name, "i32") for name, _, _ in self.sizes(self.spec)),
+        ]
+
+    @staticmethod
+    def size_arguments(em: HostEmitter, spec: AttentionSpec, operands: Mapping[str, Value]) -> list[Value]:
+        """The host's values of `sizes`."""
+        return [em.i32(em.dim(operands[operand], axis)) for _, operand, axis in Problem.sizes(spec)]
+
+    def bind(self, values: Sequence[Value]) -> None:
+        """Takes the kernel's parameters, by their names."""
+        spec, axis = self.spec, self.spec.sequence_axis
+        named = {value.removeprefix("%"): value for value in values}
+
+        def length(name: str, operand: str) -> Index:
+            static = shape_of(getattr(spec, operand))[axis]
+            return named[name] if static is None else static
+
+        self.queries, self.keys = length("queries", "q"), length("keys", "k")
+        for name, count, size in (
+            ("q", spec.num_heads, self.queries),
+            ("k", spec.kv_heads, self.keys),
+            ("v", spec.kv_heads, self.keys),
+            ("out", spec.num_heads, self.queries),
+        ):
+            if name in named:
+                element = self.element if name in ("q", "out") else self.stored
+                heads = Heads(named[name], element, count, spec.head_dim, size, spec.layout == "bhsd")
+                setattr(self, name, heads)
+        self.pos, self.mask = named.get("pos"), named.get("mask")
+
+    # Keys -----------------------------------------------------------------------------------------
+
+    def range(self, b: Index, first: Index, count: Index) -> KeyRange:
+        """The keys that exist and that at least one of the queries `first` .. `first + count - 1` may see."""
+        em, kind = self.em, self.spec.mask_kind
+        hi: Index = self.keys
+        if self.pos is None:
+            offset = em.isub(self.keys, self.queries)
+        else:
+            offset = em.ld(self.pos, "i32", b)
+            hi = em.imin(hi, em.imax(em.iadd(offset, self.queries), 0))
+        lo: Index = 0
+        if kind in ("causal", "sliding_window"):
+            hi = em.imin(hi, em.imax(em.iadd(offset, em.iadd(first, count)), 0))
+        if kind == "sliding_window":
+            assert self.spec.window is not None
+            lo = em.imax(em.isub(em.iadd(offset, em.iadd(first, 1)), self.spec.window), 0)
+        return KeyRange(offset, lo, hi)
+
+    def edge(self, key: Value, count: int, first: Index, queries: int, keys: KeyRange) -> Value:
+        """Whether one of the queries `first` .. doesn't see one of the keys `key` .. `key + count - 1`."""
+        em, kind = self.em, self.spec.mask_kind
+        if kind == "custom":
+            return em.const(True, "i1")
+        end = em.iadd(key, count)
+        edge = em.cmpi("sgt", em.index(end), em.index(keys.hi))
+        position = em.iadd(keys.offset, first)
+        if kind in ("causal", "sliding_window"):
+            edge = em.ori(edge, em.cmpi("sgt", em.index(end), em.index(em.iadd(position, 1))))
+        if kind == "sliding_window":
+            assert self.spec.window is not None
+            oldest = em.isub(em.iadd(position, queries - 1), self.spec.window)
+            edge = em.ori(edge, em.cmpi("sle", key, em.index(oldest)))
+        return edge
+
+    def sees(self, i: Index, key: Index, keys: KeyRange, mask_row: Value | None = None) -> Value:
+        """Whether a query sees a key; the mask's row is that of the query."""
+        em, kind = self.em, self.spec.mask_kind
+        seen = em.cmpi("slt", em.index(key), em.index(keys.hi))
+        position = em.iadd(keys.offset, i)
+        if kind in ("causal", "sliding_window"):
+            seen = em.andi(seen, em.cmpi("sle", em.index(key), em.index(position)))
+        if kind == "sliding_window":
+            assert self.spec.window is not None
+            seen = em.andi(seen, em.cmpi("sgt", em.index(key), em.index(em.isub(position, self.spec.window))))
+        if kind == "custom":
+            assert mask_row is not None
+            seen = em.andi(seen, self.mask_value(mask_row, em.imin(key, em.isub(keys.hi, 1))))
+        return seen
+
+    def mask_row(self, b: Index, h: Index, i: Index) -> Value:
+        """The address of the mask's row of a query; sizes of 1 broadcast."""
+        em = self.em
+        assert self.mask is not None
+        assert self.spec.mask is not None
+        shape = shape_of(self.spec.mask)
+        own = [(b, None), (h, self.spec.num_heads), (i, self.queries)][: len(shape) - 1]
+        at: Index = em.wide(0)
+        for (index, size), extent in zip(own, shape, strict=False):
+            if size is not None and extent != 1:
+                at = em.imul(at, em.wide(size))
+            if extent != 1:
+                at = em.iadd(at, em.wide(index))
+        return em.at(self.mask, em.imul(at, em.wide(self.keys)), self.mask_element)
+
+    @property
+    def mask_element(self) -> str:
+        """Type of the mask in memory: conditions are bytes."""
+        assert self.spec.mask is not None
+        element = element_of(self.spec.mask)
+        return "i8" if element == "i1" else element
+
+    def mask_value(self, row: Value, j: Index) -> Value:
+        """Key j of a row of the mask: a condition (custom), or f32 (bias)."""
+        em = self.em
+        value = em.ld(row, self.mask_element, em.wide(j))
+        if self.spec.mask_kind == "bias":
+            return em.widen(value)
+        return em.cmpi("ne", value, 0) if value.type == "i8" else em.cmpf("oge", em.widen(value), 0.5)
+
+    # Arithmetic -----------------------------------------------------------------------------------
+
+    def exp2(self, x: Value) -> Value:
+        """2^x, with a relative error of about 2^-22; 0 for -inf."""
+        return self.em.pure("ex2.approx.ftz.f32 $0, $1;", [x])
+
+    def reciprocal(self, x: Value) -> Value:
+        """1 / x, with a relative error of about 2^-23."""
+        return self.em.pure("rcp.approx.ftz.f32 $0, $1;", [x])
+
+    def larger(self, x: Value, y: Value) -> Value:
+        """max without NaN: a NaN score is dropped here and comes back through its exp."""
+        return self.em.join("maxnum", x, y)
+
+    def finite(self, maximum: Value) -> Value:
+        """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""
+        return self.em.select(self.em.cmpf("oeq", maximum, NEGATIVE_INFINITY), 0.0, maximum)
+
+    @property
+    def hides(self) -> bool:
+        """Whether values that some query doesn't see are multiplied with those that others do."""
+        return self.spec.mask_kind in ("causal", "sliding_window", "custom")
+
+    @property
+    def folded(self) -> bool:
+        """Whether scores are products times a positive number: the maximum may then be one of products."""
+        return self.spec.softcap is None and self.spec.mask_kind != "bias" and self.query_factor > 0
+
+    def probability(self, product: Value, bias: Value | None, maximum: Value) -> Value:
+        """A weight from the product of a query, not multiplied yet, with a key, and the maximum, which is finite."""
+        em, factor = self.em, self.query_factor
+        if self.folded:
+            return self.exp2(em.fmaf(product, factor, em.mulf(maximum, -factor)))
+        return self.exp2(em.subf(self.score(em.mulf(product, factor), bias), maximum))
+
+    def score(self, product: Value, bias: Value | None) -> Value:
+        """The score, in the domain of the base-2 logarithm, of a product with a multiplied query."""
+        em, cap = self.em, self.spec.softcap
+        if bias is not None:
+            product = em.fmaf(bias, self.unit_factor, product)
+        if cap is None:
+            return product
+        # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
+        power = self.exp2(em.mulf(product, 2 * LOG2_E))
+        return em.fmaf(self.reciprocal(em.addf(power, 1.0)), -2.0 * cap * LOG2_E, em.const(cap * LOG2_E, "f32"))
+
+    def normalising(self, total: Value) -> Value:
+        """1 / total, and 0 where no key was visible."""
+        em = self.em
+        return em.select(em.cmpf("oeq", total, 0.0), 0.0, em.divf(1.0, total))
+
+    def pair(self, values: Sequence[Value], at: int) -> Value:
+        """Two neighbours, rounded to the element type of queries, in one i32."""
+        return self.em.pack(values[at], values[at + 1], self.element)
+
+    # Vectors of 16 bytes --------------------------------------------------------------------------
+
+    def elements(self, words: Sequence[Value], element: str) -> list[Value]:
+        """The elements in some i32 as f32."""
+        em = self.em
+        if element == "f32":
+            return [em.bitcast(word, "f32") for word in words]
+        if element == "f16":
+            return [x for word in words for x in em.unpack(word, element)]
+        # A bf16 is the upper half of an f32.
+        halves = [half for word in words for half in (em.shli(word, 16), em.andi(word, -65536))]
+        return [em.bitcast(half, "f32") for half in halves]
+
+    def load_wide(self, address: Value, element: str, count: int) -> list[Value]:
+        """`count` consecutive elements as f32; the address is a multiple of their size, at most 16 bytes."""
+        em = self.em
+        per = min(count, VECTOR_BYTES * 8 // BITS[element])
+        values: list[Value] = []
+        for at in range(0, count, per):
+            words = em.lanes(em.ld(address, vec(per * BITS[element] // 32, "i32"), at * BITS[element] // 32))
+            values += self.elements(words, element)
+        return values

@@ -1,0 +1,602 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of few queries over many keys: reading keys and values is all that takes time.
+
+The keys that the queries see are cut into parts, one a block, and a second kernel joins what the blocks found. The grid
+follows from sizes alone. Which keys are a block's is computed from the positions in device memory, so a CUDA graph may
+be replayed at any position: parts are whole multiples of `step` keys, and those that nothing is left for end at once.
+
+All rows that share a head of keys and values (query heads of a group, times queries) are one block's, so that keys and
+values are read once: **a warp loads 16 bytes a lane**, several lanes a row, several rows at once. Loads are copies to
+shared memory, which need no registers while they are under way, and start some steps ahead; each lane reads what it
+copied itself, so nothing waits for other lanes. A lane multiplies its part of a key with the same part of every query;
+lanes exchange halves of their sums until each has whole scores, of other keys than its neighbours. A warp keeps its own
+maxima and sums, and waits for no other one until its keys are done.
+
+Sums over lanes, warps and parts have an order that depends on sizes and positions alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.gpu.attention_base import (
+    NEGATIVE_INFINITY,
+    VECTOR_BYTES,
+    AttentionSpec,
+    Heads,
+    Problem,
+    rounded_up,
+)
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, element_of, pointer, shape_of, vec
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+
+__all__ = ["DecodeConfig", "decode", "decode_config"]
+
+WARP = 32
+COMBINE_THREADS = 128
+MAX_PARTS = COMBINE_THREADS
+"""Parts that the keys of one head are cut into: the second kernel reads that many partial results of each row."""
+BLOCKS = 512
+"""Blocks that fill a GPU: about four a multiprocessor."""
+
+
+@dataclass(frozen=True)
+class DecodeConfig:
+    """How one block works.
+
+    rows: rows of queries that share its keys; groups: blocks that the rows of one head of keys take; loads: rows of
+    keys that a lane works on in one step; stages: steps whose keys and values are under way; warps: warps a block.
+    """
+
+    rows: int
+    groups: int
+    loads: int
+    stages: int = 2
+    warps: int = 4
+
+    def lanes(self, spec: AttentionSpec) -> int:
+        """Lanes that hold one row of keys; a power of two."""
+        pieces = spec.head_dim * BITS[element_of(spec.k)] // 8 // VECTOR_BYTES
+        return min(WARP, 1 << (pieces - 1).bit_length())
+
+    def vectors(self, spec: AttentionSpec) -> int:
+        """Accesses of 16 bytes that a lane needs for its part of a row."""
+        pieces = spec.head_dim * BITS[element_of(spec.k)] // 8 // VECTOR_BYTES
+        return -(-pieces // self.lanes(spec))
+
+    def keys(self, spec: AttentionSpec) -> int:
+        """Keys that a warp works on at one time."""
+        return self.loads * WARP // self.lanes(spec)
+
+    def step(self, spec: AttentionSpec) -> int:
+        """Keys that a block works on at one time."""
+        return self.keys(spec) * self.warps
+
+    def padded_rows(self) -> int:
+        """Floats a key in the exchange of weights: 1, 2 or a multiple of 4, which load as vectors."""
+        return self.rows if self.rows < 3 else rounded_up(self.rows, 4)
+
+    def shared_bytes(self, spec: AttentionSpec) -> int:
+        """Shared memory of the first kernel."""
+        weights = 4 * self.warps * self.keys(spec) * self.padded_rows()
+        merged = 4 * self.warps * self.rows * (2 + spec.head_dim)
+        return max(self.stages * self.stage_bytes(spec) + weights, merged)
+
+    def stage_bytes(self, spec: AttentionSpec) -> int:
+        """Bytes of the keys and values of one step."""
+        return 2 * self.loads * self.vectors(spec) * self.warps * WARP * VECTOR_BYTES
+
+
+def decode_config(spec: AttentionSpec, queries: int) -> DecodeConfig:
+    """The configuration for `queries` queries: as many rows a block as registers hold."""
+    base = DecodeConfig(1, 1, 1)
+    total = spec.group * queries
+    # Floats of a row that a lane holds of the queries, and again of the results.
+    own = base.vectors(spec) * VECTOR_BYTES * 8 // BITS[element_of(spec.k)]
+    groups = -(-total // max(1, min(8, 64 // own)))
+    rows = -(-total // groups)
+    # Few keys a step: short contexts keep more blocks busy.
+    loads = max(1, min((8 if rows * own <= 32 else 4) // base.vectors(spec), base.lanes(spec) // 2))
+    return DecodeConfig(rows, groups, loads)
+
+
+class _Decode(Problem):
+    """What both kernels share."""
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: DecodeConfig) -> None:
+        super().__init__(em, spec)
+        self.config = config
+        queries = shape_of(spec.q)[spec.sequence_axis]
+        assert queries is not None, "a decoding schedule is for a static number of queries"
+        self.count = queries
+        self.total_rows = spec.group * queries
+
+    def query_head(self, kv: Index, row: Index) -> Index:
+        """The query head of a row: rows of a head of keys are its query heads, times the queries of each."""
+        return self.em.iadd(self.em.imul(kv, self.spec.group), self.em.idiv(row, self.count))
+
+    def partial_row(self, b: Index, kv: Index, row: Index) -> Value:
+        """The number of a row among the partial results."""
+        em = self.em
+        heads = em.iadd(em.imul(em.wide(b), self.spec.kv_heads), em.wide(kv))
+        return em.iadd(em.imul(heads, self.total_rows), em.wide(row))  # type: ignore[return-value]
+
+    def part(self, b: Index, parts: Value) -> tuple[Index, Index, Index, Index]:
+        """(offset, first key, last key + 1, keys of a part) of a batch element."""
+        em, step = self.em, self.config.step(self.spec)
+        keys = self.range(b, 0, self.count)
+        seen = em.imax(em.isub(keys.hi, keys.lo), 0)
+        each = em.idiv(em.iadd(seen, em.isub(parts, 1)), parts)
+        size = em.imul(em.iceildiv(each, step), step)
+        return keys.offset, keys.lo, keys.hi, size
+
+
+class Partial(_Decode):
+    """The first kernel: one block is one part of the keys of one head; see the module's docstring."""
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: DecodeConfig) -> None:
+        super().__init__(em, spec, config)
+        self.lanes, self.vectors = config.lanes(spec), config.vectors(spec)
+        self.loads = config.loads
+        self.per_load = WARP // self.lanes
+        self.width = VECTOR_BYTES * 8 // BITS[self.stored]
+        self.own = self.vectors * self.width
+        self.pieces = spec.head_dim // self.width
+        # Queries that see different keys, or a mask, hide values that are in memory: those may be NaN.
+        self.masks = self.hides and (self.count > 1 or spec.mask_kind == "custom")
+
+    def emit(self, part: Value, sums: Value, parts: Value) -> None:
+        """part: f32 [B, Hkv, rows, parts, D]; sums: maximum and sum, f32 [B, Hkv, rows, parts, 2]."""
+        em, config = self.em, self.config
+        b, split = em.block("z"), em.block("x")
+        kv = em.idiv(em.block("y"), config.groups)
+        self.first_row = em.imul(em.irem(em.block("y"), config.groups), config.rows)
+        self.offset, lo, hi, size = self.part(b, parts)
+        start = em.iadd(lo, em.imul(split, size))
+        with em.if_(em.cmpi("slt", start, hi)):
+            end = em.imin(em.iadd(start, size), hi)
+            self.thread, self.lane, self.warp = em.thread(), em.lane(), em.warp()
+            self.slice = em.andi(self.lane, self.lanes - 1)
+            self.place = em.shrui(self.lane, self.lanes.bit_length() - 1)
+            heads = [self.head_of(kv, row) for row in range(config.rows)]
+            self.mask_rows = [self.mask_row(b, h, i) for h, i in heads] if self.mask is not None else []
+            self.seen_until = [em.iadd(self.offset, i) for _, i in heads]
+            queries = [self.query(b, h, i) for h, i in heads]
+            state = self.walk(b, kv, start, end, queries)
+            self.merge(state, b, kv, split, part, sums, parts)
+
+    # Rows -----------------------------------------------------------------------------------------
+
+    def head_of(self, kv: Index, row: int) -> tuple[Index, Index]:
+        """(query head, query) of a row of this block; rows beyond the last repeat it."""
+        em = self.em
+        at = em.iadd(self.first_row, row)
+        if self.config.groups * self.config.rows > self.total_rows:
+            at = em.imin(at, self.total_rows - 1)
+        return self.query_head(kv, at), em.irem(at, self.count)
+
+    def columns(self, vector: int) -> Index:
+        """The first element of a lane's vector in a row."""
+        return self.em.imul(self.em.iadd(self.slice, vector * self.lanes), self.width)
+
+    def inside(self, vector: int) -> Value | None:
+        """Whether a lane's vector is in the row; None where all are."""
+        if (vector + 1) * self.lanes <= self.pieces:
+            return None
+        return self.em.cmpi("ult", self.slice, self.pieces - vector * self.lanes)
+
+    def piece(self, vector: int) -> Value:
+        """The lane's vector in a row, by 16 bytes: what is outside repeats the first."""
+        em, inside = self.em, self.inside(vector)
+        at = em.addi(self.slice, vector * self.lanes)
+        return at if inside is None else em.select(inside, at, 0)
+
+    def query(self, b: Index, h: Index, i: Index) -> list[Value]:
+        """A lane's part of a query as f32, multiplied; zeros outside of the row."""
+        em = self.em
+        row = self.q.row(em, self.q.head(em, b, h), i)
+        values = []
+        for vector in range(self.vectors):
+            inside = self.inside(vector)
+            address = em.at(row, em.imul(self.piece(vector), self.width), self.element)
+            for x in self.load_wide(address, self.element, self.width):
+                x = em.mulf(x, self.query_factor)
+                values.append(x if inside is None else em.select(inside, x, 0.0))
+        return values
+
+    # Keys -----------------------------------------------------------------------------------------
+
+    def walk(self, b: Index, kv: Index, start: Index, end: Index, queries: list[list[Value]]) -> list[Value]:
+        """Maxima, sums (of this lane's keys) and results (of this lane's elements) of all rows, after all keys."""
+        em, config, spec = self.em, self.config, self.spec
+        rows, step, stages = config.rows, config.step(spec), config.stages
+        heads = (self.k, self.k.head(em, b, kv)), (self.v, self.v.head(em, b, kv))
+        zero = em.const(0.0, "f32")
+        inits = [em.const(NEGATIVE_INFINITY, "f32")] * rows + [zero] * (rows * (1 + self.own))
+        first = em.iadd(start, em.imul(self.warp, config.keys(spec)))
+        exchange = em.imul(self.warp, config.keys(spec) * config.padded_rows() * 4)
+        exchange = em.shared(em.iadd(exchange, stages * config.stage_bytes(spec)))
+        for stage in range(stages):
+            self.fetch(heads, em.iadd(first, stage * step), end, stage * config.stage_bytes(spec))
+        with em.loop(first, end, step, [em.const(0), *inits], hint="key") as loop:
+            stage, maxima, sums = loop.args[0], loop.args[1 : 1 + rows], loop.args[1 + rows : 1 + 2 * rows]
+            rest = loop.args[1 + 2 * rows :]
+            totals = [rest[r * self.own : (r + 1) * self.own] for r in range(rows)]
+            em.cp_async_wait(2 * stages - 1)
+            scores, offset = self.scores(queries, self.read(stage, 0))
+            weights, maxima, sums, decays = self.weigh(scores, loop.iv, offset, end, maxima, sums)
+            self.share(exchange, weights, offset)
+            em.cp_async_wait(2 * stages - 2)
+            totals = self.accumulate(exchange, self.read(stage, 1), totals, decays)
+            self.fetch(heads, em.iadd(loop.iv, stages * step), end, stage)
+            following = em.addi(stage, config.stage_bytes(spec))
+            following = em.select(em.cmpi("eq", following, stages * config.stage_bytes(spec)), 0, following)
+            loop.yield_([following, *maxima, *sums, *(x for total in totals for x in total)])
+        em.cp_async_wait(0)
+        return loop.results[1:]
+
+    def slot(self, stage: Index, kind: int, u: int, vector: int) -> Value:
+        """Where a lane's part of a row stands: of keys (0) or values (1), each lane's after its neighbour's."""
+        em, threads = self.em, self.config.warps * WARP
+        number = (kind * self.loads + u) * self.vectors + vector
+        return em.shared(em.iadd(em.iadd(stage, number * threads * VECTOR_BYTES), em.imul(self.thread, VECTOR_BYTES)))
+
+    def fetch(self, heads: Sequence[tuple[Heads, Value]], key: Index, end: Index, stage: Index) -> None:
+        """Starts copies of the keys from `key` on, then of their values; what doesn't exist becomes zeros."""
+        em = self.em
+        some = em.cmpi("slt", em.index(key), em.index(end))
+        for kind, (x, head) in enumerate(heads):
+            with em.if_(some):
+                self.fetch_rows(kind, x, head, key, end, stage)
+            em.cp_async_commit()
+
+    def fetch_rows(self, kind: int, x: Heads, head: Value, key: Index, end: Index, stage: Index) -> None:
+        """Starts copies of a lane's rows of keys (0) or values (1)."""
+        em = self.em
+        last = em.isub(end, 1)
+        for u in range(self.loads):
+            place = em.iadd(key, em.iadd(self.place, u * self.per_load))
+            row = x.row(em, head, em.imin(place, last))
+            exists = em.cmpi("slt", em.index(place), em.index(end))
+            for vector in range(self.vectors):
+                inside = self.inside(vector)
+                count = em.select(exists if inside is None else em.andi(exists, inside), VECTOR_BYTES, 0)
+                source = em.at(row, em.imul(self.piece(vector), self.width), x.element)
+                em.cp_async(self.slot(stage, kind, u, vector), source, count=count)
+
+    def read(self, stage: Index, kind: int) -> list[list[Value]]:
+        """A lane's parts of the rows of keys (0) or values (1) of a stage, as i32."""
+        em = self.em
+        return [
+            [x for v in range(self.vectors) for x in em.lanes(em.ld(self.slot(stage, kind, u, v), vec(4, "i32")))]
+            for u in range(self.loads)
+        ]
+
+    def scores(self, queries: list[list[Value]], words: list[list[Value]]) -> tuple[list[list[Value]], Index]:
+        """Whole products by row and key, and the first of a lane's keys among those of the warp.
+
+        Lanes of one row hold parts of the sums of `loads` keys. In each step a lane gives one half of its keys to the
+        neighbour and gets what the neighbour has of the other half; with one key left, both get the same sum.
+        """
+        em = self.em
+        sums: list[list[Value]] = [[] for _ in queries]
+        for own in words:
+            key = self.elements(own, self.stored)
+            for row, query in enumerate(queries):
+                total = em.mulf(query[0], key[0])
+                for q, k in zip(query[1:], key[1:], strict=True):
+                    total = em.fmaf(q, k, total)
+                sums[row].append(total)
+        offset: Index = 0
+        distance = self.lanes // 2
+        while distance:
+            count = len(sums[0])
+            if count > 1:
+                upper = em.cmpi("ne", em.andi(self.lane, distance), 0)
+                half = count // 2
+                for row, values in enumerate(sums):
+                    kept = [em.select(upper, values[half + i], values[i]) for i in range(half)]
+                    given = [em.select(upper, values[i], values[half + i]) for i in range(half)]
+                    sums[row] = [
+                        em.addf(k, em.shuffle_lane("bfly", g, distance)) for k, g in zip(kept, given, strict=True)
+                    ]
+                offset = em.iadd(offset, em.select(upper, half, 0))
+            else:
+                sums = [[em.addf(x, em.shuffle_lane("bfly", x, distance)) for x in values] for values in sums]
+            distance //= 2
+        return sums, em.iadd(em.imul(offset, self.per_load), self.place)
+
+    @property
+    def copies(self) -> int:
+        """Lanes that hold the same score."""
+        return max(1, self.lanes // self.loads)
+
+    def weigh(
+        self,
+        scores: list[list[Value]],
+        first: Index,
+        offset: Index,
+        end: Index,
+        maxima: Sequence[Value],
+        sums: Sequence[Value],
+    ) -> tuple[list[list[Value]], list[Value], list[Value], list[Value]]:
+        """(weights, maxima, sums, decays of what was summed before); hidden keys have the weight -1 with `masks`."""
+        em = self.em
+        keys = [em.iadd(em.iadd(first, offset), u * self.per_load) for u in range(len(scores[0]))]
+        exist = [em.cmpi("slt", key, end) for key in keys]
+        weights, new_maxima, new_sums, decays = [], [], [], []
+        for row, products in enumerate(scores):
+            seen = [self.seen_by(row, key, end, exists) for key, exists in zip(keys, exist, strict=True)]
+            values = []
+            for product, key, visible in zip(products, keys, seen, strict=True):
+                bias = None
+                if self.spec.mask_kind == "bias":
+                    bias = self.mask_value(self.mask_rows[row], em.imin(key, em.isub(end, 1)))
+                values.append(em.select(visible, self.score(product, bias), NEGATIVE_INFINITY))
+            largest = em.warp_reduce("maxnum", em.tree("maxnum", values))
+            maximum = self.larger(largest, maxima[row])
+            shift = self.finite(maximum)
+            exps = [self.exp2(em.subf(value, shift)) for value in values]
+            decay = self.exp2(em.subf(maxima[row], shift))
+            new_sums.append(em.fmaf(sums[row], decay, em.tree("add", exps)))
+            if self.masks:
+                exps = [em.select(visible, x, -1.0) for visible, x in zip(seen, exps, strict=True)]
+            weights.append(exps)
+            new_maxima.append(maximum)
+            decays.append(decay)
+        return weights, new_maxima, new_sums, decays
+
+    def seen_by(self, row: int, key: Index, end: Index, exists: Value) -> Value:
+        """Whether a row sees a key."""
+        em, kind = self.em, self.spec.mask_kind
+        seen = exists
+        if self.count > 1 and kind in ("causal", "sliding_window"):
+            seen = em.andi(seen, em.cmpi("sle", em.index(key), em.index(self.seen_until[row])))
+        if self.count > 1 and kind == "sliding_window":
+            assert self.spec.window is not None
+            first = em.isub(self.seen_until[row], self.spec.window)
+            seen = em.andi(seen, em.cmpi("sgt", em.index(key), em.index(first)))
+        if kind == "custom":
+            seen = em.andi(seen, self.mask_value(self.mask_rows[row], em.imin(key, em.isub(end, 1))))
+        return seen
+
+    def share(self, exchange: Value, weights: list[list[Value]], offset: Index) -> None:
+        """Writes each key's weights, one row after the other, where the lanes of its values read them."""
+        em, padded = self.em, self.config.padded_rows()
+        em.warp_sync()
+        for u in range(len(weights[0])):
+            row = [weights[r][u] for r in range(self.config.rows)]
+            row += [row[0]] * (padded - len(row))
+            at = em.imul(em.iadd(offset, u * self.per_load), padded)
+            for first in range(0, padded, 4):
+                part = row[first : first + 4]
+                value = part[0] if len(part) == 1 else em.vector(part)
+                em.st(value, exchange, em.iadd(at, first))
+        em.warp_sync()
+
+    def accumulate(
+        self, exchange: Value, words: list[list[Value]], totals: list[list[Value]], decays: Sequence[Value]
+    ) -> list[list[Value]]:
+        """totals * decay + sum of weight * value over a lane's rows of values."""
+        em, padded = self.em, self.config.padded_rows()
+        totals = [[em.mulf(x, decay) for x in total] for total, decay in zip(totals, decays, strict=True)]
+        for u, own in enumerate(words):
+            value = self.elements(own, self.stored)
+            at = em.imul(em.iadd(self.place, u * self.per_load), padded)
+            weights: list[Value] = []
+            for first in range(0, padded, 4):
+                count = min(4, padded)
+                weights += em.lanes(em.ld(exchange, vec(count, "f32") if count > 1 else "f32", em.iadd(at, first)))
+            for row in range(self.config.rows):
+                weight = weights[row]
+                hidden = em.cmpf("oeq", weight, -1.0) if self.masks else None
+                for d, x in enumerate(value):
+                    total = em.fmaf(weight, x, totals[row][d])
+                    totals[row][d] = total if hidden is None else em.select(hidden, totals[row][d], total)
+        return totals
+
+    # The end --------------------------------------------------------------------------------------
+
+    def merge(
+        self, state: list[Value], b: Index, kv: Index, split: Value, part: Value, sums: Value, parts: Value
+    ) -> None:
+        """Joins the lanes and warps of the block, and writes the part's results."""
+        em, rows, warps, size = self.em, self.config.rows, self.config.warps, self.spec.head_dim
+        stats = em.shared(warps * rows * size * 4)
+        em.barrier()  # The same memory held weights.
+        lane_sums = [em.mulf(em.warp_reduce("add", x), 1.0 / self.copies) for x in state[rows : 2 * rows]]
+        for row in range(rows):
+            with em.if_(em.cmpi("eq", self.lane, row)):
+                at = em.imul(em.iadd(em.imul(self.warp, rows), row), 2)
+                em.st(em.vector([state[row], lane_sums[row]]), stats, at)
+        em.barrier()
+        totals: list[list[Value]] = []
+        for row in range(rows):
+            own = [em.lanes(em.ld(stats, vec(2, "f32"), 2 * (w * rows + row))) for w in range(warps)]
+            maximum = em.tree("maxnum", [m for m, _ in own])
+            shift = self.finite(maximum)
+            factor = self.exp2(em.subf(state[row], shift))
+            total = em.tree("add", [em.mulf(x, self.exp2(em.subf(m, shift))) for m, x in own])
+            totals.append([maximum, total])
+            first = 2 * rows + row * self.own
+            for vector in range(self.vectors):
+                values = state[first + vector * self.width : first + (vector + 1) * self.width]
+                values = [em.mulf(em.warp_reduce("add", x, self.per_load, stride=self.lanes), factor) for x in values]
+                inside = em.cmpi("ult", self.lane, min(self.lanes, self.pieces - vector * self.lanes))
+                with em.if_(inside):
+                    at = em.iadd(em.imul(em.iadd(em.imul(self.warp, rows), row), size), self.columns(vector))
+                    for i in range(0, self.width, 4):
+                        em.st(em.vector(values[i : i + 4]), em.shared(), em.iadd(at, i))
+        em.barrier()
+        thread = em.thread()
+        for row in range(rows):
+            with self.existing(row) as at:
+                index = em.iadd(em.imul(self.partial_row(b, kv, at), em.wide(parts)), em.wide(split))
+                with em.loop(em.imul(thread, 4), size, warps * WARP * 4, hint="d") as d:
+                    places = [em.iadd(d.iv, (w * rows + row) * size) for w in range(warps)]
+                    own_values = [em.lanes(em.ld(em.shared(), vec(4, "f32"), place)) for place in places]
+                    value = em.vector([em.tree("add", column) for column in zip(*own_values, strict=True)])
+                    em.st(value, part, em.iadd(em.imul(index, size), em.wide(d.iv)))
+                with em.if_(em.cmpi("eq", thread, row)):
+                    em.st(em.vector(totals[row]), sums, em.imul(index, 2))
+
+    @contextmanager
+    def existing(self, row: int) -> Iterator[Index]:
+        """Runs where a row of this block exists, with its number among all of the head of keys."""
+        em = self.em
+        at = em.iadd(self.first_row, row)
+        if self.config.groups * self.config.rows == self.total_rows:
+            yield at
+            return
+        with em.if_(em.cmpi("ult", em.index(at), self.total_rows)):
+            yield at
+
+
+class Combine(_Decode):
+    """The second kernel: one block joins the parts of one row."""
+
+    def emit(self, part: Value, sums: Value, parts: Value) -> None:
+        """part, sums: what the first kernel wrote; parts: into how many the keys were cut at most."""
+        em, size = self.em, self.spec.head_dim
+        b, kv, row = em.block("z"), em.block("y"), em.block("x")
+        thread, lane, warp = em.thread(), em.lane(), em.warp()
+        _, lo, hi, keys = self.part(b, parts)
+        seen = em.imax(em.isub(hi, lo), 0)
+        # Without keys, parts have no size.
+        count = em.idiv(em.iadd(seen, em.isub(keys, 1)), em.imax(keys, 1))
+        count = em.select(em.cmpi("eq", em.index(seen), 0), 0, em.index(count))
+        first = em.imul(self.partial_row(b, kv, row), em.wide(parts))
+        # One thread a part: MAX_PARTS are as many as threads.
+        with em.if_(em.cmpi("ult", thread, count), ["f32", "f32"]) as own:
+            own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), em.imul(em.iadd(first, em.wide(thread)), 2))))
+            own.else_()
+            own.yield_([em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")])
+        maximum, total = own.results
+        weights, exchange = em.shared(), em.shared(MAX_PARTS * 4)
+        shift = self.finite(em.block_reduce("maxnum", maximum, exchange, COMBINE_THREADS))
+        weight = self.exp2(em.subf(maximum, shift))
+        em.st(weight, weights, thread)
+        total = em.block_reduce("add", em.mulf(total, weight), exchange, COMBINE_THREADS)
+        sums_of = self.weighted(part, first, count, weights)
+        results = em.shared(MAX_PARTS * 4 + 64)
+        for vector, values in enumerate(sums_of):
+            at = em.iadd(em.imul(lane, 4), vector * WARP * 4)
+            with em.if_(em.cmpi("ult", at, size)):
+                em.st(em.vector(values), results, em.iadd(em.imul(warp, size), at))
+        em.barrier()
+        scale = self.normalising(total)
+        target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), em.irem(row, self.count))
+        with em.loop(em.imul(thread, 4), size, COMBINE_THREADS * 4, hint="d") as d:
+            own_values = [
+                em.lanes(em.ld(results, vec(4, "f32"), em.iadd(d.iv, w * size))) for w in range(COMBINE_THREADS // WARP)
+            ]
+            values = [em.mulf(em.tree("add", column), scale) for column in zip(*own_values, strict=True)]
+            em.st(em.narrow(em.vector(values), self.element), target, d.iv)
+
+    def weighted(self, part: Value, first: Index, count: Value, weights: Value) -> list[list[Value]]:
+        """The sums of this warp's parts, times their weights: every fourth part, 4 elements a lane at a time."""
+        em, size = self.em, self.spec.head_dim
+        vectors = -(-size // (WARP * 4))
+        inits = [em.const(0.0, "f32")] * (4 * vectors)
+        lane = em.imul(em.lane(), 4)
+        with em.loop(em.warp(), count, COMBINE_THREADS // WARP, inits, hint="part") as loop:
+            weight = em.ld(weights, "f32", loop.iv)
+            base = em.imul(em.iadd(first, em.wide(loop.iv)), size)
+            sums: list[Value] = []
+            for vector in range(vectors):
+                at = em.iadd(lane, vector * WARP * 4)
+                at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
+                values = em.lanes(em.ld(part, vec(4, "f32"), em.iadd(base, em.wide(at))))
+                old = loop.args[4 * vector : 4 * vector + 4]
+                sums += [em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)]
+            loop.yield_(sums)
+        return [loop.results[4 * v : 4 * v + 4] for v in range(vectors)]
+
+
+def combine_shared_bytes(spec: AttentionSpec) -> int:
+    """Shared memory of the second kernel."""
+    return 4 * MAX_PARTS + 64 + 4 * spec.head_dim * (COMBINE_THREADS // WARP)
+
+
+def partial_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: DecodeConfig) -> None:
+    """The first kernel: grid (parts, heads of keys * groups, batch)."""
+    kernel = Partial(em, spec, config)
+    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos"), pointer("part"), pointer("sums")]
+    with em.kernel(name, parameters, config.warps * WARP) as values:
+        kernel.bind(values)
+        em.launch_dependents()
+        em.wait_dependencies()
+        kernel.emit(values[-2], values[-1], em.blocks("x"))
+
+
+def combine_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: DecodeConfig) -> None:
+    """The second kernel: grid (rows of a head of keys, heads of keys, batch)."""
+    kernel = Combine(em, spec, config)
+    parameters = [
+        *kernel.parameters("pos", "out"),
+        pointer("part", readonly=True),
+        pointer("sums", readonly=True),
+        ("parts", "i32"),
+    ]
+    with em.kernel(name, parameters, COMBINE_THREADS, min_blocks=8) as values:
+        kernel.bind(values)
+        em.launch_dependents()
+        em.wait_dependencies()
+        kernel.emit(*values[-3:])
+
+
+def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | None = None) -> DeviceKernel:
+    """Attention of a static number of queries, each of which costs registers."""
+    queries = shape_of(spec.q)[spec.sequence_axis]
+    assert queries is not None, "a decoding schedule is for a static number of queries"
+    config = config or decode_config(spec, queries)
+    rows, kv, symbol = spec.group * queries, spec.kv_heads, symbol_of(name)
+    device = DeviceEmitter(chip)
+    partial_kernel(device, f"{symbol}_parts", spec, config)
+    combine_kernel(device, f"{symbol}_join", spec, config)
+
+    def batch(em: HostEmitter, q: Value) -> Index:
+        return 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+
+    def parts(em: HostEmitter, operands: Sequence[Value]) -> Index:
+        """Into how many parts keys are cut: steps of a block, or as many as fill the GPU."""
+        keys = em.dim(operands[1], spec.sequence_axis)
+        heads = em.imul(batch(em, operands[0]), kv * config.groups)
+        wanted = em.idiv(BLOCKS, em.imax(heads, 1))
+        most = em.imax(em.imin(wanted, MAX_PARTS), 1)
+        return em.imax(em.imin(em.iceildiv(keys, config.step(spec)), most), 1)
+
+    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
+        count = em.imul(em.imul(batch(em, operands[0]), kv * rows), parts(em, operands))
+        return scratch.take([em.imul(count, spec.head_dim)], "f32"), scratch.take([em.imul(count, 2)], "f32")
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
+        memory = take(em, operands, scratch)
+        count, blocks = parts(em, operands), batch(em, operands[0])
+        sizes = Problem.size_arguments(em, spec, named)
+        given = [named[key] for key in ("q", "k", "v", "mask", "pos") if key in named]
+        positions = [named["pos"]] if "pos" in named else []
+        pdl = device.sm >= 90
+        em.launch(
+            f"{symbol}_parts",
+            [count, kv * config.groups, blocks],
+            config.warps * WARP,
+            [*given, *sizes, *memory],
+            shared=config.shared_bytes(spec),
+            pdl=pdl,
+        )
+        em.launch(
+            f"{symbol}_join",
+            [rows, kv, blocks],
+            COMBINE_THREADS,
+            [*positions, results[0], *sizes, *memory, em.i32(count)],
+            shared=combine_shared_bytes(spec),
+            pdl=pdl,
+        )
+
+    return write_device_kernel(
+        name, "attention_decode", spec.operands, [("out", spec.result)], device, host, scratch=take
+    )

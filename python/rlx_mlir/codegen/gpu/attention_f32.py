@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of many queries in f32 throughout: products by multiply-add, for exact models and for chips and element
+types that tensor cores don't serve.
+
+A block takes a tile of queries of one head and walks along the keys that they see, a tile at a time, with a running
+maximum and sum for each query. Tiles stand in shared memory as f32, whatever keys and values are stored as. Sixteen
+threads share four queries: each computes the scores of every sixteenth key, and then every sixteenth quad of the
+result. Weights go from one to the other through shared memory, which only the threads of one warp exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, vec
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+
+__all__ = ["F32Config", "f32_config", "prefill_f32"]
+
+LANES = 16
+"""Threads that share queries."""
+ROWS = 4
+"""Queries that they share."""
+PAD = 4
+"""Floats between rows in shared memory: eight rows' vectors of 16 bytes then lie in different banks."""
+
+
+@dataclass(frozen=True)
+class F32Config:
+    """Tiles: `queries`, a multiple of 8, and `keys`, a multiple of 16."""
+
+    queries: int
+    keys: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.queries // ROWS * LANES
+
+    def shared_bytes(self, size: int) -> int:
+        """Shared memory for heads of `size` elements: queries, keys, values, weights."""
+        floats = (self.queries + self.keys) * (size + PAD) + self.keys * size + self.queries * (self.keys + PAD)
+        return 4 * floats
+
+
+def f32_config(spec: AttentionSpec) -> F32Config:
+    """Tiles of which two blocks fit into the shared memory of most chips."""
+    if spec.head_dim <= 64:
+        return F32Config(64, 64)
+    return F32Config(64, 32) if spec.head_dim <= 128 else F32Config(32, 16)
+
+
+class PrefillF32(Problem):
+    """One tile of queries; see the module's docstring."""
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: F32Config) -> None:
+        super().__init__(em, spec)
+        self.config, self.size = config, spec.head_dim
+        self.quads = spec.head_dim // 4
+        self.columns = config.keys // LANES
+        self.parts = -(-self.quads // LANES)
+
+    def emit(self) -> None:
+        """Grid: tiles of queries, heads, batch."""
+        em, config, size = self.em, self.config, self.size
+        b, h = em.block("z"), em.block("y")
+        # The last tiles see the most keys: they come first.
+        tile = em.isub(em.isub(em.blocks("x"), 1), em.block("x"))
+        self.first = em.imul(tile, config.queries)
+        kv = em.idiv(h, self.spec.group)
+        self.thread = em.thread()
+        self.lane, self.group = em.andi(self.thread, LANES - 1), em.shrui(self.thread, 4)
+        pitch = size + PAD
+        self.query_tile = em.shared()
+        self.key_tile = em.shared(4 * config.queries * pitch)
+        self.value_tile = em.shared(4 * (config.queries + config.keys) * pitch)
+        self.weight_tile = em.shared(4 * ((config.queries + config.keys) * pitch + config.keys * size))
+        last = em.isub(self.queries, 1)
+        self.write_tile(
+            self.query_tile,
+            pitch,
+            config.queries,
+            self.read_tile(self.q, self.q.head(em, b, h), self.first, last, config.queries),
+            self.query_factor,
+        )
+        keys = self.range(b, self.first, config.queries)
+        self.rows = [em.iadd(self.first, em.iadd(em.imul(self.group, ROWS), r)) for r in range(ROWS)]
+        self.mask_rows = [self.mask_row(b, h, em.imin(row, last)) for row in self.rows] if self.mask is not None else []
+        k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
+        zero, low = em.const(0.0, "f32"), em.const(NEGATIVE_INFINITY, "f32")
+        inits = [low] * ROWS + [zero] * (ROWS * (1 + 4 * self.parts))
+        with em.loop(keys.lo, keys.hi, config.keys, inits, hint="key") as loop:
+            state = self.step(loop.iv, keys, k, v, loop.args)
+            loop.yield_(state)
+        self.finish(b, h, loop.results)
+
+    # Tiles ----------------------------------------------------------------------------------------
+
+    def pieces(self, count: int) -> list[tuple[Value, Value]]:
+        """(row, quad) of what a thread moves of a tile of `count` rows; the last ones may be beyond the tile."""
+        em = self.em
+        count = -(-count * self.quads // self.config.threads)
+        places = [em.addi(self.thread, i * self.config.threads) for i in range(count)]
+        return [(em.binary("arith.divui", p, self.quads), em.binary("arith.remui", p, self.quads)) for p in places]
+
+    def read_tile(self, x: Heads, head: Value, first: Index, last: Index, count: int) -> list[list[Value]]:
+        """The rows from `first` on that a thread moves, as f32: rows beyond `last` repeat it."""
+        em = self.em
+        values = []
+        for row, quad in self.pieces(count):
+            at = em.imin(em.iadd(first, row), last)
+            address = em.at(x.row(em, head, at), em.imul(quad, 4), x.element)
+            values.append(self.load_wide(address, x.element, 4))
+        return values
+
+    def write_tile(
+        self, tile: Value, pitch: int, count: int, values: Sequence[Sequence[Value]], factor: float | None = None
+    ) -> None:
+        """Puts them into shared memory."""
+        em = self.em
+        for i, ((row, quad), quad_values) in enumerate(zip(self.pieces(count), values, strict=True)):
+            own = [x if factor is None else em.mulf(x, factor) for x in quad_values]
+            at = em.iadd(em.imul(row, pitch), em.imul(quad, 4))
+            if (i + 1) * self.config.threads <= count * self.quads:
+                em.st(em.vector(own), tile, at)
+                continue
+            with em.if_(em.cmpi("ult", row, count)):
+                em.st(em.vector(own), tile, at)
+
+    # A tile of keys -------------------------------------------------------------------------------
+
+    def step(self, key: Value, keys: KeyRange, k: Value, v: Value, state: Sequence[Value]) -> list[Value]:
+        """Maxima, sums and results after the keys from `key` on."""
+        em, config = self.em, self.config
+        last = em.isub(keys.hi, 1)
+        key_values = self.read_tile(self.k, k, key, last, config.keys)
+        values = self.read_tile(self.v, v, key, last, config.keys)
+        # Weights of keys beyond the last one are zero, but 0 times infinity is NaN.
+        inside = [em.cmpi("slt", em.iadd(key, row), keys.hi) for row, _ in self.pieces(config.keys)]
+        values = [[em.select(own, x, 0.0) for x in quad] for own, quad in zip(inside, values, strict=True)]
+        em.barrier()  # The tile before is used up.
+        self.write_tile(self.key_tile, self.size + PAD, config.keys, key_values)
+        self.write_tile(self.value_tile, self.size, config.keys, values)
+        em.barrier()
+        maxima, sums = state[:ROWS], state[ROWS : 2 * ROWS]
+        totals = list(state[2 * ROWS :])
+        scores = self.scores()
+        edge = self.edge(key, config.keys, self.first, config.queries, keys)
+        columns = [em.iadd(key, em.iadd(self.lane, LANES * j)) for j in range(self.columns)]
+        scores = [
+            [self.biased(r, x, column, last) for x, column in zip(own, columns, strict=True)]
+            for r, own in enumerate(scores)
+        ]
+        with em.if_(edge, ["f32"] * (ROWS * self.columns)) as branch:
+            hidden = [
+                em.select(self.seen_by(r, column, keys), x, NEGATIVE_INFINITY)
+                for r, own in enumerate(scores)
+                for x, column in zip(own, columns, strict=True)
+            ]
+            branch.yield_(hidden)
+            branch.else_()
+            branch.yield_([x for own in scores for x in own])
+        scores = [branch.results[r * self.columns : (r + 1) * self.columns] for r in range(ROWS)]
+        em.warp_sync()
+        new_maxima, new_sums, weights = [], [], []
+        for r, own in enumerate(scores):
+            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), LANES), maxima[r])
+            shift = self.finite(maximum)
+            decay = self.exp2(em.subf(maxima[r], shift))
+            exps = [self.exp2(em.subf(x, shift)) for x in own]
+            new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
+            new_maxima.append(maximum)
+            weights.append(exps)
+            width = 4 * self.parts
+            totals[r * width : (r + 1) * width] = [em.mulf(x, decay) for x in totals[r * width : (r + 1) * width]]
+        for r, exps in enumerate(weights):
+            row = em.imul(em.iadd(em.imul(self.group, ROWS), r), config.keys + PAD)
+            for j, x in enumerate(exps):
+                em.st(x, self.weight_tile, em.iadd(row, em.iadd(self.lane, LANES * j)))
+        em.warp_sync()
+        with em.if_(edge, ["f32"] * len(totals)) as branch:
+            branch.yield_(self.weighted(totals, key, keys))
+            branch.else_()
+            branch.yield_(self.weighted(totals, None, keys))
+        return [*new_maxima, *new_sums, *branch.results]
+
+    def seen_by(self, r: int, key: Index, keys: KeyRange) -> Value:
+        """Whether one of the thread's queries sees a key."""
+        return self.sees(self.rows[r], key, keys, self.mask_rows[r] if self.spec.mask_kind == "custom" else None)
+
+    def biased(self, r: int, product: Value, key: Index, last: Index) -> Value:
+        """The score of a product."""
+        bias = None
+        if self.spec.mask_kind == "bias":
+            bias = self.mask_value(self.mask_rows[r], self.em.imin(key, last))
+        return self.score(product, bias)
+
+    def scores(self) -> list[list[Value]]:
+        """Products of the thread's queries with its keys, in the tile."""
+        em, pitch = self.em, self.size + PAD
+        inits = [em.const(0.0, "f32")] * (ROWS * self.columns)
+        query = em.imul(self.group, ROWS * pitch)
+        key = em.imul(self.lane, pitch)
+        unroll = next(n for n in (4, 2, 1) if self.quads % n == 0)
+        with em.loop(0, self.size, 4 * unroll, inits, hint="d") as d:
+            sums = list(d.args)
+            for u in range(unroll):
+                at = em.iadd(d.iv, 4 * u)
+                queries = [
+                    em.lanes(em.ld(self.query_tile, vec(4, "f32"), em.iadd(em.iadd(query, r * pitch), at)))
+                    for r in range(ROWS)
+                ]
+                for j in range(self.columns):
+                    own = em.lanes(em.ld(self.key_tile, vec(4, "f32"), em.iadd(em.iadd(key, j * LANES * pitch), at)))
+                    for r in range(ROWS):
+                        total = sums[r * self.columns + j]
+                        for x, y in zip(queries[r], own, strict=True):
+                            total = em.fmaf(x, y, total)
+                        sums[r * self.columns + j] = total
+            d.yield_(sums)
+        return [d.results[r * self.columns : (r + 1) * self.columns] for r in range(ROWS)]
+
+    def weighted(self, totals: Sequence[Value], first: Value | None, keys: KeyRange) -> list[Value]:
+        """totals + weights * values of the tile; with `first`, its first key, hidden values count as nothing."""
+        em, config = self.em, self.config
+        weight_row = em.imul(self.group, ROWS * (config.keys + PAD))
+        last = self.quads - 1
+        quads = [em.iadd(self.lane, LANES * part) for part in range(self.parts)]
+        if self.quads % LANES:
+            quads = [em.imin(quad, last) for quad in quads]
+        with em.loop(0, config.keys, 4, totals, hint="key") as loop:
+            sums = list(loop.args)
+            weights = [
+                em.lanes(
+                    em.ld(
+                        self.weight_tile, vec(4, "f32"), em.iadd(weight_row, em.iadd(loop.iv, r * (config.keys + PAD)))
+                    )
+                )
+                for r in range(ROWS)
+            ]
+            for i in range(4):
+                at = em.iadd(loop.iv, i)
+                row = em.imul(at, self.size)
+                seen = None if first is None else [self.seen_by(r, em.iadd(first, at), keys) for r in range(ROWS)]
+                for part, quad in enumerate(quads):
+                    values = em.lanes(em.ld(self.value_tile, vec(4, "f32"), em.iadd(row, em.imul(quad, 4))))
+                    for r in range(ROWS):
+                        for e, x in enumerate(values):
+                            place = (r * self.parts + part) * 4 + e
+                            total = em.fmaf(weights[r][i], x, sums[place])
+                            sums[place] = total if seen is None else em.select(seen[r], total, sums[place])
+            loop.yield_(sums)
+        return loop.results
+
+    # The end --------------------------------------------------------------------------------------
+
+    def finish(self, b: Index, h: Index, state: Sequence[Value]) -> None:
+        """result = total / sum"""
+        em = self.em
+        head = self.out.head(em, b, h)
+        for r in range(ROWS):
+            scale = self.normalising(em.warp_reduce("add", state[ROWS + r], LANES))
+            exists = em.cmpi("slt", em.index(self.rows[r]), em.index(self.queries))
+            with em.if_(exists):
+                row = self.out.row(em, head, self.rows[r])
+                for part in range(self.parts):
+                    quad = em.iadd(self.lane, LANES * part)
+                    values = state[2 * ROWS + (r * self.parts + part) * 4 :][:4]
+                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                        value = em.vector([em.mulf(x, scale) for x in values])
+                        em.st(em.narrow(value, self.element), row, em.imul(quad, 4))
+
+
+def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | None = None) -> DeviceKernel:
+    """Attention of any number of queries in f32."""
+    config = config or f32_config(spec)
+    symbol = f"{symbol_of(name)}_f32"
+    device = DeviceEmitter(chip)
+    kernel = PrefillF32(device, spec, config)
+    with device.kernel(symbol, kernel.parameters("q", "k", "v", "mask", "pos", "out"), config.threads) as values:
+        kernel.bind(values)
+        device.launch_dependents()
+        device.wait_dependencies()
+        kernel.emit()
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
+        q = named["q"]
+        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+        tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
+        em.launch(
+            symbol,
+            [tiles, spec.num_heads, batch],
+            config.threads,
+            [*operands, results[0], *Problem.size_arguments(em, spec, named)],
+            shared=config.shared_bytes(spec.head_dim),
+            pdl=device.sm >= 90,
+        )
+
+    return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host)

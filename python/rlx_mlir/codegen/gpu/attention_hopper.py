@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of many queries by warp groups (wgmma) and bulk copies by tensor maps, for f16 and bf16 on sm_90a.
+
+Three warp groups make a block. One thread of the first fetches the tile of queries, then keys and values, tile by tile,
+into rings of stages, whose barriers say what is full and what is empty. The two others take 64 queries each. Their
+accumulators stay in registers, and weights go straight from softmax into the second product. While the tensor cores
+multiply a tile's weights by its values, the scores of the next tile are on their way, and their softmax is computed.
+
+Tiles are walked from the last to the first: only those at the ends, where some query doesn't see some key, need
+conditions. They have loops of their own, as branches would keep products from overlapping.
+
+Blocks are ordered so that the keys and values of the heads in progress stay in the L2 cache, and so that tiles with
+many keys come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem
+from rlx_mlir.codegen.gpu.attention_repair import Row, repair
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, struct_of, tensor_map
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+
+__all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
+
+GROUP = 128
+"""Threads of a warp group."""
+CONSUMERS = 2
+"""Warp groups that compute."""
+QUERIES = 64
+"""Queries of one of them."""
+TILE = CONSUMERS * QUERIES
+BOX = 64
+"""Elements of a row that one copy moves: 128 bytes, the width of a swizzle."""
+LIVE_BYTES = 24_000_000
+"""Keys and values of the heads in progress: about half of the L2 cache."""
+SIZES = (64, 128, 256)
+
+
+@dataclass(frozen=True)
+class HopperConfig:
+    """Tiles of `keys` keys and as many values in `stages`; registers of the copying and the computing threads."""
+
+    keys: int
+    stages: int = 2
+    registers: tuple[int, int] = (24, 240)
+
+    def offsets(self, size: int) -> tuple[int, int, int]:
+        """Where keys, values and barriers start in shared memory, in bytes."""
+        keys = 2 * TILE * size
+        values = keys + self.stages * self.tile_bytes(size)
+        return keys, values, values + self.stages * self.tile_bytes(size)
+
+    def tile_bytes(self, size: int) -> int:
+        """Bytes of a tile of keys."""
+        return 2 * self.keys * size
+
+    def shared_bytes(self, size: int) -> int:
+        """Shared memory of a block."""
+        return self.offsets(size)[2] + 8 * (1 + 4 * self.stages)
+
+
+def hopper_config(spec: AttentionSpec) -> HopperConfig:
+    """As many keys as registers hold scores."""
+    return HopperConfig(128 if spec.head_dim <= 128 else 64)
+
+
+@dataclass
+class _State:
+    """What a computing thread carries: its places in the rings, of its two rows maxima and sums, weights, results."""
+
+    key_ring: list[Value]
+    value_ring: list[Value]
+    maxima: list[Value]
+    sums: list[Value]
+    weights: list[Value]
+    totals: list[Value]
+
+    def flat(self) -> list[Value]:
+        """All values, in a fixed order."""
+        return [*self.key_ring, *self.value_ring, *self.maxima, *self.sums, *self.weights, *self.totals]
+
+    def like(self, values: Sequence[Value]) -> _State:
+        """The same parts of other values."""
+        rest = list(values)
+
+        def take(count: int) -> list[Value]:
+            own, rest[:count] = rest[:count], []
+            return own
+
+        return _State(take(2), take(2), take(2), take(2), take(len(self.weights)), take(len(self.totals)))
+
+
+class PrefillHopper(Problem):
+    """One tile of queries; see the module's docstring."""
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: HopperConfig) -> None:
+        super().__init__(em, spec)
+        self.config, self.size = config, spec.head_dim
+        self.boxes = spec.head_dim // BOX
+        self.factor = self.query_factor if self.folded else 1.0
+
+    # Barriers -------------------------------------------------------------------------------------
+
+    def barrier_of(self, kind: str, stage: Index) -> Value:
+        """A barrier of a stage: keys or values, full or empty. The first barrier is that of the queries."""
+        em = self.em
+        number = ("keys full", "values full", "keys empty", "values empty").index(kind)
+        return em.at(self.barriers, em.iadd(em.imul(stage, 8), 8 + 8 * number * self.config.stages), "i8")
+
+    def start(self) -> None:
+        """Initialises the barriers."""
+        em, stages = self.em, self.config.stages
+        self.barriers = em.shared(self.config.offsets(self.size)[2])
+        self.thread = em.thread()
+        self.group = em.uniform(em.shrui(self.thread, 7))
+        with em.if_(em.cmpi("eq", self.thread, 0)):
+            em.mbarrier_init(self.barriers, 1)
+            for stage in range(stages):
+                for kind in ("keys full", "values full"):
+                    em.mbarrier_init(self.barrier_of(kind, stage), 1)
+                for kind in ("keys empty", "values empty"):
+                    em.mbarrier_init(self.barrier_of(kind, stage), CONSUMERS)
+            em.mbarrier_fence()
+        em.barrier()
+
+    # The block ------------------------------------------------------------------------------------
+
+    def emit(self, maps: Sequence[Value], tiles: Value, heads: Value, live: Value) -> None:
+        """Grid: tiles of queries times heads times batch, along x.
+
+        maps: of q, k, v and the result. tiles: of queries; heads: all, batch times heads; live: heads whose tiles
+        follow each other, all i32.
+        """
+        em, config = self.em, self.config
+        self.start()
+        self.maps = maps
+        block = em.block()
+        before = em.idiv(block, em.imul(tiles, live))
+        inside = em.irem(block, em.imul(tiles, live))
+        beside = em.imin(em.isub(heads, em.imul(before, live)), live)
+        tile = em.isub(em.isub(tiles, 1), em.idiv(inside, beside))
+        head = em.iadd(em.imul(before, live), em.irem(inside, beside))
+        self.b, self.h = em.idiv(head, self.spec.num_heads), em.irem(head, self.spec.num_heads)
+        self.first = em.imul(tile, TILE)
+        em.launch_dependents()
+        em.wait_dependencies()
+        self.seen = self.range(self.b, self.first, TILE)
+        span = em.imax(em.isub(self.seen.hi, self.seen.lo), 0)
+        self.count = em.iceildiv(span, config.keys)
+        with em.if_(em.cmpi("eq", self.group, 0)) as branch:
+            em.max_registers("decrease", config.registers[0])
+            with em.if_(em.cmpi("eq", em.shrui(self.thread, 5), 0)), em.if_(em.elect()):
+                self.fetch()
+            branch.else_()
+            em.max_registers("increase", config.registers[1])
+            self.compute()
+
+    def coordinates(self, heads: int, h: Index, s: Index, box: int) -> list[Index]:
+        """Where a box starts in a map of a tensor with that many heads."""
+        em = self.em
+        if self.spec.layout == "bhsd":
+            return [box * BOX, s, em.iadd(em.imul(self.b, heads), h)]
+        return [em.iadd(em.imul(h, self.size), box * BOX), s, self.b]
+
+    def fetch(self) -> None:
+        """Starts all copies of the block, as stages become empty."""
+        em, config, size, spec = self.em, self.config, self.size, self.spec
+        offsets = config.offsets(size)
+        q, k, v, _ = self.maps
+        em.mbarrier_expect(self.barriers, 2 * TILE * size)
+        for box in range(self.boxes):
+            target = em.shared(box * TILE * 2 * BOX)
+            em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box), self.barriers)
+        kv = em.idiv(self.h, spec.group)
+        with em.loop(0, self.count, 1, [em.const(0), em.const(1)], hint="tile") as loop:
+            stage, phase = loop.args
+            row = em.iadd(self.seen.lo, em.imul(em.isub(em.isub(self.count, 1), loop.iv), config.keys))
+            for kind, map, offset in (("keys", k, offsets[0]), ("values", v, offsets[1])):
+                em.mbarrier_wait(self.barrier_of(f"{kind} empty", stage), phase)
+                full = self.barrier_of(f"{kind} full", stage)
+                em.mbarrier_expect(full, config.tile_bytes(size))
+                for box in range(self.boxes):
+                    at = em.iadd(em.imul(stage, config.tile_bytes(size)), offset + box * config.keys * 2 * BOX)
+                    em.tma_load(em.shared(at), map, self.coordinates(spec.kv_heads, kv, row, box), full)
+            loop.yield_(list(em.advance(stage, phase, config.stages)))
+
+    # Computing ------------------------------------------------------------------------------------
+
+    def compute(self) -> None:
+        """What a thread of the computing warp groups does."""
+        em = self.em
+        self.own = em.isub(self.group, 1)
+        within = em.andi(self.thread, GROUP - 1)
+        self.lane, self.warp = em.andi(self.thread, 31), em.shrui(within, 5)
+        self.leads = em.cmpi("eq", within, 0)
+        row = em.iadd(em.imul(self.own, QUERIES), em.iadd(em.imul(self.warp, 16), em.shrui(self.lane, 2)))
+        row = em.iadd(self.first, row)
+        self.rows = [row, em.iadd(row, 8)]
+        self.column = em.imul(em.andi(self.lane, 3), 2)
+        em.mbarrier_wait(self.barriers, 0)
+        zero = em.const(0.0, "f32")
+        kinds = ["f32"] * (4 + self.size // 2)
+        with em.if_(em.cmpi("sgt", em.index(self.count), 0), kinds) as branch:
+            state = self.walk()
+            branch.yield_([*state.maxima, *state.sums, *state.totals])
+            branch.else_()
+            branch.yield_([zero] * len(kinds))
+        self.finish(branch.results[:2], branch.results[2:4], branch.results[4:])
+
+    def walk(self) -> _State:
+        """The state after all keys; at least one tile."""
+        em = self.em
+        state = self.opening()
+        first, last = self.bounds()
+        for lower, upper, masked in ((1, first, True), (first, last, False), (last, self.count, True)):
+            if lower is upper:
+                continue
+            with em.loop(lower, upper, 1, state.flat(), hint="tile") as loop:
+                loop.yield_(self.step(loop.iv, state.like(loop.args), masked).flat())
+            state = state.like(loop.results)
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
+        state.totals = em.wgmma_wait_tied(0, self.weigh(state))
+        return state
+
+    def bounds(self) -> tuple[Index, Index]:
+        """Tiles, counted from the last: those before the first bound and from the second on need conditions."""
+        em, spec, keys, seen = self.em, self.spec, self.config.keys, self.seen
+        position = em.iadd(seen.offset, self.first)
+        first: Index = 1
+        if spec.mask_kind in ("causal", "sliding_window"):
+            whole = em.idiv(em.imax(em.isub(em.iadd(position, 1), seen.lo), 0), keys)
+            first = em.imax(em.isub(self.count, whole), 1)
+        last: Index = self.count
+        if spec.mask_kind == "sliding_window":
+            assert spec.window is not None
+            oldest = em.isub(em.iadd(position, TILE - 1), spec.window)
+            hidden = em.iceildiv(em.imax(em.isub(em.iadd(oldest, 1), seen.lo), 0), keys)
+            last = em.imax(em.isub(self.count, hidden), first)
+        return first, last
+
+    def opening(self) -> _State:
+        """Scores and weights of the last tile; its values beyond the last key become zeros."""
+        em = self.em
+        zero = em.const(0)
+        em.mbarrier_wait(self.barrier_of("keys full", zero), zero)
+        scores = em.wgmma_wait_tied(0, self.products(zero))
+        self.arrive("keys empty", zero)
+        self.clear_values()
+        scores = self.transformed(scores, zero, True)
+        maxima, sums, weights, _ = self.softmax(scores, None, None)
+        totals = [em.const(0.0, "f32")] * (self.size // 2)
+        ring = list(em.advance(zero, zero, self.config.stages))
+        return _State(ring, [zero, zero], maxima, sums, self.packed(weights), totals)
+
+    def step(self, tile: Value, state: _State, masked: bool) -> _State:
+        """Adds a tile: the values of the one before are multiplied while its scores are computed."""
+        em, stages = self.em, self.config.stages
+        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring[0]), state.key_ring[1])
+        products = self.products(state.key_ring[0])
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
+        totals = self.weigh(state)
+        products = em.wgmma_wait_tied(1, products)
+        self.arrive("keys empty", state.key_ring[0])
+        scores = self.transformed(products, tile, masked)
+        maxima, sums, weights, decays = self.softmax(scores, state.maxima, state.sums)
+        # Weights pass through the wait, too: packed before, they would take registers that products still read.
+        done = em.wgmma_wait_tied(0, [*totals, *weights])
+        totals, weights = done[: len(totals)], done[len(totals) :]
+        self.arrive("values empty", state.value_ring[0])
+        totals = [em.mulf(x, decays[(i // 2) % 2]) for i, x in enumerate(totals)]
+        return _State(
+            list(em.advance(state.key_ring[0], state.key_ring[1], stages)),
+            list(em.advance(state.value_ring[0], state.value_ring[1], stages)),
+            maxima,
+            sums,
+            self.packed(weights),
+            totals,
+        )
+
+    def arrive(self, kind: str, stage: Index) -> None:
+        """Tells that this warp group is done with a stage."""
+        with self.em.if_(self.leads):
+            self.em.mbarrier_arrive(self.barrier_of(kind, stage))
+
+    def products(self, stage: Value) -> list[Value]:
+        """Starts the products of queries and a stage of keys."""
+        em, config, size = self.em, self.config, self.size
+        base = em.address(em.shared())
+        left = em.wgmma_descriptor(em.addi(base, em.imul(self.own, QUERIES * 2 * BOX)), 16, 1024)
+        at = em.iadd(em.imul(stage, config.tile_bytes(size)), config.offsets(size)[0])
+        right = em.wgmma_descriptor(em.addi(base, at), 16, 1024)
+        kinds = ["f32"] * (config.keys // 2)
+        total = em.op(f"llvm.mlir.zero : {struct_of(kinds)}", struct_of(kinds))
+        em.wgmma_fence()
+        for step in range(size // 16):
+            box, inner = divmod(step, BOX // 16)
+            a = em.addi(left, (box * TILE * 2 * BOX + inner * 32) // 16)
+            b = em.addi(right, (box * config.keys * 2 * BOX + inner * 32) // 16)
+            total = em.wgmma(self.element, config.keys, a, b, total, first=step == 0)
+        em.wgmma_commit()
+        return em.fields(total, kinds)
+
+    def weigh(self, state: _State) -> list[Value]:
+        """Starts adding the weights times their stage of values."""
+        em, config, size = self.em, self.config, self.size
+        at = em.iadd(em.imul(state.value_ring[0], config.tile_bytes(size)), config.offsets(size)[1])
+        right = em.wgmma_descriptor(em.addi(em.address(em.shared()), at), config.keys * 2 * BOX, 1024)
+        totals = state.totals
+        em.wgmma_fence()
+        for step in range(config.keys // 16):
+            b = em.addi(right, step * 16 * 2 * BOX // 16)
+            left = state.weights[4 * step : 4 * step + 4]
+            totals = em.wgmma_registers(self.element, size, left, b, totals, transpose=True)
+        em.wgmma_commit()
+        return totals
+
+    def transformed(self, products: list[Value], tile: Value, masked: bool) -> list[Value]:
+        """What softmax is taken of; `tile` counts from the last, and `masked` hides keys that a row doesn't see."""
+        em, spec, config, seen = self.em, self.spec, self.config, self.seen
+        scores = products
+        if not self.folded:
+            scores = [self.score(em.mulf(x, self.query_factor), None) for x in products]
+        if not masked:
+            return scores
+        start = em.iadd(seen.lo, em.imul(em.isub(em.isub(self.count, 1), tile), config.keys))
+        start = em.iadd(start, self.column)
+        shown = list(scores)
+        for half, row in enumerate(self.rows):
+            limit, oldest = em.isub(seen.hi, 1), None
+            position = em.iadd(seen.offset, row)
+            if spec.mask_kind in ("causal", "sliding_window"):
+                limit = em.imin(limit, position)
+            if spec.mask_kind == "sliding_window":
+                assert spec.window is not None
+                oldest = em.isub(em.isub(position, spec.window), start)
+            limit = em.isub(limit, start)
+            for n in range(config.keys // 8):
+                for e in range(2):
+                    at = 4 * n + 2 * half + e
+                    sees = em.cmpi("sge", em.index(limit), 8 * n + e)
+                    if oldest is not None:
+                        sees = em.andi(sees, em.cmpi("slt", em.index(oldest), 8 * n + e))
+                    shown[at] = em.select(sees, scores[at], NEGATIVE_INFINITY)
+        return shown
+
+    def softmax(
+        self, scores: list[Value], maxima: list[Value] | None, sums: list[Value] | None
+    ) -> tuple[list[Value], list[Value], list[Value], list[Value]]:
+        """(maxima, this thread's sums, weights, decays of what was summed before) of the thread's two rows."""
+        em = self.em
+        weights = list(scores)
+        new_maxima, new_sums, decays = [], [], []
+        for half in range(2):
+            places = [4 * n + 2 * half + e for n in range(len(scores) // 4) for e in range(2)]
+            maximum = em.warp_reduce("maxnum", em.tree("maxnum", [scores[i] for i in places]), 4)
+            if maxima is not None:
+                maximum = self.larger(maximum, maxima[half])
+            shift = em.mulf(self.finite(maximum), -self.factor)
+            for i in places:
+                weights[i] = self.exp2(em.fmaf(scores[i], self.factor, shift))
+            total = em.tree("add", [weights[i] for i in places])
+            if maxima is not None and sums is not None:
+                decays.append(self.exp2(em.fmaf(maxima[half], self.factor, shift)))
+                total = em.fmaf(sums[half], decays[half], total)
+            new_maxima.append(maximum)
+            new_sums.append(total)
+        return new_maxima, new_sums, weights, decays
+
+    def packed(self, weights: list[Value]) -> list[Value]:
+        """Weights as the left operand of the second product: accumulators have its order already."""
+        return [self.pair(weights, i) for i in range(0, len(weights), 2)]
+
+    def clear_values(self) -> None:
+        """Zeros in place of the values that are in memory beyond the last key: 0 times NaN is NaN.
+
+        Rows beyond the tensor are zeros already. Both computing warp groups share the work, and wait for each other.
+        """
+        em, config, seen = self.em, self.config, self.seen
+        if self.pos is None:
+            return
+        start = em.iadd(seen.lo, em.imul(em.isub(self.count, 1), config.keys))
+        end = em.imin(em.iadd(start, config.keys), self.keys)
+        with em.if_(em.cmpi("slt", em.index(seen.hi), em.index(end))):
+            em.mbarrier_wait(self.barrier_of("values full", 0), 0)
+            pieces = config.tile_bytes(self.size) // 16
+            first = em.isub(self.thread, GROUP)
+            zeros = em.const(0, "vector<4xi32>")
+            with em.loop(first, pieces, CONSUMERS * GROUP, hint="piece") as loop:
+                row = em.iadd(start, em.irem(em.idiv(loop.iv, 8), config.keys))
+                with em.if_(em.cmpi("sge", em.index(row), em.index(seen.hi))):
+                    em.st(zeros, em.shared(config.offsets(self.size)[1]), em.imul(loop.iv, 4))
+            em.fence_async()
+            em.barrier(3, CONSUMERS * GROUP)
+
+    def finish(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
+        """result = total / sum, through this warp group's part of the tile of queries."""
+        em = self.em
+        scales = [self.normalising(em.warp_reduce("add", x, 4)) for x in sums]
+        values = [em.mulf(x, scales[(i // 2) % 2]) for i, x in enumerate(totals)]
+        barrier = em.iadd(self.own, 1)
+        em.barrier(barrier, GROUP)
+        matrix = em.shrui(self.lane, 3)
+        row = em.iadd(em.imul(self.warp, 16), em.iadd(em.andi(self.lane, 7), em.imul(em.andi(matrix, 1), 8)))
+        target = em.shared(em.imul(self.own, QUERIES * 2 * BOX))
+        for box in range(self.boxes):
+            for piece in range(0, 8, 2):
+                n = 8 * box + piece
+                words = [self.pair(values, 4 * n + 2 * i) for i in range(4)]
+                swizzled = em.xor(em.iadd(em.shrui(matrix, 1), piece), em.andi(row, 7))
+                at = em.iadd(em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16)), box * TILE * 2 * BOX)
+                em.stmatrix(em.at(target, at, "i8"), words)
+        if self.hides:
+            self.repair(target, maxima, scales, values)
+        em.fence_async()
+        em.barrier(barrier, GROUP)
+        first = em.iadd(self.first, em.imul(self.own, QUERIES))
+        with em.if_(em.andi(self.leads, em.cmpi("slt", em.index(first), em.index(self.queries)))):
+            for box in range(self.boxes):
+                place = self.coordinates(self.spec.num_heads, self.h, first, box)
+                em.tma_store(self.maps[3], em.at(target, box * TILE * 2 * BOX, "i8"), place)
+            em.bulk_commit()
+            em.bulk_wait(0)
+
+    def repair(self, tile: Value, maxima: Sequence[Value], scales: Sequence[Value], values: Sequence[Value]) -> None:
+        """Computes rows of this warp again where hidden values had a part."""
+        em = self.em
+
+        def put(r: int, group: Value, d: Index, value: Value) -> None:
+            row = em.iadd(em.iadd(em.imul(self.warp, 16), group), 8 * r)
+            piece = em.xor(em.andi(em.shrui(d, 3), 7), em.andi(row, 7))
+            at = em.iadd(em.imul(em.shrui(d, 6), TILE * 2 * BOX), em.iadd(em.imul(row, 2 * BOX), em.imul(piece, 16)))
+            em.st(em.narrow(value, self.element), em.at(tile, at, "i8"), em.andi(d, 7))
+
+        rows = []
+        for half, query in enumerate(self.rows):
+            own = [x for i, x in enumerate(values) if (i // 2) % 2 == half]
+            rows.append(Row(query, self.finite(maxima[half]), scales[half], own))
+        em.warp_sync()
+        repair(self, (self.b, self.h, em.idiv(self.h, self.spec.group)), self.seen, rows, put)
+
+
+def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConfig | None = None) -> DeviceKernel:
+    """Attention of any number of queries in f16 or bf16 on sm_90a.
+
+    Raises UnsupportedByTemplate for other chips and element types, other sizes of heads than 64, 128 and 256, and masks
+    in memory.
+    """
+    device = DeviceEmitter(chip)
+    device.need("attention by warp groups", 90, exactly=True)
+    kernel = PrefillHopper(device, spec, config := config or hopper_config(spec))
+    if kernel.element == "f32" or kernel.stored != kernel.element:
+        raise UnsupportedByTemplate(
+            f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
+        )
+    if spec.head_dim not in SIZES:
+        raise UnsupportedByTemplate(f"{name}: warp groups take heads of {SIZES}, but they are of {spec.head_dim}")
+    if spec.mask is not None:
+        raise UnsupportedByTemplate(f"{name}: warp groups take no mask in memory")
+    symbol = f"{symbol_of(name)}_wgmma"
+    maps = [tensor_map(f"{x}_map") for x in ("q", "k", "v", "out")]
+    parameters = [*maps, *kernel.parameters("q", "k", "v", "pos"), *((x, "i32") for x in ("tiles", "heads", "live"))]
+    threads = (1 + CONSUMERS) * GROUP
+    with device.kernel(symbol, parameters, threads, min_blocks=1) as values:
+        kernel.bind(values)
+        kernel.emit(values[:4], *values[-3:])
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
+        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(named["q"], 0)
+
+        def map_of(buffer: Value, heads: int, rows: int) -> Value:
+            length = em.dim(buffer, spec.sequence_axis)
+            if spec.layout == "bhsd":
+                sizes, pitch = [em.imul(batch, heads), length, spec.head_dim], spec.head_dim
+            else:
+                sizes, pitch = [batch, length, heads * spec.head_dim], heads * spec.head_dim
+            return em.tensor_map(buffer, sizes, [em.imul(length, pitch), pitch, 1], [1, rows, BOX], swizzle=128)
+
+        queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
+        tiles, heads = em.iceildiv(queries, TILE), em.imul(batch, spec.num_heads)
+        # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
+        fitting = em.idiv(LIVE_BYTES, em.imax(em.imul(keys, 4 * spec.head_dim), 1))
+        live = em.imax(em.imin(em.imul(fitting, spec.group), heads), 1)
+        em.launch(
+            symbol,
+            em.imul(tiles, heads),
+            threads,
+            [
+                map_of(named["q"], spec.num_heads, TILE),
+                map_of(named["k"], spec.kv_heads, config.keys),
+                map_of(named["v"], spec.kv_heads, config.keys),
+                map_of(results[0], spec.num_heads, QUERIES),
+                *operands,
+                *Problem.size_arguments(em, spec, named),
+                *(em.i32(x) for x in (tiles, heads, live)),
+            ],
+            shared=config.shared_bytes(spec.head_dim),
+            pdl=True,
+        )
+
+    return write_device_kernel(name, "attention_hopper", spec.operands, [("out", spec.result)], device, host)

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Attention of many queries by the tensor cores of warps (mma.sync), for f16 and bf16 on every chip from sm_80 on.
+
+A block takes a tile of queries of one head, a warp 16 or 32 of them, and walks along the keys that they see, a tile at
+a time. Products and the softmax, with a running maximum and sum for each query, stay in registers: what a product of
+queries and keys leaves where is what the product with the values wants. Only weights are rounded, to the type of the
+values; sums are f32.
+
+Tiles stand in shared memory as rows of whole 128 bytes, in which 16-byte piece c of row r stands at c xor (r mod 8), so
+that the 8 rows of a matrix that `ldmatrix` reads lie in different banks. There is one tile of keys and one of
+values: values arrive during the first product, the next keys during softmax and the second product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_repair import Row, repair
+from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, vec
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+
+__all__ = ["MmaConfig", "mma_config", "prefill_mma"]
+
+WARP = 32
+TWO_BLOCKS = (80, 87, 90, 100, 103)
+"""Chips with 160 KiB of shared memory and more a multiprocessor; others have 100."""
+MAX_SIZE = 256
+"""Elements of a head: the results of 16 queries are that many registers, times a half."""
+
+
+@dataclass(frozen=True)
+class MmaConfig:
+    """Tiles: `tiles` times 16 queries a warp, `warps` of them; `keys`, a multiple of 16.
+
+    keep: whether queries stay in registers, or are read again for each tile of keys.
+    """
+
+    warps: int
+    tiles: int
+    keys: int
+    keep: bool
+
+    @property
+    def queries(self) -> int:
+        """Queries of a block."""
+        return 16 * self.tiles * self.warps
+
+    def shared_bytes(self, size: int) -> int:
+        """Shared memory for heads of `size` elements: queries (later results), keys, values."""
+        return 2 * rounded_up(size, 64) * (self.queries + 2 * self.keys)
+
+
+def mma_config(spec: AttentionSpec, chip: str) -> MmaConfig:
+    """As many queries as registers hold: each fragment of keys and values is read once for those of a warp."""
+    if spec.head_dim <= 64:
+        return MmaConfig(4, 2, 64, True)
+    if spec.head_dim <= 128:
+        # Where two such blocks don't fit into shared memory, more warps hide more latency.
+        return MmaConfig(4, 2, 48, False) if sm_version(chip) in TWO_BLOCKS else MmaConfig(8, 1, 64, True)
+    return MmaConfig(4, 1, 32, False)
+
+
+class PrefillMma(Problem):
+    """One tile of queries; see the module's docstring. Fragments are lists of registers, in PTX's order."""
+
+    def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: MmaConfig) -> None:
+        super().__init__(em, spec)
+        self.config, self.size = config, spec.head_dim
+        self.pitch = 2 * rounded_up(spec.head_dim, 64)
+        self.pieces = spec.head_dim // 8
+        self.per_row = spec.head_dim // 2  # accumulators of the results of 16 queries, each of a lane's two rows
+
+    def emit(self) -> None:
+        """Grid: tiles of queries, heads, batch."""
+        em, config = self.em, self.config
+        b, h = em.block("z"), em.block("y")
+        # The last tiles see the most keys: they come first.
+        tile = em.isub(em.isub(em.blocks("x"), 1), em.block("x"))
+        self.first = em.imul(tile, config.queries)
+        self.thread, self.lane, self.warp = em.thread(), em.lane(), em.warp()
+        self.query_tile = em.shared()
+        self.key_tile = em.shared(config.queries * self.pitch)
+        self.value_tile = em.shared((config.queries + config.keys) * self.pitch)
+        keys = self.range(b, self.first, config.queries)
+        kv = em.idiv(h, self.spec.group)
+        k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
+        self.copy(self.query_tile, config.queries, self.q, self.q.head(em, b, h), self.first, self.queries)
+        em.cp_async_commit()
+        self.copy(self.key_tile, config.keys, self.k, k, keys.lo, keys.hi)
+        em.cp_async_commit()
+        row = em.iadd(em.iadd(self.first, em.imul(self.warp, 16 * config.tiles)), em.shrui(self.lane, 2))
+        self.rows = [em.iadd(row, 8 * half) for half in range(2 * config.tiles)]
+        last = em.isub(self.queries, 1)
+        self.mask_rows = [self.mask_row(b, h, em.imin(own, last)) for own in self.rows] if self.mask is not None else []
+        em.cp_async_wait(1)
+        em.barrier()
+        fragments = [self.query_fragments(step) for step in range(self.size // 16)] if config.keep else None
+        low, zero = em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")
+        count = len(self.rows)
+        inits = [low] * count + [zero] * (count * (1 + self.per_row // 2))
+        with em.loop(keys.lo, keys.hi, config.keys, inits, hint="key") as loop:
+            loop.yield_(self.step(loop.iv, keys, k, v, fragments, loop.args))
+        em.cp_async_wait(0)
+        self.finish((b, h, kv), keys, loop.results)
+
+    # Tiles ----------------------------------------------------------------------------------------
+
+    def copy(self, tile: Value, count: int, x: Heads, head: Value, first: Index, end: Index) -> None:
+        """Starts copies of the rows from `first` on; those from `end` on become zeros."""
+        em, threads = self.em, self.config.warps * WARP
+        last = em.imax(em.isub(end, 1), 0)
+        for i in range(-(-count * self.pieces // threads)):
+            place = em.addi(self.thread, i * threads)
+            row, piece = em.idiv(place, self.pieces), em.irem(place, self.pieces)
+            at = em.iadd(first, row)
+            source = em.at(x.row(em, head, em.imin(at, last)), em.imul(piece, 8), x.element)
+            size = em.select(em.cmpi("slt", em.index(at), em.index(end)), 16, 0)
+            target = self.place(tile, row, piece)
+            if (i + 1) * threads <= count * self.pieces:
+                em.cp_async(target, source, count=size)
+                continue
+            with em.if_(em.cmpi("ult", em.index(row), count)):
+                em.cp_async(target, source, count=size)
+
+    def place(self, tile: Value, row: Index, piece: Index) -> Value:
+        """The address of 16 bytes of a row."""
+        em = self.em
+        swizzled = em.xor(piece, em.andi(em.index(row), 7))
+        return em.at(tile, em.iadd(em.imul(row, self.pitch), em.imul(swizzled, 16)), "i8")
+
+    def query_fragments(self, step: int) -> list[list[Value]]:
+        """The 16 elements from 16 * step on of each 16 queries of this warp."""
+        em = self.em
+        row = em.iadd(em.imul(self.warp, 16 * self.config.tiles), em.andi(self.lane, 15))
+        piece = em.iadd(em.shrui(self.lane, 4), 2 * step)
+        return [em.ldmatrix(self.place(self.query_tile, em.iadd(row, 16 * t), piece)) for t in range(self.config.tiles)]
+
+    # A tile of keys -------------------------------------------------------------------------------
+
+    def step(
+        self,
+        key: Value,
+        keys: KeyRange,
+        k: Value,
+        v: Value,
+        fragments: list[list[list[Value]]] | None,
+        state: Sequence[Value],
+    ) -> list[Value]:
+        """Maxima, sums and results after the keys from `key` on."""
+        em, config, count = self.em, self.config, len(self.rows)
+        em.cp_async_wait(0)
+        em.barrier()  # Keys are there, and the values before are used up.
+        self.copy(self.value_tile, config.keys, self.v, v, key, keys.hi)
+        em.cp_async_commit()
+        products = self.products(fragments)
+        em.cp_async_wait(0)
+        em.barrier()  # Values are there, and the keys are used up.
+        self.copy(self.key_tile, config.keys, self.k, k, em.iadd(key, config.keys), keys.hi)
+        em.cp_async_commit()
+        scores = self.scores(products, key, keys)
+        maxima, sums, totals = state[:count], state[count : 2 * count], list(state[2 * count :])
+        new_maxima, new_sums, weights = [], [], []
+        factor = self.query_factor if self.folded else 1.0
+        for r, own in enumerate(scores):
+            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), 4), maxima[r])
+            shift = em.mulf(self.finite(maximum), -factor)
+            decay = self.exp2(em.fmaf(maxima[r], factor, shift))
+            exps = [self.exp2(em.fmaf(x, factor, shift)) for x in own]
+            new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
+            new_maxima.append(maximum)
+            weights.append(exps)
+            for place in self.places(r):
+                totals[place] = em.mulf(totals[place], decay)
+        return [*new_maxima, *new_sums, *self.weighted(weights, totals)]
+
+    def places(self, r: int) -> list[int]:
+        """Where the results of one of a lane's rows stand among all: as in fragments, two of each row in turn."""
+        tile, half = divmod(r, 2)
+        first = tile * self.per_row + 2 * half
+        return [first + 4 * n + e for n in range(self.size // 8) for e in range(2)]
+
+    def products(self, fragments: list[list[list[Value]]] | None) -> list[list[Value]]:
+        """Queries times keys: accumulators of 16 queries and 8 keys, by 16 queries, then by keys."""
+        em, config = self.em, self.config
+        zero = em.const(0.0, "f32")
+        sums = [[[zero] * 4 for _ in range(config.keys // 8)] for _ in range(config.tiles)]
+        row = em.iadd(em.andi(self.lane, 7), em.imul(em.shrui(self.lane, 4), 8))
+        half = em.andi(em.shrui(self.lane, 3), 1)
+        for step in range(self.size // 16):
+            queries = self.query_fragments(step) if fragments is None else fragments[step]
+            for pair in range(config.keys // 16):
+                place = self.place(self.key_tile, em.iadd(row, 16 * pair), em.iadd(half, 2 * step))
+                own = em.ldmatrix(place)
+                for tile in range(config.tiles):
+                    for n in range(2):
+                        at = 2 * pair + n
+                        b = own[2 * n : 2 * n + 2]
+                        sums[tile][at] = em.mma(self.element, queries[tile], b, sums[tile][at])
+        return [[x for n in own for x in n] for own in sums]
+
+    def scores(self, products: list[list[Value]], key: Value, keys: KeyRange) -> list[list[Value]]:
+        """What softmax is taken of, by row of this lane; hidden keys are -inf."""
+        em, config = self.em, self.config
+        columns = [
+            em.iadd(em.iadd(key, em.imul(em.andi(self.lane, 3), 2)), 8 * n + e)
+            for n in range(config.keys // 8)
+            for e in range(2)
+        ]
+        last = em.isub(keys.hi, 1)
+        scores: list[list[Value]] = []
+        for r in range(len(self.rows)):
+            tile, half = divmod(r, 2)
+            own = [products[tile][4 * n + 2 * half + e] for n in range(config.keys // 8) for e in range(2)]
+            if not self.folded:
+                bias: list[Value | None] = [None] * len(own)
+                if self.spec.mask_kind == "bias":
+                    bias = [self.mask_value(self.mask_rows[r], em.imin(column, last)) for column in columns]
+                own = [self.score(em.mulf(x, self.query_factor), y) for x, y in zip(own, bias, strict=True)]
+            scores.append(own)
+        flat = [x for own in scores for x in own]
+        edge = self.edge(key, config.keys, self.first, config.queries, keys)
+        with em.if_(edge, ["f32"] * len(flat)) as branch:
+            shown = []
+            for r, own in enumerate(scores):
+                row = self.mask_rows[r] if self.spec.mask_kind == "custom" else None
+                for x, column in zip(own, columns, strict=True):
+                    shown.append(em.select(self.sees(self.rows[r], column, keys, row), x, NEGATIVE_INFINITY))
+            branch.yield_(shown)
+            branch.else_()
+            branch.yield_(flat)
+        width = len(columns)
+        return [branch.results[r * width : (r + 1) * width] for r in range(len(scores))]
+
+    def weighted(self, weights: list[list[Value]], totals: list[Value]) -> list[Value]:
+        """totals + weights times values."""
+        em, config = self.em, self.config
+        row, half = em.andi(self.lane, 15), em.shrui(self.lane, 4)
+        for step in range(config.keys // 16):
+            # Accumulators of two times 8 keys are the registers of a left operand of 16.
+            lefts = [
+                [self.pair(weights[2 * tile + n % 2], 4 * step + 2 * (n // 2)) for n in range(4)]
+                for tile in range(config.tiles)
+            ]
+            for pair in range(self.size // 16):
+                place = self.place(self.value_tile, em.iadd(row, 16 * step), em.iadd(half, 2 * pair))
+                own = em.ldmatrix(place, transpose=True)
+                for tile in range(config.tiles):
+                    for n in range(2):
+                        at = tile * self.per_row + 4 * (2 * pair + n)
+                        b = own[2 * n : 2 * n + 2]
+                        totals[at : at + 4] = em.mma(self.element, lefts[tile], b, totals[at : at + 4])
+        return totals
+
+    # The end --------------------------------------------------------------------------------------
+
+    def finish(self, place: tuple[Index, Index, Index], keys: KeyRange, state: Sequence[Value]) -> None:
+        """result = total / sum, through this warp's part of the tile of queries, so that rows are written as wholes."""
+        em, config, count = self.em, self.config, len(self.rows)
+        totals = state[2 * count :]
+        em.warp_sync()
+        row = em.iadd(em.imul(self.warp, 16 * config.tiles), em.shrui(self.lane, 2))
+        inner = em.imul(em.andi(self.lane, 3), 4)
+        rows = []
+        for r in range(count):
+            scale = self.normalising(em.warp_reduce("add", state[count + r], 4))
+            values = [em.mulf(totals[at], scale) for at in self.places(r)]
+            rows.append(Row(self.rows[r], self.finite(state[r]), scale, values))
+            for n in range(self.size // 8):
+                target = self.place(self.query_tile, em.iadd(row, 8 * r), n)
+                em.st(self.pair(values, 2 * n), em.at(target, inner, "i8"))
+        em.warp_sync()
+
+        def put(r: int, group: Value, d: Index, value: Value) -> None:
+            own = em.iadd(em.iadd(em.imul(self.warp, 16 * config.tiles), group), 8 * r)
+            target = self.place(self.query_tile, own, em.shrui(d, 3))
+            em.st(em.narrow(value, self.element), target, em.andi(d, 7))
+
+        if self.hides:
+            repair(self, place, keys, rows, put)
+            em.warp_sync()
+        head = self.out.head(em, place[0], place[1])
+        lines = 16 * config.tiles
+        for i in range(-(-lines * self.pieces // WARP)):
+            number = em.addi(self.lane, i * WARP)
+            own, piece = em.idiv(number, self.pieces), em.irem(number, self.pieces)
+            at = em.iadd(em.imul(self.warp, lines), own)
+            query = em.iadd(self.first, at)
+            exists = em.cmpi("slt", em.index(query), em.index(self.queries))
+            if (i + 1) * WARP > lines * self.pieces:
+                exists = em.andi(exists, em.cmpi("ult", em.index(own), lines))
+            with em.if_(exists):
+                words = em.ld(self.place(self.query_tile, at, piece), vec(4, "i32"))
+                em.st(words, em.at(self.out.row(em, head, query), em.imul(piece, 8), self.element))
+
+
+def prefill_mma(name: str, spec: AttentionSpec, chip: str, config: MmaConfig | None = None) -> DeviceKernel:
+    """Attention of any number of queries in f16 or bf16.
+
+    Raises UnsupportedByTemplate for other element types, and sizes of heads that aren't multiples of 16 up to 256.
+    """
+    if spec.head_dim % 16 or spec.head_dim > MAX_SIZE:
+        raise UnsupportedByTemplate(
+            f"{name}: tensor cores take heads of multiples of 16 up to {MAX_SIZE}, but they are of {spec.head_dim}"
+        )
+    config = config or mma_config(spec, chip)
+    symbol = f"{symbol_of(name)}_mma"
+    device = DeviceEmitter(chip)
+    kernel = PrefillMma(device, spec, config)
+    if kernel.element == "f32" or kernel.stored != kernel.element:
+        raise UnsupportedByTemplate(
+            f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
+        )
+    with device.kernel(symbol, kernel.parameters("q", "k", "v", "mask", "pos", "out"), config.warps * WARP) as values:
+        kernel.bind(values)
+        device.launch_dependents()
+        device.wait_dependencies()
+        kernel.emit()
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
+        q = named["q"]
+        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+        tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
+        em.launch(
+            symbol,
+            [tiles, spec.num_heads, batch],
+            config.warps * WARP,
+            [*operands, results[0], *Problem.size_arguments(em, spec, named)],
+            shared=config.shared_bytes(spec.head_dim),
+            pdl=device.sm >= 90,
+        )
+
+    return write_device_kernel(name, "attention_mma", spec.operands, [("out", spec.result)], device, host)

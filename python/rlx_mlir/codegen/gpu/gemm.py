@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Which of the portable schedules (sm_80 on) a product takes: by what its operands are."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
+from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
+from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma
+from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.program import Program
+from rlx_mlir.formats.planes import plane_layout
+
+__all__ = ["ProductSpec", "emit_product"]
+
+
+class ProductSpec(Protocol):
+    """What is known of a product; see `lowering.kernel_specs.ProductKernel`."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def x(self) -> Shape: ...
+    @property
+    def weight(self) -> Shape: ...
+    @property
+    def result(self) -> Shape: ...
+    @property
+    def program(self) -> Program: ...
+    @property
+    def order(self) -> tuple[int, ...]: ...
+    @property
+    def element(self) -> str: ...
+    @property
+    def transposed(self) -> bool: ...
+    @property
+    def scheme(self) -> str: ...
+    @property
+    def layout(self) -> str: ...
+
+
+def emit_product(name: str, spec: ProductSpec, chip: str) -> DeviceKernel:
+    """The kernels of a product; UnsupportedByTemplate where no portable schedule covers it."""
+
+    def gemm(weight: Shape, *, transposed: bool, stride: int | None = None) -> Gemm:
+        shapes = (spec.x, weight, spec.result)
+        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride)
+
+    dense = gemm_fma if spec.element == "f32" else gemm_mma
+    if spec.kind == "matmul":
+        return dense(chip, gemm(spec.weight, transposed=spec.transposed))
+    k, n = spec.x[-1], spec.result[-1]
+    if spec.layout != "planes" or k is None or n is None:
+        raise UnsupportedByTemplate(f"{name}: expects [N, K] weights in planes, but they are {spec.layout} [{n}, {k}]")
+    if spec.kind == "block_dot":
+        return gemm_block_dot(chip, gemm((n, k), transposed=True), spec.scheme)
+    layout = plane_layout(spec.scheme)
+    if layout.dense and spec.scheme == spec.element:
+        stride = layout.row_bytes(k) // layout.format.nbytes
+        return dense(chip, gemm((n, k), transposed=True, stride=stride))
+    return gemm_decoded(chip, gemm((n, k), transposed=True), spec.scheme)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Tiles of matrix products on GPUs, and which of them a product takes: pure functions of sizes and chip."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+__all__ = [
+    "DECODE_FMA_TILES",
+    "FMA_TILES",
+    "MMA_TILES",
+    "QUANT_TILES",
+    "TF32_TILES",
+    "Choice",
+    "Tile",
+    "choose",
+    "choose_by_rows",
+    "resources",
+]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """What one block of threads computes, and how.
+
+    Attributes:
+        bm, bn: rows and columns of the output (of each product, where several share x).
+        bk: elements of K that one stage of the ring holds.
+        wm, wn: rows and columns that one warp computes.
+        stages: buffers of the ring: loads of stages - 1 steps are under way.
+        group: tiles of rows that are swept together, so that a wave of blocks shares columns in L2.
+        rate: products per clock relative to the best tile, for `choose`.
+        least: columns of a warp below which the tile isn't cut for several products.
+    """
+
+    bm: int
+    bn: int
+    bk: int
+    wm: int
+    wn: int
+    stages: int = 3
+    group: int = 8
+    rate: float = 1.0
+    least: int = 16
+
+    def __post_init__(self) -> None:
+        if self.bm % self.wm or self.bn % self.wn or self.stages < 2:
+            raise ValueError(f"tile {self}: warps have to divide it, and the ring needs two stages")
+
+    @property
+    def warps(self) -> int:
+        return (self.bm // self.wm) * (self.bn // self.wn)
+
+    @property
+    def threads(self) -> int:
+        return 32 * self.warps
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A tile, and in how many parts the blocks cut K; more than one needs a second kernel that adds them up."""
+
+    tile: Tile
+    splits: int = 1
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a chip has: multiprocessors, and KiB of shared memory that a block, and a multiprocessor, can use."""
+
+    processors: int
+    block_kib: int
+    processor_kib: int
+
+
+_RESOURCES = {
+    "sm_80": Resources(108, 163, 164),
+    "sm_86": Resources(84, 99, 100),
+    "sm_87": Resources(16, 163, 164),
+    "sm_89": Resources(128, 99, 100),
+    "sm_90": Resources(132, 227, 228),
+    "sm_100": Resources(148, 227, 228),
+    "sm_103": Resources(152, 227, 228),
+    "sm_120": Resources(170, 99, 100),
+    "sm_121": Resources(48, 99, 100),
+}
+
+
+def resources(chip: str) -> Resources:
+    """The resources of a chip, which may end in `a`; those of its largest product."""
+    return _RESOURCES[chip.rstrip("a")]
+
+
+MMA_TILES = (
+    Tile(128, 128, 32, 64, 64, stages=4),
+    Tile(128, 64, 32, 64, 32, stages=4, rate=0.85),
+    Tile(64, 64, 64, 32, 32, stages=3, rate=0.7),
+    Tile(32, 64, 64, 16, 32, stages=4, rate=0.45),
+    Tile(16, 64, 128, 16, 16, stages=4, rate=0.3),
+)
+"""Of products of halves by mma.sync, largest first."""
+
+TF32_TILES = tuple(replace(tile, bk=tile.bk // 2) for tile in MMA_TILES)
+"""The same of f32 rounded to tf32."""
+
+FMA_TILES = (
+    Tile(128, 128, 16, 32, 64, stages=3, least=32),
+    Tile(64, 64, 16, 32, 32, stages=3, rate=0.8, least=32),
+    Tile(32, 64, 16, 16, 32, stages=3, rate=0.5, least=32),
+)
+"""Of products of f32 by FMA."""
+
+DECODE_FMA_TILES = (
+    Tile(128, 128, 32, 32, 64, stages=2, least=32),
+    Tile(64, 64, 32, 32, 32, stages=2, rate=0.8, least=32),
+    Tile(32, 64, 32, 16, 32, stages=2, rate=0.5, least=32),
+)
+"""Of products of f32 with packed weights, whose runs of 32 elements are decoded together."""
+
+QUANT_TILES = (
+    Tile(128, 128, 64, 64, 32, stages=3),
+    Tile(128, 64, 64, 32, 32, stages=3, rate=0.9),
+    Tile(64, 64, 64, 32, 32, stages=3, rate=0.8),
+    Tile(32, 64, 64, 16, 32, stages=3, rate=0.5),
+    Tile(16, 64, 64, 16, 16, stages=3, rate=0.3),
+)
+"""Of integer products with packed weights."""
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+MIN_STEPS = 4
+"""Steps of the ring below which cutting K further costs more than it gives."""
+
+
+def choose(
+    m: int, n: int, k: int, tiles: Sequence[Tile], chip: str, *, batch: int = 1, products: int = 1, splits: bool = True
+) -> Choice:
+    """The tile that should take least time for [m, k] times [k, n]: waves of blocks, each as long as its work.
+
+    products: how many products share x (two for SwiGLU). splits: whether K may be cut.
+    """
+    processors = resources(chip).processors
+    best: tuple[float, Choice] | None = None
+    for tile in tiles:
+        fitted = for_products(tile, products)
+        blocks = _ceil(m, fitted.bm) * _ceil(n, fitted.bn) * batch
+        steps = max(1, _ceil(k, fitted.bk))
+        parts = 1
+        if splits and blocks < processors:
+            parts = max(1, min(processors // max(blocks, 1), steps // MIN_STEPS, 16))
+        waves = _ceil(blocks * parts, processors)
+        work = fitted.bm * fitted.bn * products * _ceil(steps, parts) * fitted.bk / fitted.rate
+        # Adding up parts writes and reads them once more: some hundred operations for an element's transfer.
+        extra = 200.0 * m * n * products * batch * parts / processors if parts > 1 else 0.0
+        time = waves * work + extra
+        if best is None or time < best[0]:
+            best = time, Choice(fitted, parts)
+    assert best is not None, "at least one tile"
+    return best[1]
+
+
+def for_products(tile: Tile, products: int) -> Tile:
+    """The tile for several products at once: as many accumulators, so fewer columns of each."""
+    if products == 1 or tile.wn < tile.least * products:
+        return tile
+    return replace(tile, bn=tile.bn // products, wn=tile.wn // products)
+
+
+ROW_STEPS = (16, 64, 256)
+"""Numbers of rows up to which kernels of a dynamic number of rows have a tile of their own."""
+
+
+MANY_ROWS = 2048
+"""What any number of rows, beyond the last step, is taken to be."""
+
+
+def choose_by_rows(
+    m: int | None, n: int, k: int, tiles: Sequence[Tile], chip: str, *, products: int = 1, batch: int = 1
+) -> list[tuple[int | None, Choice]]:
+    """(rows, choice) by rising rows: the choice for products of up to so many rows; None stands for any number.
+
+    A static number of rows has one choice. For a dynamic one, neighbours that agree are one.
+    """
+    if m is not None:
+        return [(None, choose(m, n, k, tiles, chip, products=products, batch=batch))]
+    result: list[tuple[int | None, Choice]] = []
+    for limit in (*ROW_STEPS, None):
+        rows = MANY_ROWS if limit is None else limit
+        choice = choose(rows, n, k, tiles, chip, products=products, batch=batch, splits=limit is not None)
+        if result and result[-1][1] == choice:
+            result.pop()
+        result.append((limit, choice))
+    return result

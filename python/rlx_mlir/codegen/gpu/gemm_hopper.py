@@ -1,0 +1,328 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Matrix products of f16 and bf16 on Hopper (sm_90a): kernels by wgmma and TMA, and the host's part of them.
+
+The tile follows from sizes (`gemm_hopper_config`). Products with a dynamic number of rows have a kernel for each of a
+few ranges, between which the host chooses. `gemm_hopper_loop` has the loads and products, `gemm_hopper_epilogue` what
+follows them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, memref, pointer, tensor_map
+from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
+from rlx_mlir.codegen.gpu.gemm_config import resources
+from rlx_mlir.codegen.gpu.gemm_hopper_config import K_STEP, Choice, Layout, choose_by_rows
+from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import REDUCE_COLUMNS, REDUCE_THREADS, PartStorer, Storer, reduce_parts
+from rlx_mlir.codegen.gpu.gemm_hopper_loop import Finisher, Mainloop, Operands, warp_specialised
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+
+__all__ = ["gemm_hopper"]
+
+STRIDE_BYTES = 16
+"""TMA needs rows whose starts are multiples of this apart."""
+UNKNOWN_BATCH = 16
+"""Batches that a dynamic number of them counts as, where a tile is chosen."""
+
+Limited = list[tuple[int | None, Choice]]
+
+
+def gemm_hopper(
+    gemm: Gemm, chip: str, *, constant_weights: bool = False, choices: Limited | None = None
+) -> DeviceKernel:
+    """The kernels of a product.
+
+    Operands: x, the weights (one for each of the program's products), the program's arguments; then the outputs.
+
+    Args:
+        constant_weights: nothing writes the weights while the program runs: their first loads don't wait for the
+            kernels before.
+        choices: tiles by rising numbers of rows, up to which they serve; those of the cost model where None.
+
+    Raises UnsupportedByTemplate where the chip isn't sm_90a, elements don't have 16 bits, or N or K is dynamic or gives
+    rows that TMA can't reach.
+    """
+    return _Schedule(gemm, chip, constant_weights, choices).kernel()
+
+
+def _check(gemm: Gemm, chip: str) -> None:
+    if chip != "sm_90a":
+        raise UnsupportedByTemplate(f"{gemm.name}: wgmma needs sm_90a, but the chip is {chip}")
+    if gemm.element not in ("f16", "bf16"):
+        raise UnsupportedByTemplate(f"{gemm.name}: wgmma multiplies f16 or bf16 here, but elements are {gemm.element}")
+    for letter, size in (("N", gemm.n), ("K", gemm.k)):
+        if size is None:
+            raise UnsupportedByTemplate(f"{gemm.name}: TMA needs rows of known length, but {letter} is dynamic")
+        if size == 0 or 2 * size % STRIDE_BYTES:
+            raise UnsupportedByTemplate(
+                f"{gemm.name}: TMA needs rows of a multiple of {STRIDE_BYTES} bytes, but {letter} is {size}, "
+                f"{2 * size} bytes"
+            )
+    if 0 in (*gemm.x_shape, *gemm.out_shape):
+        raise UnsupportedByTemplate(f"{gemm.name}: an operand is empty")
+
+
+@dataclass(frozen=True)
+class _Share:
+    """How batch elements of an operand follow from those of the output: (number / inner) % count."""
+
+    inner: Index
+    count: Index
+
+
+def _share(em: HostEmitter, gemm: Gemm, out: Value, shape: Shape) -> _Share:
+    """The share of an operand of `shape`; UnsupportedByTemplate where it broadcasts between other dimensions."""
+    batch = gemm.batch_shape
+    own = (*([1] * (len(batch) - len(shape) + 2)), *shape[:-2])
+    inner: Index = 1
+    count: Index = 1
+    state = "inner"
+    for axis in reversed(range(len(batch))):
+        if batch[axis] == 1:
+            continue
+        kept = own[axis] != 1
+        if kept and state == "outer":
+            raise UnsupportedByTemplate(f"{gemm.name}: batches {own} broadcast in the middle of {batch}")
+        if kept:
+            state = "own"
+            count = em.imul(count, em.dim(out, axis))
+        elif state == "inner":
+            inner = em.imul(inner, em.dim(out, axis))
+        else:
+            state = "outer"
+    return _Share(inner, count)
+
+
+class _Schedule:
+    """The kernels of one product, and how the host launches them."""
+
+    def __init__(self, gemm: Gemm, chip: str, constant: bool, choices: Limited | None) -> None:
+        _check(gemm, chip)
+        assert gemm.n is not None
+        assert gemm.k is not None
+        self.gemm, self.chip, self.constant = gemm, chip, constant
+        self.n, self.k = gemm.n, gemm.k
+        self.program = gemm.program
+        self.products, self.outputs = self.program.accumulators, len(self.program.results)
+        self.n_major = not gemm.transpose_rhs
+        self.processors = resources(chip).processors
+        self.choices = choices or self._choose()
+        self.stem = symbol_of(gemm.name)
+
+    def _choose(self) -> Limited:
+        sizes = [UNKNOWN_BATCH if size is None else size for size in self.gemm.batch_shape]
+        try:
+            return choose_by_rows(
+                self.gemm.m,
+                self.n,
+                self.k,
+                processors=self.processors,
+                batch=math.prod(sizes),
+                products=self.products,
+                split=not self.gemm.batched,
+            )
+        except ValueError as error:
+            raise UnsupportedByTemplate(f"{self.gemm.name}: {error}") from None
+
+    def operands(self, choice: Choice) -> Operands:
+        """What the main loop has to know."""
+        outputs = self.outputs if choice.splits == 1 else 0
+        return Operands(self.gemm.element, self.products, self.n_major, self.gemm.batched, outputs, self.constant)
+
+    def symbol(self, number: int) -> str:
+        """The name of the kernel of a choice."""
+        tile = self.choices[number][1].tile
+        return f"{self.stem}_wgmma_{number}_{tile.out_rows}x{tile.out_columns}"
+
+    # -- the device ---------------------------------------------------------------------------------------------------
+
+    def parameters(self, choice: Choice) -> list[Parameter]:
+        """The parameters of the multiplying kernel."""
+        layout = self.layout(choice)
+        maps = [f"left{i}" for i in range(layout.lefts)] + [f"right{i}" for i in range(layout.rights)]
+        sizes = ["left_tiles", "right_tiles", "steps", "rows"]
+        if self.gemm.batched:
+            sizes += ["batches", "x_inner", "x_count", "weight_inner", "weight_count"]
+        if choice.splits > 1:
+            ends = [pointer("parts")]
+        else:
+            maps += [f"out{i}" for i in range(self.outputs)]
+            # Not marked as read-only: loads of what kernels before write must stay behind the wait for them.
+            ends = [pointer(f"arg{i}", readonly=True) for i in range(len(self.program.arguments))]
+        return [*map(tensor_map, maps), *ends, *((name, "i32") for name in sizes)]
+
+    def layout(self, choice: Choice) -> Layout:
+        """The shared memory of a choice's kernel."""
+        operands = self.operands(choice)
+        return Layout(choice.tile, operands.products, operands.n_major, operands.outputs)
+
+    def device(self) -> DeviceEmitter:
+        """All kernels."""
+        em = DeviceEmitter(self.chip)
+        for number, (_, choice) in enumerate(self.choices):
+            parameters = self.parameters(choice)
+            with em.kernel(self.symbol(number), parameters, choice.tile.threads, min_blocks=1) as values:
+                named = {parameter[0]: value for parameter, value in zip(parameters, values, strict=True)}
+                main = Mainloop(em, self.operands(choice), choice, named)
+                kind = PartStorer if choice.splits > 1 else Storer
+                finisher: Finisher = kind(em, self.gemm, main)
+                warp_specialised(main, finisher)
+            if choice.splits > 1:
+                parameters = self.reduction_parameters()
+                with em.kernel(self.symbol(number) + "_sum", parameters, REDUCE_THREADS) as values:
+                    named = {parameter[0]: value for parameter, value in zip(parameters, values, strict=True)}
+                    reduce_parts(em, self.gemm, choice.splits, named)
+        return em
+
+    def reduction_parameters(self) -> list[Parameter]:
+        """The parameters of the kernel that adds up parts of K."""
+        return [
+            pointer("parts"),
+            *(pointer(f"arg{i}", readonly=True) for i in range(len(self.program.arguments))),
+            *(pointer(f"out{i}") for i in range(self.outputs)),
+            ("rows", "i32"),
+        ]
+
+    # -- the host -----------------------------------------------------------------------------------------------------
+
+    def rows(self, em: HostEmitter, x: Value) -> Index:
+        """M of a batch element."""
+        if self.gemm.m is not None:
+            return self.gemm.m
+        rank = len(self.gemm.x_shape)
+        count: Index = 1
+        for axis in range(rank - 2 if self.gemm.batched else 0, rank - 1):
+            count = em.imul(count, em.dim(x, axis))
+        return count
+
+    def take(self, em: HostEmitter, rows: Index, scratch: Scratch) -> list[Value | None]:
+        """The scratch memory of each choice, where it cuts K."""
+        parts: list[Value | None] = []
+        for limit, choice in self.choices:
+            if choice.splits == 1:
+                parts.append(None)
+                continue
+            most = rows if limit is None else em.imin(rows, limit)
+            parts.append(scratch.take([choice.splits * self.products, most, self.n], "f32"))
+        return parts
+
+    def host(self, em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        """Chooses by the number of rows, and launches."""
+        rows = self.rows(em, operands[0])
+        parts = self.take(em, rows, scratch)
+        self._chain(em, 0, rows, parts, operands, results)
+
+    def _chain(
+        self,
+        em: HostEmitter,
+        number: int,
+        rows: Index,
+        parts: list[Value | None],
+        operands: list[Value],
+        results: list[Value],
+    ) -> None:
+        limit, choice = self.choices[number]
+        if limit is None:
+            self._launch(em, number, choice, rows, parts[number], operands, results)
+            return
+        with em.if_(em.cmpi("ule", em.index(rows), limit)) as branch:
+            self._launch(em, number, choice, rows, parts[number], operands, results)
+            branch.else_()
+            self._chain(em, number + 1, rows, parts, operands, results)
+
+    def _launch(
+        self,
+        em: HostEmitter,
+        number: int,
+        choice: Choice,
+        rows: Index,
+        parts: Value | None,
+        operands: list[Value],
+        results: list[Value],
+    ) -> None:
+        gemm, tile, layout = self.gemm, choice.tile, self.layout(choice)
+        x, weights, arguments = operands[0], operands[1 : 1 + self.products], operands[1 + self.products :]
+        x_share, weight_share = _Share(1, 1), _Share(1, 1)
+        batches: Index = 1
+        if gemm.batched:
+            x_share = _share(em, gemm, results[0], gemm.x_shape)
+            weight_share = _share(em, gemm, results[0], gemm.w_shape)
+            for axis in range(len(gemm.batch_shape)):
+                batches = em.imul(batches, em.dim(results[0], axis))
+        x_map = self._map(em, x, (rows, self.k), x_share.count, (tile.out_rows, K_STEP))
+        shape, box = (self.n, self.k), (tile.out_columns, K_STEP)
+        if self.n_major:
+            shape, box = (self.k, self.n), (K_STEP, 64)
+        weight_maps = [self._map(em, weight, shape, weight_share.count, box) for weight in weights]
+        maps = [*weight_maps, x_map] if tile.swapped else [x_map, *weight_maps]
+        row_tiles, column_tiles = em.iceildiv(rows, tile.out_rows), -(-self.n // tile.out_columns)
+        left_tiles, right_tiles = (column_tiles, row_tiles) if tile.swapped else (row_tiles, column_tiles)
+        steps = -(-self.k // K_STEP)
+        sizes: list[Index] = [left_tiles, right_tiles, steps, rows]
+        if gemm.batched:
+            sizes += [batches, x_share.inner, x_share.count, weight_share.inner, weight_share.count]
+        tiles = em.imul(em.imul(em.imul(row_tiles, column_tiles), batches), choice.splits)
+        if parts is None:
+            out_box = (tile.columns if tile.swapped else 64, 64)
+            maps += [self._map(em, result, (rows, self.n), batches, out_box) for result in results]
+            pointers = arguments
+        else:
+            pointers = [parts]
+        passed = [*maps, *pointers, *(em.i32(size) for size in sizes)]
+        grid = em.imin(tiles, self.processors)
+        em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes, pdl=True)
+        if parts is not None:
+            threads = em.imul(rows, self.n // REDUCE_COLUMNS)
+            passed = [parts, *arguments, *results, em.i32(rows)]
+            blocks = em.iceildiv(threads, REDUCE_THREADS)
+            em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed, pdl=True)
+
+    def _map(
+        self, em: HostEmitter, buffer: Value, shape: tuple[Index, Index], count: Index, box: tuple[int, int]
+    ) -> Value:
+        """The map of a matrix, or of `count` matrices where products are batched."""
+        rows, columns = shape
+        if not self.gemm.batched:
+            return em.tensor_map(buffer, [rows, columns], [columns, 1], box, swizzle=128, promotion=128)
+        each = em.imul(rows, columns)
+        return em.tensor_map(buffer, [count, rows, columns], [each, columns, 1], [1, *box], swizzle=128, promotion=128)
+
+    # -- both ---------------------------------------------------------------------------------------------------------
+
+    def buffers(self) -> list[tuple[str, str]]:
+        """The operands: x, the weights, the arguments."""
+        gemm = self.gemm
+        natural: dict[str, Shape] = {
+            "full": gemm.out_shape,
+            "row": (self.n,),
+            "column": (*gemm.out_shape[:-1], 1),
+            "scalar": (),
+        }
+        shapes = [natural[a.broadcast] if a.shape is None else a.shape for a in self.program.arguments]
+        return [
+            ("x", memref(gemm.x_shape, gemm.element)),
+            *((f"w{i}", memref(gemm.w_shape, gemm.element)) for i in range(self.products)),
+            *((f"arg{i}", memref(shape, gemm.element)) for i, shape in enumerate(shapes)),
+        ]
+
+    def kernel(self) -> DeviceKernel:
+        """The text of all."""
+        results = [(f"out{i}", memref(self.gemm.out_shape, self.gemm.element)) for i in range(self.outputs)]
+
+        def scratch(em: HostEmitter, operands: Sequence[Value], parts: Scratch) -> None:
+            self.take(em, self.rows(em, operands[0]), parts)
+
+        return write_device_kernel(
+            self.gemm.name,
+            "gemm_hopper",
+            self.buffers(),
+            results,
+            self.device(),
+            self.host,
+            scratch=scratch,
+            order=self.gemm.operand_order,
+        )

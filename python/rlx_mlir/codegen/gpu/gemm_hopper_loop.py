@@ -1,0 +1,356 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Matrix products by wgmma (sm_90a): loads and products of the kernel.
+
+One warpgroup loads, one or two multiply. A single thread of the loading group fills a ring of stages by TMA: a stage is
+64 elements of K of both operands, in the layout of 128-byte swizzling that wgmma reads. Two barriers for each stage say
+that it is full, and that it may be filled again. Blocks stay for several tiles, so loads of the next tile run while
+outputs of the last one are stored; tiles are numbered so that the blocks of a wave share operands in L2.
+
+What TMA reads beyond a tensor are zeros, and what it stores there is left out: rows, columns and K of any number need
+no other code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, struct_of
+from rlx_mlir.codegen.gpu.gemm_hopper_config import K_STEP, Choice, Layout, Tile
+
+__all__ = ["Accumulators", "Finisher", "Mainloop", "Operands", "TilePlace", "warp_specialised"]
+
+_PRODUCER_REGISTERS, _CONSUMER_REGISTERS = 24, 240
+"""Registers of a thread that loads, and of one that multiplies, with two consumers: 65,536 in all."""
+
+
+@dataclass(frozen=True)
+class Operands:
+    """What the kernel has to know of a product.
+
+    Attributes:
+        element: f16 or bf16.
+        products: weights that share x.
+        n_major: whether weights are stored [K, N].
+        batched: whether weights have batches, as x has.
+        outputs: of the program; none where parts of K go to memory.
+        constant: whether nothing writes the weights while kernels run, so that they may be read ahead of the kernels
+            before.
+    """
+
+    element: str
+    products: int = 1
+    n_major: bool = False
+    batched: bool = False
+    outputs: int = 1
+    constant: bool = False
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """The tile at hand: first row of the left operand, first column of the right one, batch, part of K."""
+
+    left: Value
+    right: Value
+    batch: Index | None
+    part: Index | None
+    steps: tuple[Index, Index]
+
+
+Accumulators = Sequence[Sequence[Sequence[Value]]]
+
+
+class Finisher(Protocol):
+    """What turns accumulators into outputs."""
+
+    def finish(self, place: TilePlace, accumulators: Accumulators, consumer: Value, thread: Value) -> None:
+        """Outputs of one tile: accumulators are f32, [block][product][register]; `thread` counts in the warpgroup."""
+
+    def close(self, thread: Value) -> None:
+        """Comes after the last tile."""
+
+
+class Mainloop:
+    """Emits loads and products of one kernel; the caller turns accumulators into outputs."""
+
+    def __init__(self, em: DeviceEmitter, operands: Operands, choice: Choice, values: dict[str, Value]) -> None:
+        self.em, self.operands, self.choice = em, operands, choice
+        self.tile: Tile = choice.tile
+        self.layout = Layout(self.tile, operands.products, operands.n_major, operands.outputs)
+        self.values = values
+        self.type = struct_of(["f32"] * (self.tile.columns // 2))
+        self.shared = em.shared()
+        self.barriers = em.at(self.shared, self.layout.barriers_at, "i8")
+
+    # -- barriers -----------------------------------------------------------------------------------------------------
+
+    def full(self, stage: Index) -> Value:
+        """The barrier that says that a stage holds its operands."""
+        return self.em.at(self.barriers, self.em.imul(stage, 8), "i8")
+
+    def empty(self, stage: Index) -> Value:
+        """The barrier that says that all consumers are done with a stage."""
+        return self.em.at(self.barriers, self.em.iadd(self.em.imul(stage, 8), 8 * self.layout.stages), "i8")
+
+    def start(self, thread: Value) -> None:
+        """Initialises the barriers; all threads of the block come here."""
+        em = self.em
+        with em.if_(em.cmpi("eq", thread, 0)):
+            for stage in range(self.layout.stages):
+                em.mbarrier_init(self.full(stage), 1)
+                em.mbarrier_init(self.empty(stage), self.tile.consumers)
+            em.mbarrier_fence()
+            for name in self.maps():
+                em.tma_prefetch(self.values[name])
+        em.barrier()
+        em.launch_dependents()
+
+    def maps(self) -> list[str]:
+        """The tensor maps of the operands."""
+        return [f"left{i}" for i in range(self.layout.lefts)] + [f"right{i}" for i in range(self.layout.rights)]
+
+    # -- tiles --------------------------------------------------------------------------------------------------------
+
+    def total(self) -> Value:
+        """The number of tiles."""
+        em = self.em
+        total = em.muli(self.values["left_tiles"], self.values["right_tiles"])
+        if self.operands.batched:
+            total = em.muli(total, self.values["batches"])
+        return em.muli(total, self.choice.splits) if self.choice.splits > 1 else total
+
+    def span(self) -> tuple[Value, Value, Value]:
+        """The tiles of the block: the first one, their number, and the distance of two.
+
+        Each multiprocessor has room for one block: where a GPU has fewer of them than the grid was made for, blocks
+        beyond them would start when others end, with as many tiles still to do.
+        """
+        em = self.em
+        block, total = em.block(), self.total()
+        blocks = em.index(em.imin(em.blocks(), em.sreg("nsmid")))
+        return em.select(em.cmpi("ult", block, blocks), block, total), total, blocks
+
+    def place(self, number: Index) -> TilePlace:
+        """Where tile `number` is: `group` tiles of rows go along all columns together."""
+        em, tile, splits = self.em, self.tile, self.choice.splits
+        left_tiles, right_tiles = self.values["left_tiles"], self.values["right_tiles"]
+        part: Index | None = None
+        batch: Index | None = None
+        if splits > 1:
+            part = em.irem(number, splits)
+            number = em.idiv(number, splits)
+        if self.operands.batched:
+            each = em.muli(left_tiles, right_tiles)
+            batch = em.idiv(number, each)
+            number = em.irem(number, each)
+        if tile.group == 1:
+            left = em.idiv(number, right_tiles)
+            right = em.irem(number, right_tiles)
+        else:
+            swept = em.muli(right_tiles, tile.group)
+            first = em.muli(em.idiv(number, swept), tile.group)
+            rest = em.irem(number, swept)
+            height = em.imin(em.subi(left_tiles, first), tile.group)
+            left = em.addi(first, em.irem(rest, height))
+            right = em.idiv(rest, height)
+        return TilePlace(em.muli(left, tile.rows), em.muli(right, tile.columns), batch, part, self._steps(part))
+
+    def _steps(self, part: Index | None) -> tuple[Index, Index]:
+        """The steps along K of a part: each part has at least one."""
+        em, steps, splits = self.em, self.values["steps"], self.choice.splits
+        if part is None:
+            return 0, steps
+        bounds = [em.muli(index, steps) for index in (part, em.addi(part, 1))]
+        first, end = (em.idiv(bound, splits) for bound in bounds)
+        return first, end
+
+    # -- loads --------------------------------------------------------------------------------------------------------
+
+    def produce(self) -> None:
+        """The loading thread: fills the ring for all tiles of the block."""
+        em, stages = self.em, self.layout.stages
+        block, total, blocks = self.span()
+        skip: Value = em.const(0)
+        stage, phase = em.const(0), em.const(1)
+        if self.operands.constant:
+            # Weights of the first stages don't wait for the kernels before.
+            place = self.place(block)
+            count = em.imin(em.isub(place.steps[1], place.steps[0]), stages)
+            skip = em.select(em.cmpi("ult", block, total), count, 0)
+            with em.loop(0, skip) as loop:
+                em.mbarrier_expect(self.full(loop.iv), self.layout.stage_bytes)
+                self._load(place, loop.iv, em.iadd(place.steps[0], loop.iv), weights=True, activations=False)
+            em.wait_dependencies()
+            with em.loop(0, skip) as loop:
+                self._load(place, loop.iv, em.iadd(place.steps[0], loop.iv), weights=False, activations=True)
+            wraps = em.cmpi("eq", skip, stages)
+            stage, phase = em.select(wraps, 0, skip), em.select(wraps, 0, phase)
+        else:
+            em.wait_dependencies()
+        with em.loop(block, total, blocks, [stage, phase, skip], hint="tile") as tiles:
+            place = self.place(tiles.iv)
+            first = em.iadd(place.steps[0], tiles.args[2])
+            with em.loop(first, place.steps[1], 1, tiles.args[:2], hint="k") as loop:
+                stage, phase = loop.args
+                em.mbarrier_wait(self.empty(stage), phase)
+                em.mbarrier_expect(self.full(stage), self.layout.stage_bytes)
+                self._load(place, stage, loop.iv, weights=True, activations=True)
+                loop.yield_(list(em.advance(stage, phase, stages)))
+            tiles.yield_([*loop.results, em.const(0)])
+
+    def _load(self, place: TilePlace, stage: Value, step: Index, *, weights: bool, activations: bool) -> None:
+        """Starts the loads of a stage: of the weights, of x, or of both."""
+        em, layout, swapped = self.em, self.layout, self.tile.swapped
+        base = em.at(self.shared, em.imul(stage, layout.stage_bytes), "i8")
+        k = em.imul(step, K_STEP)
+        barrier = self.full(stage)
+        for i in range(layout.lefts):
+            if weights if swapped else activations:
+                target = em.at(base, i * layout.left_bytes, "i8")
+                self._operand(target, f"left{i}", place.left, self.tile.rows, k, place, barrier, weight=swapped)
+        for i in range(layout.rights):
+            if activations if swapped else weights:
+                target = em.at(base, layout.lefts * layout.left_bytes + i * layout.right_bytes, "i8")
+                width = self.tile.columns
+                self._operand(target, f"right{i}", place.right, width, k, place, barrier, weight=not swapped)
+
+    def _operand(
+        self,
+        target: Value,
+        name: str,
+        first: Value,
+        extent: int,
+        k: Index,
+        place: TilePlace,
+        barrier: Value,
+        *,
+        weight: bool,
+    ) -> None:
+        em = self.em
+        outer: list[Index] = []
+        if place.batch is not None:
+            side = "weight" if weight else "x"
+            inner, count = self.values[f"{side}_inner"], self.values[f"{side}_count"]
+            outer = [em.irem(em.idiv(place.batch, inner), count)]
+        if not (weight and self.operands.n_major):
+            em.tma_load(target, self.values[name], [k, first, *outer], barrier)
+            return
+        for box in range(-(-extent // 64)):
+            at = em.at(target, box * 64 * 2 * K_STEP, "i8")
+            em.tma_load(at, self.values[name], [em.iadd(first, 64 * box), k, *outer], barrier)
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def _descriptors(self, stage: Value, consumer: Value) -> tuple[list[list[Value]], list[Value], int, int]:
+        """Descriptors of the left operands [block][product] and the right ones, and their strides for 16 of K."""
+        em, layout, tile = self.em, self.layout, self.tile
+        base = em.addi(self.address, em.muli(stage, layout.stage_bytes))
+        left_major, right_major = (self.operands.n_major and tile.swapped, self.operands.n_major and not tile.swapped)
+        rows = em.addi(base, em.muli(consumer, tile.blocks * 64 * 2 * K_STEP))
+
+        def descriptor(address: Value, *, major: bool) -> Value:
+            # Along K rows of 128 bytes lie 8 to a swizzled block of 1024; boxes of 64 columns are 8192 bytes apart.
+            return em.wgmma_descriptor(address, 64 * 2 * K_STEP if major else 16, 1024)
+
+        lefts = [
+            [
+                descriptor(em.addi(rows, i * layout.left_bytes + block * 64 * 2 * K_STEP), major=left_major)
+                for i in range(layout.lefts)
+            ]
+            for block in range(tile.blocks)
+        ]
+        columns = em.addi(base, layout.lefts * layout.left_bytes)
+        rights = [descriptor(em.addi(columns, i * layout.right_bytes), major=right_major) for i in range(layout.rights)]
+        return lefts, rights, 128 if left_major else 2, 128 if right_major else 2
+
+    def _multiply(self, accumulators: Sequence[Value], stage: Value, consumer: Value) -> list[Value]:
+        """Starts the products of one stage; accumulators are [block][product]."""
+        em, tile, products = self.em, self.tile, self.operands.products
+        lefts, rights, left_stride, right_stride = self._descriptors(stage, consumer)
+        major = self.operands.n_major
+        layouts = ("col" if major and tile.swapped else "row", "row" if major and not tile.swapped else "col")
+        result = list(accumulators)
+        em.wgmma_fence()
+        for k in range(K_STEP // 16):
+            for block in range(tile.blocks):
+                for i in range(products):
+                    left = lefts[block][i if tile.swapped else 0]
+                    right = rights[0 if tile.swapped else i]
+                    at = block * products + i
+                    result[at] = em.wgmma(
+                        self.operands.element,
+                        tile.columns,
+                        em.addi(left, k * left_stride) if k else left,
+                        em.addi(right, k * right_stride) if k else right,
+                        result[at],
+                        layouts=layouts,
+                    )
+        em.wgmma_commit()
+        return result
+
+    def _release(self, stage: Value, leader: Value) -> None:
+        with self.em.if_(leader):
+            self.em.mbarrier_arrive(self.empty(stage))
+
+    def _registers(self, accumulators: Sequence[Value]) -> Accumulators:
+        """The accumulators' registers, [block][product], when all products are done.
+
+        They pass through the wait, so that no code that reads them moves before it.
+        """
+        em, products = self.em, self.operands.products
+        each = self.tile.columns // 2
+        flat = [value for part in accumulators for value in em.fields(part, ["f32"] * each)]
+        flat = em.wgmma_wait_tied(0, flat)
+        parts = [flat[i : i + each] for i in range(0, len(flat), each)]
+        return [parts[i : i + products] for i in range(0, len(parts), products)]
+
+    def consume(self, group: Value, finisher: Finisher) -> None:
+        """A multiplying warpgroup."""
+        em, stages = self.em, self.layout.stages
+        consumer = em.subi(group, 1)
+        thread = em.andi(em.thread(), 127)
+        leader = em.cmpi("eq", thread, 0)
+        self.address = em.address(self.shared)
+        count = self.tile.blocks * self.operands.products
+        zero = em.op(f"llvm.mlir.zero : {self.type}", self.type)
+        em.wait_dependencies()
+        with em.loop(*self.span(), [em.const(0), em.const(0)], hint="tile") as tiles:
+            stage, phase = tiles.args
+            place = self.place(tiles.iv)
+            em.mbarrier_wait(self.full(stage), phase)
+            accumulators = self._multiply([zero] * count, stage, consumer)
+            following = em.advance(stage, phase, stages)
+            first = em.iadd(place.steps[0], 1)
+            with em.loop(first, place.steps[1], 1, [*accumulators, *following, stage], hint="k") as loop:
+                *accumulators, stage, phase, before = loop.args
+                em.mbarrier_wait(self.full(stage), phase)
+                accumulators = self._multiply(accumulators, stage, consumer)
+                # The products before these are done, and the stage that they read is free.
+                em.wgmma_wait(1)
+                self._release(before, leader)
+                loop.yield_([*accumulators, *em.advance(stage, phase, stages), stage])
+            *accumulators, stage, phase, before = loop.results
+            registers = self._registers(accumulators)
+            self._release(before, leader)
+            finisher.finish(place, registers, consumer, thread)
+            tiles.yield_([stage, phase])
+        finisher.close(thread)
+
+
+def warp_specialised(main: Mainloop, finisher: Finisher) -> None:
+    """The body of a kernel: the first warpgroup loads, the others multiply."""
+    em = main.em
+    thread = em.thread()
+    group = em.uniform(em.shrui(thread, 7))
+    main.start(thread)
+    several = main.tile.consumers > 1
+    with em.if_(em.cmpi("eq", group, 0)) as branch:
+        if several:
+            em.max_registers("decrease", _PRODUCER_REGISTERS)
+        with em.if_(em.cmpi("eq", em.shrui(thread, 5), 0)), em.if_(em.elect()):
+            main.produce()
+        branch.else_()
+        if several:
+            em.max_registers("increase", _CONSUMER_REGISTERS)
+        main.consume(group, finisher)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of f16 and bf16 by the tensor cores of warps (sm_80 on): mma m16n8k16, f32 accumulation.
+
+Tiles of both operands pass through a ring of stages in shared memory by cp.async; ldmatrix reads fragments from there,
+without conflicts of banks, as chunks of 16 bytes are swizzled. The accumulators end in shared memory, from where each
+thread takes eight neighbouring columns through the epilogue. A row's result is the same bits for any number of rows of
+the same tile.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
+from rlx_mlir.codegen.gpu.gemm_base import (
+    Access,
+    Body,
+    Gemm,
+    Ring,
+    WeightLoader,
+    dense_loaders,
+    size_bytes,
+    swizzle,
+    together,
+    x_loader,
+)
+from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, TF32_TILES, Tile
+from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile, ring_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+
+__all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_kernel", "stage_fragments"]
+
+
+def chunk_place(em: DeviceEmitter, line: Index, chunk: Index, chunks: int) -> Index:
+    """The byte of a swizzled tile at which a chunk of a line of `chunks` lies."""
+    return em.imul(em.iadd(em.imul(line, chunks), swizzle(em, line, chunk, chunks)), 16)
+
+
+def a_fragments(
+    em: DeviceEmitter, warp: WarpTile, tile: Tile, stage: Value, part: int, step: int, chunks: int
+) -> list[list[Value]]:
+    """The registers of x for 32 bytes along k, of each 16 rows; lane i reads row i % 16, half i / 16.
+
+    part: where the tile of x is in the stage, lines of `chunks` pieces of 16 bytes. step: which 32 bytes.
+    """
+    line, half = em.iadd(warp.row, em.irem(warp.lane, 16)), em.idiv(warp.lane, 16)
+    place = em.at(stage, em.iadd(chunk_place(em, line, em.iadd(half, 2 * step), chunks), part), "i8")
+    return [em.ldmatrix(em.at(place, 16 * i * chunks * 16, "i8")) for i in range(tile.wm // 16)]
+
+
+class MmaCore:
+    """Fragments and products of one warp, for operands in a stage of the ring; f32 operands are rounded to tf32.
+
+    Accumulators are a flat list: of each product, of each 16 rows, of each 8 columns, the four of m16n8.
+    """
+
+    def __init__(
+        self, tile: Tile, element: str, products: int, *, transpose_rhs: bool, stride: int | None = None
+    ) -> None:
+        self.tile, self.element, self.products = tile, element, products
+        self.transpose_rhs, self.stride = transpose_rhs, stride
+        self.rows, self.columns = tile.wm // 16, tile.wn // 8
+        self.kind = "tf32" if element == "f32" else element
+        self.width = 16 // size_bytes(element)
+
+    def parts(self, ring: Ring) -> None:
+        """Takes the parts of a stage."""
+        tile, nbytes = self.tile, size_bytes(self.element)
+        self.x_part = ring.take(tile.bm * tile.bk * nbytes)
+        self.w_parts = [ring.take(tile.bn * tile.bk * nbytes) for _ in range(self.products)]
+
+    def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
+        """Makes `em`, in a kernel with this body, what code goes to."""
+        self.em, self.body = em, body
+        self.warp = WarpTile.of(em, self.tile)
+        self.x_loader = x_loader(em, body, self.tile, self.element, access.x)
+        self.w_loaders = self.weight_loaders(access)
+
+    def weight_loaders(self, access: Access) -> Sequence[WeightLoader]:
+        """What fills the parts of the weights."""
+        return dense_loaders(
+            self.em,
+            self.body,
+            self.tile,
+            self.element,
+            access.w,
+            transpose_rhs=self.transpose_rhs,
+            stride=self.stride,
+            pairs=self._pairs,
+        )
+
+    @property
+    def _pairs(self) -> int:
+        """How weights are swizzled: fragments of tf32 from lines along N are read element by element, four lines at
+        once."""
+        return 2 if self.kind == "tf32" and not self.transpose_rhs else 1
+
+    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts the copies of a step."""
+        em, tile, body = self.em, self.tile, self.body
+        along = (em.imul(step, tile.bk), body.limit, 0)
+        self.x_loader.issue(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
+        columns = (body.place.column, body.sizes.n, tile.bn)
+        return together(
+            loader.fill(em.at(stage, part, "i8"), columns, along)
+            for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
+        )
+
+    def zeros(self) -> list[Value]:
+        """Accumulators of nothing."""
+        return [self.em.const(0.0, "f32")] * (4 * self.products * self.rows * self.columns)
+
+    def _rounded(self, registers: list[Value]) -> list[Value]:
+        """Registers as the tensor cores take them: f32 rounded to tf32, not cut off."""
+        em = self.em
+        if self.kind != "tf32":
+            return registers
+        return [em.pure("cvt.rna.tf32.f32 $0, $1;", [em.bitcast(x, "f32")], "i32") for x in registers]
+
+    def _b_fragments(self, w: Value, step: int) -> list[list[Value]]:
+        """The registers of a weight for 32 bytes along k, of each 8 columns."""
+        if self._pairs == 2:
+            return self._b_elements(w, step)
+        em, lane = self.em, self.warp.lane
+        result = []
+        for i in range(0, self.columns, 2):
+            if self.transpose_rhs:
+                chunks = self.tile.bk // self.width
+                own = em.iadd(em.irem(lane, 8), em.imul(em.idiv(lane, 16), 8))
+                line = em.iadd(em.iadd(self.warp.column, 8 * i), own)
+                chunk = em.iadd(em.irem(em.idiv(lane, 8), 2), 2 * step)
+            else:
+                chunks = self.tile.bn // self.width
+                line = em.iadd(em.irem(lane, 16), 16 * step)
+                chunk = em.iadd(em.iadd(em.idiv(self.warp.column, 8), i), em.idiv(lane, 16))
+            place = em.at(w, chunk_place(em, line, chunk, chunks), "i8")
+            registers = self._rounded(em.ldmatrix(place, transpose=not self.transpose_rhs))
+            result += [registers[:2], registers[2:]]
+        return result
+
+    def _b_elements(self, w: Value, step: int) -> list[list[Value]]:
+        """As `_b_fragments`, for lines of f32 along N: elements (t, g) and (t + 4, g), t = lane % 4, g = lane / 4."""
+        em, chunks = self.em, self.tile.bn // self.width
+        line, own = em.iadd(em.irem(self.warp.lane, 4), 8 * step), em.idiv(self.warp.lane, 4)
+        result = []
+        for j in range(self.columns):
+            column = em.iadd(em.iadd(self.warp.column, 8 * j), own)
+            registers = []
+            for half in range(2):
+                here = em.iadd(line, 4 * half)
+                chunk = swizzle(em, here, em.idiv(column, 4), chunks, 2)
+                place = em.iadd(em.imul(em.iadd(em.imul(here, chunks), chunk), 4), em.irem(column, 4))
+                registers.append(em.ld(em.at(w, place, "f32"), "i32"))
+            result.append(self._rounded(registers))
+        return result
+
+    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
+        """The accumulators after a stage."""
+        em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
+        for step in range(chunks // 2):
+            fragments = a_fragments(em, self.warp, self.tile, stage, self.x_part, step, chunks)
+            a = [self._rounded(registers) for registers in fragments]
+            position = 0
+            for part in self.w_parts:
+                b = self._b_fragments(em.at(stage, part, "i8"), step)
+                for i, j in itertools.product(range(self.rows), range(self.columns)):
+                    here = slice(position, position + 4)
+                    sums[here] = em.mma(self.kind, a[i], b[j], sums[here])
+                    position += 4
+        return sums
+
+    def stage(self, staged: Staged, sums: list[Value]) -> None:
+        """Stores the warp's accumulators: a thread has two neighbouring columns of rows lane / 4 and lane / 4 + 8."""
+        stage_fragments(self.em, staged, self.warp.lane, (self.products, self.rows, self.columns), sums)
+
+
+def stage_fragments(
+    em: DeviceEmitter, staged: Staged, lane: Value, counts: tuple[int, int, int], sums: Sequence[Value]
+) -> None:
+    """Stores accumulators of m16n8, `counts` (products, blocks of 16 rows, of 8 columns) of them."""
+    row, column = em.idiv(lane, 4), em.imul(em.irem(lane, 4), 2)
+    position = 0
+    for product, i, j in itertools.product(*map(range, counts)):
+        for half in range(2):
+            values = em.vector(sums[position : position + 2])
+            staged.store(values, product, em.iadd(row, 16 * i + 8 * half), em.iadd(column, 8 * j))
+            position += 2
+
+
+def mma_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int = 1) -> int:
+    """Emits the kernel `name`, whose parameters are those of `open_kernel`; returns the bytes of shared memory."""
+    products = gemm.program.accumulators
+    core = MmaCore(tile, gemm.element, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
+    return ring_kernel(em, name, gemm, tile, access, splits, core)
+
+
+def gemm_mma(chip: str, gemm: Gemm) -> DeviceKernel:
+    """The kernels of a product of f16 or bf16.
+
+    Operands: x [..., K], then the weights [..., K, N] ([..., N, K] with transpose_rhs), then the program's arguments;
+    then the outputs [..., N].
+
+    Raises UnsupportedByTemplate for other element types.
+    """
+    if gemm.element not in ("f16", "bf16"):
+        raise UnsupportedByTemplate(f"{gemm.name}: mma multiplies f16 and bf16, but the product is of {gemm.element}")
+    return product_kernel(chip, "gemm_mma", gemm, dense_operands(gemm), MMA_TILES, mma_kernel, line_access(gemm, 2))
+
+
+def gemm_tf32(chip: str, gemm: Gemm) -> DeviceKernel:
+    """The kernels of a product of f32 whose operands are rounded to tf32: ten bits of fraction. Only on request.
+
+    Raises UnsupportedByTemplate for other element types.
+    """
+    if gemm.element != "f32":
+        raise UnsupportedByTemplate(f"{gemm.name}: tf32 stands for f32, but the product is of {gemm.element}")
+    return product_kernel(chip, "gemm_tf32", gemm, dense_operands(gemm), TF32_TILES, mma_kernel, line_access(gemm, 4))

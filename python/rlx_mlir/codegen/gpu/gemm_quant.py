@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products with packed weights of many rows (sm_80 on); weights are in layout `planes`.
+
+- Of activations quantised in blocks of 32 (`mir.block_dot`): the planes of a tile pass through the ring as they are;
+  each thread makes its fragments of them by shifts and masks, and mma m16n8k32 of signed bytes (two of k16, where a
+  block has two scales) gives the exact integer products of a block, which f32 accumulators add up by scale.
+- Of f32 (`mir.dequant_matmul`): tiles are decoded to f32, exactly as the reference does, and multiplied by FMA.
+- Of f16 and bf16: tiles are decoded, rounded to the activations' type, and multiplied by mma.
+
+Weights are decoded once for each tile of rows, so many rows share the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import memref
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
+from rlx_mlir.codegen.gpu.gemm_base import (
+    Access,
+    Body,
+    Gemm,
+    Ring,
+    Tasks,
+    WeightLoader,
+    both,
+    guard,
+    offset64,
+    together,
+    x_loader,
+)
+from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, MMA_TILES, QUANT_TILES, Tile
+from rlx_mlir.codegen.gpu.gemm_decode import (
+    DecodeLoader,
+    PackedRows,
+    quad_place,
+    signed_bytes,
+    store_halves,
+    store_transposed,
+)
+from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
+from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
+from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile, ring_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.formats.planes import PlaneLayout, plane_layout
+
+__all__ = ["IntegerCore", "gemm_block_dot", "gemm_decoded"]
+
+_CENTRE = 0x4B400000
+"""1.5 * 2^23 as f32, and what integer accumulators start from: their bits are then that float plus the sum."""
+
+
+class DecodedMmaCore(MmaCore):
+    """Products of halves with packed weights, whose tiles are decoded on the way into the ring."""
+
+    def __init__(self, tile: Tile, element: str, products: int, layout: PlaneLayout, n: int, k: int) -> None:
+        super().__init__(tile, element, products, transpose_rhs=True)
+        self._layout, self._n, self._k = layout, n, k
+
+    def weight_loaders(self, access: Access) -> Sequence[WeightLoader]:
+        """What decodes tiles."""
+        em = self.em
+        store = store_halves(em, self.tile, self.element)
+        return [
+            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            for pointer in self.body.weights
+        ]
+
+
+class DecodedFmaCore(FmaCore):
+    """Products of f32 with packed weights, whose tiles are decoded on the way into the ring."""
+
+    def __init__(self, tile: Tile, products: int, layout: PlaneLayout, n: int, k: int) -> None:
+        super().__init__(tile, products, transpose_rhs=True)
+        self._layout, self._n, self._k = layout, n, k
+
+    def weight_loaders(self, access: Access) -> Sequence[WeightLoader]:
+        """What decodes tiles."""
+        em = self.em
+        store = store_transposed(em, self.tile)
+        return [
+            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            for pointer in self.body.weights
+        ]
+
+
+@dataclass(frozen=True)
+class _WeightParts:
+    """Offsets in a stage of one weight: planes [run][column][record], scales and minima [run][part of run][column]."""
+
+    planes: tuple[int, ...]
+    scale: int
+    minimum: int | None
+
+
+class IntegerCore:
+    """Integer products of a block's tile, and their sum by scales.
+
+    Accumulators are those of `MmaCore`.
+    """
+
+    def __init__(self, tile: Tile, products: int, layout: PlaneLayout, n: int, k: int) -> None:
+        self.tile, self.products, self.layout, self.n, self.k = tile, products, layout, n, k
+        self.rows, self.columns = tile.wm // 16, tile.wn // 8
+        self.runs = tile.bk // RUN
+        self.halves = max(1, RUN // layout.sub)
+
+    @property
+    def _needs_sums(self) -> bool:
+        """Whether sums of x's blocks are read; those of half blocks are made of x."""
+        return self.layout.minimum is not None and self.halves == 1
+
+    def parts(self, ring: Ring) -> None:
+        """Takes the parts of a stage."""
+        tile, layout = self.tile, self.layout
+        self.x_part = ring.take(tile.bm * tile.bk)
+        self.scale_part = ring.take(4 * tile.bm * self.runs)
+        self.sum_part = ring.take(4 * tile.bm * self.runs) if self._needs_sums else 0
+        factors = 4 * tile.bn * self.runs * self.halves
+        self.w_parts = [
+            _WeightParts(
+                tuple(ring.take(plane.nbytes * tile.bn * self.runs) for plane in layout.quants),
+                ring.take(factors),
+                None if layout.minimum is None else ring.take(factors),
+            )
+            for _ in range(self.products)
+        ]
+
+    def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
+        """Makes `em`, in a kernel with this body, what code goes to."""
+        self.em, self.body = em, body
+        self.warp = WarpTile.of(em, self.tile)
+        self.x_loader = x_loader(em, body, self.tile, "i8", 16)
+        self.packed = [PackedRows(em, self.layout, pointer, self.n, self.k) for pointer in body.weights]
+
+    def zeros(self) -> list[Value]:
+        """Accumulators of nothing."""
+        return [self.em.const(0.0, "f32")] * (4 * self.products * self.rows * self.columns)
+
+    # -- into the ring ------------------------------------------------------------------------------------------------
+
+    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts the copies of a step; scales of weights are stored later."""
+        em, tile, body, runs = self.em, self.tile, self.body, self.runs
+        along = (em.imul(step, tile.bk), body.limit, 0)
+        rows = (body.place.row, body.sizes.m, tile.bm)
+        self.x_loader.issue(em.at(stage, self.x_part, "i8"), rows, along)
+        first = em.imul(step, runs)
+        self._x_factors(stage, first)
+        return together(
+            self._weight(stage, first, own, parts) for own, parts in zip(self.packed, self.w_parts, strict=True)
+        )
+
+    def _weight(self, stage: Value, first: Index, own: PackedRows, parts: _WeightParts) -> Callable[[], None]:
+        """Copies planes of a weight's tile; what it returns stores its scales and minima."""
+        em, tile, runs = self.em, self.tile, self.runs
+        starts = self.layout.offsets(self.k)
+        stores = []
+        shared = Tasks(em, tile.bn * runs, tile.threads)
+        for task in shared.numbers():
+            run, n = em.irem(task, runs), em.idiv(task, runs)
+            row, here = own.row(em.iadd(self.body.place.column, n)), own.run(em.iadd(first, run))
+            place = em.iadd(em.imul(run, tile.bn), n)
+            with shared.mine():
+                for plane, start, part in zip(self.layout.quants, starts, parts.planes, strict=False):
+                    source = em.at(row, em.iadd(em.imul(here, plane.nbytes), start), "i8")
+                    target = em.at(stage, em.iadd(em.imul(place, plane.nbytes), part), "i8")
+                    em.cp_async(target, source, plane.nbytes)
+            stores.append(self._w_factors(stage, own, parts, (row, here), (run, n)))
+
+        def later() -> None:
+            with shared.mine():
+                for store in stores:
+                    store()
+
+        return later
+
+    def _x_factors(self, stage: Value, first: Index) -> None:
+        """Copies scales, and sums, of the step's blocks of x as [run][row]; zeros beyond the last."""
+        em, tile, body, runs = self.em, self.tile, self.body, self.runs
+        scales, sums = body.more
+        limit = em.idiv(body.limit, RUN)
+        shared = Tasks(em, tile.bm * runs, tile.threads)
+        with shared.mine():
+            for task in shared.numbers():
+                run, local = em.irem(task, runs), em.idiv(task, runs)
+                row, block = em.iadd(body.place.row, local), em.iadd(first, run)
+                exists = both(em, guard(em, row, body.sizes.m, tile.bm), guard(em, block, limit, 0))
+                size = None if exists is None else em.select(exists, 4, 0)
+                at = offset64(em, (row, self.k // RUN), (block, 1))
+                place = em.iadd(em.imul(run, tile.bm), local)
+                for pointer, part in ((scales, self.scale_part), (sums, self.sum_part)):
+                    if pointer is scales or self._needs_sums:
+                        target = em.at(stage, em.iadd(em.imul(place, 4), part), "i8")
+                        em.cp_async(target, em.at(pointer, at, "f32"), 4, count=size)
+
+    def _w_factors(
+        self,
+        stage: Value,
+        own: PackedRows,
+        parts: _WeightParts,
+        source: tuple[Value, Index],
+        local: tuple[Index, Index],
+    ) -> Callable[[], None]:
+        """Loads scales and minima of a run; what it returns stores them."""
+        em, layout, tile = self.em, self.layout, self.tile
+        wanted = [(layout.scale, parts.scale), (layout.minimum, parts.minimum)]
+        made = []
+        for sub in range(self.halves):
+            place = em.iadd(em.imul(em.iadd(em.imul(local[0], self.halves), sub), tile.bn), local[1])
+            for factor, part in wanted:
+                if factor is not None and part is not None:
+                    made.append((own.factor(*source, sub, factor), em.iadd(em.imul(place, 4), part)))
+
+        def store() -> None:
+            for value, at in made:
+                em.st(value, em.at(stage, at, "i8"))
+
+        return store
+
+    # -- products -----------------------------------------------------------------------------------------------------
+
+    def _b_fragment(self, stage: Value, parts: _WeightParts, run: int, j: int) -> list[Value]:
+        """The registers of a weight for a run and 8 columns: bytes of the quads t and t + 4, t = lane % 4."""
+        em, layout, lane = self.em, self.layout, self.warp.lane
+        n = em.iadd(em.iadd(self.warp.column, 8 * j + run * self.tile.bn), em.idiv(lane, 4))
+        quad = em.irem(lane, 4)
+        result = []
+        for half in range(2):
+            if layout.widths == (8,):
+                at = em.iadd(em.imul(n, 16), em.imul(quad, 4))
+                total = em.ld(em.at(stage, em.iadd(at, parts.planes[half]), "i8"), "i32")
+                result.append(signed_bytes(em, total, layout))
+                continue
+            bits: Value | None = None
+            into = 0
+            for plane, width in enumerate(layout.widths):
+                dword, shift = quad_place(layout.widths, plane, em.iadd(quad, 4 * half), em)
+                at = em.iadd(em.imul(n, layout.quants[plane].nbytes), em.imul(dword, 4))
+                word = em.ld(em.at(stage, em.iadd(at, parts.planes[plane]), "i8"), "i32")
+                own = em.andi(em.shrui(word, shift), 0x01010101 * ((1 << width) - 1))
+                own = em.shli(own, into) if into else own
+                bits = own if bits is None else em.ori(bits, own)
+                into += width
+            assert bits is not None, "a format with planes"
+            result.append(signed_bytes(em, bits, layout))
+        return result
+
+    def _dot(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        """The four integer products of m16n8 with 32 or 16 elements along k, as f32."""
+        em = self.em
+        start = [em.const(_CENTRE, "i32")] * 4
+        sums = em.mma("s8", a, b, start, 32 if len(b) == 2 else 16)
+        return [em.subf(em.bitcast(x, "f32"), float(3 << 22)) for x in sums]
+
+    def _per_row(self, stage: Value, part: int, run: int, type: str) -> list[list[Value]]:
+        """Values [run][row] of x's blocks, for rows g and g + 8 of each 16."""
+        em = self.em
+        first = em.iadd(em.iadd(self.warp.row, em.idiv(self.warp.lane, 4)), run * self.tile.bm)
+        base = em.at(stage, em.iadd(em.imul(first, 4), part), "i8")
+        return [[em.ld(base, type, 16 * i + 8 * half) for half in range(2)] for i in range(self.rows)]
+
+    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
+        """The accumulators after a stage."""
+        sums = list(sums)
+        for run in range(self.runs):
+            a = a_fragments(self.em, self.warp, self.tile, stage, self.x_part, run, self.tile.bk // 16)
+            scales = self._per_row(stage, self.scale_part, run, "f32")
+            totals = self._totals(stage, a, run)
+            position = 0
+            for parts in self.w_parts:
+                own = slice(position, position + 4 * self.rows * self.columns)
+                sums[own] = self._run(stage, parts, run, a, scales, totals, sums[own])
+                position = own.stop
+        return sums
+
+    def _totals(self, stage: Value, a: list[list[Value]], run: int) -> list[list[list[Value]]]:
+        """Sums of x, f32, of each part of the run, each 16 rows, rows g and g + 8; none where nothing needs them."""
+        em = self.em
+        if self.layout.minimum is None:
+            return []
+        if self.halves == 1:
+            whole = self._per_row(stage, self.sum_part, run, "i32")
+            return [[[em.cast("arith.sitofp", x, "f32") for x in two] for two in whole]]
+        ones = [em.const(0x01010101, "i32")]
+        return [[self._dot(a[i][2 * h : 2 * h + 2], ones)[::2] for i in range(self.rows)] for h in range(self.halves)]
+
+    def _run(
+        self,
+        stage: Value,
+        parts: _WeightParts,
+        run: int,
+        a: list[list[Value]],
+        scales: list[list[Value]],
+        totals: list[list[list[Value]]],
+        sums: list[Value],
+    ) -> list[Value]:
+        """Accumulators of one weight after one run."""
+        em, tile = self.em, self.tile
+        result: dict[int, Value] = {}
+        column = em.iadd(self.warp.column, em.imul(em.irem(self.warp.lane, 4), 2))
+
+        def factors(part: int, half: int, j: int) -> list[Value]:
+            at = em.iadd(em.imul(em.iadd(column, 8 * j + (run * self.halves + half) * tile.bn), 4), part)
+            return em.lanes(em.ld(em.at(stage, at, "i8"), vec(2, "f32")))
+
+        for j in range(self.columns):
+            b = self._b_fragment(stage, parts, run, j)
+            d = [factors(parts.scale, half, j) for half in range(self.halves)]
+            m = [] if parts.minimum is None else [factors(parts.minimum, half, j) for half in range(self.halves)]
+            for i in range(self.rows):
+                values: list[Value] = []
+                for half in range(self.halves):
+                    cut = (a[i], b) if self.halves == 1 else (a[i][2 * half : 2 * half + 2], b[half : half + 1])
+                    dots = self._dot(*cut)
+                    for e in range(4):
+                        value = em.mulf(dots[e], d[half][e % 2])
+                        if half:
+                            value = em.fmaf(dots[e], d[half][e % 2], values[e])
+                        if m:
+                            value = em.fmaf(m[half][e % 2], totals[half][i][e // 2], value)
+                        values[e : e + 1] = [value]
+                first = 4 * (i * self.columns + j)
+                for e in range(4):
+                    result[first + e] = em.fmaf(values[e], scales[i][e // 2], sums[first + e])
+        return [result[i] for i in range(len(sums))]
+
+    def stage(self, staged: Staged, sums: list[Value]) -> None:
+        """Stores the warp's accumulators."""
+        stage_fragments(self.em, staged, self.warp.lane, (self.products, self.rows, self.columns), sums)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Kernels
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _layout(gemm: Gemm, scheme: str, *, dense: bool) -> PlaneLayout:
+    layout = plane_layout(scheme)
+    whole = gemm.k is not None and gemm.k % RUN == 0
+    if (layout.dense and not dense) or not whole or gemm.n is None or gemm.batched:
+        raise UnsupportedByTemplate(f"{gemm.name}: {scheme} weights [{gemm.n}, {gemm.k}] have no schedule of this kind")
+    return layout
+
+
+def _weights(gemm: Gemm, layout: PlaneLayout) -> list[tuple[str, str]]:
+    assert gemm.k is not None
+    type = memref((gemm.n, layout.row_bytes(gemm.k)), "i8")
+    return [(f"w{i}", type) for i in range(gemm.program.accumulators)]
+
+
+def _columns(gemm: Gemm, width: int) -> int:
+    assert gemm.n is not None
+    return width if gemm.n % width == 0 else 1
+
+
+def gemm_decoded(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
+    """The kernels of a product with packed weights, decoded: `mir.dequant_matmul`.
+
+    Operands: x [..., K] f32, f16 or bf16; the weights, uint8 [N, row bytes] in planes of `scheme`; the program's
+    arguments; then the outputs. gemm.w_shape is (N, K), with transpose_rhs.
+    """
+    layout = _layout(gemm, scheme, dense=True)
+    n, k, products = gemm.n or 0, gemm.k or 0, gemm.program.accumulators
+    operands = [("x", memref(gemm.x_shape, gemm.element)), *_weights(gemm, layout), *arguments_of(gemm)]
+
+    def emit(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int) -> int:
+        if gemm.element == "f32":
+            core: DecodedMmaCore | DecodedFmaCore = DecodedFmaCore(tile, products, layout, n, k)
+        else:
+            core = DecodedMmaCore(tile, gemm.element, products, layout, n, k)
+        return ring_kernel(em, name, gemm, tile, access, splits, core)
+
+    width = 4 if gemm.element == "f32" else 8
+    tiles = DECODE_FMA_TILES if gemm.element == "f32" else MMA_TILES
+    return product_kernel(chip, "gemm_decoded", gemm, operands, tiles, emit, [Access(16, 16, _columns(gemm, width))])
+
+
+def gemm_block_dot(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
+    """The kernels of integer products with packed weights: `mir.block_dot`.
+
+    Operands: q [..., K] i8, scale [..., K / 32] f32 and sum [..., K / 32] i32 of `mir.block_quantize`; the weights, in
+    planes of `scheme`; the program's arguments; then the outputs, f32. gemm.x_shape is that of q, w_shape is (N, K).
+    """
+    layout = _layout(gemm, scheme, dense=False)
+    n, k, products = gemm.n or 0, gemm.k or 0, gemm.program.accumulators
+    if gemm.element != "f32":
+        raise UnsupportedByTemplate(f"{gemm.name}: integer products give f32, but the outputs are {gemm.element}")
+    blocks = (*gemm.x_shape[:-1], k // RUN)
+    quantised = [("x", memref(gemm.x_shape, "i8")), ("scale", memref(blocks, "f32")), ("sum", memref(blocks, "i32"))]
+    operands = [*quantised, *_weights(gemm, layout), *arguments_of(gemm)]
+
+    def emit(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int) -> int:
+        core = IntegerCore(tile, products, layout, n, k)
+        return ring_kernel(em, name, gemm, tile, access, splits, core, more=2)
+
+    # Two scales, minima and sums of x for each run: threads have no registers for the largest tile.
+    tiles = QUANT_TILES[1:] if layout.sub < RUN and layout.minimum is not None else QUANT_TILES
+    return product_kernel(chip, "gemm_block_dot", gemm, operands, tiles, emit, [Access(16, 16, _columns(gemm, 4))])

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of few rows with dense weights [K, N]: neighbouring lanes read neighbouring columns.
+
+A block has some columns; its threads share K: each lane adds up its columns over the rows of the weight that are its
+own. Sums are joined by shuffles within warps and in shared memory between them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, vec
+from rlx_mlir.codegen.gpu.epilogue import Epilogue
+from rlx_mlir.codegen.gpu.gemm_config import resources
+from rlx_mlir.codegen.program import Program
+
+__all__ = ["ColumnsConfig", "ColumnsTask", "choose_columns", "columns_bytes", "emit_columns"]
+
+#: Sums that a thread holds at most.
+MAX_SUMS = 64
+#: Shared memory that a block may have without asking for more than chips have by default.
+MEMORY = 48 << 10
+
+
+@dataclass(frozen=True)
+class ColumnsConfig:
+    """How a block shares its columns.
+
+    Attributes:
+        tile: rows of x that are worked on at one time.
+        columns: columns of a lane, at most 16 bytes of them.
+        lanes: lanes of a warp that have different columns; the others have other rows of the weight.
+        unroll: rows of the weight that a lane loads before it computes.
+        warps: warps of a block.
+    """
+
+    tile: int
+    columns: int
+    lanes: int
+    unroll: int
+    warps: int
+
+    @property
+    def width(self) -> int:
+        """Columns of a block."""
+        return self.columns * self.lanes
+
+    @property
+    def rows(self) -> int:
+        """Rows of the weight that a block reads at one time."""
+        return 32 // self.lanes * self.warps
+
+
+def choose_columns(k: int, n: int, element: str, weights: int, tile: int, chip: str) -> ColumnsConfig:
+    """Wide enough for whole sectors, narrow enough that there are blocks for all multiprocessors."""
+    size = BITS[element] // 8
+    columns = math.gcd(n, 16 // size)
+    while columns > 1 and columns * tile * weights > MAX_SUMS:
+        columns //= 2
+    lanes = 32
+    while lanes > 2 and (lanes * columns * size > 128 or -(-n // (lanes * columns)) < resources(chip).processors):
+        if lanes * columns * size <= 32:
+            break
+        lanes //= 2
+    warps = 16 if columns * tile * weights <= 32 else 8  # registers
+    while warps > 1 and (32 // lanes * warps > k or _bytes(warps, weights, tile, lanes * columns) > MEMORY):
+        warps //= 2
+    unroll = 4 if columns * tile * weights <= 32 else 2
+    return ColumnsConfig(tile, columns, lanes, max(1, min(unroll, k // (32 // lanes * warps))), warps)
+
+
+def _bytes(warps: int, weights: int, tile: int, width: int) -> int:
+    return 4 * warps * weights * tile * width
+
+
+def columns_bytes(config: ColumnsConfig, weights: int) -> int:
+    """Bytes of dynamic shared memory."""
+    return _bytes(config.warps, weights, config.tile, config.width)
+
+
+@dataclass(frozen=True)
+class ColumnsTask:
+    """What a kernel computes, and its parameters.
+
+    Attributes:
+        k, n: sizes of the weights. element: type of all. program: what follows.
+        x: pointer. w: of the weights. arguments, outputs: of the program.
+        m: rows of x. first: the first that the block computes.
+    """
+
+    k: int
+    n: int
+    element: str
+    program: Program
+    x: Value
+    w: Sequence[Value]
+    arguments: Sequence[Value]
+    outputs: Sequence[Value]
+    m: Index
+    first: Index
+
+
+def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) -> None:
+    """The body of a kernel of `32 * config.warps` threads; block b has columns from `b * config.width` on."""
+    lane, warp = em.lane(), em.warp()
+    own = em.andi(lane, config.lanes - 1)
+    line = em.iadd(em.imul(warp, 32 // config.lanes), em.shrui(lane, config.lanes.bit_length() - 1))
+    begin = em.imul(em.block(), config.width)
+    column = em.iadd(begin, em.imul(own, config.columns))
+    # Columns that don't exist are the last ones; they aren't stored.
+    column = em.imin(column, task.n - config.columns) if task.n % config.width else column
+    rows = [em.iadd(task.first, i) for i in range(config.tile)]
+    if not (isinstance(task.m, int) and task.m % config.tile == 0):
+        rows = [em.imin(row, em.isub(task.m, 1)) for row in rows]
+    size = BITS[task.element] // 8
+    x = [em.at(em.at(task.x, em.imul(em.wide(row), task.k), task.element), em.wide(line), task.element) for row in rows]
+    start = em.iadd(em.imul(em.wide(line), task.n), em.wide(column))
+    w = [em.at(one, start, task.element) for one in task.w]
+    kind = task.element if config.columns == 1 else vec(config.columns, task.element)
+
+    def step(offsets: Sequence[Index], sums: Sequence[Value]) -> list[Value]:
+        """Adds rows of the weight: the lane's own, plus these offsets."""
+        values = list(sums)
+        loaded = [
+            [em.ld(one, kind, _times(em, offset, task.n), align=config.columns * size, constant=False) for one in w]
+            for offset in offsets
+        ]
+        for offset, weights in zip(offsets, loaded, strict=True):
+            activations = [em.widen(em.ld(row, task.element, offset)) for row in x]
+            place = 0
+            for weight in weights:
+                elements = em.lanes(em.widen(weight))
+                for activation in activations:
+                    for element in elements:
+                        values[place] = em.fmaf(activation, element, values[place])
+                        place += 1
+        return values
+
+    sums = [em.zero("f32")] * (len(w) * config.tile * config.columns)
+    full, rest = divmod(task.k, config.rows)
+    turns = full // config.unroll
+    if turns:
+        stride = config.unroll * config.rows
+        with em.loop(0, turns * stride, stride, sums, hint="row") as loop:
+            offsets = [em.iadd(loop.iv, i * config.rows) for i in range(config.unroll)]
+            loop.yield_(step(offsets, loop.args))
+        sums = loop.results
+    if left := range(turns * config.unroll, full):
+        sums = step([i * config.rows for i in left], sums)
+    if rest:
+        with em.if_(em.cmpi("ult", em.index(line), rest), ["f32"] * len(sums)) as branch:
+            branch.yield_(step([full * config.rows], sums))
+            branch.else_()
+            branch.yield_(sums)
+        sums = branch.results
+    joined = [em.warp_reduce("add", s, 32 // config.lanes, stride=config.lanes) for s in sums]
+    _finish(em, task, config, joined, own, lane, warp, begin)
+
+
+def _times(em: DeviceEmitter, offset: Index, n: int) -> Index:
+    """The number of the first element of a row, i64 where it isn't a number."""
+    return offset * n if isinstance(offset, int) else em.imul(em.wide(offset), n)
+
+
+def _finish(
+    em: DeviceEmitter,
+    task: ColumnsTask,
+    config: ColumnsConfig,
+    sums: Sequence[Value],
+    own: Value,
+    lane: Value,
+    warp: Value,
+    begin: Index,
+) -> None:
+    """Joins the warps' sums, [warp][weight][row of x][column] in shared memory, and runs the program."""
+    memory, weights, width = em.shared(), len(task.w), config.width
+    with em.if_(em.cmpi("ult", lane, config.lanes)):
+        for part in range(weights * config.tile):
+            place = em.iadd(em.imul(warp, weights * config.tile * width), part * width)
+            place = em.iadd(place, em.imul(own, config.columns))
+            for i in range(config.columns):
+                em.st(sums[part * config.columns + i], memory, em.iadd(place, i))
+    em.barrier()
+    epilogue = Epilogue(em, task.program, task.element, task.arguments, task.outputs, task.n)
+    # Lanes beyond the end have repeated the last columns: these are stored where they belong, by their own lanes.
+    with em.loop(em.thread(), config.tile * width, 32 * config.warps, hint="output") as loop:
+        row, local = em.iadd(task.first, em.idiv(loop.iv, width)), em.irem(loop.iv, width)
+        column = em.iadd(begin, local)
+        exists = em.cmpi("ult", em.index(column), task.n)
+        if not (isinstance(task.m, int) and task.m % config.tile == 0):
+            exists = em.andi(exists, em.cmpi("ult", em.index(row), task.m))
+        with em.if_(exists):
+            products = []
+            for weight in range(weights):
+                parts = [
+                    em.ld(memory, "f32", em.iadd(loop.iv, (part * weights + weight) * config.tile * width))
+                    for part in range(config.warps)
+                ]
+                products.append([em.tree("add", parts)])
+            epilogue.store(products, row, column)

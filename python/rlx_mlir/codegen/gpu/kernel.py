@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A scheduled kernel for GPUs: functions of the device, and those of the host that launch them.
+
+    device = DeviceEmitter(chip)
+    with device.kernel(f"{name}_scale", [pointer("x", readonly=True), pointer("y"), ("n", "i32")], 256) as (x, y, n):
+        ...
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        n = em.dim(operands[0], 0)
+        em.launch(f"{name}_scale", em.iceildiv(n, 2048), 256, [operands[0], results[0], em.i32(n)])
+
+    kernel = write_device_kernel(name, "scale", [("x", "memref<?xf32>")], [("y", "memref<?xf32>")], device, host)
+
+The host computes sizes and launches; it touches no memory. A launch with no blocks (a grid of 0) does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
+from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
+
+__all__ = ["Buffers", "DeviceKernel", "HostEmitter", "Scratch", "symbol_of", "write_device_kernel"]
+
+#: Alignment of scratch memory, and of each of its parts, in bytes.
+SCRATCH_ALIGNMENT = 256
+_SWIZZLES = {0: "none", 32: "swizzle_32b", 64: "swizzle_64b", 128: "swizzle_128b"}
+_PROMOTIONS = {0: "none", 64: "l2promo_64b", 128: "l2promo_128b", 256: "l2promo_256b"}
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """The text of a scheduled kernel.
+
+    Attributes:
+        schedule: the schedule's name, for reports.
+        device: functions of the GPU (`llvm.func`), for the one GPU module of the program.
+        host: `NAME.body`, `NAME.units` and `NAME.scratch`.
+    """
+
+    schedule: str
+    device: str
+    host: str
+
+
+def symbol_of(name: str) -> str:
+    """A kernel's name as PTX can spell it."""
+    return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
+
+
+class HostEmitter(Emitter):
+    """Collects the host's part of a kernel: arithmetic on sizes (of type index), tensor maps, launches."""
+
+    def i32(self, x: Index) -> Value:
+        """A size as i32."""
+        return self.cast("arith.index_cast", x, "i32") if isinstance(x, Value) else self.const(x, "i32")
+
+    def i64(self, x: Index) -> Value:
+        """A size as i64."""
+        return self.cast("arith.index_cast", x, "i64") if isinstance(x, Value) else self.const(x, "i64")
+
+    def elements(self, buffer: Value) -> Index:
+        """The number of elements of a buffer."""
+        count: Index = 1
+        for axis in range(len(shape_of(buffer.type))):
+            count = self.imul(count, self.dim(buffer, axis))
+        return count
+
+    def launch(
+        self,
+        kernel: str,
+        grid: Index | Sequence[Index],
+        block: int | tuple[int, int, int],
+        arguments: Sequence[Value],
+        *,
+        shared: Index = 0,
+        pdl: bool = False,
+    ) -> None:
+        """Launches a kernel of the program's GPU module.
+
+        Args:
+            grid: blocks along x, or along x, y and z; where one is 0, nothing is launched.
+            block: threads of a block.
+            arguments: buffers (pointers in the kernel), numbers of type index (i64 in the kernel), i32 or i64, maps.
+            shared: bytes of dynamic shared memory.
+            pdl: may start while the kernel before still runs: the kernel waits (`wait_dependencies`) before it touches
+                anything but weights. Only on sm_90 and later.
+        """
+        sizes = [grid] if isinstance(grid, (int, Value)) else list(grid)
+        threads = [block] if isinstance(block, int) else list(block)
+        blocks = ", ".join(self.index(size) for size in [*sizes, 1, 1][:3])
+        lanes = ", ".join(self.index(size) for size in [*threads, 1, 1][:3])
+        memory = ""
+        if not (isinstance(shared, int) and shared == 0):
+            memory = f" dynamic_shared_memory_size {self.i32(shared)}"
+        passed = ", ".join(f"{value} : {value.type}" for value in arguments)
+        words = " {rlx.pdl}" if pdl else ""
+        self.line(
+            f"gpu.launch_func @kernels::@{kernel} blocks in ({blocks}) threads in ({lanes}){memory} "
+            f"args({passed}){words}"
+        )
+
+    def tensor_map(
+        self,
+        buffer: Value,
+        sizes: Sequence[Index],
+        strides: Sequence[Index],
+        box: Sequence[int],
+        *,
+        swizzle: int = 0,
+        promotion: int = 256,
+        offset: Index = 0,
+    ) -> Value:
+        """A map for bulk copies of boxes of a buffer; elements outside of its sizes are read as zeros.
+
+        Args:
+            sizes: of the tensor, outermost first (the kernel's coordinates are innermost first).
+            strides: in elements; the last is 1, the others are multiples of 16 bytes.
+            box: elements that one copy moves, at most 256 along each dimension; its row is of at most `swizzle` bytes.
+            swizzle: 0, 32, 64 or 128 bytes. promotion: bytes that L2 fetches, 0, 64, 128 or 256.
+            offset: elements before the tensor; 16 bytes divide it.
+        """
+        element = element_of(buffer.type)
+        row = box[-1] * BITS[element] // 8
+        if swizzle and row > swizzle:
+            raise ValueError(f"tensor map: expects rows of at most {swizzle} bytes, but a box has {row}")
+        if max(box) > 256:
+            raise ValueError(f"tensor map: expects boxes of at most 256 elements a side, but got {list(box)}")
+
+        def words(values: Sequence[Index]) -> str:
+            return ", ".join(map(str, values))
+
+        def static(values: Sequence[Index]) -> list[str]:
+            return [str(value) if isinstance(value, int) else "?" for value in values]
+
+        shape = "".join(f"{size}x" for size in static(sizes))
+        at = str(offset) if isinstance(offset, int) else "?"
+        layout = f"strided<[{', '.join(static(strides))}], offset: {at}>"
+        type = f"memref<{shape}{element}, {layout}>"
+        view = self.op(
+            f"memref.reinterpret_cast {buffer} to offset: [{offset}], sizes: [{words(sizes)}], "
+            f"strides: [{words(strides)}] : {buffer.type} to {type}",
+            type,
+            "view",
+        )
+        unranked = f"memref<*x{element}>"
+        cast = self.op(f"memref.cast {view} : {type} to {unranked}", unranked, "view")
+        tile = "".join(f"{size}x" for size in box)
+        kind = (
+            f"!nvgpu.tensormap.descriptor<tensor = memref<{tile}{element}, 3>, swizzle = {_SWIZZLES[swizzle]}, "
+            f"l2promo = {_PROMOTIONS[promotion]}, oob = zero, interleave = none>"
+        )
+        sides = ", ".join(self.index(size) for size in box)
+        return self.op(f"nvgpu.tma.create.descriptor {cast} box[{sides}] : {unranked} -> {kind}", kind, "map")
+
+
+def write_device_kernel(
+    name: str,
+    schedule: str,
+    operands: Buffers,
+    results: Buffers,
+    device: DeviceEmitter,
+    host: Callable[[HostEmitter, list[Value], list[Value], Scratch], None],
+    *,
+    scratch: Callable[[HostEmitter, list[Value], Scratch], object] | None = None,
+    order: tuple[int, ...] | None = None,
+) -> DeviceKernel:
+    """The text of a kernel; its functions of the device are those that `device` holds.
+
+    Args:
+        host: `host(em, operands, results, scratch)` computes sizes and launches; operands in the schedule's order.
+        scratch: takes the same parts of scratch memory as `host` does, in the same order, for their size; absent where
+            there are none.
+        order: the kernel's operand for each of the schedule's, where that isn't simply the same order.
+    """
+    order = tuple(range(len(operands))) if order is None else order
+    own = signature_of(name, operands, order)
+    signature, count = [*own, *results], len(own)
+    em = HostEmitter()
+    more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
+    with em.func(f"{name}.body", [*signature, *more]) as values:
+        parts = Scratch(em, values[-1], SCRATCH_ALIGNMENT)
+        host(em, in_order(values, order), values[count:-3], parts)
+    with em.func(f"{name}.units", signature, ["index"]):
+        em.return_([em.const(1)])
+    with em.func(f"{name}.scratch", signature, ["index"]) as values:
+        parts = Scratch(em, None, SCRATCH_ALIGNMENT)
+        if scratch is not None:
+            scratch(em, in_order(values, order), parts)
+        em.return_([em.index(parts.bytes)])
+    return DeviceKernel(schedule, device.text(), em.text())

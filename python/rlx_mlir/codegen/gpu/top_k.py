@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The GPU schedule of the largest elements of rows: each block finds those of its part, one block joins the parts.
+
+Numbers become integers in the same order, with NaN below all, so that a comparison is one instruction; those of equal
+numbers are ordered by position. A block's elements stay in registers while its threads agree k times on the largest
+one, which then leaves. Two launches, or one where a block holds the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs import TopKSpec
+
+__all__ = ["emit_top_k"]
+
+THREADS = 256
+#: Elements that a thread holds in the first launch, and at most in the second.
+ELEMENTS, MOST_ELEMENTS = 16, 48
+#: Of NaN, and of elements that aren't there; beyond every position.
+LEAST, LAST = -(1 << 31), (1 << 31) - 1
+
+Pair = tuple[Value, Value]
+"""A number as an ordered integer, and its position; both i32."""
+
+
+def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
+    """The kernel; UnsupportedByTemplate for f64, and where a row has too many parts for one block to join."""
+    element, n = element_of(spec.x), shape_of(spec.x)[-1]
+    if element == "f64" or n is None:
+        raise UnsupportedByTemplate(f"{name}: the largest elements of rows of {spec.x}")
+    parts = -(-n // (THREADS * ELEMENTS))
+    if -(-parts * spec.k // THREADS) > MOST_ELEMENTS:
+        raise UnsupportedByTemplate(f"{name}: {spec.k} of each of {parts} parts are more than a block joins")
+    em = DeviceEmitter(chip)
+    first, second = f"{symbol_of(name)}_parts", f"{symbol_of(name)}_join"
+    whole = parts == 1
+    outputs = [pointer("values"), pointer("indices")] if whole else [pointer("parts")]
+    with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS) as (x, *out):
+        em.launch_dependents()
+        em.wait_dependencies()
+        row = em.block("y")
+        pairs = _read(em, em.at(x, em.index(em.imul(em.wide(row), n)), element), element, n)
+        if whole:
+            _select(
+                em, pairs, spec.k, lambda t, pair: _finish(em, out, element, em.iadd(em.imul(row, spec.k), t), pair)
+            )
+        else:
+            part = em.iadd(em.imul(row, parts), em.block())
+            _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], em.iadd(em.imul(part, spec.k), t), pair))
+    if not whole:
+        with em.kernel(second, [pointer("parts", readonly=True), pointer("values"), pointer("indices")], THREADS) as (
+            kept,
+            *out,
+        ):
+            em.launch_dependents()
+            em.wait_dependencies()
+            row = em.block()
+            pairs = _read_parts(em, kept, row, parts * spec.k)
+            _select(
+                em, pairs, spec.k, lambda t, pair: _finish(em, out, element, em.iadd(em.imul(row, spec.k), t), pair)
+            )
+
+    def rows(host: HostEmitter, x: Value) -> Index:
+        count: Index = 1
+        for axis in range(len(shape_of(x.type)) - 1):
+            count = host.imul(count, host.dim(x, axis))
+        return count
+
+    def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> Value | None:
+        return None if whole else scratch.take([rows(host, operands[0]), parts * spec.k, 2], "i32")
+
+    def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        kept = take(host, operands, scratch)
+        count, pdl, shared = rows(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
+        written = results if kept is None else [kept]
+        host.launch(first, [parts, count], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
+        if kept is not None:
+            host.launch(second, count, THREADS, [kept, *results], shared=shared, pdl=pdl)
+
+    types = [("values", spec.values), ("indices", spec.indices)]
+    return write_device_kernel(name, "top_k", [("x", spec.x)], types, em, host, scratch=take)
+
+
+def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
+    """The thread's elements of its block's part of a row."""
+    piece = 128 // BITS[element]
+    while n % piece:
+        piece //= 2
+    base = em.imul(em.block(), THREADS * ELEMENTS)
+    type = vec(piece, element) if piece > 1 else element
+    pairs = []
+    for number in range(ELEMENTS // piece):
+        at = em.index(em.iadd(base, em.imul(em.iadd(em.thread(), number * THREADS), piece)))
+        exists = em.cmpi("ult", at, n)
+        for lane, x in enumerate(em.lanes(em.widen(em.ld_if(exists, row, type, at)))):
+            key = em.select(exists, _ordered(em, x), LEAST)
+            pairs.append((key, em.select(exists, em.index(em.iadd(at, lane)), LAST)))
+    return pairs
+
+
+def _read_parts(em: DeviceEmitter, kept: Value, row: Value, count: int) -> list[Pair]:
+    """The thread's share of what the parts of a row kept."""
+    pairs = []
+    for first in range(0, count, THREADS):
+        at = em.index(em.iadd(em.thread(), first))
+        exists = em.cmpi("ult", at, count)
+        place = em.imul(em.iadd(em.imul(em.wide(row), count), em.wide(at)), 2)
+        key, position = em.lanes(em.ld_if(exists, kept, vec(2, "i32"), place))
+        pairs.append((em.select(exists, key, LEAST), em.select(exists, position, LAST)))
+    return pairs
+
+
+def _ordered(em: DeviceEmitter, x: Value) -> Value:
+    """A number as an integer that is larger for larger numbers."""
+    key = _turned(em, em.bitcast(em.addf(x, 0.0), "i32"))  # -0 + 0 is 0
+    return em.select(em.cmpf("uno", x, x), LEAST, key)
+
+
+def _turned(em: DeviceEmitter, bits: Value) -> Value:
+    return em.xori(bits, em.andi(em.binary("arith.shrsi", bits, 31), LAST))
+
+
+def _larger(em: DeviceEmitter, a: Pair, b: Pair) -> Pair:
+    """The larger one; of equal ones, that of the smaller position."""
+    above, equal = em.cmpi("sgt", a[0], b[0]), em.cmpi("eq", a[0], b[0])
+    first = em.ori(above, em.andi(equal, em.cmpi("slt", a[1], b[1])))
+    return em.select(first, a[0], b[0]), em.select(first, a[1], b[1])
+
+
+def _largest(em: DeviceEmitter, pairs: Sequence[Pair]) -> Pair:
+    """Of several, joined as a tree."""
+    left = list(pairs)
+    while len(left) > 1:
+        two = [left[i : i + 2] for i in range(0, len(left), 2)]
+        left = [own[0] if len(own) == 1 else _larger(em, *own) for own in two]
+    return left[0]
+
+
+def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[Value, Pair], None]) -> None:
+    """Lets thread 0 write the block's k largest in order: `write(number, pair)`."""
+    count, warps = len(pairs), THREADS // 32
+    with em.loop(0, k, inits=[value for pair in pairs for value in pair], hint="taken") as loop:
+        own = [(loop.args[2 * i], loop.args[2 * i + 1]) for i in range(count)]
+        best = _largest(em, own)
+        for distance in (1, 2, 4, 8, 16):
+            other = tuple(em.shuffle_lane("bfly", value, distance) for value in best)
+            best = _larger(em, best, (other[0], other[1]))
+        em.barrier()
+        with em.if_(em.cmpi("eq", em.lane(), 0)):
+            em.st(em.vector(best), em.shared(), em.imul(em.shrui(em.thread(), 5), 2))
+        em.barrier()
+        found = [em.lanes(em.ld(em.shared(), vec(2, "i32"), 2 * warp)) for warp in range(warps)]
+        best = _largest(em, [(key, position) for key, position in found])
+        with em.if_(em.cmpi("eq", em.thread(), 0)):
+            write(loop.iv, best)
+        left = []
+        for key, position in own:
+            taken = em.cmpi("eq", position, best[1])
+            left += [em.select(taken, LEAST, key), em.select(taken, LAST, position)]
+        loop.yield_(left)
+
+
+def _keep(em: DeviceEmitter, parts: Value, place: Index, pair: Pair) -> None:
+    em.st(em.vector(pair), parts, em.imul(em.wide(place), 2))
+
+
+def _finish(em: DeviceEmitter, outputs: Sequence[Value], element: str, place: Index, pair: Pair) -> None:
+    at = em.wide(place)
+    em.st(em.narrow(em.bitcast(_turned(em, pair[0]), "f32"), element), outputs[0], at)
+    em.st(pair[1], outputs[1], at)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the functions of a kernel share on every target: their signature, and the layout of scratch memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+
+__all__ = ["Buffers", "Scratch", "in_order", "signature_of"]
+
+Buffers = Sequence[tuple[str, str]]
+"""Buffers by name and memref type."""
+
+
+def signature_of(name: str, operands: Buffers, order: tuple[int, ...]) -> list[tuple[str, str]]:
+    """The kernel's own operands, for the operands of a template.
+
+    Args:
+        order: the kernel's operand for each of the template's; one may serve several.
+    """
+    if len(order) != len(operands) or set(order) != set(range(max(order, default=-1) + 1)):
+        raise ValueError(f"{name}: operand_order {order} has to name {len(operands)} operands, and each from 0 on")
+    signature: list[tuple[str, str]] = []
+    for position in range(max(order, default=-1) + 1):
+        served = [operands[i] for i, p in enumerate(order) if p == position]
+        if len({type for _, type in served}) != 1:
+            raise ValueError(f"{name}: operand {position} serves as {served}, whose types differ")
+        signature.append(served[0])
+    return signature
+
+
+def in_order(values: Sequence[Value], order: tuple[int, ...]) -> list[Value]:
+    """The kernel's operands in the template's order."""
+    return [values[position] for position in order]
+
+
+class Scratch:
+    """Lays out scratch memory: parts are added in the same order when it is measured and when it is used.
+
+    `align` is the alignment of each part in bytes.
+    """
+
+    def __init__(self, em: Emitter, buffer: Value | None = None, align: int = 64) -> None:
+        self._em, self._buffer, self._align = em, buffer, align
+        self.bytes: Index = 0
+
+    def take(self, shape: Sequence[Index], element: str, width: int = 4) -> Value:
+        """The next part; without a buffer, only its size counts and the value is meaningless.
+
+        Args:
+            width: bytes of an element.
+        """
+        em, align = self._em, self._align
+        offset = self.bytes
+        size: Index = width
+        for extent in shape:
+            size = em.imul(size, extent)
+        self.bytes = em.iadd(offset, em.imul(em.iceildiv(size, align), align))
+        if self._buffer is None:
+            return Value("%unused", memref([s if isinstance(s, int) else None for s in shape], element))
+        return em.view(self._buffer, offset, shape, element)

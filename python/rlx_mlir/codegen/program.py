@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scalar operations, and the fused scalar program that a matrix product ends with; the same for every target."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Emitter, Value, element_of, shape_of
+
+__all__ = [
+    "ELEMENTWISE",
+    "IDENTITY",
+    "SWIGLU",
+    "UNARY",
+    "Argument",
+    "Broadcast",
+    "Program",
+    "Ref",
+    "Step",
+    "emit_elementwise",
+]
+
+
+def _relu(em: Emitter, x: Value) -> Value:
+    # A comparison that is false for NaN lets NaN through, in two instructions; maximumf needs four on x86.
+    return em.select(em.cmpf("ole", x, 0.0), 0.0, x)
+
+
+def _logistic_denominator(em: Emitter, x: Value) -> Value:
+    """1 + e^-x: infinite for very negative x, so that 1 and x over it go to 0."""
+    return em.addf(em.unary("math.exp", em.negf(x)), 1.0)
+
+
+def _sigmoid(em: Emitter, x: Value) -> Value:
+    return em.divf(1.0, _logistic_denominator(em, x))
+
+
+def _silu(em: Emitter, x: Value) -> Value:
+    return em.divf(x, _logistic_denominator(em, x))
+
+
+def _gelu(em: Emitter, x: Value) -> Value:
+    erf = em.unary("math.erf", em.mulf(x, math.sqrt(0.5)))
+    return em.mulf(em.mulf(x, 0.5), em.addf(erf, 1.0))
+
+
+def _gelu_approx(em: Emitter, x: Value) -> Value:
+    # (1 + tanh u) / 2 = 1 / (1 + e^-2u), which keeps its digits where tanh u is near -1.
+    cubic = em.mulf(em.mulf(x, x), x)
+    inner = em.addf(em.mulf(cubic, 0.044715), x)
+    return em.divf(x, _logistic_denominator(em, em.mulf(inner, 2.0 * math.sqrt(2.0 / math.pi))))
+
+
+def _math(name: str) -> Callable[[Emitter, Value], Value]:
+    return lambda em, x: em.unary(f"math.{name}", x)
+
+
+Unary = Callable[[Emitter, Value], Value]
+
+UNARY: dict[str, Unary] = {
+    "relu": _relu,
+    "sigmoid": _sigmoid,
+    "silu": _silu,
+    "gelu": _gelu,
+    "gelu_approx": _gelu_approx,
+    "neg": lambda em, x: em.negf(x),
+    "abs": _math("absf"),
+    "round": _math("roundeven"),
+    **{name: _math(name) for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "atan")},
+}
+"""The operations of one operand, as operations of arith and math."""
+
+_BINARY = {
+    "add": ("arith.addf", "arith.addi"),
+    "sub": ("arith.subf", "arith.subi"),
+    "mul": ("arith.mulf", "arith.muli"),
+    "div": ("arith.divf", ""),
+    "max": ("arith.maximumf", "arith.maxsi"),
+    "min": ("arith.minimumf", "arith.minsi"),
+    "pow": ("math.powf", ""),
+}
+ELEMENTWISE = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(_BINARY, 2), "where": 3}
+"""The operations by their MIR names, with their number of operands."""
+
+
+def emit_elementwise(
+    em: Emitter, op: str, operands: Sequence[Value], type: str, unary: Mapping[str, Unary] = UNARY
+) -> Value:
+    """One MIR scalar operation on scalars or vectors of `type`; scalar operands of a vector operation are broadcast.
+
+    `unary` are the target's own forms of operations of one operand.
+
+    NaN goes through relu, max and min; sigmoid and silu saturate without NaN for every finite x; round is half to even.
+    Integers have add, sub, mul, max and min (signed); `where` takes its condition (i1) first.
+    """
+    if op not in ELEMENTWISE:
+        raise UnsupportedByTemplate(f"elementwise: unknown operation '{op}'; known are {', '.join(ELEMENTWISE)}")
+    if len(operands) != ELEMENTWISE[op]:
+        raise ValueError(f"elementwise {op}: expects {ELEMENTWISE[op]} operands, but got {len(operands)}")
+    if op == "where":
+        condition, on_true, on_false = operands
+        return em.select(condition, _shaped(em, on_true, type), _shaped(em, on_false, type))
+    shaped = [_shaped(em, operand, type) for operand in operands]
+    floating = element_of(type).startswith(("f", "bf"))
+    if op in _BINARY:
+        name = _BINARY[op][0 if floating else 1]
+        if not name:
+            raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
+        return em.binary(name, shaped[0], shaped[1])
+    if not floating:
+        raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
+    return unary[op](em, shaped[0])
+
+
+def _shaped(em: Emitter, x: Value, type: str) -> Value:
+    if x.type == type:
+        return x
+    if element_of(x.type) != element_of(type) or shape_of(x.type):
+        raise ValueError(f"elementwise: expects operands of type {type} or {element_of(type)}, but got {x.type}")
+    return em.broadcast(x, type)
+
+
+Ref = tuple[Literal["acc", "arg", "step", "const"], float]
+"""An operand of a step: ("acc", i) the i-th product, ("arg", i) an argument, ("step", i) an earlier step's value,
+("const", x) a number."""
+
+Broadcast = Literal["full", "row", "column", "scalar"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One scalar operation, by its MIR name."""
+
+    op: str
+    inputs: tuple[Ref, ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A further f32 operand of a program on the elements (m, n) of a product [M, N].
+
+    broadcast: "full" has the output's elements, "row" is indexed by n alone (a bias, N elements), "column" by m alone
+    (M elements), "scalar" has one element. `shape` is the buffer's, where it isn't the natural one: the output's shape
+    for "full", [N] for "row", [] for "scalar".
+    """
+
+    broadcast: Broadcast
+    shape: tuple[int | None, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """outputs = steps(accumulators, arguments), element by element; each output is a buffer of its own."""
+
+    steps: tuple[Step, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+    outputs: tuple[Ref, ...] = ()
+    accumulators: int = 1
+
+    def __post_init__(self) -> None:
+        for i, step in enumerate(self.steps):
+            if len(step.inputs) != ELEMENTWISE.get(step.op, -1) or step.op == "where":
+                raise UnsupportedByTemplate(
+                    f"epilogue step {i}: no operation '{step.op}' with {len(step.inputs)} operands"
+                )
+            for ref in step.inputs:
+                self._check(f"epilogue step {i}", ref, i)
+        for i, ref in enumerate(self.results):
+            self._check(f"epilogue output {i}", ref, len(self.steps))
+
+    def _check(self, where: str, ref: Ref, steps: int) -> None:
+        kind, index = ref
+        limits = {"acc": self.accumulators, "arg": len(self.arguments), "step": steps}
+        if kind != "const" and (kind not in limits or not 0 <= index < limits[kind]):
+            raise ValueError(f"{where}: there is no {kind} {index}; {limits.get(kind, 0)} can be used here")
+
+    @property
+    def results(self) -> tuple[Ref, ...]:
+        """`outputs`; where none is given, the last step's value or the first product."""
+        return self.outputs or ((("step", len(self.steps) - 1),) if self.steps else (("acc", 0),))
+
+    def emit(
+        self,
+        em: Emitter,
+        products: Sequence[Value],
+        argument: Callable[[int], Value],
+        unary: Mapping[str, Unary] = UNARY,
+    ) -> list[Value]:
+        """The outputs for scalars or vectors of products; `argument(i)` loads a vector or a scalar of argument i."""
+        type = products[0].type
+        loaded: dict[int, Value] = {}
+        values: list[Value] = []
+
+        def resolve(ref: Ref) -> Value:
+            kind, index = ref
+            if kind == "const":
+                return em.const(float(index), type)
+            i = int(index)
+            if kind == "acc":
+                return products[i]
+            if kind == "step":
+                return values[i]
+            if i not in loaded:
+                loaded[i] = _shaped(em, argument(i), type)
+            return loaded[i]
+
+        for step in self.steps:
+            values.append(emit_elementwise(em, step.op, [resolve(ref) for ref in step.inputs], type, unary))
+        return [resolve(ref) for ref in self.results]
+
+
+IDENTITY = Program()
+"""The product itself."""
+
+SWIGLU = Program((Step("silu", (("acc", 0),)), Step("mul", (("step", 0), ("acc", 1)))), accumulators=2)
+"""silu(gate) * up, for two products gate and up of one x."""

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `gpu-apply-schedules`: kernels that a schedule covers get its code; the others take the generic path.
+
+A schedule is a function of `codegen/gpu` that writes kernels at the level of the LLVM and NVVM dialects, and the host's
+part that launches them. `SCHEDULES` lists those of each class, the best first: one that doesn't cover a kernel, or a
+chip, raises UnsupportedByTemplate, and the next is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu import chips
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.locations import KERNEL as KERNEL_PLACE
+from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
+from rlx_mlir.lowering.functions import KERNEL, PREPARE, argument_attributes, entry_function, functions
+from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
+from rlx_mlir.lowering.kernel_specs import (
+    read_attention,
+    read_conv,
+    read_product,
+    read_quantize,
+    read_recurrence,
+    read_rows,
+    read_top_k,
+)
+from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.unsupported import blame
+
+#: Dynamic shared memory of all kernels: each launch says how much there is.
+SHARED_MEMORY = "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a schedule is asked for.
+
+    Attributes:
+        name: the kernel's name; names of its functions start with `symbol_of(name)`.
+        spec: what the kernel computes, as `lowering.kernel_specs` reads it for its class.
+        chip: compute capability.
+        constants: numbers of the kernel's operands that are parameters of the model at every call: only these may be
+            read before `wait_dependencies`, and be `constant` pointers.
+        choices: measured choices by name, in place of the schedule's rule.
+    """
+
+    name: str
+    spec: Any
+    chip: str
+    constants: frozenset[int] = frozenset()
+    choices: Mapping[str, int] = field(default_factory=dict)
+
+
+Schedule = Callable[[Request], DeviceKernel]
+
+
+def _pointwise(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
+
+    return emit_pointwise(request.name, request.spec, request.chip, request.constants)
+
+
+def _few_rows(request: Request) -> DeviceKernel:
+    """Products of few rows; where the number of rows is dynamic, together with a schedule for many, if there is one."""
+    from rlx_mlir.codegen.gpu.alternatives import by_rows
+    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, Gemv, gemv
+
+    spec = request.spec
+    rows = spec.rows
+    if rows is not None and rows > MAX_ROWS:
+        raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows is for at most {MAX_ROWS}, not {rows}")
+    dense, quantised = spec.kind == "matmul", spec.kind == "block_dot"
+    if (dense and not spec.is_matrix) or (not dense and spec.layout != "planes"):
+        raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows reads a matrix of weights, or planes")
+    first = 3 if quantised else 1
+    fixed = request.constants.issuperset(spec.order[first : first + spec.program.accumulators])
+    scheme, n = spec.scheme or spec.element, spec.result[-1]
+    if n is None:
+        raise UnsupportedByTemplate(f"{request.name}: N isn't known")
+    columns = dense and not spec.transposed
+    common = (request.name, spec.x, n, scheme, spec.program, spec.order, spec.element)
+    product = Gemv(*common, quantised=quantised, dense=dense, columns=columns, fixed=fixed)
+    few = gemv(request.chip, product)
+    if rows is not None:
+        return few
+    for schedule in (_gemm_hopper, _gemm_portable):
+        try:
+            return by_rows(request.name, few, schedule(request), MAX_ROWS, spec.order[0])
+        except UnsupportedByTemplate:
+            continue
+    return few
+
+
+def _quantize(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.quantize import Quantize, quantize
+
+    return quantize(request.chip, Quantize(request.name, request.spec))
+
+
+def _gemm_hopper(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.gemm_base import Gemm
+    from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
+
+    spec = request.spec
+    if spec.kind != "matmul":
+        raise UnsupportedByTemplate(f"{request.name}: products by wgmma have dense operands, but this is {spec.kind}")
+    shapes = (spec.x, spec.weight, spec.result)
+    gemm = Gemm(request.name, *shapes, spec.program, spec.order, spec.element, spec.transposed)
+    weights = spec.order[1 : 1 + spec.program.accumulators]
+    return gemm_hopper(gemm, request.chip, constant_weights=request.constants.issuperset(weights))
+
+
+def _gemm_portable(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.gemm import emit_product
+
+    return emit_product(request.name, request.spec, request.chip)
+
+
+def _rows(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.rows import emit_rows
+
+    return emit_rows(request.name, request.spec, request.chip, request.constants)
+
+
+def _attention(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.attention import gpu_attention
+
+    return gpu_attention(request.name, request.spec, request.chip)
+
+
+def _top_k(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.top_k import emit_top_k
+
+    return emit_top_k(request.name, request.spec, request.chip)
+
+
+#: By class of kernels: what reads their specification, and the schedules, the best first.
+SCHEDULES: dict[str, tuple[Callable[[str, Any], Any], tuple[Schedule, ...]]] = {
+    "gemm": (read_product, (_few_rows, _gemm_hopper, _gemm_portable)),
+    "rows": (read_rows, (_pointwise, _rows)),
+    "attention": (read_attention, (_attention,)),
+    "quantize": (read_quantize, (_quantize,)),
+    "recurrence": (read_recurrence, ()),
+    "conv": (read_conv, ()),
+    "top_k": (read_top_k, (_top_k,)),
+}
+
+
+@compiler_pass(
+    "gpu-apply-schedules",
+    dependent=("gpu", "nvgpu", "nvvm", "llvm", "memref", "arith", "scf", "vector", "math", "func"),
+    options={
+        "chip": Option("compute capability", chips.DEFAULT_CHIP, tuple(chips.CHIPS)),
+        "disable": Option("classes of kernels that take the generic path, joined by +; all for every class", ""),
+        "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),
+    },
+)
+def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: str) -> None:
+    """Replace kernels that a schedule for the GPU covers by its code, and drop @prepare, which the run time performs.
+
+    The attribute `mir.template` says which schedule a kernel got, or why none.
+    """
+    chosen = _parse_choices(choices)
+    skipped = set(filter(None, disable.split("+")))
+    if unknown := sorted(skipped - {*SCHEDULES, "all"}):
+        raise InputError(
+            f"option 'disable' expects {', '.join(SCHEDULES)} or all, joined by +, but got '{'+'.join(unknown)}'"
+        )
+    constants = constant_operands(module)
+    for prepare in functions(module, PREPARE):
+        prepare.operation.erase()
+    for kernel in functions(module, KERNEL):
+        attributes, name = kernel.operation.attributes, kernel_name(kernel)
+        kind = python_value(attributes["mir.kernel"])
+        if "all" in skipped or kind in skipped:
+            attributes[TEMPLATE] = ir.StringAttr.get("generic: schedules are disabled")
+            continue
+        try:
+            own = select_schedule(name, kernel, kind, chip, constants.get(name, frozenset()), chosen.get(name, {}))
+            made = _insert(module, own)
+        except UnsupportedByTemplate as reason:
+            attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
+            continue
+        except Exception as error:
+            first = next((op for op in operations(kernel) if op.name != "mir.constant"), kernel.operation)
+            raise CompileError(
+                f"kernel '{name}': {blame(first, error)}; disable_templates=('{kind}',) compiles kernels of class "
+                f"'{kind}' without their schedule"
+            ) from error
+        place = ir.Location.name(KERNEL_PLACE + name, kernel.operation.location)
+        for op in made:
+            if op.operation.name == "func.func":
+                op.operation.attributes[TEMPLATE] = ir.StringAttr.get(own.schedule)
+            op.operation.location = place
+            for inner in operations(op):
+                inner.location = place
+        kernel.operation.erase()
+
+
+def select_schedule(
+    name: str, kernel: Any, kind: str, chip: str, constants: frozenset[int], choices: Mapping[str, int]
+) -> DeviceKernel:
+    """The kernel of the first schedule that covers it; UnsupportedByTemplate with all reasons where none does."""
+    if kind not in SCHEDULES or not SCHEDULES[kind][1]:
+        raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no schedule")
+    read, schedules = SCHEDULES[kind]
+    request = Request(name, read(name, kernel), chip, constants, choices)
+    reasons = []
+    for schedule in schedules:
+        try:
+            return schedule(request)
+        except UnsupportedByTemplate as reason:
+            reasons.append(str(reason))
+    raise UnsupportedByTemplate("; ".join(dict.fromkeys(reasons)))
+
+
+def constant_operands(module: Any) -> dict[str, frozenset[int]]:
+    """Of each kernel that the entry function calls, the operands that are parameters of the model at every call."""
+    entry = entry_function(module)
+    attributes = argument_attributes(entry)
+    parameters = {a for a, own in zip(entry.arguments, attributes, strict=True) if own.get("mir.kind") == "param"}
+    found: dict[str, frozenset[int]] = {}
+    for op in operations(entry):
+        if op.name != "func.call":
+            continue
+        name = python_value(op.attributes["callee"])
+        own = frozenset(number for number, value in enumerate(op.operands) if _root(value) in parameters)
+        found[name] = found.get(name, own) & own
+    return found
+
+
+def _root(value: Any) -> Any:
+    """The buffer that a value is a view of."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name.startswith("memref."):
+        value = value.owner.operands[0]
+    return value
+
+
+def _insert(module: Any, kernel: DeviceKernel) -> list[Any]:
+    """Parses a kernel's text, and moves its functions to where they belong."""
+    parsed = ir.Module.parse(
+        f"module attributes {{gpu.container_module}} {{\ngpu.module @{KERNELS} {{\n{SHARED_MEMORY}\n{kernel.device}}}\n"
+        f"{kernel.host}}}"
+    )
+    device, *host = list(parsed.body.operations)
+    block = module.regions[0].blocks[0]
+    target = gpu_module(module)
+    known = {_symbol(op) for op in target.regions[0].blocks[0].operations}
+    made = [op for op in device.regions[0].blocks[0].operations if _symbol(op) not in known or _symbol(op) != "smem"]
+    if clash := sorted({_symbol(op) for op in made} & known):
+        raise ValueError(f"there is a function '{clash[0]}' already")
+    for op in made:
+        target.regions[0].blocks[0].append(op)
+    for op in host:
+        block.append(op)
+    return [*(op for op in made if _symbol(op) != "smem"), *host]
+
+
+def _symbol(op: Any) -> str:
+    return str(op.operation.attributes["sym_name"].value)
+
+
+def _parse_choices(text: str) -> dict[str, dict[str, int]]:
+    """Choices by kernel and name; InputError names the part that can't be read."""
+    found: dict[str, dict[str, int]] = {}
+    for part in filter(None, text.split("+")):
+        kernel, _, rest = part.partition(":")
+        name, _, value = rest.partition(":")
+        if not kernel or not name or not value.isdigit():
+            raise InputError(f"option 'choices' expects kernel:choice:number, joined by +, but got '{part}'")
+        found.setdefault(kernel, {})[name] = int(value)
+    return found

@@ -1,0 +1,402 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a kernel computes, read from its MIR: the specifications that templates for CPUs and schedules for GPUs take.
+
+Each function raises UnsupportedByTemplate, with the reason, where a kernel isn't of the form that its class promises.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.attention import AttentionSpec
+from rlx_mlir.codegen.cpu.conv import ConvSpec
+from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct
+from rlx_mlir.codegen.cpu.kernel import Product
+from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
+from rlx_mlir.codegen.program import Argument, Program, Step
+from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
+from rlx_mlir.codegen.row_graph import Step as RowStep
+from rlx_mlir.codegen.specs import TopKSpec
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.functions import memref_of
+from rlx_mlir.lowering.fuse import shape_of
+from rlx_mlir.lowering.outline import PRODUCTS
+from rlx_mlir.lowering.parameters import layout_of, scheme_of
+from rlx_mlir.rewriting import operations
+
+Sizes = tuple[int | None, ...]
+"""Sizes of a value, None where dynamic."""
+
+
+def _body(kernel: Any) -> tuple[list[Any], list[Any]]:
+    """The kernel's operations, and the values that it returns."""
+    *ops, terminator = operations(kernel, nested=False)
+    return ops, list(terminator.operands)
+
+
+def _sizes(value: ir.Value) -> tuple[int | None, ...]:
+    return tuple(None if size < 0 else size for size in shape_of(value))
+
+
+def _element(value: ir.Value) -> str:
+    return str(ir.RankedTensorType(value.type).element_type)
+
+
+def _constant(op: Any) -> float:
+    """The one number of a constant; UnsupportedByTemplate where its elements differ."""
+    value = op.attributes["value"]
+    if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
+        return float(value.get_splat_value().value)
+    raise UnsupportedByTemplate("a constant whose elements differ")
+
+
+# Products -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProductKernel:
+    """A kernel of class gemm: outputs = program(x W_0, x W_1, .., arguments).
+
+    Attributes:
+        kind: `matmul` of dense operands, `dequant_matmul` with packed weights, `block_dot` of a quantised x.
+        x, weight, result: sizes; a dense weight is [.., K, N], or [.., N, K] where `transposed`.
+        program: what follows the products; its accumulators are the weights.
+        order: the kernel's operand for each operand of the template: x (or its quantised parts), weights, arguments.
+        element: type of the products' results, of arguments and outputs; of dense operands, too.
+        scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
+    """
+
+    name: str
+    kind: Literal["matmul", "dequant_matmul", "block_dot"]
+    x: Sizes
+    weight: Sizes
+    result: Sizes
+    program: Program
+    order: tuple[int, ...]
+    element: str
+    transposed: bool = False
+    scheme: str = ""
+    layout: str = ""
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether the weight is one matrix of known sizes, not empty."""
+        return len(self.weight) == 2 and all(self.weight)
+
+    @property
+    def rows(self) -> int | None:
+        """M, the product of the leading sizes of x; None if that is dynamic."""
+        leading = [size for size in self.x[:-1] if size is not None]
+        return math.prod(leading) if len(leading) == len(self.x) - 1 else None
+
+    def product(self) -> Product:
+        """The kernel as a product with matrices; UnsupportedByTemplate where K or N isn't known."""
+        n = self.result[-1]
+        if n is None:
+            raise UnsupportedByTemplate(f"{self.name}: N isn't known")
+        return Product(self.name, self.x, n, self.program, self.order, self.element)
+
+    def batched(self) -> BatchedProduct:
+        """The kernel as a batch of products of dense operands."""
+        shapes = (self.x, self.weight, self.result)
+        return BatchedProduct(self.name, *shapes, self.program, self.order, self.element, self.transposed)
+
+
+def read_product(name: str, kernel: Any) -> ProductKernel:
+    """A kernel of class gemm."""
+    ops, returned = _body(kernel)
+    products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
+    first = products[0]
+    if any(_signature(op) != _signature(first) for op in products[1:]):
+        raise UnsupportedByTemplate(f"{name}: its products differ in more than their weights")
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
+    inputs = [first.operands[0]] if fused else list(first.operands)[:-1]
+    weights = [op.operands[1] if fused else list(op.operands)[-1] for op in products]
+    if any(value not in numbers for value in [*inputs, *weights]):
+        raise UnsupportedByTemplate(f"{name}: a product reads what its kernel computes")
+    builder = _ProgramBuilder(name, products)
+    if fused:
+        builder.linear(first.opview)
+    for op in ops:
+        builder.add(op)
+    program = builder.program(returned)
+    order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
+    result = first.results[0]
+    if any(_element(value) != _element(result) for value in [*builder.arguments, *returned]):
+        raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
+    shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
+    if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
+        kind: Any = "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
+        packed = (scheme_of(weights[0]), layout_of(weights[0]))
+        return ProductKernel(name, kind, *shapes, program, order, _element(result), False, *packed)
+    if _element(weights[0]) != _element(result):
+        raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
+    transposed = bool(first.opview.transpose_rhs)
+    return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed)
+
+
+def _signature(op: Any) -> tuple[Any, ...]:
+    """What products of one kernel share: all but the weight."""
+    return op.name, list(op.operands)[:-1], op.operands[len(op.operands) - 1].type, dict(op.attributes.items())
+
+
+class _ProgramBuilder:
+    """Turns the pointwise operations after products into the program of an epilogue."""
+
+    def __init__(self, name: str, products: list[Any]) -> None:
+        self._name = name
+        self._products = products
+        self._shape = shape_of(products[0].results[0])
+        self._refs: dict[Any, Any] = {op.results[0]: ("acc", i) for i, op in enumerate(products)}
+        self._steps: list[Step] = []
+        self._kinds: list[Argument] = []
+        self.arguments: list[Any] = []
+
+    def linear(self, op: mir.FusedMatmulBiasActOp) -> None:
+        """The bias and the activation of a fused product."""
+        self._steps.append(Step("add", (("acc", 0), self._ref(op.bias))))
+        if (activation := python_value(op.activation)) is not None:
+            self._steps.append(Step(activation, (("step", 0),)))
+        self._refs[op.result] = ("step", len(self._steps) - 1)
+
+    def add(self, op: Any) -> None:
+        """One operation of the kernel."""
+        if op in self._products:
+            return
+        if op.name == "mir.constant":
+            self._refs[op.results[0]] = ("const", _constant(op))
+            return
+        self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
+        self._refs[op.results[0]] = ("step", len(self._steps) - 1)
+
+    def _ref(self, value: ir.Value) -> Any:
+        if value not in self._refs:
+            own = shape_of(value)
+            broadcast = "full" if own == self._shape else "row" if own == self._shape[-1:] else "scalar"
+            self._kinds.append(Argument(broadcast, _sizes(value)))  # type: ignore[arg-type]
+            self.arguments.append(value)
+            self._refs[value] = ("arg", len(self.arguments) - 1)
+        return self._refs[value]
+
+    def program(self, returned: list[Any]) -> Program:
+        """The program that gives the returned values."""
+        outputs = tuple(self._refs[value] for value in returned)
+        return Program(tuple(self._steps), tuple(self._kinds), outputs, len(self._products))
+
+
+# Rows ---------------------------------------------------------------------------------------------
+
+
+def read_rows(name: str, kernel: Any) -> RowProgram:
+    """A kernel of class rows."""
+    ops, returned = _body(kernel)
+    names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
+    roles: dict[Any, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
+    rows = _RowShape([op for op in ops if op.name != "mir.constant"])
+    steps: list[RowStep] = []
+    updates: dict[Any, Any] = {}
+    for number, op in enumerate(ops):
+        view, result = op.opview, op.results[0]
+        if isinstance(view, mir.ReshapeOp):
+            if view.x in roles:
+                raise UnsupportedByTemplate(f"{name}: an operand is read in another shape")
+            names[result] = names[view.x]
+            continue
+        rows.note_roles(view, roles)
+        names[result] = f"s{number}"
+        if isinstance(view, mir.CacheUpdateOp):
+            updates[result] = view
+            continue
+        attributes = {key: python_value(value) for key, value in op.attributes.items()}
+        attributes.pop("operandSegmentSizes", None)
+        if op.name == "mir.constant":
+            attributes = {"value": _constant(op)}
+        if op.name == "mir.cast":
+            attributes = {"to": _element(result)}
+        read = tuple(None if value is None else names[value] for value in _named_operands(view))
+        steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), read, attributes))
+    operands = []
+    for argument in kernel.arguments:
+        if len(roles[argument]) != 1:
+            raise UnsupportedByTemplate(f"{name}: an operand is used in {len(roles[argument])} ways")
+        role, width = next(iter(roles[argument]))
+        operands.append(Operand(names[argument], memref_of(argument.type), role, width))  # type: ignore[arg-type]
+    results = []
+    for number, value in enumerate(returned):
+        update = updates.get(value)
+        source, pos = (value, None) if update is None else (update.new, names[update.pos])
+        results.append(Result(f"r{number}", memref_of(value.type), names[source], pos, rows.width(source)))
+    space = next((o.name for o in operands if o.role == "row" and len(shape_of_rows(o)) > (rows.axis or 0)), None)
+    return RowProgram(tuple(operands), tuple(steps), tuple(results), space, rows.axis)
+
+
+def shape_of_rows(operand: Operand) -> tuple[int | None, ...]:
+    """The leading dimensions of an operand that holds rows."""
+    return split_rows(operand.type, operand.width)[1]
+
+
+class _RowShape:
+    """How the operations of a kernel see its rows: some work on several of them side by side (heads).
+
+    Attributes:
+        axis: the dimension that positions count along; None where no operation reads positions.
+    """
+
+    def __init__(self, ops: list[Any]) -> None:
+        if not ops:
+            raise UnsupportedByTemplate("a kernel of constants alone")
+        self._finest = max((_leading(_row_value(op.opview)) for op in ops), key=len)
+        ranks = {
+            len(shape_of(_row_value(op.opview))) for op in ops if isinstance(op.opview, mir.RopeOp | mir.CacheUpdateOp)
+        }
+        if len(ranks) > 1:
+            raise UnsupportedByTemplate("positions count along several dimensions")
+        self.axis = ranks.pop() - 2 if ranks else None
+
+    def heads(self, value: ir.Value) -> int:
+        """Rows that one row of the value consists of."""
+        own = _leading(value)
+        if own == self._finest:
+            return 1
+        if own != _without_ones(self._finest[:-1]) or self._finest[-1] < 1:
+            raise UnsupportedByTemplate("operations work on rows that don't fit together")
+        return self._finest[-1]
+
+    def width(self, value: ir.Value) -> int | None:
+        """Elements of a row in the value, where that isn't its last dimension."""
+        heads = self.heads(value)
+        return None if heads == 1 else shape_of(value)[-1] // heads
+
+    def note_roles(self, view: Any, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
+        """Notes how the operation uses each of the kernel's arguments."""
+        special: dict[Any, str] = {}
+        if isinstance(view, mir.RopeOp):
+            special = {view.cos: "table", view.sin: "table"}
+            if view.pos is not None:
+                special[view.pos] = "pos"
+        elif isinstance(view, mir.CacheUpdateOp):
+            special = {view.cache: "tied", view.pos: "pos"}
+        own = _row_value(view)
+        for value in view.operation.operands:
+            if value in roles:
+                roles[value].add((special[value], None) if value in special else self._role(value, own))
+
+    def _role(self, value: ir.Value, own: ir.Value) -> tuple[str, int | None]:
+        """The role of an operand beside what the operation computes, and its rows' width."""
+        shape, heads = shape_of(value), self.heads(own)
+        width = None if heads == 1 or not shape else shape[-1] // heads
+        if len(shape) > 1 and shape[:-1] == shape_of(own)[:-1]:
+            return "row", width
+        if all(size == 1 for size in shape):
+            return "scalar", None
+        return "vector" if len(shape) == 1 and heads == 1 else "periodic", width
+
+
+def _row_value(view: Any) -> ir.Value:
+    return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
+
+
+def _leading(value: ir.Value) -> list[int]:
+    """The leading dimensions of a value, without trailing ones."""
+    return _without_ones(shape_of(value)[:-1])
+
+
+def _without_ones(sizes: list[int]) -> list[int]:
+    while sizes and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    return sizes
+
+
+def _named_operands(view: Any) -> list[Any]:
+    """The operands in the order of the operation's definition, None where an optional one is absent."""
+    if isinstance(view, mir.RopeOp):
+        return [view.x, view.cos, view.sin, view.pos]
+    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp):
+        return [view.x, view.gamma, view.beta]
+    if isinstance(view, mir.FusedResidualRmsNormOp | mir.FusedResidualLayerNormOp):
+        return [view.x, view.residual, view.bias, view.gamma, view.beta]
+    return list(view.operation.operands)
+
+
+# Others -------------------------------------------------------------------------------------------
+
+
+def _buffer_of(value: Any) -> Any:
+    """The buffer of an operand; None where it is absent."""
+    return None if value is None else memref_of(value.type)
+
+
+_ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
+
+
+def read_attention(name: str, kernel: Any) -> AttentionSpec:
+    """A kernel of class attention."""
+    ops, _ = _body(kernel)
+    view = ops[0].opview
+    given = [v for v in (view.q, view.k, view.v, view.mask, view.pos) if v is not None]
+    if given != list(kernel.arguments):
+        raise UnsupportedByTemplate(f"{name}: one value is several operands")
+    return AttentionSpec(
+        _buffer_of(view.q),
+        _buffer_of(view.k),
+        _buffer_of(view.v),
+        _buffer_of(view.result),
+        mask=_buffer_of(view.mask),
+        pos=_buffer_of(view.pos),
+        **{attribute: python_value(getattr(view, attribute)) for attribute in _ATTENTION_ATTRIBUTES},
+    )
+
+
+def read_quantize(name: str, kernel: Any) -> Sizes:
+    """A kernel of class quantize, in blocks of 32: the sizes of x, which is f32."""
+    ops, returned = _body(kernel)
+    if _element(kernel.arguments[0]) != "f32":
+        raise UnsupportedByTemplate(f"{name}: quantisation of {_element(kernel.arguments[0])} has no template")
+    if python_value(ops[0].opview.block) != 32 or returned != list(ops[0].results):
+        raise UnsupportedByTemplate(f"{name}: quantisation in blocks of another length than 32")
+    return _sizes(kernel.arguments[0])
+
+
+def read_conv(name: str, kernel: Any) -> ConvSpec:
+    """A kernel of class conv: a depthwise convolution along a sequence."""
+    ops, returned = _body(kernel)
+    turned, _, conv, _, back = (op.opview for op in ops)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    given = [turned.x, conv.weight]
+    if returned != [back.result] or any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: a convolution of a constant")
+    order = tuple(numbers[value] for value in given)
+    x, weight, result = (memref_of(value.type) for value in [*given, back.result])
+    return ConvSpec(x, weight, result, order)
+
+
+def read_top_k(name: str, kernel: Any) -> TopKSpec:
+    """A kernel of class top_k."""
+    ops, returned = _body(kernel)
+    view = ops[0].opview
+    if list(kernel.arguments) != [view.x] or returned != [view.values, view.indices]:
+        raise UnsupportedByTemplate(f"{name}: only one of values and positions is read, or it is of a constant")
+    x, values, indices = (memref_of(value.type) for value in (view.x, view.values, view.indices))
+    return TopKSpec(x, values, indices, python_value(view.k))
+
+
+def read_recurrence(name: str, kernel: Any) -> RecurrenceSpec:
+    """A kernel of class recurrence."""
+    ops, returned = _body(kernel)
+    view = ops[0].opview
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    read = [view.q, view.k, view.v, view.g, view.beta, view.state]
+    given = [value for value in read if value is not None]
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    written = [value if value in returned else None for value in (view.result, view.state_out)]
+    order = tuple(numbers[value] for value in given)
+    types: list[Any] = [_buffer_of(value) for value in [*read, *written]]
+    q, k, v, g, beta, state, result, state_out = types
+    return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)

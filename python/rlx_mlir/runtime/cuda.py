@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiled modules that run on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.errors import InputError, StageError, WrongDeviceError
+from rlx_mlir.place import located
+from rlx_mlir.runtime import cubins, native
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.device import ALIGNMENT, Array, DeviceArray, as_device_array, is_device_array
+from rlx_mlir.runtime.executable import (
+    BoundCall,
+    Executable,
+    Parameters,
+    Sizes,
+    address_of,
+    check_output,
+    check_target,
+    empty_aligned,
+    evaluate,
+    span_of,
+)
+from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
+
+#: Bytes of an input whose sizes nothing reads, and which have no maximum therefore.
+_UNBOUNDED = 1 << 62
+
+#: What a run reads or writes: memory of the host, or of the GPU.
+AnyArray = Array | DeviceArray
+
+
+@dataclass(frozen=True)
+class _DeviceParameters(Parameters):
+    """Parameters on a GPU.
+
+    Attributes:
+        values: where a copy on the host is, of those that hold positions; 0 for others.
+        kept: these copies.
+    """
+
+    values: list[int] = field(default_factory=list)
+    kept: tuple[Array, ...] = ()
+
+
+class CudaExecutable(Executable):
+    """A compiled module on a GPU.
+
+    What `Executable` says holds here, too. Parameters are copied to the GPU once. Inputs are arrays of numpy, or of the
+    GPU (`DeviceArray`, or those of other libraries that have `__dlpack__` or `__cuda_array_interface__`), which are
+    used where they are; results are arrays of numpy unless others are asked for. Every call waits for the GPU.
+
+    A call with sizes and addresses that came before is replayed as a CUDA graph, from the second time on. Arrays of
+    numpy have fixed places on the GPU, so only those of the GPU have to stay where they are for that.
+    """
+
+    @located
+    def __init__(self, artifact: Artifact, *, device: int = 0, graphs: int = 16) -> None:
+        """Loads the code.
+
+        Args:
+            artifact: what the compiler made, or a cache kept.
+            device: the GPU's number.
+            graphs: how many CUDA graphs are kept, the last used ones; 0 for none.
+
+        With RLX_CUDA_SYNC=1 in the environment each launch is waited for, and an error names its kernel.
+
+        Raises DriverMissingError, NoDeviceError or DriverTooOldError where nothing can run, WrongDeviceError where the
+        code is for another GPU, DeviceMemoryError where there isn't enough memory, ExecutionError where the host's code
+        isn't for this machine.
+        """
+        if not artifact.chip:
+            raise InputError(f"'{artifact.name}' was compiled for CPUs: Executable runs it")
+        if isinstance(graphs, bool) or not isinstance(graphs, int) or graphs < 0:
+            raise InputError(f"'graphs' expects a number that isn't negative, but got {graphs!r}")
+        check_target(artifact)
+        self.artifact = artifact
+        self._device = native.CudaDevice(device)
+        check_chip(artifact, self._device)
+        self._maxima = dict(artifact.symbols)
+        largest = [size for _, size in artifact.symbols]
+        positions = [(p.kind, p.index, p.count[1], p.rows[1], p.limit[1], p.where) for p in artifact.positions]
+        self._plan: Any = native.CudaPlan(
+            native.ObjectCode([artifact.code]),
+            cubins.load(self._device, artifact.device_code, artifact.device_kernels),
+            name=artifact.name,
+            symbols=artifact.symbols,
+            arena_bytes=artifact.arena_bytes,
+            slots=artifact.slots,
+            kernels=artifact.kernels,
+            inputs=[spec.name for spec in artifact.inputs],
+            input_bytes=[self._input_bytes(spec) for spec in artifact.inputs],
+            params=[spec.name for spec in artifact.plan_parameters],
+            outputs=[spec.name for spec in artifact.outputs],
+            output_bytes=[
+                math.prod(evaluate(size, largest) for size in spec.sizes) * DTYPES[spec.dtype].itemsize
+                for spec in artifact.outputs
+            ],
+            calls=artifact.calls,
+            positions=positions,
+            graphs=graphs,
+            wait=os.environ.get("RLX_CUDA_SYNC", "") not in ("", "0"),
+        )
+        self._bound = None if artifact.parameters else _DeviceParameters()
+
+    def _input_bytes(self, spec: BufferSpec) -> int:
+        """Of an input at the maxima."""
+        sizes = [size if isinstance(size, int) else self._maxima.get(size) for size in spec.shape]
+        if None in sizes:
+            return _UNBOUNDED
+        return math.prod(size or 0 for size in sizes) * DTYPES[spec.dtype].itemsize
+
+    @property
+    def device(self) -> int:
+        """The GPU's number."""
+        return self._device.ordinal
+
+    @property
+    def threads(self) -> int:
+        """Threads of the host that one call uses."""
+        return 1
+
+    @property
+    def graph_counts(self) -> tuple[int, int, int]:
+        """CUDA graphs that are kept, that were made, and calls that were replayed as one."""
+        kept, captured, launched = self._plan.graph_counts
+        return kept, captured, launched
+
+    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+        """Zeros on the GPU."""
+        return DeviceArray.zeros(shape, dtype, device=self.device)
+
+    @located
+    def set_params(self, params: Mapping[str, Any], *, shared: Shared | None = None, progress: bool = False) -> None:
+        """Copies every parameter to the GPU, those that the code wants in another layout prepared.
+
+        Args:
+            params, shared: as for `Executable.set_params`; what executables on one GPU share is there once. Arrays of
+                the GPU are used where they are, unless the code wants them in another layout.
+            progress: show on stderr how much is copied, where that is a terminal.
+
+        Raises InputError where one is missing, unknown, or of another shape or type, and DeviceMemoryError where there
+        isn't enough memory; then the old ones stay.
+        """
+        self._check_names("parameter", params, self.params)
+        sizes: Sizes = {}
+        given = {spec.name: self._checked("parameter", spec, params[spec.name], sizes) for spec in self.params}
+        preparation, where = self.artifact.preparation, f"on GPU {self.device}: "
+        sources = {name: np.asarray(given[name]) for name in preparation.sources}
+        forget_closed(shared)
+        with _bar(self.artifact.name, sum(array.nbytes for array in given.values()), progress) as advance:
+            host: dict[str, Array] = {}
+
+            def place(name: str, array: Array) -> DeviceArray:
+                copy = DeviceArray.from_numpy(array, device=self.device, what=f"parameter '{name}'")
+                advance(array.nbytes)
+                return copy
+
+            placed: dict[str, DeviceArray] = prepare(preparation, sources, shared, place, where)
+            for spec in self.artifact.plan_parameters:
+                if spec.name in placed:
+                    continue
+                source = given[spec.name]
+                if not isinstance(source, DeviceArray):
+                    host[spec.name] = source
+                    source = place_source(spec.name, source, shared, place, where)
+                placed[spec.name] = source
+        arrays = tuple(placed[spec.name] for spec in self.artifact.plan_parameters)
+        kept, values = [], [0] * len(arrays)
+        for index in {own.index for own in self.artifact.positions if own.kind == "param"}:
+            name = self.artifact.plan_parameters[index].name
+            kept.append(np.array(host.get(name, placed[name]), order="C"))
+            values[index] = address_of(kept[-1])
+        self._bound = _DeviceParameters(arrays, [a.address for a in arrays], sizes, values, tuple(kept))
+
+    @located
+    def run(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        donate: Collection[str] = (),
+        device_outputs: bool = False,
+    ) -> dict[str, Any]:
+        """Runs the module once; other threads of Python go on meanwhile.
+
+        Args:
+            inputs: arrays by name, of the host or the GPU.
+            outputs: arrays to write some of the results to, by name: of numpy, or `DeviceArray`.
+            donate: names of inputs whose memory outputs tied to them take.
+            device_outputs: results that have no array are `DeviceArray`, not arrays of numpy.
+
+        Returns:
+            The results by name, in the order of `outputs`.
+
+        Raises what `Executable.run` raises, and DeviceFaultError where a kernel fails: then the process can't use the
+        GPU any more.
+        """
+        result: dict[str, Any] = self._arrange(inputs, outputs or {}, donate, device_outputs)()
+        return result
+
+    @located
+    def bind(
+        self,
+        inputs: Mapping[str, Any],
+        *,
+        outputs: Mapping[str, Any] | None = None,
+        donate: Collection[str] = (),
+        device_outputs: bool = False,
+    ) -> BoundCall:
+        """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.
+
+        Arrays of numpy are read at each call, and written at its end. See `Executable.bind`, and `run`.
+        """
+        arranged = self._arrange(inputs, outputs or {}, donate, device_outputs)
+        self._check_bound(arranged, inputs, donate)
+        return arranged
+
+    def _arrange(
+        self,
+        inputs: Mapping[str, Any],
+        outputs: Mapping[str, Any],
+        donate: Collection[str],
+        device_outputs: bool = False,
+    ) -> BoundCall:
+        bound = self._bound
+        if bound is None:
+            raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
+        assert isinstance(bound, _DeviceParameters)
+        self._check_names("input", inputs, self.inputs)
+        sizes = dict(bound.sizes)
+        arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
+        ordered = self._ordered(sizes)
+        self._check_conditions(ordered, sizes)
+        self._check_given(inputs, arrays, outputs, donate)
+        results, tied = self._place_results(arrays, outputs, donate, ordered, device_outputs)
+        addresses = [_address(array) for array in arrays.values()]
+        into = [_address(array) for array in results.values()]
+        if outputs or donate:
+            own = {spec.name for spec in self.outputs if spec.tied in donate}
+            self._check_overlap(
+                {n: span_of(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
+                {
+                    n: span_of(a, at)
+                    for (n, a), at in zip(results.items(), into, strict=True)
+                    if n in own or n in outputs
+                },
+                bound,
+            )
+        arguments = native.CudaArguments(
+            inputs=[_argument(array, at, -1) for array, at in zip(arrays.values(), addresses, strict=True)],
+            outputs=[_argument(array, at, of) for array, at, of in zip(results.values(), into, tied, strict=True)],
+            params=bound.addresses,
+            param_values=bound.values,
+            sizes=ordered,
+        )
+        return BoundCall(self._plan, arrays, results, bound, (arguments,))
+
+    def _place_results(
+        self,
+        arrays: Mapping[str, AnyArray],
+        given: Mapping[str, Any],
+        donate: Collection[str],
+        sizes: list[int],
+        device_outputs: bool,
+    ) -> tuple[dict[str, AnyArray], list[int]]:
+        """The arrays that results go to, and of each the number of the input that it starts with, or -1."""
+        numbers = {spec.name: number for number, spec in enumerate(self.inputs)}
+        results: dict[str, AnyArray] = {}
+        tied = []
+        for spec in self.outputs:
+            shape = tuple(evaluate(size, sizes) for size in spec.sizes)
+            array = given.get(spec.name)
+            if spec.tied is not None and spec.tied in donate:
+                results[spec.name] = arrays[spec.tied]
+                # What is on the GPU stays there; the plan has its own copy of what is not.
+                tied.append(-1 if isinstance(arrays[spec.tied], DeviceArray) else numbers[spec.tied])
+                continue
+            if isinstance(array, DeviceArray):
+                self._check_device_output(spec, array, shape)
+            elif array is not None:
+                check_output(spec, array, shape)
+            elif device_outputs:
+                what = f"output '{spec.name}' of '{self.artifact.name}'"
+                array = DeviceArray.empty(shape, DTYPES[spec.dtype], device=self.device, what=what)
+            else:
+                array = empty_aligned(shape, DTYPES[spec.dtype])
+            results[spec.name] = array
+            tied.append(-1 if spec.tied is None else numbers[spec.tied])
+        return results, tied
+
+    def _check_device_output(self, spec: BufferSpec, array: DeviceArray, shape: tuple[int, ...]) -> None:
+        """Raises InputError where a result can't be written to an array of the GPU that was given for it."""
+        named, dtype = f"output '{spec.name}'", DTYPES[spec.dtype]
+        if array.shape != shape or array.dtype != dtype:
+            raise InputError(
+                f"{named} has shape {list(shape)} and element type {dtype}, but got {list(array.shape)} and "
+                f"{array.dtype}"
+            )
+        if array.device != self.device or array.address % ALIGNMENT:
+            raise InputError(
+                f"{named} goes to an array on GPU {self.device} at a multiple of {ALIGNMENT} bytes, but got one on GPU "
+                f"{array.device} at {array.address:#x}"
+            )
+
+    def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Any:
+        if not is_device_array(value):
+            return super()._checked(what, spec, value, sizes)
+        named = f"{what} '{spec.name}'"
+        try:
+            array = as_device_array(value, device=self.device)
+        except InputError as error:
+            raise InputError(f"{named}: {error}") from None
+        self._check_fits(named, spec, array, sizes)
+        if array.address % ALIGNMENT == 0:
+            return array
+        copy = DeviceArray.empty(array.shape, array.dtype, device=self.device, what=named)
+        copy.write(array)
+        return copy
+
+
+def check_chip(artifact: Artifact, device: native.CudaDevice) -> None:
+    """Raises WrongDeviceError where a GPU doesn't run code for a chip: a later one does, unless the name ends in `a`."""
+    major, minor = device.compute_capability
+    ours, theirs = 10 * major + minor, sm_version(artifact.chip)
+    exact = artifact.chip.endswith("a")
+    if ours == theirs if exact else ours >= theirs:
+        return
+    rule = f"only {theirs // 10}.{theirs % 10}" if exact else f"{theirs // 10}.{theirs % 10} or later"
+    raise WrongDeviceError(
+        f"'{artifact.name}' was compiled for {artifact.chip}, compute capability {rule}, but GPU {device.ordinal} "
+        f"({device.name}) has {major}.{minor}: compile with chip='sm_{ours}'"
+    )
+
+
+def _argument(array: AnyArray, address: int, tied: int) -> tuple[int, int, bool, int]:
+    return address, array.nbytes, isinstance(array, DeviceArray), tied
+
+
+def _address(array: AnyArray) -> int:
+    return array.address if isinstance(array, DeviceArray) else address_of(array)
+
+
+@contextlib.contextmanager
+def _bar(name: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """Shows how many bytes of parameters were copied; gives what advances it."""
+    if not progress:
+        yield lambda count: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, SpinnerColumn, TextColumn
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(f"copying '{name}' to the GPU", total=total)
+        yield lambda count: bar.advance(task, count)

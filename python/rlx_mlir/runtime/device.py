@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Arrays in the memory of an NVIDIA GPU, and their exchange with numpy and other libraries, without copies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from rlx_mlir.errors import InputError
+from rlx_mlir.runtime import native
+
+Array = np.ndarray[Any, Any]
+
+#: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
+_CPU, _CUDA, _CUDA_HOST = 1, 2, 3
+#: (type code, bits) of DLPack by element type.
+_DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
+    np.dtype(np.bool_): (6, 8),
+    np.dtype(ml_dtypes.bfloat16): (4, 16),
+    **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
+}
+_FROM_DLPACK = {key: dtype for dtype, key in _DLPACK_TYPES.items()}
+#: Addresses that kernels may read 16 bytes at once from.
+ALIGNMENT = 16
+
+
+class DeviceArray:
+    """A contiguous array in a GPU's memory.
+
+    The memory is given back when the last array on it goes. Other libraries (PyTorch, CuPy, JAX) take one by
+    `__dlpack__` or `__cuda_array_interface__`, without a copy. Everything that this package does with a GPU is over
+    when its call returns, so nobody needs to wait.
+
+    Attributes:
+        shape, dtype: as of an array of numpy.
+        address: where it starts, on the GPU.
+        device: the GPU's number.
+        owner: what keeps the memory.
+    """
+
+    __slots__ = ("address", "device", "dtype", "owner", "shape")
+
+    def __init__(self, address: int, shape: Sequence[int], dtype: Any, *, device: int, owner: object) -> None:
+        self.address = address
+        self.shape = tuple(shape)
+        self.dtype = np.dtype(dtype)
+        self.device = device
+        self.owner = owner
+
+    # Making one ------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def empty(cls, shape: Sequence[int], dtype: Any, *, device: int = 0, what: str = "an array") -> DeviceArray:
+        """An array whose contents are undefined.
+
+        Args:
+            shape, dtype: as for numpy.
+            device: the GPU's number.
+            what: what it is for, in the message where there isn't enough memory.
+
+        Raises DeviceMemoryError with the bytes that were asked for and those that are free.
+        """
+        kind = np.dtype(dtype)
+        if kind.hasobject:
+            raise InputError(f"an array on a GPU has numbers for elements, but got {kind}")
+        memory = native.CudaMemory(native.CudaDevice(device), math.prod(shape) * kind.itemsize, what)
+        return cls(memory.address, shape, kind, device=device, owner=memory)
+
+    @classmethod
+    def zeros(cls, shape: Sequence[int], dtype: Any, *, device: int = 0) -> DeviceArray:
+        """An array of zeros; raises as `empty` does."""
+        array = cls.empty(shape, dtype, device=device)
+        native.CudaDevice(device).clear(array.address, array.nbytes)
+        return array
+
+    @classmethod
+    def from_numpy(cls, array: Any, *, device: int = 0, what: str = "an array") -> DeviceArray:
+        """A copy of an array of numpy; raises as `empty` does."""
+        source = np.asarray(array, order="C")
+        copy = cls.empty(source.shape, source.dtype, device=device, what=what)
+        copy.write(source)
+        return copy
+
+    @classmethod
+    def from_dlpack(cls, array: Any) -> DeviceArray:
+        """The array of another library, in its memory, by DLPack; a copy where it is in memory of the host.
+
+        Raises InputError where it isn't contiguous, or has elements that numpy has no type for.
+        """
+        address, shape, strides, code, bits, kind, ordinal, owner = native.dlpack_import(array)
+        dtype = _FROM_DLPACK.get((code, bits))
+        if dtype is None:
+            raise InputError(f"DLPack's element type {code} of {bits} bits is not supported")
+        if kind in (_CPU, _CUDA_HOST):
+            return cls.from_numpy(np.from_dlpack(array))
+        if kind != _CUDA:
+            raise InputError(f"an array on a GPU of NVIDIA is needed, but DLPack says device type {kind}")
+        _check_contiguous(shape, strides)
+        # The other library has made its default stream wait for the array: this waits for that stream.
+        native.CudaDevice(ordinal).synchronize()
+        return cls(address, shape, dtype, device=ordinal, owner=owner)
+
+    @classmethod
+    def from_interface(cls, array: Any, *, device: int = 0) -> DeviceArray:
+        """The array of another library, in its memory, by `__cuda_array_interface__` (version 2 or 3).
+
+        Args:
+            array: an object that has it.
+            device: the number of its GPU, which the interface doesn't say.
+
+        Raises InputError where it isn't contiguous, or can't be read.
+        """
+        try:
+            interface = array.__cuda_array_interface__
+            shape = tuple(int(size) for size in interface["shape"])
+            dtype = np.dtype(interface["typestr"])
+            address = int(interface["data"][0] or 0)
+            strides = interface.get("strides")
+            stream = interface.get("stream")
+        except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
+            raise InputError(f"__cuda_array_interface__ of {type(array).__name__} can't be read: {error}") from None
+        if interface.get("mask") is not None:
+            raise InputError("an array with a mask can't be used on a GPU")
+        if strides is not None:
+            _check_contiguous(shape, [stride // dtype.itemsize for stride in strides])
+        native.CudaDevice(device).synchronize(stream or 0)
+        if address == 0:  # nothing in it
+            return cls.empty(shape, dtype, device=device)
+        return cls(address, shape, dtype, device=device, owner=array)
+
+    # Reading and writing it ------------------------------------------------------------------------------------------
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def numpy(self) -> Array:
+        """A copy on the host."""
+        array = np.empty(self.shape, self.dtype)
+        if array.nbytes:
+            native.CudaDevice(self.device).read(self.address, _bytes(array))
+        return array
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        """What numpy makes of it: a copy, which InputError refuses where `copy` is False."""
+        if copy is False:
+            raise InputError("an array on a GPU can't become one of numpy without a copy")
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
+
+    def write(self, source: Any) -> None:
+        """Copies an array of the same shape and element type into it, from the host or from this GPU.
+
+        Raises InputError where shape, element type or GPU differ.
+        """
+        if not isinstance(source, DeviceArray):
+            source = np.asarray(source, order="C")
+        if source.shape != self.shape or source.dtype != self.dtype:
+            raise InputError(
+                f"an array of shape {list(self.shape)} and element type {self.dtype} is expected, but got "
+                f"{list(source.shape)} and {source.dtype}"
+            )
+        device = native.CudaDevice(self.device)
+        if not isinstance(source, DeviceArray):
+            if source.nbytes:
+                device.write(self.address, _bytes(source))
+        elif source.device != self.device:
+            raise InputError(f"an array on GPU {self.device} can't be written from one on GPU {source.device}")
+        else:
+            device.copy(self.address, source.address, self.nbytes)
+
+    def __repr__(self) -> str:
+        return f"DeviceArray({'x'.join([*map(str, self.shape), self.dtype.name])} on GPU {self.device})"
+
+    # Other libraries -------------------------------------------------------------------------------------------------
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        # An AttributeError says that there is none: then libraries ask for DLPack.
+        if self.dtype.kind not in "biuf":
+            raise AttributeError(f"__cuda_array_interface__ has no element type {self.dtype}")
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address if self.size else 0, False),
+            "strides": None,
+            "stream": None,
+            "version": 3,
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return _CUDA, self.device
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A capsule of DLPack; on the host where `dl_device` asks for that. Everything is over, so no stream waits."""
+        if dl_device is not None and tuple(dl_device) == (_CPU, 0):
+            if copy is False:
+                raise BufferError("an array on a GPU can't be given to the host without a copy")
+            return self.numpy().__dlpack__()
+        if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
+            raise BufferError(f"an array on GPU {self.device} can't be given to device {tuple(dl_device)}")
+        source = self
+        if copy:
+            source = DeviceArray.empty(self.shape, self.dtype, device=self.device)
+            source.write(self)
+        code, bits = _DLPACK_TYPES[self.dtype]
+        return native.dlpack_export(
+            owner=source.owner,
+            address=source.address,
+            shape=list(source.shape),
+            code=code,
+            bits=bits,
+            ordinal=source.device,
+        )
+
+
+def is_device_array(value: Any) -> bool:
+    """Whether an object says that its elements are in a GPU's memory."""
+    if isinstance(value, DeviceArray):
+        return True
+    if isinstance(value, np.ndarray):
+        return False
+    if hasattr(value, "__cuda_array_interface__"):
+        return True
+    place = getattr(value, "__dlpack_device__", None)
+    return place is not None and place()[0] == _CUDA
+
+
+def as_device_array(value: Any, *, device: int) -> DeviceArray:
+    """An object for which `is_device_array` holds, as one of our arrays on the same memory.
+
+    Raises InputError where it can't be read, or isn't on that GPU.
+    """
+    if isinstance(value, DeviceArray):
+        array = value
+    elif hasattr(value, "__dlpack_device__"):  # which says the GPU's number
+        array = DeviceArray.from_dlpack(value)
+    else:
+        array = DeviceArray.from_interface(value, device=device)
+    if array.device != device:
+        raise InputError(f"an array on GPU {device} is needed, but it is on GPU {array.device}")
+    return array
+
+
+def _bytes(array: Array) -> Array:
+    """The same memory as bytes: not every element type has a buffer of Python."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _check_contiguous(shape: Sequence[int], strides: Sequence[int]) -> None:
+    """Raises InputError where strides, in elements, aren't those of C order."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size > 1 and stride != expected and 0 not in shape:
+            raise InputError(
+                f"an array on a GPU is contiguous, but got shape {list(shape)} and strides {list(strides)}"
+            )
+        expected *= size

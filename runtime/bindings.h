@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// What the parts of the Python module rlx_mlir._runtime share: python/rlx_mlir/_runtime.pyi is its
+// documentation.
+#ifndef RLX_RUNTIME_BINDINGS_H
+#define RLX_RUNTIME_BINDINGS_H
+
+#include "plan_spec.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+namespace rlx::runtime {
+
+/// What Python gives of a plan.
+PlanSpec parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbols,
+                       int64_t arenaBytes, const std::vector<std::pair<int64_t, int64_t>> &slots,
+                       std::vector<std::string> kernels, std::vector<std::string> inputs,
+                       std::vector<std::string> params, std::vector<std::string> outputs,
+                       nanobind::object calls, nanobind::object positions);
+
+/// Raises the class of rlx_mlir.errors of this name, with the error's message and attributes.
+void raiseError(const char *name, const std::exception &error, nanobind::dict attributes = {});
+
+namespace cuda {
+/// Adds what uses NVIDIA GPUs.
+void bind(nanobind::module_ &module);
+} // namespace cuda
+
+} // namespace rlx::runtime
+
+#endif // RLX_RUNTIME_BINDINGS_H

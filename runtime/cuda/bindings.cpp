@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// GPUs in the Python module rlx_mlir._runtime.
+#include "runtime/bindings.h"
+
+#include "plan.h"
+
+#include <cstring>
+#include <memory>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/tuple.h>
+
+namespace nb = nanobind;
+
+namespace rlx::runtime::cuda {
+namespace {
+
+using Released = nb::call_guard<nb::gil_scoped_release>;
+
+//===----------------------------------------------------------------------===//
+// Errors
+//===----------------------------------------------------------------------===//
+
+const char *className(DeviceError::Kind kind) {
+  switch (kind) {
+  case DeviceError::Kind::Other:
+    break;
+  case DeviceError::Kind::DriverMissing:
+    return "DriverMissingError";
+  case DeviceError::Kind::NoDevice:
+    return "NoDeviceError";
+  case DeviceError::Kind::DriverTooOld:
+    return "DriverTooOldError";
+  case DeviceError::Kind::WrongDevice:
+    return "WrongDeviceError";
+  case DeviceError::Kind::Memory:
+    return "DeviceMemoryError";
+  case DeviceError::Kind::Fault:
+    return "DeviceFaultError";
+  }
+  return "DeviceError";
+}
+
+void translateError(const std::exception_ptr &error, void *) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const DeviceError &cause) {
+    nb::dict attributes;
+    attributes["code"] = cause.code;
+    if (cause.kind == DeviceError::Kind::Memory) {
+      attributes["requested"] = cause.requested;
+      attributes["free"] = cause.free;
+      attributes["total"] = cause.total;
+    }
+    raiseError(className(cause.kind), cause, attributes);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// A GPU as Python has it; the object that it names lives as long as the process.
+struct DeviceHandle {
+  Device *device;
+};
+
+/// The bytes of a contiguous object, such as an array of numpy, while this lives.
+class Bytes {
+public:
+  Bytes(nb::handle object, bool writable) {
+    if (PyObject_GetBuffer(object.ptr(), &view,
+                           PyBUF_C_CONTIGUOUS | (writable ? PyBUF_WRITABLE : 0)) != 0)
+      throw nb::python_error();
+  }
+  ~Bytes() { PyBuffer_Release(&view); }
+  Bytes(const Bytes &) = delete;
+  Bytes &operator=(const Bytes &) = delete;
+  void *data() const { return view.buf; }
+  size_t size() const { return size_t(view.len); }
+
+private:
+  Py_buffer view;
+};
+
+void writeMemory(const DeviceHandle &self, Address to, nb::handle source) {
+  Bytes bytes(source, /*writable=*/false);
+  nb::gil_scoped_release released;
+  self.device->write(to, bytes.data(), bytes.size());
+}
+
+void readMemory(const DeviceHandle &self, Address from, nb::handle target) {
+  Bytes bytes(target, /*writable=*/true);
+  nb::gil_scoped_release released;
+  self.device->read(bytes.data(), from, bytes.size());
+}
+
+/// A capsule of DLPack for an array on a GPU, which keeps `owner`.
+nb::object exportDlpack(nb::object owner, uintptr_t address, const std::vector<size_t> &shape,
+                        int code, int bits, int ordinal) {
+  nb::ndarray<> array(reinterpret_cast<void *>(address), shape.size(), shape.data(), owner,
+                      /*strides=*/nullptr, nb::dlpack::dtype{uint8_t(code), uint8_t(bits), 1},
+                      nb::device::cuda::value, ordinal);
+  return nb::cast(array);
+}
+
+/// What an object with DLPack has: (address, shape, strides in elements, type code, bits, kind of
+/// device, its number, what keeps the memory).
+nb::tuple importDlpack(nb::object object) {
+  nb::ndarray<nb::ro> array;
+  if (!nb::try_cast(object, array))
+    throw InputError("an array cannot be read by DLPack: " +
+                     nb::cast<std::string>(nb::repr(object)));
+  std::vector<int64_t> shape, strides;
+  for (size_t i = 0; i < array.ndim(); ++i) {
+    shape.push_back(int64_t(array.shape(i)));
+    strides.push_back(array.stride(i));
+  }
+  const nb::dlpack::dtype type = array.dtype();
+  auto *kept = new nb::ndarray<nb::ro>(array);
+  nb::capsule owner(kept,
+                    [](void *own) noexcept { delete static_cast<nb::ndarray<nb::ro> *>(own); });
+  return nb::make_tuple(reinterpret_cast<uintptr_t>(array.data()), nb::tuple(nb::cast(shape)),
+                        nb::tuple(nb::cast(strides)), int(type.code), type.bits * type.lanes,
+                        array.device_type(), array.device_id(), owner);
+}
+
+//===----------------------------------------------------------------------===//
+// Plans
+//===----------------------------------------------------------------------===//
+
+using ArgumentTuple = std::tuple<uintptr_t, int64_t, bool, int>;
+
+std::vector<Argument> parseArguments(const std::vector<ArgumentTuple> &list) {
+  std::vector<Argument> arguments;
+  for (const auto &[address, bytes, onDevice, tied] : list)
+    arguments.push_back({address, bytes, onDevice, tied});
+  return arguments;
+}
+
+void makeArguments(Arguments *self, const std::vector<ArgumentTuple> &inputs,
+                   const std::vector<ArgumentTuple> &outputs, std::vector<uintptr_t> params,
+                   std::vector<uintptr_t> paramValues, std::vector<int64_t> sizes) {
+  new (self) Arguments{parseArguments(inputs), parseArguments(outputs), std::move(params),
+                       std::move(paramValues), std::move(sizes)};
+}
+
+void makePlan(CudaPlan *self, std::shared_ptr<ObjectCode> hostCode,
+              std::shared_ptr<DeviceCode> deviceCode, std::string name,
+              const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
+              const std::vector<std::pair<int64_t, int64_t>> &slots,
+              std::vector<std::string> kernels, std::vector<std::string> inputs,
+              std::vector<int64_t> inputBytes, std::vector<std::string> params,
+              std::vector<std::string> outputs, std::vector<int64_t> outputBytes, nb::object calls,
+              nb::object positions, size_t graphs, bool wait) {
+  PlanSpec spec = parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
+                                std::move(params), std::move(outputs), calls, positions);
+  nb::gil_scoped_release released;
+  new (self)
+      CudaPlan(std::move(hostCode), std::move(deviceCode), std::move(spec),
+               {std::move(name), std::move(inputBytes), std::move(outputBytes), graphs, wait});
+}
+
+} // namespace
+
+void bind(nb::module_ &m) {
+  nb::register_exception_translator(translateError);
+
+  m.def("cuda_device_count", [] { return Driver::open().deviceCount(); }, Released());
+  m.def("cuda_driver_version", [] { return Driver::open().version; }, Released());
+  m.def("dlpack_export", &exportDlpack, nb::arg("owner"), nb::arg("address"), nb::arg("shape"),
+        nb::arg("code"), nb::arg("bits"), nb::arg("ordinal"));
+  m.def("dlpack_import", &importDlpack, nb::arg("object"));
+
+  nb::class_<DeviceHandle>(m, "CudaDevice")
+      .def(
+          "__init__",
+          [](DeviceHandle *self, int ordinal) { new (self) DeviceHandle{&Device::open(ordinal)}; },
+          nb::arg("ordinal") = 0, Released())
+      .def_prop_ro("ordinal", [](const DeviceHandle &self) { return self.device->ordinal; })
+      .def_prop_ro("name", [](const DeviceHandle &self) { return self.device->name; })
+      .def_prop_ro("compute_capability",
+                   [](const DeviceHandle &self) {
+                     return nb::make_tuple(self.device->major, self.device->minor);
+                   })
+      .def_prop_ro("multiprocessors",
+                   [](const DeviceHandle &self) { return self.device->multiprocessors; })
+      .def_prop_ro("max_shared_bytes",
+                   [](const DeviceHandle &self) { return self.device->maxSharedBytes; })
+      .def_prop_ro("total_bytes", [](const DeviceHandle &self) { return self.device->totalBytes; })
+      .def(
+          "memory", [](const DeviceHandle &self) { return self.device->memory(); }, Released())
+      .def_prop_ro("allocated_bytes",
+                   [](const DeviceHandle &self) { return self.device->allocatedBytes.load(); })
+      .def_prop_ro("pinned_bytes",
+                   [](const DeviceHandle &self) { return self.device->pinnedBytes.load(); })
+      .def("write", &writeMemory, nb::arg("address"), nb::arg("source"))
+      .def("read", &readMemory, nb::arg("address"), nb::arg("target"))
+      .def(
+          "copy",
+          [](const DeviceHandle &self, Address target, Address source, size_t bytes) {
+            self.device->copy(target, source, bytes);
+          },
+          nb::arg("target"), nb::arg("source"), nb::arg("bytes"), Released())
+      .def(
+          "clear",
+          [](const DeviceHandle &self, Address address, size_t bytes) {
+            self.device->clear(address, bytes);
+          },
+          nb::arg("address"), nb::arg("bytes"), Released())
+      .def(
+          "synchronize",
+          [](const DeviceHandle &self, uintptr_t stream) {
+            self.device->synchronize(reinterpret_cast<StreamHandle>(stream));
+          },
+          nb::arg("stream") = 0, Released())
+      .def(
+          "assemble",
+          [](const DeviceHandle &self, nb::bytes ptx) {
+            const std::string_view text(static_cast<const char *>(ptx.data()), ptx.size());
+            std::string cubin = [&] {
+              nb::gil_scoped_release released;
+              return DeviceCode::assemble(*self.device, text);
+            }();
+            return nb::bytes(cubin.data(), cubin.size());
+          },
+          nb::arg("ptx"));
+
+  nb::class_<DeviceMemory>(m, "CudaMemory")
+      .def(
+          "__init__",
+          [](DeviceMemory *self, const DeviceHandle &device, size_t bytes,
+             const std::string &what) { new (self) DeviceMemory(*device.device, bytes, what); },
+          nb::arg("device"), nb::arg("bytes"), nb::arg("what"), Released())
+      .def_prop_ro("address", &DeviceMemory::address)
+      .def_prop_ro("bytes", &DeviceMemory::bytes);
+
+  nb::class_<DeviceCode>(m, "CudaCode")
+      .def(
+          "__init__",
+          [](DeviceCode *self, const DeviceHandle &device, nb::bytes image,
+             const std::vector<std::string> &kernels) {
+            const std::string_view text(static_cast<const char *>(image.data()), image.size());
+            nb::gil_scoped_release released;
+            new (self) DeviceCode(*device.device, text, kernels);
+          },
+          nb::arg("device"), nb::arg("image"), nb::arg("kernels"));
+
+  nb::class_<Arguments>(m, "CudaArguments")
+      .def("__init__", &makeArguments, nb::kw_only(), nb::arg("inputs"), nb::arg("outputs"),
+           nb::arg("params"), nb::arg("param_values"), nb::arg("sizes"));
+
+  nb::class_<CudaPlan>(m, "CudaPlan")
+      .def("__init__", &makePlan, nb::arg("host_code"), nb::arg("device_code"), nb::kw_only(),
+           nb::arg("name"), nb::arg("symbols"), nb::arg("arena_bytes"), nb::arg("slots"),
+           nb::arg("kernels"), nb::arg("inputs"), nb::arg("input_bytes"), nb::arg("params"),
+           nb::arg("outputs"), nb::arg("output_bytes"), nb::arg("calls"),
+           nb::arg("positions") = nb::tuple(), nb::arg("graphs") = 16, nb::arg("wait") = false)
+      .def("run", &CudaPlan::run, nb::arg("arguments"), Released())
+      .def("profile", &CudaPlan::profile, nb::arg("enabled"), Released())
+      .def("timings",
+           [](CudaPlan &self) {
+             CudaPlan::Timings timings = [&] {
+               nb::gil_scoped_release released;
+               return self.timings();
+             }();
+             return nb::make_tuple(timings.runs, timings.nanoseconds);
+           })
+      .def_prop_ro("graph_counts",
+                   [](CudaPlan &self) {
+                     CudaPlan::GraphCounts counts = [&] {
+                       nb::gil_scoped_release released;
+                       return self.graphCounts();
+                     }();
+                     return nb::make_tuple(counts.kept, counts.captured, counts.launched);
+                   })
+      .def_prop_ro("calls",
+                   [](const CudaPlan &self) {
+                     std::vector<std::string> names;
+                     for (size_t i = 0; i < self.callCount(); ++i)
+                       names.push_back(self.kernelOf(i));
+                     return names;
+                   })
+      .def_prop_ro("arena_bytes", &CudaPlan::arenaBytes)
+      .def_prop_ro("scratch_bytes", &CudaPlan::scratchBytes);
+}
+
+} // namespace rlx::runtime::cuda

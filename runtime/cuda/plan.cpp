@@ -1,0 +1,447 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+
+namespace rlx::runtime::cuda {
+namespace {
+
+/// Arrays of the host up to this many bytes at the maxima share the block.
+constexpr int64_t kBlockLimit = int64_t(1) << 20;
+/// Parts of the block with less than this between them are copied at once: a copy costs about two
+/// microseconds, in which this many bytes cross the bus.
+constexpr size_t kMergeGap = 16384;
+constexpr size_t kAlignment = 256;
+/// Sizes and addresses that are remembered before they have a graph.
+constexpr size_t kSeenLimit = 64;
+
+size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Making a plan
+//===----------------------------------------------------------------------===//
+
+CudaPlan::CudaPlan(std::shared_ptr<ObjectCode> givenHostCode,
+                   std::shared_ptr<DeviceCode> givenDeviceCode, PlanSpec givenSpec,
+                   Options givenOptions)
+    : hostCode(std::move(givenHostCode)), deviceCode(std::move(givenDeviceCode)),
+      device(deviceCode->device()), api(device.api),
+      spec((givenSpec.validate(), std::move(givenSpec))), options(std::move(givenOptions)),
+      layout(spec) {
+  for (const std::string &name : spec.kernels)
+    kernels.emplace_back(*hostCode, name);
+  size_t blockBytes = 0;
+  auto place = [&](const std::vector<int64_t> &capacities, const std::vector<std::string> &names,
+                   const char *kind, std::vector<Staging> &into) {
+    if (capacities.size() != names.size())
+      throw InputError("expects the bytes of " + std::to_string(names.size()) + " " + kind +
+                       "s, but got " + std::to_string(capacities.size()));
+    for (int64_t bytes : capacities) {
+      Staging &staging = into.emplace_back();
+      staging.inBlock = bytes <= kBlockLimit;
+      staging.offset = blockBytes;
+      if (staging.inBlock)
+        blockBytes += aligned(size_t(std::max<int64_t>(bytes, 1)));
+    }
+  };
+  place(options.inputBytes, spec.inputs, "input", inputStaging);
+  place(options.outputBytes, spec.outputs, "output", outputStaging);
+
+  const std::string whose = " of '" + options.name + "'";
+  arena.emplace(device, size_t(spec.arenaBytes), "the arena" + whose);
+  device.clear(arena->address(), arena->bytes());
+  block.emplace(device, blockBytes, "the inputs and outputs" + whose);
+  pinned.emplace(device, blockBytes, "the inputs and outputs" + whose);
+  layout.update(spec.maxima());
+  growScratch();
+  layout.forget();
+  nanoseconds.resize(spec.calls.size());
+
+  Device::Scope scope(device);
+  check(api.cuStreamCreate(&stream, kStreamNonBlocking), "a stream cannot be made");
+}
+
+CudaPlan::~CudaPlan() {
+  device.release([&] {
+    for (const Graph &graph : graphs)
+      api.cuGraphExecDestroy(graph.exec);
+    for (EventHandle event : events)
+      api.cuEventDestroy(event);
+    if (stream != nullptr)
+      api.cuStreamDestroy(stream);
+  });
+}
+
+void CudaPlan::fail(int result, const char *what) const {
+  device.driver.fail(result, "'" + options.name + "': " + what);
+}
+
+/// Of a call, before what is wrong with it.
+std::string CudaPlan::nameOf(size_t call) const {
+  return "'" + options.name + "', " + spec.nameOf(call) + ": ";
+}
+
+/// Makes room for what the calls need for the current sizes.
+void CudaPlan::growScratch() {
+  int64_t needed = 1; // a kernel may hand the pointer on
+  for (size_t i = 0; i < spec.calls.size(); ++i)
+    needed = std::max(needed, kernels[spec.calls[i].kernel].scratch(layout.dims(i)));
+  if (scratch && int64_t(scratch->bytes()) >= needed)
+    return;
+  dropGraphs(); // they have its address
+  scratch.reset();
+  scratch.emplace(device, aligned(size_t(needed)), "scratch memory of '" + options.name + "'");
+}
+
+void CudaPlan::dropGraphs() {
+  device.release([&] {
+    for (const Graph &graph : graphs)
+      api.cuGraphExecDestroy(graph.exec);
+  });
+  graphs.clear();
+  seen.clear();
+}
+
+//===----------------------------------------------------------------------===//
+// Arrays of the caller's
+//===----------------------------------------------------------------------===//
+
+void CudaPlan::checkArguments(const Arguments &arguments) const {
+  auto addresses = [](const std::vector<Argument> &list) {
+    std::vector<uintptr_t> result;
+    for (const Argument &argument : list)
+      result.push_back(argument.address);
+    return result;
+  };
+  checkAddresses(addresses(arguments.inputs), spec.inputs, "input");
+  checkAddresses(arguments.params, spec.params, "param");
+  checkAddresses(addresses(arguments.outputs), spec.outputs, "output");
+  if (arguments.paramValues.size() != spec.params.size())
+    throw InputError("expects the values of " + std::to_string(spec.params.size()) +
+                     " params, but got " + std::to_string(arguments.paramValues.size()));
+  auto capacities = [](const std::vector<Argument> &list, const std::vector<int64_t> &most,
+                       const std::vector<std::string> &names, const char *kind) {
+    for (size_t i = 0; i < list.size(); ++i)
+      if (list[i].bytes < 0 || list[i].bytes > most[i])
+        throw InputError(std::string(kind) + " '" + names[i] + "' has " +
+                         std::to_string(list[i].bytes) + " bytes, but at most " +
+                         std::to_string(most[i]) + " were planned");
+  };
+  capacities(arguments.inputs, options.inputBytes, spec.inputs, "input");
+  capacities(arguments.outputs, options.outputBytes, spec.outputs, "output");
+  for (const Argument &output : arguments.outputs)
+    if (output.tied >= int(spec.inputs.size()))
+      throw InputError("there is no input " + std::to_string(output.tied) + " among " +
+                       std::to_string(spec.inputs.size()));
+}
+
+/// Rows that kernels would write or read outside of their tables end the process's use of the GPU,
+/// or worse: they are looked at on the host, wherever they are.
+void CudaPlan::checkPositions(const Arguments &arguments) {
+  std::vector<std::vector<std::byte>> fetched;
+  layout.checkPositions([&](const PlanSpec::Positions &own) -> const void * {
+    if (own.source == Source::Param) {
+      if (const uintptr_t values = arguments.paramValues[own.index])
+        return reinterpret_cast<const void *>(values);
+      throw InputError("the values of parameter '" + spec.params[own.index] + "' are needed");
+    }
+    const Argument &input = arguments.inputs[own.index];
+    if (!input.onDevice)
+      return reinterpret_cast<const void *>(input.address);
+    std::vector<std::byte> &values = fetched.emplace_back(size_t(input.bytes));
+    const char *what = "positions cannot be read from the GPU";
+    check(api.cuMemcpyDtoHAsync(values.data(), input.address, values.size(), stream), what);
+    check(api.cuStreamSynchronize(stream), what);
+    return values.data();
+  });
+}
+
+/// Where kernels find an array.
+Address CudaPlan::stage(Staging &staging, const Argument &argument, int64_t capacity,
+                        const char *kind, const std::string &name) {
+  if (argument.onDevice)
+    return argument.address;
+  if (staging.inBlock)
+    return block->address() + staging.offset;
+  // Large arrays are often far from their maxima: memory grows as it is needed.
+  if (!staging.own || int64_t(staging.own->bytes()) < argument.bytes) {
+    const int64_t doubled = staging.own ? 2 * int64_t(staging.own->bytes()) : 0;
+    staging.own.reset();
+    staging.own = std::make_unique<DeviceMemory>(
+        device, size_t(std::min(std::max(argument.bytes, doubled), capacity)),
+        std::string(kind) + " '" + name + "' of '" + options.name + "'");
+  }
+  return staging.own->address();
+}
+
+void CudaPlan::placeArguments(const Arguments &arguments) {
+  inputs.clear();
+  outputs.clear();
+  params = &arguments.params;
+  for (size_t i = 0; i < arguments.inputs.size(); ++i)
+    inputs.push_back(stage(inputStaging[i], arguments.inputs[i], options.inputBytes[i], "input",
+                           spec.inputs[i]));
+  for (size_t i = 0; i < arguments.outputs.size(); ++i) {
+    const Argument &output = arguments.outputs[i];
+    // An output that is copied to the host may be where the input that it starts with was copied.
+    const bool copied =
+        !output.onDevice && output.tied >= 0 && !arguments.inputs[output.tied].onDevice;
+    if (copied && std::find(outputs.begin(), outputs.end(), inputs[output.tied]) == outputs.end())
+      outputs.push_back(inputs[output.tied]);
+    else
+      outputs.push_back(
+          stage(outputStaging[i], output, options.outputBytes[i], "output", spec.outputs[i]));
+  }
+}
+
+namespace {
+
+/// Joins parts of a block that lie close to each other; they come in order.
+template <typename Span> void addSpan(std::vector<Span> &spans, size_t begin, size_t end) {
+  if (begin == end)
+    return;
+  if (!spans.empty() && begin - spans.back().end <= kMergeGap)
+    spans.back().end = end;
+  else
+    spans.push_back({begin, end});
+}
+
+} // namespace
+
+void CudaPlan::upload(const Arguments &arguments) {
+  const char *what = "an input cannot be copied to the GPU";
+  std::vector<Span> spans;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Argument &input = arguments.inputs[i];
+    if (input.onDevice || input.bytes == 0)
+      continue;
+    const auto *from = reinterpret_cast<const void *>(input.address);
+    if (inputStaging[i].inBlock) {
+      const size_t offset = inputStaging[i].offset;
+      std::memcpy(pinned->data() + offset, from, size_t(input.bytes));
+      addSpan(spans, offset, offset + size_t(input.bytes));
+    } else {
+      check(api.cuMemcpyHtoDAsync(inputs[i], from, size_t(input.bytes), stream), what);
+    }
+  }
+  for (const Span &span : spans)
+    check(api.cuMemcpyHtoDAsync(block->address() + span.begin, pinned->data() + span.begin,
+                                span.end - span.begin, stream),
+          what);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const int tied = arguments.outputs[i].tied;
+    if (tied >= 0 && outputs[i] != inputs[tied] && arguments.outputs[i].bytes > 0)
+      check(api.cuMemcpyDtoDAsync(outputs[i], inputs[tied], size_t(arguments.outputs[i].bytes),
+                                  stream),
+            what);
+  }
+}
+
+/// Copies outputs that go to the host, and waits.
+void CudaPlan::download(const Arguments &arguments) {
+  const char *what = "an output cannot be copied from the GPU";
+  std::vector<Span> spans;
+  std::vector<std::pair<size_t, size_t>> inBlock; // (offset in the block, number of the output)
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Argument &output = arguments.outputs[i];
+    if (output.onDevice || output.bytes == 0)
+      continue;
+    if (outputs[i] >= block->address() && outputs[i] < block->address() + block->bytes())
+      inBlock.emplace_back(size_t(outputs[i] - block->address()), i);
+    else
+      check(api.cuMemcpyDtoHAsync(reinterpret_cast<void *>(output.address), outputs[i],
+                                  size_t(output.bytes), stream),
+            what);
+  }
+  std::sort(inBlock.begin(), inBlock.end());
+  for (const auto &[offset, i] : inBlock)
+    addSpan(spans, offset, offset + size_t(arguments.outputs[i].bytes));
+  for (const Span &span : spans)
+    check(api.cuMemcpyDtoHAsync(pinned->data() + span.begin, block->address() + span.begin,
+                                span.end - span.begin, stream),
+          what);
+  check(api.cuStreamSynchronize(stream),
+        options.wait ? "the run failed"
+                     : "the run failed (RLX_CUDA_SYNC=1 in the environment names the kernel)");
+  for (const auto &[offset, i] : inBlock)
+    std::memcpy(reinterpret_cast<void *>(arguments.outputs[i].address), pinned->data() + offset,
+                size_t(arguments.outputs[i].bytes));
+}
+
+//===----------------------------------------------------------------------===//
+// Running it
+//===----------------------------------------------------------------------===//
+
+/// Lets host code launch the kernels of every call to the stream.
+void CudaPlan::issue(bool measured) {
+  Launches launches(*deviceCode, stream, options.wait);
+  const char *what = "a call cannot be measured";
+  if (measured)
+    check(api.cuEventRecord(events[0], stream), what);
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    const PlanSpec::Call &call = spec.calls[i];
+    const KernelFunctions &kernel = kernels[call.kernel];
+    const int64_t *dims = layout.dims(i), *offsets = layout.offsets(i);
+    pointers.clear();
+    for (size_t b = 0; b < call.buffers.size(); ++b) {
+      const size_t index = size_t(call.buffers[b].index);
+      const Address starts[] = {arena->address(), 0, 0, 0};
+      Address start = starts[0];
+      if (call.buffers[b].source == Source::Input)
+        start = inputs[index];
+      else if (call.buffers[b].source == Source::Param)
+        start = (*params)[index];
+      else if (call.buffers[b].source == Source::Output)
+        start = outputs[index];
+      pointers.push_back(reinterpret_cast<void *>(start + Address(offsets[b])));
+    }
+    const int64_t units = kernel.units(dims);
+    if (units > 0)
+      kernel.compute(pointers.data(), dims, 0, units, reinterpret_cast<void *>(scratch->address()));
+    try {
+      launches.check();
+    } catch (const DeviceError &error) {
+      throw error.after(nameOf(i));
+    } catch (const ExecutionError &error) {
+      throw ExecutionError(nameOf(i) + error.what());
+    }
+    if (measured)
+      check(api.cuEventRecord(events[i + 1], stream), what);
+  }
+}
+
+/// The calls as a graph. The stream is left as it was, whatever happens.
+GraphExecHandle CudaPlan::capture() {
+  const char *what = "the calls cannot be made a graph";
+  check(api.cuStreamBeginCapture(stream, kCaptureThreadLocal), what);
+  GraphHandle graph = nullptr;
+  try {
+    issue(false);
+  } catch (...) {
+    if (api.cuStreamEndCapture(stream, &graph) == kSuccess && graph != nullptr)
+      api.cuGraphDestroy(graph);
+    throw;
+  }
+  check(api.cuStreamEndCapture(stream, &graph), what);
+  GraphExecHandle exec = nullptr;
+  const int result = api.cuGraphInstantiate(&exec, graph, 0);
+  api.cuGraphDestroy(graph);
+  check(result, what);
+  ++captured;
+  return exec;
+}
+
+/// Runs the calls: what comes a second time is captured, and later ones replay the graph.
+void CudaPlan::replay(const Key &wanted) {
+  auto found = std::find_if(graphs.begin(), graphs.end(),
+                            [&](const Graph &graph) { return graph.key == wanted; });
+  if (found != graphs.end()) {
+    graphs.splice(graphs.begin(), graphs, found);
+  } else {
+    auto known = std::find(seen.begin(), seen.end(), wanted);
+    if (known == seen.end()) {
+      issue(false);
+      seen.push_front(wanted);
+      if (seen.size() > kSeenLimit)
+        seen.pop_back();
+      return;
+    }
+    GraphExecHandle exec = capture();
+    seen.erase(known);
+    graphs.push_front({wanted, exec});
+    if (graphs.size() > options.graphs) {
+      api.cuGraphExecDestroy(graphs.back().exec);
+      graphs.pop_back();
+    }
+  }
+  check(api.cuGraphLaunch(graphs.front().exec, stream), "the graph cannot be launched");
+  ++launched;
+}
+
+void CudaPlan::run(const Arguments &arguments) {
+  checkArguments(arguments);
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  Device::Scope scope(device);
+  if (layout.update(arguments.sizes)) {
+    try {
+      growScratch();
+    } catch (...) {
+      layout.forget();
+      throw;
+    }
+  }
+  checkPositions(arguments);
+  placeArguments(arguments);
+  // Whatever was started is over when this returns: it uses memory that may go then.
+  struct Settle {
+    const Api &api;
+    StreamHandle stream;
+    bool settled = false;
+    ~Settle() {
+      if (!settled)
+        api.cuStreamSynchronize(stream);
+    }
+  } settle{api, stream};
+  upload(arguments);
+  if (profiling) {
+    issue(true);
+  } else if (options.graphs == 0 || options.wait) {
+    issue(false);
+  } else {
+    key.assign(arguments.sizes.begin(), arguments.sizes.end());
+    key.insert(key.end(), inputs.begin(), inputs.end());
+    key.insert(key.end(), outputs.begin(), outputs.end());
+    key.insert(key.end(), arguments.params.begin(), arguments.params.end());
+    replay(key);
+  }
+  download(arguments);
+  settle.settled = true;
+  if (profiling)
+    measure();
+}
+
+//===----------------------------------------------------------------------===//
+// Measuring it
+//===----------------------------------------------------------------------===//
+
+/// Adds the times of the run that is over.
+void CudaPlan::measure() {
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    float milliseconds = 0;
+    check(api.cuEventElapsedTime(&milliseconds, events[i], events[i + 1]),
+          "a call cannot be measured");
+    nanoseconds[i] += int64_t(double(milliseconds) * 1e6);
+  }
+  ++profiledRuns;
+}
+
+void CudaPlan::profile(bool enabled) {
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  if (enabled) {
+    Device::Scope scope(device);
+    while (events.size() <= spec.calls.size()) {
+      EventHandle event = nullptr;
+      check(api.cuEventCreate(&event, kEventDefault), "an event cannot be made");
+      events.push_back(event);
+    }
+    profiledRuns = 0;
+    std::fill(nanoseconds.begin(), nanoseconds.end(), 0);
+  }
+  profiling = enabled;
+}
+
+CudaPlan::Timings CudaPlan::timings() {
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  return {profiledRuns, nanoseconds};
+}
+
+CudaPlan::GraphCounts CudaPlan::graphCounts() {
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  return {int64_t(graphs.size()), captured, launched};
+}
+
+} // namespace rlx::runtime::cuda

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+#include "plan_spec.h"
+
+#include "error.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace rlx::runtime {
+namespace {
+
+/// Slots of the arena start at its multiples.
+constexpr int64_t kAlignment = 64;
+
+} // namespace
+
+int64_t Expr::evaluate(const std::vector<int64_t> &sizes) const {
+  int64_t sum = 0;
+  for (const Term &term : terms) {
+    int64_t product = term.coefficient;
+    for (int symbol : term.symbols)
+      product *= sizes[symbol];
+    sum += product;
+  }
+  return sum;
+}
+
+//===----------------------------------------------------------------------===//
+// What a plan is made from
+//===----------------------------------------------------------------------===//
+
+std::vector<int64_t> PlanSpec::maxima() const {
+  std::vector<int64_t> sizes;
+  for (const Symbol &symbol : symbols)
+    sizes.push_back(symbol.maximum);
+  return sizes;
+}
+
+std::string PlanSpec::nameOf(size_t call) const {
+  std::string name = "call " + std::to_string(call);
+  int kernel = calls[call].kernel;
+  if (kernel >= 0 && size_t(kernel) < kernels.size())
+    name += " (" + kernels[kernel] + ")";
+  return name;
+}
+
+void PlanSpec::fail(size_t call, const std::string &problem) const {
+  throw InputError(nameOf(call) + ": " + problem);
+}
+
+/// What is wrong with `expr`, which stays within 64 bits for all sizes up to the maxima, names
+/// symbols that exist, and at the maxima is from 0 to `limit`; empty where nothing is.
+std::string PlanSpec::exprProblem(const Expr &expr, const char *what, int64_t limit) const {
+  int64_t magnitude = 0;
+  const std::vector<int64_t> largest = maxima();
+  for (const Expr::Term &term : expr.terms) {
+    bool overflow = term.coefficient == std::numeric_limits<int64_t>::min();
+    int64_t product = overflow ? 0 : std::abs(term.coefficient);
+    for (int symbol : term.symbols) {
+      if (symbol < 0 || size_t(symbol) >= symbols.size())
+        return std::string(what) + " names symbol " + std::to_string(symbol) + " of " +
+               std::to_string(symbols.size());
+      overflow |= __builtin_mul_overflow(product, largest[symbol], &product);
+    }
+    overflow |= __builtin_add_overflow(magnitude, product, &magnitude);
+    if (overflow)
+      return std::string(what) + " exceeds 64 bits at the maxima of the symbols";
+  }
+  int64_t value = expr.evaluate(largest);
+  if (value < 0 || value > limit)
+    return std::string(what) + " must be from 0 to " + std::to_string(limit) +
+           " at the maxima of the symbols, but it is " + std::to_string(value);
+  return "";
+}
+
+void PlanSpec::checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const {
+  if (std::string problem = exprProblem(expr, what, limit); !problem.empty())
+    fail(call, problem);
+}
+
+void PlanSpec::validate() const {
+  constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
+  if (arenaBytes < 0)
+    throw InputError("the arena cannot have " + std::to_string(arenaBytes) + " bytes");
+  for (const Symbol &symbol : symbols)
+    if (symbol.maximum < 0)
+      throw InputError("the maximum of '" + symbol.name + "' cannot be " +
+                       std::to_string(symbol.maximum));
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot &slot = slots[i];
+    if (slot.offset < 0 || slot.bytes < 0 || slot.offset % kAlignment != 0 ||
+        slot.bytes > arenaBytes || slot.offset > arenaBytes - slot.bytes)
+      throw InputError("slot " + std::to_string(i) + " (offset " + std::to_string(slot.offset) +
+                       ", " + std::to_string(slot.bytes) + " bytes) must start at a multiple of " +
+                       std::to_string(kAlignment) + " and lie in the arena of " +
+                       std::to_string(arenaBytes) + " bytes");
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Call &call = calls[i];
+    if (call.kernel < 0 || size_t(call.kernel) >= kernels.size())
+      fail(i, "there is no kernel " + std::to_string(call.kernel) + " among " +
+                  std::to_string(kernels.size()));
+    for (const Buffer &buffer : call.buffers) {
+      const size_t counts[] = {slots.size(), inputs.size(), params.size(), outputs.size()};
+      const char *const kinds[] = {"slot", "input", "param", "output"};
+      const size_t kind = size_t(buffer.source);
+      if (buffer.index < 0 || size_t(buffer.index) >= counts[kind])
+        fail(i, std::string("there is no ") + kinds[kind] + " " + std::to_string(buffer.index) +
+                    " among " + std::to_string(counts[kind]));
+      bool inArena = buffer.source == Source::Arena;
+      checkExpr(buffer.offset, i, "a buffer's offset",
+                inArena ? slots[buffer.index].bytes : unlimited);
+    }
+    for (const Expr &dim : call.dims)
+      checkExpr(dim, i, "a dim", unlimited);
+    if (call.work)
+      checkExpr(*call.work, i, "work", unlimited);
+  }
+  for (size_t i = 0; i < positions.size(); ++i) {
+    const PlanSpec::Positions &own = positions[i];
+    const size_t count = own.source == Source::Input ? inputs.size() : params.size();
+    std::string problem;
+    if ((own.source != Source::Input && own.source != Source::Param) || own.index < 0 ||
+        size_t(own.index) >= count)
+      problem = "they must be an input or a parameter that exists";
+    for (const Expr *expr : {&own.count, &own.rows, &own.limit})
+      if (problem.empty())
+        problem = exprProblem(*expr, "a number of rows", unlimited);
+    if (!problem.empty())
+      throw InputError("positions " + std::to_string(i) + ": " + problem);
+  }
+}
+
+void checkAddresses(const std::vector<uintptr_t> &addresses, const std::vector<std::string> &names,
+                    const char *kind) {
+  if (addresses.size() != names.size())
+    throw InputError("expects " + std::to_string(names.size()) + " " + kind +
+                     " addresses, but got " + std::to_string(addresses.size()));
+  for (size_t i = 0; i < addresses.size(); ++i)
+    if (addresses[i] == 0)
+      throw InputError(std::string("the address of ") + kind + " '" + names[i] + "' is null");
+}
+
+//===----------------------------------------------------------------------===//
+// What depends on sizes
+//===----------------------------------------------------------------------===//
+
+PlanSizes::PlanSizes(const PlanSpec &spec) : spec(spec) {
+  size_t dims = 0, buffers = 0;
+  for (const PlanSpec::Call &call : spec.calls) {
+    firstDim.push_back(dims);
+    firstBuffer.push_back(buffers);
+    dims += call.dims.size();
+    buffers += call.buffers.size();
+  }
+  allDims.resize(dims);
+  allOffsets.resize(buffers);
+}
+
+bool PlanSizes::update(const std::vector<int64_t> &sizes) {
+  if (known && sizes == current)
+    return false;
+  known = false;
+  checkSizes(sizes);
+  compute(sizes);
+  current = sizes;
+  known = true;
+  return true;
+}
+
+void PlanSizes::checkSizes(const std::vector<int64_t> &sizes) const {
+  if (sizes.size() != spec.symbols.size())
+    throw InputError("expects " + std::to_string(spec.symbols.size()) + " sizes, but got " +
+                     std::to_string(sizes.size()));
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const PlanSpec::Symbol &symbol = spec.symbols[i];
+    if (sizes[i] < 0 || sizes[i] > symbol.maximum)
+      throw InputError("the size of '" + symbol.name + "' must be from 0 to its maximum " +
+                       std::to_string(symbol.maximum) + ", but it is " + std::to_string(sizes[i]));
+  }
+}
+
+void PlanSizes::compute(const std::vector<int64_t> &sizes) {
+  size_t dim = 0, at = 0;
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    for (const Expr &expr : spec.calls[i].dims) {
+      allDims[dim] = expr.evaluate(sizes);
+      if (allDims[dim] < 0)
+        spec.fail(i, "a dim is " + std::to_string(allDims[dim]) + " for these sizes");
+      ++dim;
+    }
+    for (const PlanSpec::Buffer &buffer : spec.calls[i].buffers) {
+      int64_t offset = buffer.offset.evaluate(sizes);
+      bool inArena = buffer.source == Source::Arena;
+      if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes))
+        spec.fail(i, "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes");
+      allOffsets[at++] = offset + (inArena ? spec.slots[buffer.index].offset : 0);
+    }
+  }
+  ranges.clear();
+  for (const PlanSpec::Positions &own : spec.positions)
+    ranges.push_back(
+        {own.count.evaluate(sizes), own.rows.evaluate(sizes), own.limit.evaluate(sizes)});
+}
+
+/// Code writes rows of caches, and reads rows of tables, where these numbers say.
+void PlanSizes::checkRange(size_t number, const int32_t *values) const {
+  const PlanSpec::Positions &own = spec.positions[number];
+  const auto [count, rows, limit] = ranges[number];
+  for (int64_t entry = 0; entry < count; ++entry) {
+    const int64_t value = values[entry];
+    if (value >= 0 && value <= limit - rows)
+      continue;
+    const bool isInput = own.source == Source::Input;
+    throw InputError(
+        (isInput ? "input '" + spec.inputs[own.index] : "parameter '" + spec.params[own.index]) +
+        "' is " + std::to_string(value) + " at index " + std::to_string(entry) + ", but rows " +
+        std::to_string(value) + " to " + std::to_string(value + rows - 1) +
+        " have to be among the " + std::to_string(limit) + " rows that " + own.where + " has");
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Code
+//===----------------------------------------------------------------------===//
+
+KernelFunctions::KernelFunctions(ObjectCode &code, const std::string &name)
+    : compute(reinterpret_cast<decltype(compute)>(code.lookup(name))),
+      units(reinterpret_cast<decltype(units)>(code.lookup(name + "_units"))),
+      scratch(reinterpret_cast<decltype(scratch)>(code.lookup(name + "_scratch"))) {}
+
+} // namespace rlx::runtime

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// A compiled entry function as data, and what of it depends on sizes: the same wherever it runs.
+#ifndef RLX_RUNTIME_PLAN_SPEC_H
+#define RLX_RUNTIME_PLAN_SPEC_H
+
+#include "loader.h"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace rlx::runtime {
+
+/// A polynomial in the sizes of the dynamic dimensions: the sum of coefficient * product of
+/// symbols.
+struct Expr {
+  struct Term {
+    int64_t coefficient;
+    std::vector<int> symbols; // indices; a symbol may recur
+  };
+  std::vector<Term> terms; // none: 0
+
+  /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a
+  /// plan.
+  int64_t evaluate(const std::vector<int64_t> &sizes) const;
+};
+
+enum class Source : uint8_t { Arena, Input, Param, Output };
+
+/// What a plan is made from. Indices refer to the lists in here.
+struct PlanSpec {
+  struct Symbol {
+    std::string name;
+    int64_t maximum;
+  };
+  /// A piece of the arena, in bytes; offsets are multiples of 64. Pieces may overlap.
+  struct Slot {
+    int64_t offset, bytes;
+  };
+  struct Buffer {
+    Source source;
+    int index;   // of the slot, input, parameter or output
+    Expr offset; // bytes from its start
+  };
+  struct Call {
+    int kernel;
+    std::vector<Buffer> buffers;
+    std::vector<Expr> dims;   // every `?` of the kernel's memrefs, in order
+    std::optional<Expr> work; // bytes or operations, whichever is more; unknown counts as much
+  };
+  /// An input or parameter whose elements, i32, are numbers of rows: those from each on, `rows` of
+  /// them, are in [0, limit).
+  struct Positions {
+    Source source;
+    int index;  // of the input or parameter
+    Expr count; // of elements
+    Expr rows, limit;
+    std::string where; // what needs it
+  };
+  std::vector<Symbol> symbols;
+  std::vector<std::string> kernels, inputs, params, outputs; // names
+  std::vector<Slot> slots;
+  std::vector<Call> calls;
+  std::vector<Positions> positions;
+  int64_t arenaBytes;
+
+  /// Throws InputError where the description contradicts itself.
+  void validate() const;
+  /// The largest size of each symbol.
+  std::vector<int64_t> maxima() const;
+  /// "call 3 (gemm_1)"
+  std::string nameOf(size_t call) const;
+  /// Throws InputError about a call.
+  [[noreturn]] void fail(size_t call, const std::string &problem) const;
+
+private:
+  std::string exprProblem(const Expr &expr, const char *what, int64_t limit) const;
+  void checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const;
+};
+
+/// Throws InputError where the number of addresses is wrong or one is null; `kind` is what they are
+/// of.
+void checkAddresses(const std::vector<uintptr_t> &addresses, const std::vector<std::string> &names,
+                    const char *kind);
+
+/// What the calls of a plan depend on for one choice of sizes. The lists lie in memory that stays
+/// where it is.
+class PlanSizes {
+public:
+  /// `spec` is valid and outlives this. Holds for no sizes yet.
+  explicit PlanSizes(const PlanSpec &spec);
+
+  /// Computes everything for `sizes`, unless it is there. Throws InputError where a size is out of
+  /// range, or makes a dim or an offset so; then this holds for no sizes. True where anything was
+  /// computed.
+  bool update(const std::vector<int64_t> &sizes);
+  /// Forgets for which sizes this holds.
+  void forget() { known = false; }
+
+  /// The dims of a call, in the order of the spec's.
+  const int64_t *dims(size_t call) const { return allDims.data() + firstDim[call]; }
+  /// Of each buffer of a call, bytes from the start of the arena, input, parameter or output.
+  const int64_t *offsets(size_t call) const { return allOffsets.data() + firstBuffer[call]; }
+  /// Throws InputError where positions are out of range. `values` gives the address of what the
+  /// spec's positions of that number are in.
+  template <typename Values> void checkPositions(Values values) const {
+    for (size_t i = 0; i < ranges.size(); ++i)
+      if (ranges[i].rows > 0 && ranges[i].count > 0)
+        checkRange(i, static_cast<const int32_t *>(values(spec.positions[i])));
+  }
+
+private:
+  void compute(const std::vector<int64_t> &sizes);
+  void checkSizes(const std::vector<int64_t> &sizes) const;
+  void checkRange(size_t number, const int32_t *values) const;
+
+  /// How many elements each of the spec's positions has, and the range of theirs.
+  struct Range {
+    int64_t count, rows, limit;
+  };
+  const PlanSpec &spec;
+  std::vector<size_t> firstDim, firstBuffer; // of each call, in the lists below
+  std::vector<int64_t> allDims, allOffsets;
+  std::vector<Range> ranges;
+  std::vector<int64_t> current; // the sizes that this holds for
+  bool known = false;
+};
+
+/// A kernel of a plan in compiled code.
+struct KernelFunctions {
+  void (*compute)(void *const *buffers, const int64_t *dims, int64_t begin, int64_t end,
+                  void *scratch);
+  int64_t (*units)(const int64_t *dims);
+  int64_t (*scratch)(const int64_t *dims); // bytes
+
+  /// Throws ExecutionError where one is missing.
+  KernelFunctions(ObjectCode &code, const std::string &name);
+};
+
+} // namespace rlx::runtime
+
+#endif // RLX_RUNTIME_PLAN_SPEC_H

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Scheduled kernels for GPUs without one: their PTX, what ptxas says of it, and their results by the PTX emulator."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gpu_harness import ptxas
+from gpu_host import SMEM, Launch, Map, Number, Pointer, launches, scratch_bytes
+
+from rlx_mlir import ir
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.lowering.gpu.ptx import ptx_of
+from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
+
+
+@functools.cache
+def ptx(device: str, chip: str) -> str:
+    """The PTX of a kernel's functions of the device."""
+    with ir.new_context():
+        module = ir.Module.parse(
+            f"module attributes {{gpu.container_module}} {{\ngpu.module @kernels {{\n{SMEM}\n{device}\n}}\n}}"
+        )
+        run_pipeline(module, f"rlx-gpu-to-nvvm,gpu.module(convert-nvvm-to-llvm),gpu-emit-ptx{{chip={chip} level=2}}")
+        return ptx_of(module)
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """What ptxas says of a kernel."""
+
+    registers: int
+    spills: int
+    messages: str
+
+
+def assembled(text: str, chip: str) -> dict[str, Assembled]:
+    """What ptxas says of each kernel; skips the test where there is no ptxas."""
+    program = ptxas()
+    if program is None:
+        pytest.skip("ptxas isn't installed: pip install nvidia-cuda-nvcc")
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "kernels.ptx"
+        source.write_text(text)
+        command = [program, "-v", "-O3", f"-arch={chip}", source, "-o", Path(folder) / "kernels.cubin"]
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert "C75" not in result.stderr, result.stderr
+    found = {}
+    for part in result.stderr.split("Compiling entry function '")[1:]:
+        registers = re.search(r"Used (\d+) registers", part)
+        spills = re.findall(r"(\d+) bytes spill", part)
+        assert registers, part
+        found[part.partition("'")[0]] = Assembled(int(registers[1]), sum(map(int, spills)), part)
+    return found
+
+
+def emulate(
+    kernel: DeviceKernel,
+    name: str,
+    chip: str,
+    operands: Sequence[np.ndarray],
+    results: Sequence[np.ndarray],
+    *,
+    profile: bool = False,
+) -> tuple[Stats, list[Launch]]:
+    """Runs a kernel on arrays, and fills `results`.
+
+    What it may touch are the arrays, in turn each with other memory around it, and its scratch memory.
+    """
+    memory = DeviceMemory()
+    arrays = [*operands, *results]
+    copies = []
+    for array in arrays:
+        address = memory.allocate(max(array.nbytes, 16))
+        copies.append(address)
+        memory.view(address, array.nbytes)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    sizes = [array.shape for array in arrays]
+    scratch_size = scratch_bytes(kernel, name, sizes)
+    scratch = memory.allocate(max(scratch_size, 16))
+    module, total = load(ptx(kernel.device, chip)), Stats()
+    done = launches(kernel, name, sizes)
+
+    def argument(value: Pointer | Number | Map) -> object:
+        if isinstance(value, Number):
+            return (np.int32 if value.type == "i32" else np.int64)(value.value)
+        assert isinstance(value, Pointer), "no tensor maps"
+        base = scratch if value.buffer == "scratch" else copies[int(value.buffer.removeprefix("b"))]
+        return np.uint64(base + value.offset)
+
+    for one in done:
+        if 0 not in one.grid:
+            total += module.launch(
+                one.kernel,
+                grid=one.grid,
+                block=one.block,
+                args=[argument(value) for value in one.parameters],
+                shared_bytes=one.shared,
+                memory=memory,
+                profile=profile,
+            )
+    for array, address in zip(results, copies[len(operands) :], strict=True):
+        array.reshape(-1).view(np.uint8)[:] = memory.view(address, array.nbytes)
+    return total, done

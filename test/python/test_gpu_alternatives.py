@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Kernels for which the host decides between two schedules."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from gpu_emulated import emulate
+from gpu_host import scratch_bytes
+
+from rlx_mlir.codegen.emit import Value, memref
+from rlx_mlir.codegen.gpu.alternatives import by_rows
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter
+from rlx_mlir.codegen.gpu.gemv import Gemv, gemv
+from rlx_mlir.codegen.gpu.gemv_config import GemvConfig
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, write_device_kernel
+
+
+def kernels() -> tuple[DeviceKernel, DeviceKernel]:
+    spec = Gemv("p", (2, None, 32), 5, "f32", dense=True)
+    few = gemv("sm_80", spec, {1: GemvConfig(lanes=8)})
+    return few, gemv("sm_80", spec, {8: GemvConfig(tile=8, lanes=8)})
+
+
+@pytest.mark.parametrize(("rows", "kernel"), [(1, "p_gemv1"), (2, "p_gemv1"), (3, "p_gemv8"), (9, "p_gemv8")])
+def test_rows_decide(rows: int, kernel: str) -> None:
+    joined = by_rows("p", *kernels(), 4)
+    assert joined.schedule == "gemv|gemv"
+    rng = np.random.default_rng(rows)
+    x, w = rng.standard_normal((2, rows, 32)).astype(np.float32), rng.standard_normal((5, 32)).astype(np.float32)
+    found = np.zeros((2, rows, 5), np.float32)
+    _, launched = emulate(joined, "p", "sm_80", [x, w], [found])
+    assert [one.kernel for one in launched] == [kernel]
+    np.testing.assert_allclose(found, x @ w.T, rtol=1e-5, atol=1e-5)
+
+
+def scratching(name: str, count: int) -> DeviceKernel:
+    """A kernel that takes scratch memory, and launches nothing."""
+
+    def take(em: HostEmitter, operands: list[Value], scratch: Scratch) -> None:
+        scratch.take([em.dim(operands[0], 0), count], "f32")
+
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        take(em, operands, scratch)
+
+    operands = [("x", memref((None, 4), "f32"))]
+    return write_device_kernel(
+        "p", name, operands, [("y", memref((None, 4), "f32"))], DeviceEmitter("sm_80"), host, scratch=take
+    )
+
+
+def test_scratch_memory_is_enough_for_both() -> None:
+    joined = by_rows("p", scratching("small", 3), scratching("large", 1000), 8)
+    for kernel in (joined, by_rows("p", scratching("large", 1000), scratching("small", 3), 8)):
+        assert scratch_bytes(kernel, "p", [(7, 4), (7, 4)]) == -(-7 * 1000 * 4 // 256) * 256
+
+
+def test_schedules_of_different_kernels_are_refused() -> None:
+    few, many = kernels()
+    with pytest.raises(ValueError, match=r"there is no function 'q\.body'"):
+        by_rows("q", few, many, 4)
+    other = replace(many, host=many.host.replace("memref<5x32xf32>", "memref<6x32xf32>"))
+    with pytest.raises(ValueError, match="p: the schedules have other arguments"):
+        by_rows("p", few, other, 4)
