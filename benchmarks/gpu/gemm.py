@@ -6,7 +6,8 @@
 x [M, K] times a parameter [N, K] (with --order kn: [K, N]), without bias. Figures are TFLOP/s: medians of rounds, each
 of which measures ours and torch's in turn, since clocks and power change within seconds. A measurement is a number of
 calls, each of which replays a CUDA graph of several products with operands of their own, ours and torch's alike, and
-waits for it. Results are compared before anything is timed.
+waits for it. Results are compared before anything is timed. With --tiles, every tile of the schedule for Hopper is
+measured beside the one that its cost model chooses: that is what the model's figures come from.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 SHAPES = [
     (8192, 8192, 8192),
@@ -82,7 +85,8 @@ class Operands:
 class Ours:
     """The products as one compiled module."""
 
-    def __init__(self, operands: Operands, *, allow_generic: bool = False) -> None:
+    def __init__(self, operands: Operands, choice: Any = None, *, allow_generic: bool = False) -> None:
+        """choice: the tile and its splits in place of the model's, a `Choice` of `gemm_hopper_config`."""
         import torch
 
         import rlx_mlir as rlx
@@ -95,7 +99,8 @@ class Ours:
             right = graph.param(f"w{i}", list(w.shape), problem.dtype)
             outputs[f"y{i}"] = graph.matmul(x, right, transpose_rhs=problem.transposed)
         graph.set_outputs(outputs)
-        executable = rlx.compile(graph, target="cuda", cache=False)
+        with chosen(choice):
+            executable = rlx.compile(graph, target="cuda", cache=False)
         self.templates = sorted(set(executable.artifact.templates.values()))
         if not allow_generic and any(how.startswith("generic") for how in self.templates):
             raise SystemExit(f"{problem.what}: no schedule: {'; '.join(self.templates)}")
@@ -105,6 +110,16 @@ class Ours:
         self.out = [torch.full(shape, float("nan"), device="cuda", dtype=operands.dtype) for _ in operands.x]
         inputs = {f"x{i}": x for i, x in enumerate(operands.x)}
         self.run = executable.bind(inputs, outputs={f"y{i}": rlx_array(y) for i, y in enumerate(self.out)})
+
+
+@contextmanager
+def chosen(choice: Any) -> Iterator[None]:
+    """Products are compiled with a tile in place of the model's; None leaves it to the model."""
+    if choice is None:
+        yield
+        return
+    with mock.patch("rlx_mlir.codegen.gpu.gemm_hopper.choose_by_rows", return_value=[(None, choice)]):
+        yield
 
 
 def rlx_array(tensor: Any) -> Any:
@@ -168,34 +183,53 @@ def relative_error(result: Any, x: Any, w: Any, *, transposed: bool) -> float:
     return float(((result[rows].double() - exact).norm() / exact.norm()).item())
 
 
-def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:
-    """One row: medians, spreads, and ours over torch's."""
+def compare(problem: Problem, options: argparse.Namespace) -> list[dict[str, object]]:
+    """A row for the model's tile, and with --tiles for each: medians, spreads, and ours over torch's."""
+    from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice
     from rlx_mlir.measure.timing import NOISY, interleave
 
     operands = Operands(problem)
-    ours, torch = Ours(operands, allow_generic=options.allow_generic), Torch(operands)
-    ours.run()
-    torch.run()
+    choices: dict[str, Choice | None] = {"model": None}
+    if options.tiles:
+        choices |= {
+            f"{tile.out_rows}x{tile.out_columns}{' swapped' if tile.swapped else ''}, {splits} parts": Choice(
+                tile, splits
+            )
+            for tile in TILES
+            for splits in (1, 2, 4)
+            if splits == 1 or tile.rows * tile.columns <= 64 * 64
+        }
+    runs: dict[str, Any] = {
+        name: Ours(operands, choice, allow_generic=options.allow_generic) for name, choice in choices.items()
+    }
+    runs["torch"] = Torch(operands)
     limit = {"bf16": 5e-3, "f16": 1e-3}[problem.dtype]
-    for name, result in (("ours", ours.out[-1]), ("torch", torch.out[-1])):
-        error = relative_error(result, operands.x[-1], operands.w[-1], transposed=problem.transposed)
+    for name, own in runs.items():
+        own.run()
+        error = relative_error(own.out[-1], operands.x[-1], operands.w[-1], transposed=problem.transposed)
         if not error <= limit:
             raise SystemExit(f"{problem.what}: {name} has a relative error of {error:.2e}, above {limit:.0e}")
     flops = problem.flops * problem.count
-    runs = {"ours": ours.run, "torch": torch.run}
-    measured = {name: teraflops(run, flops, options.floor) for name, run in runs.items()}
+    measured = {name: teraflops(own.run, flops, options.floor) for name, own in runs.items()}
     series = interleave(measured, options.rounds, rest=0.0)
-    noisy = " (noisy)" if max(own.spread for own in series.values()) > NOISY else ""
-    return {
-        "what": problem.what,
-        "products": problem.count,
-        "TFLOP/s": series["ours"].median,
-        "spread": f"{series['ours'].spread:.0%}",
-        "torch": series["torch"].median,
-        "torch spread": f"{series['torch'].spread:.0%}",
-        "to torch": f"{series['ours'].median / series['torch'].median:.3f}x{noisy}",
-        "schedule": ", ".join(ours.templates),
-    }
+    torch = series.pop("torch")
+    rows: list[dict[str, object]] = []
+    for name, ours in series.items():
+        noisy = " (noisy)" if max(ours.spread, torch.spread) > NOISY else ""
+        rows.append(
+            {
+                "what": problem.what,
+                "tile": name,
+                "products": problem.count,
+                "TFLOP/s": ours.median,
+                "spread": f"{ours.spread:.0%}",
+                "torch": torch.median,
+                "torch spread": f"{torch.spread:.0%}",
+                "to torch": f"{ours.median / torch.median:.3f}x{noisy}",
+                "schedule": ", ".join(runs[name].templates),
+            }
+        )
+    return rows
 
 
 def need_gpu() -> None:
@@ -225,6 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--order", default="nk", choices=["nk", "kn"], help="how weights are stored")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--floor", type=float, default=0.1, help="seconds of calls for one measurement")
+    parser.add_argument("--tiles", action="store_true", help="measure every tile of the schedule for Hopper")
     parser.add_argument("--allow-generic", action="store_true", help="measure kernels that have no schedule, too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
@@ -234,9 +269,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from rlx_mlir.measure.report import report
     from rlx_mlir.measure.timing import versions
 
-    rows = []
+    rows: list[dict[str, object]] = []
     for m, n, k in options.shapes:
-        rows.append(compare(Problem(m, n, k, options.dtype, options.order == "nk"), options))
+        rows.extend(compare(Problem(m, n, k, options.dtype, options.order == "nk"), options))
         torch.cuda.empty_cache()
     about = {**versions(["rlx-mlir", "torch"]), "gpu": torch.cuda.get_device_name()}
     report(f"matrix products of {options.dtype}, median of {options.rounds} rounds", rows, about, options.json)

@@ -162,7 +162,7 @@ class Plan:
 # GPUs ---------------------------------------------------------------------------------------------
 #
 # NVIDIA's driver is loaded at the first use: the library that the environment's RLX_CUDA_DRIVER names, or libcuda.so.1.
-# What fails raises `rlx_mlir.errors.DeviceError` or one of its subclasses. A forked child can't use what its parent used.
+# What fails raises `rlx_mlir.errors.DeviceError` or a subclass. A forked child can't use what its parent used.
 
 Argument: TypeAlias = tuple[int, int, bool, int]
 """(address, bytes, on the GPU, tied) of an input or output.
@@ -176,9 +176,7 @@ def cuda_device_count() -> int:
 def cuda_driver_version() -> int:
     """The version of CUDA that the driver is for: 12080 for 12.8."""
 
-def dlpack_export(
-    *, owner: object, address: int, shape: Sequence[int], code: int, bits: int, ordinal: int
-) -> object:
+def dlpack_export(*, owner: object, address: int, shape: Sequence[int], code: int, bits: int, ordinal: int) -> object:
     """A capsule of DLPack for a contiguous array on a GPU, which keeps `owner` alive."""
 
 def dlpack_import(object: object) -> tuple[int, tuple[int, ...], tuple[int, ...], int, int, int, int, object]:

@@ -56,7 +56,8 @@ class CompileOptions:
             of the GPU where empty.
         ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
         level: LLVM's optimisation level, 0 to 3.
-        choices: of kernels by name, what their templates do in place of their rule: tile_rows, prefetch (`rlx tune`).
+        choices: of kernels by name, what their templates do in place of their rule: tile_rows, prefetch (`rlx tune`);
+            of GPUs tf32, which lets products of f32 round their operands to 11 bits.
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
             kernel and plan keeps what the module computes, by interpreting it on small inputs (slow). Changes nothing
             that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
@@ -98,7 +99,8 @@ class CompileOptions:
         for name in self.disable_templates:
             if name not in KERNEL_CLASSES:
                 raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
-        check_choices(self.choices)
+        if self.target == "cpu":
+            check_choices(self.choices)
         if self.level not in range(4):
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
         if self.verify not in (False, True, "numeric"):
@@ -121,6 +123,7 @@ class CompileOptions:
             raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
         if "gemm_amx_f32" in self.disable_templates:
             raise InputError(f"'disable_templates' names gemm_amx_f32, which target {self.target} doesn't have")
+        check_choices(self.choices, chips.CHOICES)
         if not self.chip:
             object.__setattr__(self, "chip", _chip_of_device() if self.target == "cuda" else chips.DEFAULT_CHIP)
         chips.ptx_feature(self.chip, self.ptx)

@@ -90,7 +90,8 @@ class EmulationError(ExecutionError):
         self.line = line
         self.instruction = instruction
         self.thread = thread
-        place = ", ".join(filter(None, [kernel and f"kernel '{kernel}'", line and f"PTX line {line}", thread]))
+        parts = [f"kernel '{kernel}'" if kernel else "", f"PTX line {line}" if line else "", thread]
+        place = ", ".join(filter(None, parts))
         text = f"{place}: {message}" if place else message
         super().__init__(f"{text}\n  {instruction}" if instruction else text)
 

@@ -26,14 +26,12 @@ using LinkHandle = struct LinkOpaque *;
 enum Result : int {
   kSuccess = 0,
   kOutOfMemory = 2,
-  kDeinitialized = 4,
   kStubLibrary = 34,
   kNeedsNewerDriver = 36,
   kNoDevice = 100,
   kInvalidDevice = 101,
   kNoBinaryForGpu = 209,
   kUncorrectableEcc = 214,
-  kInvalidPtx = 218,
   kUncorrectableNvlink = 220,
   kUnsupportedPtxVersion = 222,
   kIllegalAddress = 700,
@@ -63,8 +61,6 @@ enum FunctionAttribute : int {
 };
 
 enum JitOption : int {
-  kJitInfoLogBuffer = 3,
-  kJitInfoLogBufferSizeBytes = 4,
   kJitErrorLogBuffer = 5,
   kJitErrorLogBufferSizeBytes = 6,
 };

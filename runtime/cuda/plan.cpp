@@ -316,7 +316,8 @@ void CudaPlan::issue(bool measured) {
 
 /// The calls as a graph. The stream is left as it was, whatever happens.
 GraphExecHandle CudaPlan::capture() {
-  const char *what = "the calls cannot be made a graph";
+  const char *what =
+      "the calls cannot be made a graph (RLX_CUDA_GRAPHS=0 in the environment does without)";
   check(api.cuStreamBeginCapture(stream, kCaptureThreadLocal), what);
   GraphHandle graph = nullptr;
   try {

@@ -242,6 +242,8 @@ def emulated_device(chip: str = "sm_90a", *, leaks: bool = False, **options: Any
         nonlocal changes, known
         if cuda.changes != changes:
             changes, present = cuda.changes, cuda.allocations()
+            # Memory at an old address may be new.
+            memory.forget_writes()
             for address in known.keys() - present.keys():
                 memory.unregister(address)
             for address in present.keys() - known.keys():

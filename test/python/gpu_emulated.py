@@ -21,6 +21,7 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.lowering.gpu.ptx import ptx_of
 from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
+from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 
 @functools.cache
@@ -75,13 +76,19 @@ def emulate(
 ) -> tuple[Stats, list[Launch]]:
     """Runs a kernel on arrays, and fills `results`.
 
-    What it may touch are the arrays, in turn each with other memory around it, and its scratch memory.
+    What it may touch are the arrays, in turn each with other memory around it, and its scratch memory. An array that
+    stands there twice is one buffer.
     """
     memory = DeviceMemory()
     arrays = [*operands, *results]
-    copies = []
+    copies: list[int] = []
+    places: dict[int, int] = {}
     for array in arrays:
-        address = memory.allocate(max(array.nbytes, 16))
+        place = array.ctypes.data if array.nbytes else -1 - len(copies)
+        if place in places:  # an operand that is a result, too
+            copies.append(places[place])
+            continue
+        address = places[place] = memory.allocate(max(array.nbytes, 16))
         copies.append(address)
         memory.view(address, array.nbytes)[:] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     sizes = [array.shape for array in arrays]
@@ -93,9 +100,14 @@ def emulate(
     def argument(value: Pointer | Number | Map) -> object:
         if isinstance(value, Number):
             return (np.int32 if value.type == "i32" else np.int64)(value.value)
-        assert isinstance(value, Pointer), "no tensor maps"
-        base = scratch if value.buffer == "scratch" else copies[int(value.buffer.removeprefix("b"))]
-        return np.uint64(base + value.offset)
+        pointer = value if isinstance(value, Pointer) else value.address
+        base = scratch if pointer.buffer == "scratch" else copies[int(pointer.buffer.removeprefix("b"))]
+        if isinstance(value, Pointer):
+            return np.uint64(base + pointer.offset)
+        if 0 in value.sizes:  # which no map can describe
+            return bytes(128)
+        sides = (value.sizes[::-1], value.strides[::-1], value.box[::-1])
+        return TensorMap(value.element, base + pointer.offset, *sides, value.swizzle).to_bytes()
 
     for one in done:
         if 0 not in one.grid:

@@ -66,9 +66,10 @@ def assemble(ptx: str, chip: str) -> None:
 
 
 def calls(ptx: str) -> list[str]:
-    """Lines of the text that call functions or name ones that aren't in it."""
+    """Lines of the text that call functions or name ones that aren't in it; memory of blocks isn't one."""
     words = (".extern", "call", "call.uni")
-    return [line for line in ptx.splitlines() if line.split()[:1] and line.split()[0] in words]
+    lines = [line for line in ptx.splitlines() if line.split()[:1] and line.split()[0] in words]
+    return [line for line in lines if not line.startswith(".extern .shared")]
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ PTX by the emulator, on arrays.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -192,6 +193,13 @@ class _Run:
 
     def memref_cast(self, op: Any, operands: list[Any]) -> list[Any]:
         return operands
+
+    def memref_collapse_shape(self, op: Any, operands: list[Any]) -> list[Any]:
+        (source,) = operands
+        assert source.strides == _contiguous(source.sizes)
+        groups = ir.ArrayAttr(op.attributes["reassociation"])
+        sizes = tuple(math.prod(source.sizes[ir.IntegerAttr(d).value] for d in ir.ArrayAttr(group)) for group in groups)
+        return [_Buffer(source.name, source.element, sizes, _contiguous(sizes), source.offset)]
 
     def memref_view(self, op: Any, operands: list[Any]) -> list[Any]:
         source, offset, *dynamic = operands

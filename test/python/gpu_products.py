@@ -10,6 +10,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 from gpu_emulated import emulate
 from gpu_host import Launch
 
@@ -19,6 +20,8 @@ from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.verify.ptx import Stats
 
 TYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+#: Chips whose code ptxas is asked about; all but the first are slow.
+CHIPS = ["sm_80", *(pytest.param(chip, marks=pytest.mark.slow) for chip in ("sm_86", "sm_90"))]
 #: Relative error of one rounding, twice.
 ROUNDING = {"f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 

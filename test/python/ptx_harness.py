@@ -20,7 +20,7 @@ def module_text(
     """A module with one kernel. The body uses registers %p, %h, %r, %d (16, 32, 64 bits) and the parameters' names."""
     registers = "\n".join(f"  .reg .{kind} %{prefix}<100>;" for prefix, (kind, _) in CLASSES.items())
     listed = ", ".join(f".param .{'b32' if p.startswith('n') else 'b64'} {p}" for p in parameters)
-    version = "8.6" if chip >= "sm_90" else "7.8"
+    version = "8.6" if chip >= "sm_89" else "7.8"
     return (
         f".version {version}\n.target {chip}\n.address_size 64\n{head}\n"
         f".visible .entry {name}({listed})\n{{\n{registers}\n{body}\n  ret;\n}}\n"

@@ -226,7 +226,7 @@ def reductions(p: Program, dtype: str) -> None:
     p.output(sums=m.cumsum(x), before=m.cumsum(y, exclusive=True), middle=m.cumsum(y, 1))
     if dtype in FLOATS:
         p.output(softmax=m.softmax(x), middle_softmax=m.softmax(x, 1), rows=m.softmax(y))
-        values, indices = m.top_k(x, 3)
+        values, indices = m.top_k(y, 3)
         p.output(largest=values, largest_at=indices, first=m.top_k(y, 1)[1])
 
 

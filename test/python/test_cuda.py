@@ -20,6 +20,7 @@ from rlx_mlir.runtime import cubins, native
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.cuda import CudaExecutable
 from rlx_mlir.runtime.device import DeviceArray
+from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.loading import executable as make
 from rlx_mlir.runtime.loading import load
 
@@ -157,11 +158,20 @@ def test_graphs_are_bounded_and_the_last_used_stay(cuda: FakeCuda) -> None:
     assert [run(n) for n in (5, 5)] == [False, False]  # drops the graph of 3
     assert cuda.live["graph exec"] == 2
     assert [run(4), run(5), run(3)] == [True, True, False]
-    none = CudaExecutable(artifact(), graphs=0)
+
+
+@pytest.mark.parametrize("by", ["argument", "environment"])
+def test_no_graphs(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+    if by == "environment":
+        monkeypatch.setenv("RLX_CUDA_GRAPHS", "0")
+    none = CudaExecutable(artifact(), graphs=0 if by == "argument" else None)
     none.set_params({"raw": RAW})
     for _ in range(4):
-        none.run(inputs(3))
+        check(none.run(given := inputs(3)), given, RAW)
     assert none.graph_counts == (0, 0, 0)
+    monkeypatch.setenv("RLX_CUDA_GRAPHS", "some")
+    with pytest.raises(InputError, match="RLX_CUDA_GRAPHS expects a number that isn't negative, but it is 'some'"):
+        CudaExecutable(artifact())
 
 
 def test_new_parameters_are_seen_by_replayed_calls(sample: CudaExecutable) -> None:
@@ -207,6 +217,62 @@ def test_concurrent_calls_take_turns(sample: CudaExecutable) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_executables_in_threads(cuda: FakeCuda) -> None:
+    failures: list[Any] = []
+
+    def work(number: int) -> None:
+        try:
+            own = CudaExecutable(artifact(), graphs=2)
+            own.set_params({"raw": RAW + number})
+            for step in range(30):
+                given: dict[str, Any] = inputs(1 + step % 5, pos=step % 4, seed=number)
+                given["x"] = DeviceArray.from_numpy(given["x"])  # while another thread captures
+                check(own.run(given, device_outputs=step % 2 == 0), given, RAW + number)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_any_mixture_of_arrays(sample: CudaExecutable, cuda: FakeCuda, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    known: dict[tuple[str, int], DeviceArray] = {}  # so that addresses come again
+
+    def there(name: str, array: np.ndarray) -> DeviceArray:
+        place = known.setdefault((name, array.size), DeviceArray.zeros(array.shape, array.dtype))
+        place.write(array)
+        return place
+
+    for _ in range(60):
+        n = int(rng.choice([0, 1, 5, 300]))
+        given = inputs(n, pos=int(rng.integers(4)), seed=int(rng.integers(100)))
+        before = {name: array.copy() for name, array in given.items()}
+        mixed = {name: there(name, array) if rng.integers(2) else array for name, array in given.items()}
+        outputs: dict[str, Any] = {}
+        donate = ["cache"] if rng.integers(2) else []
+        for name, shape in (("y", (n,)), ("cache_out", (4, 8))):
+            if rng.integers(2) and not (donate and name == "cache_out"):
+                empty = np.zeros(shape, np.float32)
+                outputs[name] = there(name, empty) if rng.integers(2) else empty
+        device_outputs = bool(rng.integers(2))
+        results = sample.run(mixed, outputs=outputs, donate=donate, device_outputs=device_outputs)
+        check(results, before, RAW)
+        for name, place in outputs.items():
+            assert results[name] is place
+        assert not donate or results["cache_out"] is mixed["cache"]
+        if not donate:
+            np.testing.assert_array_equal(np.asarray(mixed["cache"]), before["cache"])
+        if "y" not in outputs:
+            assert isinstance(results["y"], DeviceArray) == device_outputs
+    assert sample.graph_counts[2] > 0
 
 
 def test_shared_memory_above_the_default(cuda: FakeCuda) -> None:
@@ -389,7 +455,7 @@ def test_parameters_come_first(cuda: FakeCuda) -> None:
         found.run(inputs(3))
     with pytest.raises(InputError, match="parameter 'raw' has size 8"):
         found.set_params({"raw": RAW[:7]})
-    with pytest.raises(InputError, match="'graphs' expects a number that isn't negative, but got -1"):
+    with pytest.raises(InputError, match="'graphs' expects a number that isn't negative, or None, but got -1"):
         CudaExecutable(artifact(), graphs=-1)
 
 
@@ -443,6 +509,7 @@ def test_artifacts_are_saved_and_loaded(cuda: FakeCuda, tmp_path: Path) -> None:
 
 def test_loading_chooses_the_class(cuda: FakeCuda) -> None:
     assert type(make(artifact())) is CudaExecutable
+    assert type(make(artifact(chip=""), threads=2)) is Executable
     with pytest.raises(InputError, match="was compiled for CPUs: Executable runs it"):
         CudaExecutable(artifact(chip=""))
     with pytest.raises(InputError, match="was compiled for CPUs, but 'device' is 1"):

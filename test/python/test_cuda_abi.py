@@ -62,10 +62,9 @@ static_assert(offsetof(CUlaunchAttributeValue, programmaticStreamSerializationAl
 static_assert(sizeof(CUtensorMap) == 128);
 static_assert(sizeof(Address) == sizeof(CUdeviceptr));
 
-static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kDeinitialized == CUDA_ERROR_DEINITIALIZED);
+static_assert(kOutOfMemory == CUDA_ERROR_OUT_OF_MEMORY && kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU);
 static_assert(kStubLibrary == CUDA_ERROR_STUB_LIBRARY && kNeedsNewerDriver == CUDA_ERROR_CALL_REQUIRES_NEWER_DRIVER);
 static_assert(kNoDevice == CUDA_ERROR_NO_DEVICE && kInvalidDevice == CUDA_ERROR_INVALID_DEVICE);
-static_assert(kNoBinaryForGpu == CUDA_ERROR_NO_BINARY_FOR_GPU && kInvalidPtx == CUDA_ERROR_INVALID_PTX);
 static_assert(kUncorrectableEcc == CUDA_ERROR_ECC_UNCORRECTABLE);
 static_assert(kUncorrectableNvlink == CUDA_ERROR_NVLINK_UNCORRECTABLE);
 static_assert(kUnsupportedPtxVersion == CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
@@ -85,8 +84,6 @@ static_assert(kMaxSharedMemoryPerBlockOptin == CU_DEVICE_ATTRIBUTE_MAX_SHARED_ME
 static_assert(kMaxThreadsPerBlock == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
 static_assert(kSharedSizeBytes == CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES);
 static_assert(kMaxDynamicSharedSizeBytes == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES);
-static_assert(kJitInfoLogBuffer == CU_JIT_INFO_LOG_BUFFER);
-static_assert(kJitInfoLogBufferSizeBytes == CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES);
 static_assert(kJitErrorLogBuffer == CU_JIT_ERROR_LOG_BUFFER);
 static_assert(kJitErrorLogBufferSizeBytes == CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES);
 static_assert(kJitInputPtx == CU_JIT_INPUT_PTX && kStreamNonBlocking == CU_STREAM_NON_BLOCKING);

@@ -6,6 +6,9 @@ python -m pytest -m gpu test/python        runs what needs a GPU
 
 from __future__ import annotations
 
+import json
+import runpy
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,6 +91,24 @@ def test_results_are_the_same_from_run_to_run() -> None:
     there = {name: DeviceArray.from_numpy(array) for name, array in given.items()}
     for name, array in executable.run(there, device_outputs=True).items():
         np.testing.assert_array_equal(array.numpy(), first[name])
+
+
+@pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_90", "sm_120a"])
+def test_other_chips(gpu: str, chip: str) -> None:
+    if gpu == "real":
+        pytest.skip("this machine's GPU is one chip")
+    with emulated_device(chip) as cuda:
+        module = layer()
+        executable = compiled(module, maxima={"rows": 70})
+        assert executable.artifact.chip == {"sm_90": "sm_90a"}.get(chip, chip)
+        executable.set_params(layer_params())
+        for rows in (1, 33):
+            given = layer_inputs(rows)
+            expected = interpret(module, {**given, **layer_params()})
+            for name, result in executable.run(given).items():
+                np.testing.assert_allclose(result, expected[name], rtol=2e-5, atol=2e-5, err_msg=f"{name}, {rows} rows")
+        chained = {line.rpartition("pdl=")[2] for line in cuda.trace() if line.startswith("launch")}
+        assert ("1" in chained) == (chip in ("sm_90", "sm_120a"))
 
 
 def decoder() -> GraphModule:
@@ -182,6 +203,18 @@ def test_memory_is_given_back() -> None:
     assert native.CudaDevice().allocated_bytes > before
     del executable
     assert native.CudaDevice().allocated_bytes == before
+
+
+def test_the_benchmark_of_launches(
+    gpu: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(__file__).parents[2] / "benchmarks" / "gpu" / "launches.py"
+    arguments = ["--kernels", "2", "--copies", "4096", "--repeats", "1", "--json"]
+    monkeypatch.setattr(sys, "argv", [str(path), *arguments])
+    runpy.run_path(str(path), run_name="__main__")
+    found = json.loads(capsys.readouterr().out)
+    assert found["launches"][0]["calls"] == 2
+    assert found["copies"][0]["to"] > 0
 
 
 @pytest.mark.gpu

@@ -14,7 +14,7 @@ from typing import Any
 import cuda_artifacts
 import numpy as np
 import pytest
-from cuda_artifacts import PTX, artifact, check, inputs, one_call
+from cuda_artifacts import KERNELS, PTX, artifact, check, inputs, one_call
 from cuda_harness import ILLEGAL_ADDRESS, OUT_OF_MEMORY, FakeCuda, fake_device, fake_library
 
 from rlx_mlir.errors import (
@@ -150,9 +150,7 @@ def test_host_code_for_another_machine(cuda: FakeCuda) -> None:
 
 def test_wrong_ptx(cuda: FakeCuda) -> None:
     text = PTX.format(version="8.0", chip="sm_90a") + "syntax error"
-    with pytest.raises(
-        DeviceError, match=r"does not take the compiled kernels:\nptxas application ptx input, line 1; fatal"
-    ):
+    with pytest.raises(DeviceError, match=r"cannot be loaded to GPU 0 .*:\nptxas application ptx input, line 1; fatal"):
         CudaExecutable(artifact(device_code=text.encode()))
     with pytest.raises(DeviceError, match="kernel 'missing' cannot be loaded: CUDA_ERROR_NOT_FOUND"):
         CudaExecutable(artifact(device_kernels=("add_one", "missing")))
@@ -234,8 +232,7 @@ CALLED = [
     "cuDevicePrimaryCtxRetain", "cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2",
     "cuMemcpyDtoDAsync_v2", "cuMemsetD8Async", "cuStreamCreate", "cuStreamSynchronize", "cuStreamBeginCapture_v2",
     "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch", "cuEventCreate", "cuEventRecord",
-    "cuEventElapsedTime", "cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute", "cuLaunchKernelEx",
-    "cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete",
+    "cuEventElapsedTime", "cuLaunchKernelEx",
 ]  # fmt: skip
 
 
@@ -275,11 +272,31 @@ def test_a_function_fails(function: str) -> None:
             assert "CUDA_ERROR_NOT_SUPPORTED" in str(error)
         else:
             pytest.fail(f"{function} is called very often")
-        assert nth > 1 or function in ("cuDevicePrimaryCtxRetain", "cuModuleLoadDataEx")
+        assert nth > 1 or function == "cuDevicePrimaryCtxRetain"
         use_everything()
 
 
 # Kernels ------------------------------------------------------------------------------------------
+
+
+LOADING = ["cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete", "cuModuleLoadDataEx", "cuModuleGetFunction"]
+
+
+@pytest.mark.parametrize("function", [*LOADING, "cuFuncGetAttribute"])
+def test_a_driver_that_gives_no_machine_code(cuda: FakeCuda, function: str, caplog: pytest.LogCaptureFixture) -> None:
+    cuda.fail(function, 801)
+    check(ready().run(given := inputs(3)), given, RAW)
+    assert "the driver gives no machine code to be kept: " in caplog.text
+    assert "module ptx" in cuda.trace()
+    cuda.fail(function, 801, 0)
+    if function == "cuModuleLoadDataEx":
+        with pytest.raises(
+            DeviceError, match=r"kernels cannot be loaded to GPU 0 \(fake GPU 9\.0\): CUDA_ERROR_NOT_SUPPORTED"
+        ):
+            ready()
+    cuda.fail(function, OUT_OF_MEMORY, 0)
+    with pytest.raises(DeviceMemoryError, match="CUDA_ERROR_OUT_OF_MEMORY"):
+        CudaExecutable(artifact(device_kernels=KERNELS[:2]))
 
 
 def test_the_gpu_cannot_be_selected(cuda: FakeCuda) -> None:

@@ -252,6 +252,8 @@ def test_dlpack_to_and_from_the_host(cuda: FakeCuda) -> None:
         array.__dlpack__(dl_device=(2, 5))
     with pytest.raises(InputError, match="without a copy"):
         np.array(array, copy=False) if _numpy2() else array.__array__(copy=False)
+    with pytest.raises(BufferError, match="DLPack has no element type float8_e4m3fn"):
+        DeviceArray.zeros((3,), ml_dtypes.float8_e4m3fn).__dlpack__()
     copied = array.__dlpack__(copy=True)
     assert cuda.live["memory"] == 2
     del copied

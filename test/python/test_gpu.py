@@ -88,7 +88,7 @@ def test_all_of_smollm2_assembles(smollm2_path: Path, function: str, activations
     module, maxima = model_module(str(smollm2_path), function, 256, 128)
     for chip in ("sm_80", "sm_90"):
         ptx = rlx.emit(module, "ptx", target="nvptx", chip=chip, maxima=maxima, activations=activations, verify=True)
-        assert ptx.count(".entry") > 30
+        assert ptx.count(".entry") > 10
         assert not calls(ptx)
         assemble(ptx, chip)
 

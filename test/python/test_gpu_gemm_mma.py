@@ -3,16 +3,30 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
+
+import numpy as np
 import pytest
-from gpu_emulated import assembled, ptx
-from gpu_products import PROGRAMS, check, conflicts, dense_case, padded_rows
+from gpu_emulated import assembled, emulate, ptx
+from gpu_host import launches
+from gpu_products import CHIPS, PROGRAMS, check, conflicts, dense_case, padded_rows
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter
-from rlx_mlir.codegen.gpu.gemm_base import Access, Gemm, Shape
-from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, TF32_TILES, Choice, Tile, choose, choose_by_rows, for_products
+from rlx_mlir.codegen.gpu.chips import CHIPS as EVERY_CHIP
+from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
+from rlx_mlir.codegen.gpu.gemm_config import (
+    MMA_TILES,
+    TF32_TILES,
+    Choice,
+    Tile,
+    choose,
+    choose_by_rows,
+    for_products,
+    resources,
+)
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma, gemm_tf32, mma_kernel
+from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma, gemm_tf32, mma_core
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Program
 
@@ -35,15 +49,9 @@ def product(
 def with_tile(gemm: Gemm, tile: Tile, splits: int = 1, chip: str = CHIP) -> DeviceKernel:
     """The product with a tile of the test's choice."""
     tile = for_products(tile, gemm.program.accumulators)
-
-    def emit(em: DeviceEmitter, name: str, gemm: Gemm, _: Tile, access: Access, __: int) -> int:
-        return mma_kernel(em, name, gemm, tile, access, splits)
-
-    nbytes = 4 if gemm.element == "f32" else 2
+    access = line_access(gemm, 4 if gemm.element == "f32" else 2)
     only = [(None, Choice(tile, splits))]
-    return product_kernel(
-        chip, "mma", gemm, dense_operands(gemm), (tile, tile), emit, line_access(gemm, nbytes), choices=only
-    )
+    return product_kernel(chip, "mma", gemm, dense_operands(gemm), (tile,), mma_core(gemm), access, choices=only)
 
 
 def name_of(tile: Tile) -> str:
@@ -92,6 +100,16 @@ def test_parts_of_k(splits: int, program: str) -> None:
         assert [launch.grid[1] for launch in launches] == [splits, 1]
 
 
+@pytest.mark.parametrize("count", [3, 5])
+def test_many_products_of_one_x(count: int) -> None:
+    program = Program(outputs=tuple(("acc", i) for i in range(count)), accumulators=count)
+    gemm = product(33, 40, 72, program)
+    kernel = gemm_mma(CHIP, gemm)
+    check(kernel, gemm, dense_case(gemm, (33, 72), (40, 72)), CHIP)
+    large = gemm_mma(CHIP, product(4096, 4096, 4096, program))
+    assert all(one.spills == 0 for one in assembled(ptx(large.device, CHIP), CHIP).values())
+
+
 def test_dynamic_sizes_choose_among_kernels() -> None:
     gemm = product(None, 512, 512)
     kernel = gemm_mma(CHIP, gemm)
@@ -111,6 +129,18 @@ def test_every_size_dynamic() -> None:
             case = dense_case(gemm, (m, k), (n, k) if transpose else (k, n))
             _, launches = check(kernel, gemm, case, CHIP)
             assert launches[0].kernel.endswith("_e") == bool(n % 8 or k % 8)
+
+
+def test_a_row_is_the_same_bits_among_any_number_of_rows() -> None:
+    gemm = product(None, 72, 296, PROGRAMS["bias_gelu_residual"], "f16")
+    case = dense_case(gemm, (35, 296), (72, 296))
+    for splits in (1, 3):
+        kernel, results = with_tile(gemm, SMALL, splits), []
+        for m in (35, 5):
+            x, w, bias, residual = case.operands
+            results.append(np.zeros((m, 72), np.float16))
+            emulate(kernel, "mm", CHIP, [x[:m], w, bias, residual[:m]], results[-1:])
+        assert np.array_equal(results[0][:5], results[1])
 
 
 def test_no_rows_no_launch() -> None:
@@ -167,25 +197,34 @@ def test_tf32(tile: Tile, transpose: bool) -> None:
 # -- code ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_90"])
+@pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 def test_ptxas_spills_nothing(chip: str, transpose: bool) -> None:
     for tile in MMA_TILES:
         for program in ("bias_gelu_residual", "swiglu"):
             gemm = product(None, 4096, 4096, PROGRAMS[program], transpose=transpose)
-            kernel = with_tile(gemm, tile, chip=chip)
+            kernel = with_tile(dataclasses.replace(gemm, constant=chip == "sm_90"), tile, chip=chip)
             for name, one in assembled(ptx(kernel.device, chip), chip).items():
                 assert one.spills == 0, f"{name} {tile}: {one.messages}"
 
 
+def test_ptxas_spills_nothing_where_lines_are_odd() -> None:
+    shapes = ((None, 4095, 4093), (None, 4094, 4092), (None, None, None))
+    for shape, element in itertools.product(shapes, ("f16", "f32")):
+        gemm = product(*shape, PROGRAMS["bias_gelu_residual"], element, transpose=False)
+        kernel = (gemm_mma if element == "f16" else gemm_tf32)(CHIP, gemm)
+        for name, one in assembled(ptx(kernel.device, CHIP), CHIP).items():
+            assert one.spills == 0, f"{name} {shape}: {one.messages}"
+
+
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", MMA_TILES, ids=name_of)
-def test_main_loop_has_no_conflicts_of_banks(tile: Tile, transpose: bool) -> None:
+def test_no_access_conflicts_with_another_about_banks(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 2 * tile.bn, 3 * tile.bk, transpose=transpose)
     kernel = with_tile(gemm, tile)
     case = dense_case(gemm, (tile.bm, gemm.k), gemm.w_shape)
     stats, _ = check(kernel, gemm, case, CHIP, profile=True)
-    assert not conflicts(stats, ptx(kernel.device, CHIP), ("ldmatrix", "cp.async"))
+    assert not conflicts(stats, ptx(kernel.device, CHIP), ("ldmatrix", "cp.async", "ld.shared", "st.shared"))
 
 
 def test_whole_lines_are_read_in_pieces_of_16_bytes() -> None:
@@ -197,11 +236,34 @@ def test_whole_lines_are_read_in_pieces_of_16_bytes() -> None:
     assert {line.split()[0] for line in text.splitlines() if "st.global" in line} == {"st.global.v4.b32"}
 
 
+@pytest.mark.parametrize("chip", EVERY_CHIP)
+def test_every_tile_fits_every_chip(chip: str) -> None:
+    have = resources(chip)
+    for element, tiles in (("bf16", MMA_TILES), ("f32", TF32_TILES)):
+        for tile in tiles:
+            for program in (IDENTITY, SWIGLU):
+                gemm = product(64, 4096, 4096, program, element)
+                kernel = with_tile(gemm, tile, chip=chip)
+                (launch,) = launches(kernel, "mm", [(64, 4096), *[(4096, 4096)] * program.accumulators, (64, 4096)])
+                assert launch.shared <= (have.block_kib - 1) * 1024
+
+
 def test_hopper_kernels_chain() -> None:
     kernel = gemm_mma("sm_90", product(None, 256, 4096))
     assert kernel.host.count("rlx.pdl") == kernel.host.count("gpu.launch_func")
     assert kernel.device.count("griddepcontrol wait") == kernel.device.count("llvm.func @")
     assert "griddepcontrol" not in gemm_mma("sm_80", product(None, 256, 4096)).device
+
+
+def test_constant_weights_are_read_ahead_of_the_kernels_before() -> None:
+    gemm = product(None, 72, 200)
+    for constant in (True, False):
+        own = dataclasses.replace(gemm, constant=constant)
+        kernel = with_tile(own, SMALL, chip="sm_90")
+        text = ptx(kernel.device, "sm_90")
+        assert (text.index("cp.async.c") < text.index("griddepcontrol.wait")) == constant
+        check(kernel, own, dense_case(own, (35, 200), (72, 200)), "sm_90")
+        check(with_tile(own, SMALL, 3, "sm_90"), own, dense_case(own, (35, 200), (72, 200)), "sm_90")
 
 
 # -- the choice ------------------------------------------------------------------------------------------------------
@@ -241,6 +303,8 @@ def test_other_types_are_refused(element: str) -> None:
         gemm_mma(CHIP, product(1, 8, 8, element=element))
     with pytest.raises(UnsupportedByTemplate, match="mm: products of f64 have no schedule"):
         product(1, 8, 8, element="f64")
+    with pytest.raises(UnsupportedByTemplate, match=r"mm: expects a matrix of weights, but the operands are \(8,\)"):
+        Gemm("mm", (8,), (2, 8, 8), (2, 8), element="bf16")
     with pytest.raises(UnsupportedByTemplate, match="mm: tf32 stands for f32, but the product is of bf16"):
         gemm_tf32(CHIP, product(1, 8, 8))
 

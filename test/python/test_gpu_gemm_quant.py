@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from gpu_emulated import assembled, ptx
-from gpu_products import PROGRAMS, TYPES, Case, argument_arrays, check, conflicts
+from gpu_products import CHIPS, PROGRAMS, TYPES, Case, argument_arrays, check, conflicts
 from test_planes import random_rows
 
 from rlx_mlir import formats
@@ -22,8 +22,9 @@ from rlx_mlir.mir.quant import block_dot, block_quantize
 
 CHIP = "sm_80"
 PACKED = [name for name in formats.PLANE_FORMATS if not formats.plane_layout(name).dense]
-#: 4 bits; with minima; with a fifth bit; signed bytes; two scales in a block, with minima and without.
-KINDS = ("q4_0", "q4_k", "q5_1", "q8_0", "q2_k", "q6_k")
+#: Formats of each kind; all but the first two are slow.
+KINDS = ("q4_k", "q2_k", "q4_0", "q5_1", "q8_0", "q6_k")
+SOME_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS[:2])) for name in KINDS]
 
 
 def product(m: int | None, n: int, k: int, program: Program = IDENTITY, element: str = "f32") -> Gemm:
@@ -78,7 +79,7 @@ def decoded_case(scheme: str, gemm: Gemm, m: int) -> Case:
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tile:
     """Makes a tile the only one."""
     for name in ("QUANT_TILES", "MMA_TILES", "DECODE_FMA_TILES"):
-        monkeypatch.setattr(gemm_quant, name, (request.param,) * 2)
+        monkeypatch.setattr(gemm_quant, name, (request.param,) * 3)
     return request.param
 
 
@@ -148,7 +149,7 @@ def test_f32_products_of_every_format(scheme: str, tile: Tile) -> None:
 
 
 @tiles(MMA_TILES[3])
-@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("element", ["f16", pytest.param("bf16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scheme", PACKED)
 def test_products_of_halves_of_every_format(scheme: str, element: str, tile: Tile) -> None:
     block = formats.get_format(scheme).block
@@ -185,8 +186,8 @@ def kernels(scheme: str, chip: str) -> list[DeviceKernel]:
     ]
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_90"])
-@pytest.mark.parametrize("scheme", KINDS)
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("scheme", SOME_SLOW)
 def test_ptxas_spills_nothing(scheme: str, chip: str) -> None:
     for kernel in kernels(scheme, chip):
         for name, one in assembled(ptx(kernel.device, chip), chip).items():
@@ -194,7 +195,7 @@ def test_ptxas_spills_nothing(scheme: str, chip: str) -> None:
 
 
 @tiles(*QUANT_TILES)
-@pytest.mark.parametrize("scheme", KINDS)
+@pytest.mark.parametrize("scheme", SOME_SLOW)
 def test_main_loop_of_integers_has_no_conflicts_of_banks(scheme: str, tile: Tile) -> None:
     gemm = product(tile.bm, tile.bn, 512)
     kernel = gemm_block_dot(CHIP, gemm, scheme)

@@ -20,6 +20,15 @@ def text_of(model: Model, **options: object) -> str:
     return model.generate(IDS[:6], max_tokens=5, ignore_eos=True, **options).read()  # type: ignore[arg-type]
 
 
+def check(got: np.ndarray, wanted: np.ndarray, activations: str) -> None:
+    """Equal to rounding; where activations are rounded to 8 bits, a sum's last bit may be one of these: KL is small."""
+    if activations == "exact":
+        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max())
+    p, q = (x - np.log(np.exp(x.astype(np.float64)).sum(-1, keepdims=True)) for x in (wanted, got))
+    assert (np.exp(p) * (p - q)).sum(-1).mean() < 1e-4
+    assert np.median(np.abs(got - wanted)) < 1e-4 * np.abs(wanted).max()
+
+
 @pytest.mark.parametrize(
     ("architecture", "activations", "chip"),
     [
@@ -31,15 +40,13 @@ def text_of(model: Model, **options: object) -> str:
         pytest.param("qwen3", "int8", "sm_80", marks=pytest.mark.slow),
     ],
 )
-def test_a_model_gives_what_it_gives_on_the_cpu(
-    tmp_path: Path, architecture: str, activations: str, chip: str
-) -> None:
+def test_a_model_gives_what_it_gives_on_the_cpu(tmp_path: Path, architecture: str, activations: str, chip: str) -> None:
     path = tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture)
     on_cpu = load_model(path, activations=activations, **SIZES)  # type: ignore[arg-type]
     wanted = on_cpu.logits(IDS)
     with emulated_device(chip):
         model = load_model(path, activations=activations, target="cuda", **SIZES)  # type: ignore[arg-type]
-        np.testing.assert_allclose(model.logits(IDS), wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max())
+        check(model.logits(IDS), wanted, activations)
         assert text_of(model, greedy=True) == text_of(on_cpu, greedy=True)
         # Chosen among the largest logits that the GPU finds, and among all of them.
         for top_k in (20, 0):

@@ -177,7 +177,24 @@ def test_command_writes_a_file_for_a_chip(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert "@rlx_cuda_launch" in result.output
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "m.mlir"), "--target", "nvptx", "--chip", "sm_80"])
+    assert result.exit_code == 0, result.output
+    assert re.search(r"add_silu_0 +rows +pointwise +1 +100.0%", result.output)
     arguments[arguments.index("sm_90a")] = "sm_1"
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code != 0
     assert "'chip' expects one of" in str(result.exception) + result.output
+
+
+def test_choices_are_those_of_gpus() -> None:
+    with pytest.raises(InputError, match="'choices' expects tf32 for 'matmul_0', but got 'prefetch'"):
+        CompileOptions(target="nvptx", choices={"matmul_0": {"prefetch": 0}})
+    with pytest.raises(InputError, match="a number from 0 to 1 for tf32 of 'matmul_0', but got 2"):
+        CompileOptions(target="nvptx", choices={"matmul_0": {"tf32": 2}})
+    module = GraphModule.mir("product")
+    x, w = module.input("x", ["n", 64]), module.param("w", [64, 64])
+    module.set_outputs({"y": module.matmul(x, w)})
+    exact = rlx.emit(module, "ptx", target="nvptx", chip="sm_80")
+    fast = rlx.emit(module, "ptx", target="nvptx", chip="sm_80", choices={"matmul_0": {"tf32": 1}})
+    assert "tf32" not in exact
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in fast

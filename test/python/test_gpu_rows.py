@@ -9,77 +9,31 @@ from typing import Any
 import numpy as np
 import pytest
 import test_cpu_rows
-from gpu_harness import assemble
-from gpu_host import Number, Pointer, launches, module_text
+from gpu_emulated import assembled, emulate, ptx
 from test_cpu_rows import Case, normal, one
 
-from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import memref
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.gpu.rows import choose_tiling, emit_rows
 from rlx_mlir.codegen.row_graph import Graph, Operand, Plan, Result, RowProgram, Step
-from rlx_mlir.lowering.gpu.ptx import ptx_of
-from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
+from rlx_mlir.verify.ptx import Stats
 
 CHIP = "sm_90"
-
-
-def ptx(kernel: DeviceKernel, chip: str = CHIP) -> str:
-    """The kernel's code."""
-    with ir.new_context(), ir.Location.unknown():
-        module = ir.Module.parse(module_text(kernel))
-        run_pipeline(module, f"rlx-gpu-to-nvvm,gpu-emit-ptx{{chip={chip}}}")
-        return ptx_of(module)
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts where memory of a GPU would."""
-    raw = np.zeros(array.nbytes + 256, np.uint8)
-    copy = np.ndarray(array.shape, array.dtype, raw, -raw.ctypes.data % 256)
-    copy[...] = array
-    return copy
 
 
 class Emulated:
     """A kernel with the interface of `cpu_harness.Kernel`; units aren't cut."""
 
     def __init__(self, program: RowProgram) -> None:
-        self.made = emit_rows("k", program, CHIP)
-        self.code = load(ptx(self.made))
-        self.stats = Stats()
+        self.program, self.made, self.stats = program, emit_rows("k", program, CHIP), Stats()
 
     def run(self, buffers: Sequence[np.ndarray], cuts: object = None) -> None:
-        memory = DeviceMemory()
-        addresses: dict[str, int] = {}
-        seen: dict[int, int] = {}
-        for number, buffer in enumerate(buffers):
-            key = buffer.__array_interface__["data"][0]
-            if key not in seen:  # a cache is an operand and a result
-                seen[key] = memory.register(buffer) if buffer.nbytes else memory.allocate(16)
-            addresses[f"b{number}"] = seen[key]
-        for launch in launches(self.made, "k", [buffer.shape for buffer in buffers]):
-            arguments: list[Any] = []
-            for parameter in launch.parameters:
-                assert isinstance(parameter, (Number, Pointer))
-                if isinstance(parameter, Pointer):
-                    arguments.append(addresses[parameter.buffer] + parameter.offset)
-                else:
-                    arguments.append(parameter.value)
-            self.stats += self.code.launch(
-                launch.kernel,
-                grid=launch.grid,
-                block=launch.block,
-                args=arguments,
-                shared_bytes=launch.shared,
-                memory=memory,
-                profile=True,
-            )
+        count = len(self.program.operands)
+        self.stats, _ = emulate(self.made, "k", CHIP, buffers[:count], buffers[count:], profile=True)
 
     def __call__(self, arrays: Sequence[np.ndarray], outputs: Sequence[np.ndarray], cuts: object = None) -> list:
-        copies = [aligned(array) for array in outputs]
-        self.run([*map(aligned, arrays), *copies])
+        copies = [np.array(array) for array in outputs]
+        self.run([*map(np.array, arrays), *copies])
         return copies
 
 
@@ -155,14 +109,15 @@ def test_memory_is_read_once_in_whole_sectors(element: str) -> None:
     assert kernel.stats.global_read == x.nbytes + 3 * g.nbytes
     assert kernel.stats.global_written == x.nbytes
     assert not kernel.stats.uncoalesced
-    assert "v4.b32" in ptx(kernel.made)
+    assert "v4.b32" in ptx(kernel.made.device, CHIP)
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a", "sm_120"])
 @pytest.mark.parametrize("width", [64, 4096])
 def test_ptx_assembles(width: int, chip: str) -> None:
     program, _ = one("softmax", width)
-    assemble(ptx(emit_rows("k", program, chip), chip), chip)
+    (found,) = assembled(ptx(emit_rows("k", program, chip).device, chip), chip).values()
+    assert found.spills == 0
 
 
 def test_what_it_does_not_cover() -> None:

@@ -66,7 +66,8 @@ CONSUME:
 PRODUCE:
   setp.ne.b32 %p5, %r1, 128; @%p5 bra END;
 FILL:
-  and.b32 %r4, %r2, 1; shl.b32 %r5, %r4, 3; add.s32 %r5, %r5, %r30; shr.u32 %r6, %r2, 1; and.b32 %r6, %r6, 1; xor.b32 %r6, %r6, 1;
+  and.b32 %r4, %r2, 1; shl.b32 %r5, %r4, 3; add.s32 %r5, %r5, %r30; shr.u32 %r6, %r2, 1; and.b32 %r6, %r6, 1;
+  xor.b32 %r6, %r6, 1;
   add.s32 %r11, %r5, 16;
   {wait("%r11", "%r6")}
   mbarrier.arrive.expect_tx.shared.b64 _, [%r5], 512;
@@ -146,11 +147,13 @@ END:"""
         body = f"""
   setp.ne.b32 %p1, %r1, 0; @%p1 bra READY; mbarrier.init.shared.b64 [smem], 1; fence.mbarrier_init.release.cluster;
   mbarrier.arrive.expect_tx.shared.b64 _, [smem], {size};
-  cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [smem+1024], [%d10, {{{places}}}], [smem];
+  cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [smem+1024], [%d10,
+  {{{places}}}], [smem];
 READY: bar.sync 0;
   {wait("smem", "0")}
   {each}"""
-    start = f"ld.param.b64 %d1, [out]; mov.u32 %r1, %tid.x; mov.b32 %r30, smem; mov.b64 %d9, map0; cvta.param.u64 %d10, %d9; {loads}"
+    start = f"""ld.param.b64 %d1, [out]; mov.u32 %r1, %tid.x; mov.b32 %r30, smem; mov.b64 %d9, map0;
+  cvta.param.u64 %d10, %d9; {loads}\n"""
     return kernel(start + body, ["out", *(f"n{i}" for i in range(rank))], 1)
 
 
@@ -246,6 +249,12 @@ def test_maps_that_the_driver_refuses(changes: dict[str, Any], message: str) -> 
     ("old", "new", "message"),
     [
         ("fence.proxy.async.shared::cta;", "", "without fence.proxy.async after it"),
+        # One thread fences, but doesn't know yet of what the other warps wrote.
+        (
+            "fence.proxy.async.shared::cta;",
+            "setp.eq.b32 %p4, %r1, 0; @%p4 fence.proxy.async;",
+            "without fence.proxy.async",
+        ),
         ("bar.sync 0;", "", "never written|race in shared memory"),
         ("cp.async.bulk.wait_group 0;", "", "ends without waiting for its bulk copies"),
         ("cp.async.bulk.commit_group;", "", "ends without waiting for its bulk copies"),
@@ -266,6 +275,22 @@ def test_mistakes_with_tensor_stores_are_found(old: str, new: str, message: str)
         launch(text.replace(old, new), [chosen, image, 0, 0], [whole, image], shared=2048 + 16)
 
 
+def test_one_thread_may_fence_after_a_barrier() -> None:
+    whole, image = np.zeros((8, 64), np.uint16), np.ones(1024, np.uint8)
+    text = tile_kernel(2, 1024, True).replace("fence.proxy.async.shared::cta;", "")
+    text = text.replace("cp.async.bulk.tensor", "fence.proxy.async; cp.async.bulk.tensor")
+    launch(text, [TensorMap.of(whole, (64, 8), dtype="u16"), image, 0, 0], [whole, image], shared=2048)
+    assert (whole == 0x0101).all()
+
+
+def test_copies_over_what_threads_wrote_need_a_fence() -> None:
+    text = kernel(
+        RING.replace("mov.b32 %r2, 0;", "st.shared.b32 [smem+1024], 1; mov.b32 %r2, 0;", 1), ["x", "out", "n"]
+    )
+    with pytest.raises(EmulationError, match=r"writes over what threads wrote|race"):
+        run_ring(text)
+
+
 def test_tensor_copies_stay_in_registered_memory() -> None:
     whole, out = np.zeros((8, 64), np.uint16), np.zeros(1024, np.uint8)
     longer = TensorMap("u16", whole.ctypes.data, (64, 9), (128,), (64, 8), 128)
@@ -274,7 +299,7 @@ def test_tensor_copies_stay_in_registered_memory() -> None:
         EmulationError, match=r"(?s)a tensor map reaches .* outside of every registered range.*cp.async"
     ):
         launch(tile_kernel(2, 1024, False), [longer, out, 0, 1], [whole, out], shared=2048)
-    with pytest.raises(EmulationError, match="the bytes aren't a tensor map|zeros, as for a tensor"):
+    with pytest.raises(EmulationError, match=r"aren't a tensor map|zeros, as for a tensor"):
         launch(tile_kernel(2, 1024, False), [bytes(128), out, 0, 1], [whole, out], shared=2048)
 
 
@@ -350,7 +375,8 @@ MORE: shl.b32 %r4, %r3, 4; add.s32 %r5, %r30, %r4; mad.wide.u32 %d9, %r3, 16, %d
   mad.wide.u32 %d4, %r1, {4 * words}, %d2; {load_}
   setp.ne.b32 %p1, 1, 0;
   wgmma.fence.sync.aligned;
-  wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{sums}.{kind}.{kind} {{{accumulators}}}, {source}, %d6, %p1{immediates};
+  wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{sums}.{kind}.{kind} {{{accumulators}}}, {source}, %d6,
+  %p1{immediates};
   wgmma.commit_group.sync.aligned;
   wgmma.wait_group.sync.aligned 0;
   {store_}"""
@@ -358,7 +384,7 @@ MORE: shl.b32 %r4, %r3, 4; add.s32 %r5, %r30, %r4; mad.wide.u32 %d9, %r3, 16, %d
 
 
 def fragments(matrix: np.ndarray) -> np.ndarray:
-    """A matrix of 64 rows as the warp group's lanes hold it: thread t has row t / 4 of its warp's 16 and eight below."""
+    """A matrix of 64 rows as lanes of a warp group hold it: thread t has row t / 4 of its warp's, and eight below."""
     result = []
     for thread in range(128):
         row, column = 16 * (thread // 32) + thread % 32 // 4, 2 * (thread % 4)
@@ -419,6 +445,16 @@ def test_products_of_registers_and_signs() -> None:
     np.testing.assert_array_equal(d, fragments(-(a.astype(np.float32) @ b.astype(np.float32).T)))
 
 
+def test_registers_that_products_read_stay() -> None:
+    image, leading, stride = image_of(np.ones((32, 16), np.float16), 128, False)
+    words = np.array([0, descriptor(1024, leading, stride, 128)], np.uint64)
+    extra, d = np.concatenate([words.view(np.uint8), np.zeros(2048, np.uint8)]), np.zeros(64 * 32, np.float32)
+    text = product_kernel("f16", "f32", 32, trans="0", registers=True)
+    text = text.replace("wgmma.wait_group", "mov.b32 %r42, 0; wgmma.wait_group")
+    with pytest.raises(EmulationError, match="a register that wgmma reads is written before"):
+        launch(text, [image, d, extra, len(image) // 16], [image, d, extra], shared=len(image))
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
@@ -431,6 +467,11 @@ def test_products_of_registers_and_signs() -> None:
         (
             "wgmma.wait_group.sync.aligned 0;",
             "mov.b32 %e0, 0; wgmma.wait_group.sync.aligned 0;",
+            "an accumulator is written",
+        ),
+        (
+            "wgmma.commit_group.sync.aligned;",
+            "wgmma.commit_group.sync.aligned; mov.b32 %e9, %e8;",
             "an accumulator is written",
         ),
         ("wgmma.commit_group", "st.shared.b32 [smem], 0; wgmma.commit_group", "race|wasn't waited for"),
@@ -456,7 +497,7 @@ def test_accumulators_may_move_while_in_flight() -> None:
     words = np.array([descriptor(1024, leading, stride, 128)] * 2, np.uint64)
     extra, d = np.concatenate([words.view(np.uint8), np.zeros(2048, np.uint8)]), np.zeros(64 * 32, np.float32)
     text = product_kernel("f16", "f32", 32, trans="0, 0")
-    product = next(line for line in text.splitlines() if "mma_async" in line)
+    product = re.findall(r"wgmma\.mma_async[^;]*;", text)[0]
     moved = "\n".join(f"mov.b32 %e{i + 64}, %e{i};" for i in range(16))
     again = re.sub(r"\{[^}]*\}", "{" + ", ".join(f"%e{i + 64}" for i in range(16)) + "}", product, count=1)
     back = "\n".join(f"mov.b32 %e{i}, %e{i + 64};" for i in range(16))

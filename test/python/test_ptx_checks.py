@@ -150,7 +150,8 @@ def test_races(first: str, second: str, barrier: bool) -> None:
 
 def test_counts() -> None:
     out = np.zeros(4096, np.uint32)
-    code = "mad.wide.u32 %d2, %r1, 4, %d1; ld.global.b32 %r2, [%d2]; mad.wide.u32 %d3, %r1, 128, %d1; st.global.b32 [%d3], %r2;"
+    code = """mad.wide.u32 %d2, %r1, 4, %d1; ld.global.b32 %r2, [%d2];
+  mad.wide.u32 %d3, %r1, 128, %d1; st.global.b32 [%d3], %r2;"""
     stats = one(code, out, profile=True)
     assert stats.instructions["ld.global.b32"] == 32
     assert (stats.global_read, stats.global_written) == (128, 128)
@@ -184,7 +185,8 @@ def test_generic_addresses_reach_every_space() -> None:
   ld.param.b64 %d1, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d1;
   mov.b64 %d2, depot; cvta.local.u64 %d2, %d2; mul.lo.u32 %r2, %r1, 3; st.b32 [%d2+4], %r2;
   mov.b64 %d3, buffer; cvta.shared.u64 %d3, %d3; mad.wide.u32 %d3, %r1, 8, %d3; st.b32 [%d3], 1000;
-  and.b32 %r3, %r1, 1; setp.eq.b32 %p1, %r3, 0; selp.b64 %d4, %d2, %d3, %p1; add.s64 %d5, %d4, 4; selp.b64 %d4, %d5, %d4, %p1;
+  and.b32 %r3, %r1, 1; setp.eq.b32 %p1, %r3, 0; selp.b64 %d4, %d2, %d3, %p1; add.s64 %d5, %d4, 4;
+  selp.b64 %d4, %d5, %d4, %p1;
   ld.b32 %r4, [%d4]; isspacep.shared %p2, %d4; selp.b32 %r5, 5, 0, %p2; add.s32 %r4, %r4, %r5;
   cvta.to.shared.u64 %d6, %d3; ld.shared.b32 %r6, [%d6]; add.s32 %r4, %r4, %r6; st.b32 [%d1], %r4;"""
     out = np.zeros(32, np.uint32)
@@ -196,7 +198,8 @@ def test_generic_addresses_reach_every_space() -> None:
 def test_constants_outside_of_functions() -> None:
     head = ".global .align 8 .b8 table[8] = {1, 2, 3, 4, 255};\n.const .align 4 .u32 words[3] = {7, 0x10, 9};"
     out = np.zeros(32, np.uint32)
-    code = "ld.global.u32 %r2, [table]; ld.global.s8 %r3, [table+4]; ld.const.u32 %r4, [words+4]; ld.global.u8 %r5, [table+5];"
+    code = """ld.global.u32 %r2, [table]; ld.global.s8 %r3, [table+4]; ld.const.u32 %r4, [words+4];
+  ld.global.u8 %r5, [table+5];"""
     one(f"{code} st.global.v4.b32 [%d1], {{%r2, %r3, %r4, %r5}};", out, threads=1, head=head)
     assert out[:4].tolist() == [0x04030201, 0xFFFFFFFF, 16, 0]
 
@@ -269,7 +272,55 @@ def test_maps_are_values() -> None:
 
 def test_blocks_in_braces() -> None:
     """Blocks in braces have registers and labels of their own, as inline assembly needs."""
-    block = "{ .reg .b32 t; mov.b32 t, %r2; AGAIN: add.s32 t, t, 1; setp.lt.u32 %p1, t, 9; @%p1 bra AGAIN; mov.b32 %r2, t; }"
+    block = """{ .reg .b32 t; mov.b32 t, %r2;
+  AGAIN: add.s32 t, t, 1; setp.lt.u32 %p1, t, 9; @%p1 bra AGAIN; mov.b32 %r2, t; }"""
     out = np.zeros(32, np.uint32)
     one(f"mov.b32 %r2, 0; {block} {block} mad.wide.u32 %d1, %r1, 4, %d1; st.global.b32 [%d1], %r2;", out)
     assert (out == 10).all()
+
+
+def test_hints_for_caches_change_nothing() -> None:
+    code = """createpolicy.fractional.L2::evict_first.b64 %d5, 1.0; mad.wide.u32 %d2, %r1, 4, %d1;
+  ld.global.nc.L1::no_allocate.L2::cache_hint.b32 %r2, [%d2], %d5; add.s32 %r2, %r2, %r1;
+  red.global.add.L2::cache_hint.u32 [%d2], %r2, %d5; prefetch.global.L2 [%d2];
+  mov.b32 %r3, buffer; mad.lo.u32 %r3, %r1, 4, %r3;
+  cp.async.ca.shared.global.L2::cache_hint [%r3], [%d2], 4, %d5; cp.async.wait_all; ld.shared.b32 %r4, [%r3];
+  st.global.L2::cache_hint.b32 [%d2], %r4, %d5;"""
+    out = np.ones(32, np.uint32)
+    one(code, out, head=".shared .align 16 .b8 buffer[128];")
+    np.testing.assert_array_equal(out, 2 + np.arange(32))
+
+
+CHAIN = """
+  ld.param.b64 %d1, [x]; ld.param.b64 %d2, [y]; mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d1;
+  mad.wide.u32 %d2, %r1, 4, %d2; BEFORE griddepcontrol.launch_dependents; griddepcontrol.wait; ld.global.b32 %r2, [%d1];
+  st.global.b32 [%d2], %r2;"""
+
+
+@pytest.mark.parametrize(
+    ("before", "message"),
+    [
+        ("ld.global.b32 %r3, [%d1];", "read of global memory that a kernel has written, before griddepcontrol.wait"),
+        ("st.global.b32 [%d2], 5;", "write to global memory before griddepcontrol.wait"),
+        ("red.global.add.u32 [%d2], 5;", "write to global memory before griddepcontrol.wait"),
+        ("ld.global.b32 %r3, [%d2];", ""),
+        ("setp.ge.u32 %p1, %r1, 32; @%p1 griddepcontrol.wait; bar.sync 0; ld.global.b32 %r3, [%d1];", ""),
+        ("setp.ge.u32 %p1, %r1, 32; @%p1 griddepcontrol.wait; ld.global.b32 %r3, [%d1];", "before griddepcontrol.wait"),
+    ],
+)
+def test_chains_wait_before_they_touch_what_kernels_write(before: str, message: str) -> None:
+    """y of the first kernel is x of the second; only what no kernel writes may be read before the wait."""
+    x, y, z = np.arange(64, dtype=np.uint32), np.zeros(64, np.uint32), np.zeros(64, np.uint32)
+    memory = DeviceMemory()
+    for array in (x, y, z):
+        memory.register(array)
+    first, second = (
+        load(module_text(CHAIN.replace("BEFORE", code), ["x", "y"], chip="sm_90")) for code in ("", before)
+    )
+    first.launch("kernel", grid=(1,), block=(64,), args=[x, y], memory=memory)
+    if message:
+        with pytest.raises(EmulationError, match=message):
+            second.launch("kernel", grid=(1,), block=(64,), args=[y, z], memory=memory)
+        return
+    second.launch("kernel", grid=(1,), block=(64,), args=[y, z], memory=memory)
+    np.testing.assert_array_equal(z, x)

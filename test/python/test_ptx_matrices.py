@@ -54,17 +54,21 @@ def test_products_of_matrices_loaded_by_ldmatrix(name: str) -> None:
   .shared .align 16 .b8 buffer[768];
   ld.param.b64 %d1, [a]; ld.param.b64 %d2, [b]; ld.param.b64 %d4, [c]; ld.param.b64 %d5, [d];
   mov.u32 %r1, %tid.x; mov.b32 %r2, buffer; shl.b32 %r3, %r1, 4; add.s32 %r4, %r2, %r3;
-  mad.wide.u32 %d1, %r1, 16, %d1; ld.global.v4.b32 {{%r5, %r6, %r7, %r8}}, [%d1]; st.shared.v4.b32 [%r4], {{%r5, %r6, %r7, %r8}};
+  mad.wide.u32 %d1, %r1, 16, %d1; ld.global.v4.b32 {{%r5, %r6, %r7, %r8}}, [%d1];
+  st.shared.v4.b32 [%r4], {{%r5, %r6, %r7, %r8}};
   setp.lt.u32 %p1, %r1, 16; mad.wide.u32 %d2, %r1, 16, %d2;
   @%p1 ld.global.v4.b32 {{%r5, %r6, %r7, %r8}}, [%d2]; @%p1 st.shared.v4.b32 [%r4+512], {{%r5, %r6, %r7, %r8}};
   bar.sync 0;
-  and.b32 %r9, %r1, 15; shr.u32 %r10, %r1, 4; shl.b32 %r9, %r9, 5; shl.b32 %r10, %r10, 4; add.s32 %r9, %r9, %r10; add.s32 %r9, %r9, %r2;
+  and.b32 %r9, %r1, 15; shr.u32 %r10, %r1, 4; shl.b32 %r9, %r9, 5; shl.b32 %r10, %r10, 4; add.s32 %r9, %r9, %r10;
+  add.s32 %r9, %r9, %r2;
   ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{%r11, %r12, %r13, %r14}}, [%r9];
-  and.b32 %r9, %r1, 7; shl.b32 %r9, %r9, 5; and.b32 %r10, %r1, 8; shl.b32 %r10, %r10, 1; add.s32 %r9, %r9, %r10; add.s32 %r9, %r9, %r2;
+  and.b32 %r9, %r1, 7; shl.b32 %r9, %r9, 5; and.b32 %r10, %r1, 8; shl.b32 %r10, %r10, 1; add.s32 %r9, %r9, %r10;
+  add.s32 %r9, %r9, %r2;
   ldmatrix.sync.aligned.m8n8.x2.shared::cta.b16 {{%r15, %r16}}, [%r9+512];
   and.b32 %r9, %r1, 3; shr.u32 %r10, %r1, 2; shl.b32 %r10, %r10, 3; mad.lo.u32 %r9, %r9, 2, %r10;
   mad.wide.u32 %d4, %r9, {size}, %d4; mad.wide.u32 %d5, %r9, {size}, %d5; {transfers["load"]}
-  mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{kind}.{kind}.{sums} {words}, {{%r11, %r12, %r13, %r14}}, {{%r15, %r16}}, {words};
+  mma.sync.aligned.m16n8k{depth}.row.col.{sums}.{kind}.{kind}.{sums} {words}, {{%r11, %r12, %r13, %r14}}, {{%r15,
+  %r16}}, {words};
   {transfers["store"]}"""
     run_kernel(module_text(body, ["a", "b", "c", "d"], chip="sm_89"), [a, b, c, d])
     want = a.astype(np.float64) @ b.astype(np.float64).T + c.astype(np.float64)
@@ -169,9 +173,11 @@ def test_copies_of_nothing_read_nothing() -> None:
     """A source size of 0 fills with zeros, whatever the address is."""
     body = """
   .shared .align 16 .b8 buffer[512];
-  ld.param.b64 %d2, [out]; mov.u32 %r1, %tid.x; mov.b32 %r2, buffer; shl.b32 %r3, %r1, 4; add.s32 %r2, %r2, %r3; mov.b64 %d1, 0;
+  ld.param.b64 %d2, [out]; mov.u32 %r1, %tid.x; mov.b32 %r2, buffer; shl.b32 %r3, %r1, 4; add.s32 %r2, %r2, %r3;
+  mov.b64 %d1, 0;
   mov.b32 %r4, 0; cp.async.cg.shared.global [%r2], [%d1], 16, %r4; cp.async.wait_all;
-  ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r2]; mad.wide.u32 %d2, %r1, 16, %d2; st.global.v4.b32 [%d2], {%r5, %r6, %r7, %r8};"""
+  ld.shared.v4.b32 {%r5, %r6, %r7, %r8}, [%r2]; mad.wide.u32 %d2, %r1, 16, %d2;
+  st.global.v4.b32 [%d2], {%r5, %r6, %r7, %r8};"""
     out = np.ones((32, 4), np.uint32)
     run_kernel(module_text(body, ["out"]), [out])
     assert not out.any()

@@ -13,13 +13,13 @@ RNG = np.random.default_rng(11)
 X = RNG.integers(0, 2**32, 128, dtype=np.uint32)
 
 
-def per_lane(code: str, results: dict[str, Any], **sources: np.ndarray) -> dict[str, np.ndarray]:
-    return each_lane(code, {f"%{name}": values for name, values in sources.items()}, results)
+def per_lane(code: str, results: dict[str, Any], chip: str = "sm_80", **sources: np.ndarray) -> dict[str, np.ndarray]:
+    return each_lane(code, {f"%{name}": values for name, values in sources.items()}, results, chip)
 
 
-SHUFFLES = [
-    ("up", b, c) for b in (0, 1, 5, 31) for c in (0, 0x1800, 0x1000)
-] + [(mode, b, c) for mode in ("down", "bfly", "idx") for b in (0, 1, 6, 31) for c in (31, 0x181F, 0x100F, 20)]  # fmt: skip
+SHUFFLES = [("up", amount, clamp) for amount in (0, 1, 5, 31) for clamp in (0, 0x1800, 0x1000)]
+for other_mode in ("down", "bfly", "idx"):
+    SHUFFLES += [(other_mode, amount, clamp) for amount in (0, 1, 6, 31) for clamp in (31, 0x181F, 0x100F, 20)]
 
 
 @pytest.mark.parametrize(("mode", "amount", "clamp"), SHUFFLES)
@@ -53,7 +53,7 @@ def test_votes_and_matches() -> None:
         "%p4": bool,
         "%r5": np.uint32,
     }
-    got = per_lane(code, results, r1=small, p1=flags)
+    got = per_lane(code, results, "sm_90", r1=small, p1=flags)
     for warp in range(4):
         part = slice(32 * warp, 32 * warp + 32)
         word = sum(1 << lane for lane in range(32) if flags[part][lane])
@@ -202,7 +202,8 @@ END:"""
 
 def test_every_block_and_thread_runs_once() -> None:
     body = """
-  ld.param.b64 %d1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.x; mad.lo.u32 %r1, %r2, %r3, %r1;
+  ld.param.b64 %d1, [out]; mov.u32 %r1, %tid.x; mov.u32 %r2, %tid.y; mov.u32 %r3, %ntid.x;
+  mad.lo.u32 %r1, %r2, %r3, %r1;
   mov.u32 %r4, %ctaid.x; mov.u32 %r5, %ctaid.y; mov.u32 %r6, %nctaid.x; mad.lo.u32 %r4, %r5, %r6, %r4;
   mov.u32 %r5, %ctaid.z; mov.u32 %r7, %nctaid.y; mul.lo.u32 %r6, %r6, %r7; mad.lo.u32 %r4, %r5, %r6, %r4;
   mul.lo.u32 %r4, %r4, 35; add.u32 %r1, %r1, %r4; mad.wide.u32 %d1, %r1, 4, %d1; red.global.add.u32 [%d1], 1;"""

@@ -188,8 +188,9 @@ def dequant_matmul(draft: Draft) -> None:
 
 
 def repacked(draft: Draft, weight: Value) -> Value:
-    """The weight in panels; as it is where its scheme has none."""
-    return weight if weight.packed == "q8_k" else draft.emit("mir.repack", {"weight": weight})[0]
+    """The weight in panels or planes; q8_k has planes only."""
+    layout = "planes" if weight.packed == "q8_k" or draft.chance(0.3) else "panels"
+    return draft.emit("mir.repack", {"weight": weight}, {"layout": Word("layout", layout)})[0]
 
 
 @generates("mir.repack", sums=True)

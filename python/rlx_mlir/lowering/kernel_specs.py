@@ -24,7 +24,7 @@ from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import TopKSpec
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import memref_of
-from rlx_mlir.lowering.fuse import shape_of
+from rlx_mlir.lowering.fuse import producer, shape_of
 from rlx_mlir.lowering.outline import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
 from rlx_mlir.rewriting import operations
@@ -69,6 +69,8 @@ class ProductKernel:
         order: the kernel's operand for each operand of the template: x (or its quantised parts), weights, arguments.
         element: type of the products' results, of arguments and outputs; of dense operands, too.
         scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
+        norm: epsilon of the RMS norm that the kernel applies to x first; its operands are x and gamma.
+        quantises: whether it then quantises x: its operand is x, not q, scale and sum.
     """
 
     name: str
@@ -82,6 +84,13 @@ class ProductKernel:
     transposed: bool = False
     scheme: str = ""
     layout: str = ""
+    norm: float | None = None
+    quantises: bool = False
+
+    def need_plain(self) -> None:
+        """Raises UnsupportedByTemplate where the kernel changes x before its products."""
+        if self.norm is not None or self.quantises:
+            raise UnsupportedByTemplate(f"{self.name}: norms and quantisation of x are for the schedule of few rows")
 
     @property
     def is_matrix(self) -> bool:
@@ -117,6 +126,7 @@ def read_product(name: str, kernel: Any) -> ProductKernel:
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
     inputs = [first.operands[0]] if fused else list(first.operands)[:-1]
+    inputs, before, norm = _prologue(inputs)
     weights = [op.operands[1] if fused else list(op.operands)[-1] for op in products]
     if any(value not in numbers for value in [*inputs, *weights]):
         raise UnsupportedByTemplate(f"{name}: a product reads what its kernel computes")
@@ -124,7 +134,8 @@ def read_product(name: str, kernel: Any) -> ProductKernel:
     if fused:
         builder.linear(first.opview)
     for op in ops:
-        builder.add(op)
+        if op not in before:
+            builder.add(op)
     program = builder.program(returned)
     order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
     result = first.results[0]
@@ -134,11 +145,28 @@ def read_product(name: str, kernel: Any) -> ProductKernel:
     if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
         kind: Any = "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
         packed = (scheme_of(weights[0]), layout_of(weights[0]))
-        return ProductKernel(name, kind, *shapes, program, order, _element(result), False, *packed)
+        quantises = any(op.name == "mir.block_quantize" for op in before)
+        return ProductKernel(
+            name, kind, *shapes, program, order, _element(result), False, *packed, norm=norm, quantises=quantises
+        )
     if _element(weights[0]) != _element(result):
         raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
     transposed = bool(first.opview.transpose_rhs)
-    return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed)
+    return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
+
+
+def _prologue(inputs: list[Any]) -> tuple[list[Any], list[Any], float | None]:
+    """What a kernel reads in place of a product's inputs, the operations in between, and the epsilon of a norm."""
+    before: list[Any] = []
+    norm: float | None = None
+    quantised = producer(inputs[0], mir.BlockQuantizeOp)
+    if quantised is not None:
+        before.append(quantised.operation)
+        inputs = [quantised.x]
+    if (found := producer(inputs[0], mir.RmsNormOp)) is not None:
+        before.append(found.operation)
+        inputs, norm = [found.x, found.gamma], float(python_value(found.eps))
+    return inputs, before, norm
 
 
 def _signature(op: Any) -> tuple[Any, ...]:

@@ -21,7 +21,7 @@ from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.rewriting import compiler_pass, erase_dead, identity, operations
+from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
@@ -88,13 +88,23 @@ class RowSpace:
         return cls(tuple(leading), tuple(sizes), str(ir.RankedTensorType(value.type).element_type))
 
 
-@compiler_pass("mir-outline-kernels", dependent=("func",))
-def outline_kernels(module: ir.Operation) -> None:
+@compiler_pass(
+    "mir-outline-kernels",
+    dependent=("func",),
+    options={
+        "prologues": Option("products of few rows do norms and quantisation of what they read, as on GPUs", False)
+    },
+)
+def outline_kernels(module: ir.Operation, *, prologues: bool) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = tensor_entry(module)
     erase_dead(entry)
     _copy_results(entry)
     groups = form_groups(entry)
+    if prologues:
+        from rlx_mlir.lowering.gpu.prologues import join_prologues
+
+        groups = join_prologues(groups)
     library = _Library(module)
     for group in groups:
         library.outline(group)

@@ -146,8 +146,10 @@ def can_prepare(op: Any) -> bool:
         kind = ir.RankedTensorType(op.results[0].type)
         size = 0 if not isinstance(value, ir.DenseElementsAttr) or value.is_splat else extent(kind)
         return isinstance(value, ir.DenseElementsAttr) and str(kind.element_type) in DTYPES and size <= MAX_CONSTANT
+    if op.name.removeprefix("mir.") not in OPERATIONS:
+        return False
     types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
-    if op.name.removeprefix("mir.") not in OPERATIONS or not all(kind.has_static_shape for kind in types):
+    if not all(kind.has_static_shape for kind in types):
         return False
     # Conversions that round twice, or saturate, are more than numpy's.
     return op.name != "mir.cast" or {str(kind.element_type) for kind in types} <= {"f16", "bf16", "f32"}

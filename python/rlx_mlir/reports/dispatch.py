@@ -58,11 +58,12 @@ class DispatchReport:
         lines.append("  calls by template: " + (", ".join(f"{k} {n}" for k, n in by_template.most_common()) or "none"))
         timed = any(row.seconds is not None for row in self.kernels)
         width = max((len(row.name) for row in self.kernels), default=6)
-        lines += ["", f"  {'kernel':<{width}}  {'class':<10} {'template':<14} {'calls':>5} {'work':>6}"]
+        wide = max([14, *(len(row.template) for row in self.kernels)])
+        lines += ["", f"  {'kernel':<{width}}  {'class':<10} {'template':<{wide}} {'calls':>5} {'work':>6}"]
         if timed:
             lines[-1] += f" {'us':>10}"
         for row in self.kernels:
-            text = f"  {row.name:<{width}}  {row.kind:<10} {row.template:<14} {row.calls:>5} {row.work:>6.1%}"
+            text = f"  {row.name:<{width}}  {row.kind:<10} {row.template:<{wide}} {row.calls:>5} {row.work:>6.1%}"
             lines.append(text + (f" {(row.seconds or 0) * 1e6:>10.1f}" if timed else ""))
         if generic:
             lines += ["", "generic kernels"]

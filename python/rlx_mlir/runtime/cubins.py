@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from rlx_mlir.errors import DeviceError
+from rlx_mlir.errors import DeviceError, DeviceFaultError, DeviceMemoryError
 from rlx_mlir.models.hub import cache_dir
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import write_atomically
@@ -30,7 +30,7 @@ def path_of(device: native.CudaDevice, ptx: bytes) -> Path:
 def load(device: native.CudaDevice, ptx: bytes, kernels: Sequence[str]) -> native.CudaCode:
     """The kernels on a GPU, from the cache where it has them.
 
-    Raises what `CudaDevice.assemble` raises. What the cache has but can't be used is made again.
+    Raises what `CudaCode` raises. What the cache has but can't be used is made again.
     """
     path = path_of(device, ptx)
     if (cubin := _read(path)) is not None:
@@ -38,8 +38,16 @@ def load(device: native.CudaDevice, ptx: bytes, kernels: Sequence[str]) -> nativ
             return native.CudaCode(device, cubin, kernels)
         except DeviceError as error:
             log.warning("ignoring cache entry %s: %s", path, str(error))  # as text: an error keeps what failed
-    cubin = device.assemble(ptx)
-    code = native.CudaCode(device, cubin, kernels)
+    try:
+        cubin = device.assemble(ptx)
+        code = native.CudaCode(device, cubin, kernels)
+    except (DeviceMemoryError, DeviceFaultError):
+        raise
+    except DeviceError as error:
+        # Code that is wrong is so in this way, too, and the error says why.
+        code = native.CudaCode(device, ptx, kernels)
+        log.warning("the driver gives no machine code to be kept: %s", str(error))
+        return code
     try:
         write_atomically(path, _MAGIC + hashlib.sha256(cubin).digest() + cubin)
     except OSError as error:

@@ -33,6 +33,8 @@ from rlx_mlir.runtime.executable import (
 )
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
 
+#: CUDA graphs that an executable keeps, where nothing else is said.
+_GRAPHS = 16
 #: Bytes of an input whose sizes nothing reads, and which have no maximum therefore.
 _UNBOUNDED = 1 << 62
 
@@ -65,13 +67,14 @@ class CudaExecutable(Executable):
     """
 
     @located
-    def __init__(self, artifact: Artifact, *, device: int = 0, graphs: int = 16) -> None:
+    def __init__(self, artifact: Artifact, *, device: int = 0, graphs: int | None = None) -> None:
         """Loads the code.
 
         Args:
             artifact: what the compiler made, or a cache kept.
             device: the GPU's number.
-            graphs: how many CUDA graphs are kept, the last used ones; 0 for none.
+            graphs: how many CUDA graphs are kept, the last used ones; 0 for none. None for what the environment's
+                RLX_CUDA_GRAPHS says, 16 where it says nothing.
 
         With RLX_CUDA_SYNC=1 in the environment each launch is waited for, and an error names its kernel.
 
@@ -81,8 +84,10 @@ class CudaExecutable(Executable):
         """
         if not artifact.chip:
             raise InputError(f"'{artifact.name}' was compiled for CPUs: Executable runs it")
-        if isinstance(graphs, bool) or not isinstance(graphs, int) or graphs < 0:
-            raise InputError(f"'graphs' expects a number that isn't negative, but got {graphs!r}")
+        if graphs is None:
+            graphs = _graphs_of_environment()
+        elif isinstance(graphs, bool) or not isinstance(graphs, int) or graphs < 0:
+            raise InputError(f"'graphs' expects a number that isn't negative, or None, but got {graphs!r}")
         check_target(artifact)
         self.artifact = artifact
         self._device = native.CudaDevice(device)
@@ -329,8 +334,17 @@ class CudaExecutable(Executable):
         return copy
 
 
+def _graphs_of_environment() -> int:
+    text = os.environ.get("RLX_CUDA_GRAPHS", "")
+    if not text:
+        return _GRAPHS
+    if not text.isascii() or not text.isdigit():
+        raise InputError(f"RLX_CUDA_GRAPHS expects a number that isn't negative, but it is '{text}'")
+    return int(text)
+
+
 def check_chip(artifact: Artifact, device: native.CudaDevice) -> None:
-    """Raises WrongDeviceError where a GPU doesn't run code for a chip: a later one does, unless the name ends in `a`."""
+    """Raises WrongDeviceError where a GPU doesn't run code for a chip; a later one does, unless the name ends in a."""
     major, minor = device.compute_capability
     ours, theirs = 10 * major + minor, sm_version(artifact.chip)
     exact = artifact.chip.endswith("a")

@@ -227,6 +227,8 @@ class DeviceArray:
         if copy:
             source = DeviceArray.empty(self.shape, self.dtype, device=self.device)
             source.write(self)
+        if self.dtype not in _DLPACK_TYPES:
+            raise BufferError(f"DLPack has no element type {self.dtype}")
         code, bits = _DLPACK_TYPES[self.dtype]
         return native.dlpack_export(
             owner=source.owner,

@@ -389,21 +389,32 @@ def emit(
         output.write_text(text + "\n")
 
 
-@app.command(epilog=example("rlx report smollm2", "rlx report model.gguf --function decode", "rlx report graph.mlir"))
+@app.command(
+    epilog=example(
+        "rlx report smollm2",
+        "rlx report model.gguf --function decode --target nvptx --chip sm_90a",
+        "rlx report graph.mlir",
+    )
+)
 def report(
     model: ModuleArgument,
     function: Annotated[Program, typer.Option(help="Which module of a model.")] = Program.prefill,
     activations: ActivationsOption = Activations.int8,
     context: ContextOption = None,
     chunk: ChunkOption = 512,
+    target: TargetOption = Target.cpu,
+    chip: ChipOption = "",
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
     from rlx_mlir.compiler import compile
+    from rlx_mlir.reports.dispatch import dispatch_report
+    from rlx_mlir.runtime.artifact import Artifact
 
     module, maxima = any_module(model, function.value, context, chunk)
     typer.echo(str(module.fusion_report(activations=activations.value)))
-    executable = compile(module, activations=activations.value, maxima=maxima)
-    typer.echo(f"\n{executable.dispatch_report()}")
+    compiled: Any = compile(module, activations=activations.value, maxima=maxima, target=target.value, chip=chip)
+    artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
+    typer.echo(f"\n{dispatch_report(artifact)}")
 
 
 @app.command(epilog=example("rlx models"))

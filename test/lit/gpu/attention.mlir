@@ -2,8 +2,8 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(gpu-apply-schedules{chip=sm_90a})' | FileCheck %s --check-prefixes=CHECK,HOPPER
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(gpu-apply-schedules{chip=sm_90a disable=attention})' | FileCheck %s --check-prefix=OFF
 
-/// Few queries: parts of the keys, then what joins them. 16 bytes of keys and values a lane, all before the first
-/// product. On sm_90 the launches of a chain overlap.
+/// Few queries: parts of the keys, then what joins them. Keys and values come by copies of 16 bytes, two steps ahead:
+/// eight of keys and eight of values a lane. On sm_90 the launches of a chain overlap.
 // CHECK-LABEL: llvm.func @decode_0_parts(
 //  CHECK-SAME:   %{{.+}}: !llvm.ptr<1> {llvm.readonly}, %{{.+}}: !llvm.ptr<1> {llvm.readonly}, %{{.+}}: !llvm.ptr<1> {llvm.readonly}, %[[POS:.+]]: !llvm.ptr<1> {llvm.readonly}, %[[KEYS:.+]]: i32, %{{.+}}: !llvm.ptr<1>, %{{.+}}: !llvm.ptr<1>)
 //  CHECK-SAME:   nvvm.maxntid = array<i32: 128, 1, 1>
@@ -11,11 +11,18 @@
 //  HOPPER-DAG:   nvvm.griddepcontrol launch_dependents
 //  HOPPER-DAG:   nvvm.griddepcontrol wait
 //       CHECK:   llvm.load %{{.+}} : !llvm.ptr<1> -> i32
+// CHECK-COUNT-8: nvvm.cp.async.shared.global %{{.+}}, %{{.+}}, 16, cache = cg, %{{.+}} : !llvm.ptr<3>, !llvm.ptr<1>, i32
+//  CHECK-NEXT:   }
+//  CHECK-NEXT:   nvvm.cp.async.commit.group
+// CHECK-COUNT-24: nvvm.cp.async.shared.global
 //       CHECK:   scf.for
-// CHECK-COUNT-16: llvm.load %{{.+}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
-//   CHECK-NOT:   !llvm.ptr<1> -> vector
+//   CHECK-NOT:   nvvm.cp.async.shared
+//       CHECK:   nvvm.cp.async.wait.group 3
 //       CHECK:   nvvm.shfl.sync
 //       CHECK:   nvvm.bar.warp.sync
+//       CHECK:   nvvm.cp.async.wait.group 2
+// CHECK-COUNT-16: nvvm.cp.async.shared.global
+//   CHECK-NOT:   nvvm.cp.async.shared
 // CHECK-LABEL: llvm.func @decode_0_join(
 
 /// Many queries: tensor cores of warps, or of warp groups.

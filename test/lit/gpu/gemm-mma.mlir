@@ -1,4 +1,5 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(gpu-apply-schedules{chip=sm_80})' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(gpu-apply-schedules{chip=sm_80 choices=exact:tf32:1})' | FileCheck %s --check-prefix=TF32
 
 module {
   func.func private @mm.mir(%x: tensor<?x256xbf16>, %w: tensor<512x256xbf16>, %b: tensor<512xbf16>) -> tensor<?x512xbf16> attributes {mir.kernel = "gemm", mir.role = "kernel"} {
@@ -35,22 +36,23 @@ module {
 // CHECK-LABEL: func private @double.mir(
 //  CHECK-SAME:   mir.template = "generic: {{.*}}products of f64 have no schedule
 
-/// Tiles of x (operand 0) and of the weight, [N, K] (operand 1), reach the ring by copies of 16 bytes. Rows beyond M
-/// and elements beyond K become zeros, by a count of bytes.
+/// Tiles of the weight, [N, K] (operand 1), and of x (operand 0) reach the ring by copies of 16 bytes. Rows beyond M
+/// and elements beyond K become zeros, by a count of bytes. The weight is a parameter: its first copies come first.
 // CHECK-LABEL: llvm.func @mm_128x128x32(
 //  CHECK-SAME:   %[[X:.+]]: !llvm.ptr<1> {llvm.readonly}, %[[W:.+]]: !llvm.ptr<1> {llvm.readonly}, %[[B:.+]]: !llvm.ptr<1> {llvm.readonly}, %[[Y:.+]]: !llvm.ptr<1>, %[[M:.+]]: i32)
 //  CHECK-SAME:   nvvm.maxntid = array<i32: 128, 1, 1>
+//       CHECK:   %[[WS:.+]] = llvm.getelementptr %[[W]][%{{.+}}] : {{.*}}, bf16
+//       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[WS]], 16
 //       CHECK:   %[[XS:.+]] = llvm.getelementptr %[[X]][%{{.+}}] : {{.*}}, bf16
 //       CHECK:   %[[XT:.+]] = arith.select %{{.+}}, %c16_i32, %c0_i32 : i32
 //       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[XS]], 16, cache = {{ ?}}cg, %[[XT]]
-//       CHECK:   %[[WS:.+]] = llvm.getelementptr %[[W]][%{{.+}}] : {{.*}}, bf16
-//       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[WS]], 16
 //       CHECK:   scf.for
 //       CHECK:     nvvm.cp.async.wait.group 2
 //  CHECK-NEXT:     nvvm.barrier0
-//       CHECK:     nvvm.cp.async.commit.group
 //   CHECK-NOT:     layout = #nvvm.mma_layout<col>
 //       CHECK:     nvvm.ldmatrix %{{.+}} {{.*}}layout = #nvvm.mma_layout<row>
+//       CHECK:     nvvm.cp.async.shared.global
+//       CHECK:     nvvm.cp.async.commit.group
 //       CHECK:     nvvm.mma.sync {{.*}}multiplicandAPtxType = #nvvm.mma_type<bf16>{{.*}}shape = #nvvm.shape<m = 16, n = 8, k = 16>
 //       CHECK:     scf.yield
 
@@ -100,3 +102,11 @@ module {
 //       CHECK:     gpu.launch_func @kernels::@mm_16x64x128 {{.*}}, %[[COUNT]] : i32)
 //       CHECK:   } else {
 //       CHECK:     gpu.launch_func @kernels::@mm_128x128x32 blocks in (%{{.+}}, %c1{{.*}}, %c1{{.*}}) threads in (%c128{{.*}}, %c1{{.*}}, %c1{{.*}}) dynamic_shared_memory_size
+
+/// tf32 is a choice: operands are rounded before tensor cores multiply them.
+// TF32-LABEL: llvm.func @exact_
+//       TF32:   nvvm.ldmatrix
+//       TF32:   cvt.rna.tf32.f32
+//       TF32:   nvvm.mma.sync {{.*}}multiplicandAPtxType = #nvvm.mma_type<tf32>{{.*}}shape = #nvvm.shape<m = 16, n = 8, k = 8>
+// TF32-LABEL: func.func private @exact.body(
+//  TF32-SAME:   mir.template = "gemm_tf32"

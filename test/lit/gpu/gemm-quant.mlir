@@ -2,7 +2,7 @@
 
 module {
   func.func private @ints.mir(%q: tensor<64x96xi8>, %d: tensor<64x3xf32>, %s: tensor<64x3xi32>, %w: tensor<40x64xi8, #mir.packed<q4_1, k = 96, layout = planes>>) -> tensor<64x40xf32> attributes {mir.kernel = "gemm", mir.role = "kernel"} {
-    %0 = mir.block_dot %q, %d, %s, %w : tensor<64x96xi8>, tensor<64x3xf32>, tensor<64x3xi32>, tensor<40x64xi8, #mir.packed<q4_1, k = 96, layout = planes>>
+    %0 = mir.block_dot %q, %d, %s, %w : tensor<64x96xi8>, tensor<40x64xi8, #mir.packed<q4_1, k = 96, layout = planes>>
     return %0 : tensor<64x40xf32>
   }
 
@@ -38,16 +38,15 @@ module {
 //       CHECK:   %[[SS:.+]] = llvm.getelementptr %[[S]][%{{.+}}] : {{.*}}, f32
 //       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[SS]], 4
 //       CHECK:   %[[ROW:.+]] = llvm.getelementptr %[[W]][%{{.+}}] : {{.*}}, i8
-//       CHECK:   %[[RUN:.+]] = llvm.getelementptr %[[ROW]][%{{.+}}] : {{.*}}, i8
-//       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[RUN]], 16
+//       CHECK:   %[[RECORD:.+]] = llvm.getelementptr %[[ROW]][%{{.+}}] : {{.*}}, i8
+//       CHECK:   nvvm.cp.async.shared.global %{{.+}}, %[[RECORD]], 16
 //       CHECK:   scf.for
 //       CHECK:     %[[SCALE:.+]] = llvm.load %{{.+}} : !llvm.ptr<1> -> f16
 //       CHECK:     %[[WIDE:.+]] = arith.extf %[[SCALE]] : f16 to f32
 //       CHECK:     %[[DOTS:.+]] = nvvm.mma.sync {{.*}} {intOverflowBehavior = #nvvm.mma_int_overflow<wrapped>, {{.*}}shape = #nvvm.shape<m = 16, n = 8, k = 32>}
 //       CHECK:     %[[DOT:.+]] = llvm.extractvalue %[[DOTS]][0]
 //       CHECK:     %[[BITS:.+]] = llvm.bitcast %[[DOT]] : i32 to f32
-//       CHECK:     %[[EXACT:.+]] = arith.subf %[[BITS]], %{{.+}} : f32
-//       CHECK:     %[[SCALED:.+]] = arith.mulf %[[EXACT]], %{{.+}} : f32
+//       CHECK:     %[[SCALED:.+]] = llvm.intr.fma(%[[BITS]], %{{.+}}, %{{.+}})
 //       CHECK:     llvm.intr.fma(%{{.+}}, %{{.+}}, %[[SCALED]])
 //       CHECK:     llvm.store %[[WIDE]], %{{.+}} : f32, !llvm.ptr<3>
 //       CHECK:     scf.yield

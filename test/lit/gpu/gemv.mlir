@@ -58,7 +58,6 @@ module {
 
 /// A dynamic number of rows: a kernel for each range of sizes, and beyond 8 rows a schedule for many.
 // CHECK-LABEL: llvm.func @twice_gemv1(
-// CHECK-LABEL: llvm.func @twice_gemv2(
 // CHECK-LABEL: llvm.func @twice_gemv4(
 // CHECK-LABEL: llvm.func @twice_gemv8(
 // CHECK-LABEL: llvm.func @columns_gemv2(

@@ -104,3 +104,26 @@ module attributes {gpu.container_module} {
     return
   }
 }
+
+// -----
+
+/// The map's sizes and strides are those of the buffer that was cast.
+// expected-error @below {{expects a cast of a buffer whose sizes and strides are known}}
+module attributes {gpu.container_module} {
+  func.func private @scale.body(%x: memref<*xi8>, %begin: index, %end: index, %scratch: memref<?xi8>) {
+    %c64 = arith.constant 64 : index
+    %map = nvgpu.tma.create.descriptor %x box[%c64] : memref<*xi8> -> !nvgpu.tensormap.descriptor<tensor = memref<64xi8, 3>, swizzle = none, l2promo = none, oob = zero, interleave = none>
+    return
+  }
+}
+
+// -----
+
+// expected-error @below {{launches 'scale_2', which isn't a kernel of the PTX}}
+module attributes {gpu.container_module} {
+  func.func private @scale.body(%x: memref<4xi8>, %begin: index, %end: index, %scratch: memref<?xi8>) {
+    gpu.launch_func @kernels::@scale_2 blocks in (%end, %end, %end) threads in (%end, %end, %end)
+    return
+  }
+  gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry scale_0()\0A">]
+}

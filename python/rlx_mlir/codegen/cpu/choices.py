@@ -4,15 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from rlx_mlir.errors import InputError
 
-__all__ = ["BY_RULE", "Choices", "check_choices", "format_choices", "parse_choices"]
+__all__ = ["BY_RULE", "LIMITS", "Choices", "check_choices", "format_choices", "parse_choices", "read_choices"]
 
-#: Values that each choice may have; more bytes ahead than this leave every cache before they are needed.
-_LEAST = {"tile_rows": 1, "prefetch": 0}
-_MOST = {"tile_rows": 64, "prefetch": 1 << 16}
+#: Least and greatest value of each choice; more bytes ahead than this leave every cache before they are needed.
+LIMITS = {"tile_rows": (1, 64), "prefetch": (0, 1 << 16)}
 
 
 @dataclass(frozen=True)
@@ -40,21 +39,24 @@ class Choices:
 BY_RULE = Choices()
 
 
-def check_choices(choices: object) -> None:
-    """Raises InputError where choices aren't a mapping from kernels to values by the names of choices."""
+def check_choices(choices: object, limits: Mapping[str, tuple[int, int]] = LIMITS) -> None:
+    """Raises InputError where choices aren't a mapping from kernels to values by the names of choices.
+
+    Args:
+        limits: least and greatest value of each choice that there is.
+    """
     if not isinstance(choices, Mapping):
         raise InputError(f"'choices' expects a mapping from kernels to choices, but got {choices!r}")
-    names = [own.name for own in fields(Choices)]
     for kernel, own in choices.items():
         if not isinstance(own, Mapping):
             raise InputError(f"'choices' expects a mapping from names to numbers for '{kernel}', but got {own!r}")
         for name, value in own.items():
-            if name not in names:
-                raise InputError(f"'choices' expects {' or '.join(names)} for '{kernel}', but got '{name}'")
-            if isinstance(value, bool) or not isinstance(value, int) or not _LEAST[name] <= value <= _MOST[name]:
+            if name not in limits:
+                raise InputError(f"'choices' expects {' or '.join(limits)} for '{kernel}', but got '{name}'")
+            least, most = limits[name]
+            if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
                 raise InputError(
-                    f"'choices' expects a number from {_LEAST[name]} to {_MOST[name]} for {name} of '{kernel}', "
-                    f"but got {value!r}"
+                    f"'choices' expects a number from {least} to {most} for {name} of '{kernel}', but got {value!r}"
                 )
 
 
@@ -66,6 +68,11 @@ def format_choices(choices: Mapping[str, Mapping[str, int]]) -> str:
 
 def parse_choices(text: str) -> dict[str, Choices]:
     """Inverse of `format_choices`; InputError names the part that can't be read."""
+    return {kernel: Choices(**own) for kernel, own in read_choices(text).items()}
+
+
+def read_choices(text: str, limits: Mapping[str, tuple[int, int]] = LIMITS) -> dict[str, dict[str, int]]:
+    """What `format_choices` wrote, by kernel and name; InputError names the part that can't be read."""
     found: dict[str, dict[str, int]] = {}
     for part in filter(None, text.split("+")):
         kernel, _, rest = part.partition(":")
@@ -73,5 +80,5 @@ def parse_choices(text: str) -> dict[str, Choices]:
         if not kernel or not value.isdigit():
             raise InputError(f"option 'choices' expects kernel:choice:number, joined by +, but got '{part}'")
         found.setdefault(kernel, {})[name] = int(value)
-    check_choices(found)
-    return {kernel: Choices(**own) for kernel, own in found.items()}
+    check_choices(found, limits)
+    return found

@@ -29,6 +29,9 @@ from .target import ELEMENT_BITS, Target
 
 __all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_dense", "transpose"]
 
+SMALL_ELEMENTS = 8192
+"""A weight of at most so many elements stays in the nearest cache: its columns are read where they are."""
+
 FEW_VECTORS = 4
 """Vectors of columns, or rows of a transposed weight, that few rows are multiplied with at once."""
 
@@ -54,12 +57,13 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
     ]
     groups = tile_groups(target, weights)
     block = block_length(product.k, 32)
+    direct = not transpose_rhs and product.n * product.k <= SMALL_ELEMENTS
 
     def layout(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value | None]:
         reader = row_reader(em, target, product, scratch, few, block)
         if few:
             return Accumulators(em, target, product, columns, scratch, product.rows or 0), reader, None
-        part = scratch.take([len(groups), block, len(groups[0]) * PANEL_ROWS], "f32")
+        part = scratch.take([0 if direct else len(groups), block, len(groups[0]) * PANEL_ROWS], "f32")
         count = row_count(em, values[0]) if block < product.k else tile_rows(target)[0]
         return Accumulators(em, target, product, columns, scratch, count), reader, part
 
@@ -78,6 +82,14 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
             return
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
+            if direct:
+                starts = [(dense[weight], em.iadd(em.imul(unit, columns), PANEL_ROWS * p)) for weight, p in groups[g]]
+                readers = [
+                    column_reader(em, target, product.n, 2 * PANEL_ROWS, weight, em.iadd(start, i))
+                    for weight, start in starts
+                    for i in range(0, PANEL_ROWS, lanes)
+                ]
+                return lambda k, v: readers[v](k)
             copy = copy_transposed if transpose_rhs else copy_columns
             for p, (weight, position) in enumerate(groups[g]):
                 first = em.iadd(em.imul(unit, columns), position * PANEL_ROWS)
@@ -139,7 +151,7 @@ def copy_columns(
     first: Index,
     ks: tuple[Index, Index],
     decoded: Value,
-    to: tuple[int, int],
+    to: tuple[Index, int],
 ) -> None:
     """w[k, first : first + 16] into decoded[g, k - k0, column ...], (g, column) = to."""
     lanes = target.lanes("f32")
@@ -172,7 +184,7 @@ def copy_transposed(
     first: Index,
     ks: tuple[Index, Index],
     decoded: Value,
-    to: tuple[int, int],
+    to: tuple[Index, int],
 ) -> None:
     """w[first : first + 16, k] into decoded[g, k - k0, column ...]; rows beyond N repeat the last one."""
     lanes = target.lanes("f32")

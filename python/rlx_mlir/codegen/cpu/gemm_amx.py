@@ -115,6 +115,19 @@ class Tiles:
         self._em.vstore(self._em.const(words, vec(16, "i32")), self._config, [0])
         self.emit("ldtilecfg", self.pointer(self._config, 0))
 
+    def configure_rows(self, count: Index) -> None:
+        """Tiles for `count` rows, from 1 to 32, whose products take less time where they are fewer.
+
+        Registers 0, 1 and 4 have the first 16, registers 2, 3 and 5 the others, or one row where there are none.
+        """
+        em = self._em
+        first, second = em.imin(count, SIDE), em.imax(em.isub(count, SIDE), 1)
+        sums = em.iadd(em.imul(first, 0x0101), em.imul(second, 0x01010000))
+        operands = em.iadd(em.iadd(first, em.imul(second, 0x0100)), 0x10100000)
+        for place, word in ((12, sums), (13, operands)):
+            em.store(em.cast("arith.index_cast", em.index(word), "i32"), self._config, [place])
+        self.emit("ldtilecfg", self.pointer(self._config, 0))
+
     def release(self) -> None:
         """Gives the registers back: a thread that holds some is slower to switch."""
         self.emit("tilerelease")

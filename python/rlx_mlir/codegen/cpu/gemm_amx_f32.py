@@ -29,15 +29,15 @@ from .emit import Emitter, Index, Value, memref, vec
 from .gemm import Matrix, column_reader, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
-from .gemm_packed import decode_panel, multiply_tile
+from .gemm_packed import FEW_ROWS, decode_panel, multiply_tile
 from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS, Panel, find_layout
 from .target import Target
 
 __all__ = ["gemm_split", "gemm_split_batched", "splits"]
 
-FEWEST_ROWS, FEWEST_K = 12, 32
-"""The smallest static M that pays for cutting the columns, and the smallest static K that fills a tile."""
+FEWEST_K, FEWEST_ELEMENTS = 32, 8192
+"""The smallest static K that fills a tile, and elements of x, M times K, that pay for cutting the columns."""
 
 ROW_BLOCK = 256
 """Rows that go through all columns of a group, one block of K after the other."""
@@ -52,8 +52,8 @@ PARTS = 3
 PRODUCTS = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
 """Which part of the rows meets which part of the columns: small products first, and one new part at a time."""
 
-LINE = 2 * STEP
-"""Bytes of a row of a tile."""
+LINE = 4 * SIDE
+"""Bytes of a row of a tile: 16 pairs of bf16, which are an i32 each."""
 
 BUFFER = 2 * SIDE * PARTS * LINE
 """Bytes of the tiles of a step, rows or columns: two of each part, whose rows stand side by side, part by part."""
@@ -75,10 +75,23 @@ class Columns:
         loader: (unit, weight, slot, first k) -> how to load a unit's columns from that k on.
         prepare: (unit, weight, slot, first k, end of k): makes them ready in a slot of scratch; None where that isn't
             needed.
+        fetch: (unit, weight) -> asks for the memory that (k, half of the columns) is loaded from; the unit need not
+            exist.
     """
 
     loader: Callable[[Index, int, Index, Index], Loader]
     prepare: Callable[[Index, int, Index, Index, Index], None] | None = None
+    fetch: Callable[[Index, int], Callable[[Index, int], None]] | None = None
+
+
+@dataclass(frozen=True)
+class Following:
+    """What is cut while tiles multiply the step before: elements of K from `first` on, into one of two buffers."""
+
+    load: Loader
+    first: Index
+    buffer: Index
+    fetch: Callable[[Index, int], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -98,7 +111,8 @@ def splits(target: Target, element: str, rows: int | None, k: int | None) -> boo
     """
     if element != "f32" or not target.tiles("bf16") or GEMM_AMX_F32 in target.without:
         return False
-    return (rows is None or rows >= FEWEST_ROWS) and (k is None or k >= FEWEST_K)
+    fills = k is None or k >= FEWEST_K
+    return fills and (rows is None or (rows > FEW_ROWS and (k is None or rows * k >= FEWEST_ELEMENTS)))
 
 
 def split(em: Emitter, low: Value, high: Value) -> list[Value]:
@@ -150,12 +164,12 @@ class SplitTiles(Tiles):
         steps = -(-self._block // STEP)
         self._capacity = em.imul(em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS), ROWS) if self._blocked else ROWS
         self._reader = RowReader(em, target, "f32", scratch, 1, 0)
-        self._left = scratch.take([steps, 2, SIDE, PARTS, STEP], "i16", 2)
-        self._right = scratch.take([2, 2, SIDE, PARTS, STEP], "i16", 2)
+        self._left = scratch.take([steps, 2, SIDE, PARTS, SIDE], "i32")
+        self._right = scratch.take([2, 2, SIDE, PARTS, SIDE], "i32")
         self._sums = Accumulators(em, target, product, COLUMNS, scratch, em.imul(self._capacity, self._group))
         self._partial = scratch.take([ROWS if self._blocked else 0, COLUMNS], "f32")
         self._again = scratch.take([ROWS, self.width], "f32")
-        self.decoded = scratch.take([self._group * self._count if decoded else 0, self._block, COLUMNS], "f32")
+        self.decoded = scratch.take([self._group * self._count + 1 if decoded else 0, self._block, COLUMNS], "f32")
 
     @property
     def width(self) -> int:
@@ -168,7 +182,7 @@ class SplitTiles(Tiles):
         """A row of tiles, one for each part."""
         em = self._em
         for part, value in enumerate(split(em, low, high)):
-            em.vstore(em.bitcast(value, vec(STEP, "i16")), buffer, [*place, part, 0])
+            em.vstore(value, buffer, [*place, part, 0])
 
     def _split_rows(self, x: Value, first: Index, count: Index, part: Part) -> None:
         """Rows in parts, with zeros where K ends."""
@@ -189,18 +203,22 @@ class SplitTiles(Tiles):
                         k = em.iadd(k0, em.iadd(em.imul(step.iv, STEP), half))
                         mask = em.mask(em.imax(em.isub(k1, k), 0), SIDE)
                         values.append(em.masked_load(x, [source, k], mask, em.zero(type)))
-                    self._store(*values, self._left, [step.iv, *place])
+                    self._store(values[0], values[1], self._left, [step.iv, *place])
 
-    def _split_pair(self, load: Loader, first: Index, k1: Index, side: int, pair: Index, buffer: Index) -> None:
-        """16 columns of two elements of K, of the step that begins with `first`, into a row of tiles.
+    def _split_pair(self, following: Following, end: Index, side: int, pair: Index) -> None:
+        """16 columns of two elements of K into a row of tiles.
 
-        Elements beyond the last one are read as the last one: they meet zeros, and what isn't finite shows anyway.
+        Elements from `end` on are read as the last one: they meet zeros, and what isn't finite shows anyway.
         """
         em = self._em
-        ks = [em.iadd(em.iadd(first, pair), half) for half in (0, SIDE)]
+        ks = [em.iadd(em.iadd(following.first, pair), half) for half in (0, SIDE)]
         if self._k_total is None or self._k_total % STEP:
-            ks = [em.imin(k, em.isub(k1, 1)) for k in ks]
-        self._store(load(ks[0], side), load(ks[1], side), self._right, [buffer, side, pair])
+            ks = [em.imin(k, em.isub(end, 1)) for k in ks]
+        low, high = (following.load(k, side) for k in ks)
+        self._store(low, high, self._right, [following.buffer, side, pair])
+        if following.fetch is not None:
+            for k in ks:
+                following.fetch(k, side)
 
     # -- products -----------------------------------------------------------------------------------------------------
 
@@ -234,11 +252,24 @@ class SplitTiles(Tiles):
             with em.loop(0, count, ROWS, hint="strip") as strip:
                 own = em.imin(em.isub(count, strip.iv), ROWS)
                 row = em.iadd(firsts[0], strip.iv)
+                self.configure_rows(own)
                 self._split_rows(x, row, own, part)
 
                 def finish(unit: Index, at: Index) -> None:
-                    self._repair(x, row, own, unit, at, columns)
-                    self._sums.finish(arguments, outputs, unit, em.iadd(firsts[1], strip.iv), own, at)
+                    # What isn't finite is seen on the way out, computed again, and goes out again.
+                    with em.loop(0, 2, 1, [em.const(True, "i1")], hint="attempt") as attempt:
+                        with em.if_(attempt.args[0], ["i1"]) as branch:
+                            out_row = em.iadd(firsts[1], strip.iv)
+                            largest = self._sums.finish(arguments, outputs, unit, out_row, own, at, watched=True)
+                            assert largest is not None
+                            bad = em.cmpi("uge", em.reduce("maxui", largest), INFINITE)
+                            again = em.binary("arith.andi", bad, em.cmpi("eq", attempt.iv, em.index(0)))
+                            with em.if_(again):
+                                self._repair(x, row, own, unit, at, columns)
+                            branch.yield_([again])
+                            branch.else_()
+                            branch.yield_(attempt.args)
+                        attempt.yield_(branch.results)
 
                 for weight in range(self._count):
                     at = strip.iv if self._blocked else 0
@@ -265,45 +296,39 @@ class SplitTiles(Tiles):
         em = self._em
         steps = em.iceildiv(em.isub(part.k1, part.k0), STEP)
 
-        def cut(unit: Index, step: Index) -> tuple[Loader, Index]:
+        def cut(unit: Index, step: Index, buffer: Index) -> Following:
             load = columns.loader(unit, weight, self._slot(part, unit, weight), part.k0)
-            return load, em.iadd(part.k0, em.imul(step, STEP))
+            fetch = None if columns.fetch is None else columns.fetch(em.iadd(unit, 1), weight)
+            return Following(load, em.iadd(part.k0, em.imul(step, STEP)), buffer, fetch)
 
-        load, k = cut(part.first, 0)
+        following = cut(part.first, 0, 0)
         with em.loop(0, SIDE if self._k_total else em.imin(em.imul(steps, SIDE), SIDE), hint="pair") as pair:
             for side in range(2):
-                self._split_pair(load, k, part.k1, side, pair.iv, 0)
+                self._split_pair(following, part.k1, side, pair.iv)
         with em.loop(part.first, part.last, hint="unit") as unit:
             number = em.isub(unit.iv, part.first)
             at = em.iadd(em.imul(number, self._capacity), row)
-
-            def products(sides: int) -> None:
-                for tile in range(2 * sides):
-                    self.emit("tilezero", tile)
-                with em.loop(0, steps, hint="step") as step:
-                    turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
-                    following = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
-                    load, k = cut(following, em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1))))
-                    this = em.irem(em.iadd(em.imul(number, steps), step.iv), 2)
-                    self._step(step.iv, this, (load, k, part.k1, em.isub(1, this)), sides)
-                self._add(part, at, weight, sides)
-
-            with em.if_(em.cmpi("sgt", em.index(own), SIDE)) as branch:
-                products(2)
-                branch.else_()
-                products(1)
+            for tile in range(4):
+                self.emit("tilezero", tile)
+            with em.loop(0, steps, hint="step") as step:
+                turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
+                next_unit = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
+                next_step = em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1)))
+                buffer = em.irem(em.iadd(em.imul(number, steps), step.iv), 2)
+                self._step(step.iv, buffer, cut(next_unit, next_step, em.isub(1, buffer)), part.k1)
+            self._add(part, at, own, weight)
             if finish is not None and not self._blocked:
                 finish(unit.iv, at)
             elif finish is not None:
                 with em.if_(em.cmpi("sge", em.index(part.k1), em.index(self.k))):
                     finish(unit.iv, at)
 
-    def _add(self, part: Part, row: Index, weight: int, sides: int) -> None:
+    def _add(self, part: Part, row: Index, own: Index, weight: int) -> None:
         """The tiles' sums over a block of K into memory, where those of other blocks are, if there are some."""
         em, type = self._em, self._sums.type
 
         def store(buffer: Value, row: Index, width: int, column: int) -> None:
-            for tile in range(2 * sides):
+            for tile in range(4):
                 line = em.imul(em.iadd(row, (tile // 2) * SIDE), width)
                 start = em.imul(em.iadd(line, column + (tile % 2) * SIDE), 4)
                 self.emit("tilestored64", tile, self.pointer(buffer, start), self.stride(4 * width))
@@ -315,63 +340,56 @@ class SplitTiles(Tiles):
             store(self._sums.data, row, self.width, weight * COLUMNS)
             branch.else_()
             store(self._partial, 0, COLUMNS, 0)
-            with em.loop(0, sides * SIDE, hint="r") as local:
+            with em.loop(0, own, hint="r") as local:
                 for side in range(2):
                     place = [em.iadd(row, local.iv), weight * COLUMNS + side * SIDE]
-                    own = em.vload(self._partial, [local.iv, side * SIDE], type)
-                    em.vstore(em.addf(em.vload(self._sums.data, place, type), own), self._sums.data, place)
+                    more = em.vload(self._partial, [local.iv, side * SIDE], type)
+                    em.vstore(em.addf(em.vload(self._sums.data, place, type), more), self._sums.data, place)
 
-    def _step(self, step: Index, buffer: Index, following: tuple[Loader, Index, Index, Index], sides: int) -> None:
+    def _step(self, step: Index, buffer: Index, following: Following, end: Index) -> None:
         """The six products of 32 elements of K; columns of the following step are cut in between."""
         em = self._em
-        load, first, end, other = following
         line = self.stride(PARTS * LINE)
         bases = [em.imul(step, BUFFER), em.imul(buffer, BUFFER)]
         waiting = [(side, pair) for pair in range(SIDE) for side in range(2)]
-        done, total = 0, 2 * sides * len(PRODUCTS)
+        done, total = 0, 4 * len(PRODUCTS)
         loaded = [-1, -1]
         for parts in PRODUCTS:
             for which, (part, source) in enumerate(zip(parts, (self._left, self._right), strict=True)):
                 if loaded[which] == part:
                     continue
                 loaded[which] = part
-                for side in range(2 if which else sides):
+                for side in range(2):
                     start = em.iadd(bases[which], part * LINE + side * BUFFER // 2)
                     self.emit("tileloadd64", 4 + 2 * which + side, self.pointer(source, start), line)
-            for tile in range(2 * sides):
+            for tile in range(4):
                 self.emit("tdpbf16ps", tile, 4 + tile // 2, 6 + tile % 2)
                 done += 1
                 while len(waiting) > 2 * SIDE - 2 * SIDE * done // total:
                     side, pair = waiting.pop(0)
-                    self._split_pair(load, first, end, side, pair, other)
+                    self._split_pair(following, end, side, pair)
 
     # -- what isn't finite --------------------------------------------------------------------------------------------
 
-    def _magnitude(self, row: Index, inits: Value) -> Value:
-        """The bits of the largest sum in a row without its sign: those of infinity or more where one isn't finite."""
+    def _is_finite(self, row: Index) -> Value:
+        """Whether all sums of a row are."""
         em = self._em
+        largest = em.zero(vec(SIDE, "i32"))
         for column in range(0, self.width, SIDE):
-            bits = em.bitcast(em.vload(self._sums.data, [row, column], self._sums.type), inits.type)
-            inits = em.binary("arith.maxui", inits, em.andi(bits, 0x7FFFFFFF))
-        return inits
-
-    def _is_finite(self, magnitude: Value) -> Value:
-        return self._em.cmpi("ult", self._em.reduce("maxui", magnitude), INFINITE)
+            bits = em.bitcast(em.vload(self._sums.data, [row, column], self._sums.type), largest.type)
+            largest = em.binary("arith.maxui", largest, em.andi(bits, 0x7FFFFFFF))
+        return em.cmpi("ult", em.reduce("maxui", largest), INFINITE)
 
     def _repair(self, x: Value, first: Index, count: Index, unit: Index, at: Index, columns: Columns) -> None:
-        """Computes what isn't finite again, element by element along K."""
-        em, zero = self._em, self._em.zero(vec(SIDE, "i32"))
-        with em.loop(0, count, 1, [zero], hint="row") as row:
-            row.yield_([self._magnitude(em.iadd(at, row.iv), row.args[0])])
-        with em.if_(self._is_finite(row.results[0])) as branch:
-            branch.else_()
-            self._chains(x, first, count, unit, at, columns)
-            with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
-                place = [em.iadd(at, row.iv), column.iv]
-                total = em.vload(self._sums.data, place, self._sums.type)
-                size = em.andi(em.bitcast(total, zero.type), 0x7FFFFFFF)
-                other = em.vload(self._again, [row.iv, column.iv], total.type)
-                em.vstore(em.select(em.cmpi("ult", size, INFINITE), total, other), self._sums.data, place)
+        """Computes sums that aren't finite again, element by element along K."""
+        em, bits = self._em, vec(SIDE, "i32")
+        self._chains(x, first, count, unit, at, columns)
+        with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
+            place = [em.iadd(at, row.iv), column.iv]
+            total = em.vload(self._sums.data, place, self._sums.type)
+            size = em.andi(em.bitcast(total, bits), 0x7FFFFFFF)
+            other = em.vload(self._again, [row.iv, column.iv], total.type)
+            em.vstore(em.select(em.cmpi("ult", size, INFINITE), total, other), self._sums.data, place)
 
     def _chains(self, x: Value, first: Index, count: Index, unit: Index, at: Index, columns: Columns) -> None:
         """Rows that have a sum which isn't finite, as the templates without tiles compute them."""
@@ -381,15 +399,16 @@ class SplitTiles(Tiles):
         with em.loop(0, self.k, self._block, hint="kb") as kb:
             ks = (kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
             for weight in range(self._count):
+                slot = self._group * self._count  # none of the group's: strips that follow read those again
                 if columns.prepare is not None:
-                    columns.prepare(unit, weight, 0, *ks)
-                load = columns.loader(unit, weight, 0, kb.iv)
+                    columns.prepare(unit, weight, slot, *ks)
+                load = columns.loader(unit, weight, slot, kb.iv)
                 with em.loop(0, count, hint="row") as row:
-                    magnitude = self._magnitude(em.iadd(at, row.iv), em.zero(vec(SIDE, "i32")))
-                    with em.if_(self._is_finite(magnitude)) as branch:
+                    finite = self._is_finite(em.iadd(at, row.iv))
+                    with em.if_(finite) as branch:
                         branch.else_()
                         self._reader.bind(x, em.iadd(first, row.iv), 1, *ks, whole=False)
-                        places = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
+                        places: list[list[Index]] = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
                         inits = [em.vload(self._again, place, type) for place in places]
                         sums = multiply_tile(em, self._target, self._reader, 1, 2, ks, self._k_total, load, inits)
                         for total, place in zip(sums, places, strict=True):
@@ -438,21 +457,28 @@ def gemm_split(target: Target, product: Product, scheme: str) -> str:
         x, rows = em.rows(values[0]), row_count(em, values[0])
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
 
-        def panel_of(unit: Index, weight: int, side: int) -> Panel:
+        def panel_number(unit: Index, side: Index) -> Index:
             # A panel beyond the last one is read as the last one: its columns aren't stored.
             index = em.iadd(em.imul(unit, 2), side)
-            index = em.imin(index, panels - 1) if panels % 2 and side else index
-            return Panel(em, target, layout, flat[weight], em.imul(index, layout.panel_bytes(product.k)))
+            return em.imin(index, panels - 1) if panels % 2 and side != 0 else index
+
+        floats = [em.view(data, 0, [panels, product.k, PANEL_ROWS], "f32") for data in flat if scheme == "f32"]
 
         def load_panels(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
-            here = [panel_of(unit, weight, side) for side in range(2)]
-            return lambda k, side: here[side].floats(k, 0)
+            here = [panel_number(unit, side) for side in range(2)]
+            return lambda k, side: em.vload(floats[weight], [here[side], k, 0], vec(SIDE, "f32"))
 
         def decode(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
-            for side in range(2):
-                decode_panel(em, panel_of(unit, weight, side), tiles.decoded, (slot, side * PANEL_ROWS), k0, k1)
+            with em.loop(0, 2, hint="side") as side:
+                base = em.imul(panel_number(unit, side.iv), layout.panel_bytes(product.k))
+                panel = Panel(em, target, layout, flat[weight], base)
+                decode_panel(em, panel, tiles.decoded, (slot, em.imul(side.iv, PANEL_ROWS)), k0, k1)
 
-        columns = Columns(load_panels)
+        def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
+            here = [panel_number(unit, side) for side in range(2)]
+            return lambda k, side: em.prefetch(floats[weight], [here[side], k, 0], 2)
+
+        columns = Columns(load_panels, fetch=fetch)
         if scheme != "f32":
             columns = Columns(lambda unit, weight, slot, first: tiles.from_scratch(slot, first), decode)
         tiles.configure()
@@ -511,7 +537,11 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
                     at = em.iadd(em.imul(unit, COLUMNS), side * SIDE)
                     copy_transposed(em, target, matrix, at, (k0, k1), tiles.decoded, (slot, side * SIDE))
 
-            columns = Columns(load_rows)
+            def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
+                at = [em.iadd(em.imul(unit, COLUMNS), side * SIDE) for side in range(2)]
+                return lambda k, side: em.prefetch(dense[weight], [em.iadd(here.base, k), at[side]], 2)
+
+            columns = Columns(load_rows, fetch=fetch)
             if product.transpose_rhs:
                 columns = Columns(lambda unit, weight, slot, first: tiles.from_scratch(slot, first), transpose)
             places = (here.x_row, here.out_row)

@@ -280,13 +280,13 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     )
 
 
-def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[int, int], k0: Index, k1: Index) -> None:
+def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, Index], k0: Index, k1: Index) -> None:
     """Elements [k0, k1) of a panel, f32, into decoded[g, k - k0, column + row], (g, column) being `place`."""
     layout = panel.layout
     g, column = place
 
     def store(value: Value, k: Index, v: int) -> None:
-        em.vstore(value, decoded, [g, em.isub(k, k0), column + v * panel.lanes])
+        em.vstore(value, decoded, [g, em.isub(k, k0), em.iadd(column, v * panel.lanes)])
 
     if layout.dense:
         with em.loop(k0, k1, hint="k") as loop:

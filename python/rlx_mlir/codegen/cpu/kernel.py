@@ -233,8 +233,14 @@ class Accumulators:
         first: Index,
         rows: Index,
         at: Index = 0,
-    ) -> None:
-        """Outputs for the unit's columns and the output rows [first, first + rows); products begin with row `at`."""
+        *,
+        watched: bool = False,
+    ) -> Value | None:
+        """Outputs for the unit's columns and the output rows [first, first + rows); products begin with row `at`.
+
+        Returns, where `watched`, the bits of the largest products without their sign, a vector of i32: those of
+        infinity, or more, tell of products that aren't finite.
+        """
         em, product = self.em, self.product
         program = product.program
         buffers = [
@@ -245,35 +251,44 @@ class Accumulators:
         stored = with_element(self.type, product.element)
         n = em.dim(targets[0], 1)
         masked = not isinstance(n, int) or n % self.columns != 0
-        with em.loop(0, rows, hint="row") as row, em.loop(0, self.columns, self.lanes, hint="col") as local:
-            out_row = em.iadd(row.iv, first)
-            column = em.iadd(local.iv, em.imul(unit, self.columns))
-            # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
-            mask = em.mask(em.imax(em.isub(n, column), 0), self.lanes) if masked else None
+        bits = with_element(self.type, "i32")
+        largest = [em.zero(bits)] if watched else []
+        with em.loop(0, rows, 1, largest, hint="row") as row:
+            with em.loop(0, self.columns, self.lanes, row.args, hint="col") as local:
+                out_row = em.iadd(row.iv, first)
+                column = em.iadd(local.iv, em.imul(unit, self.columns))
+                # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
+                mask = em.mask(em.imax(em.isub(n, column), 0), self.lanes) if masked else None
 
-            def load(buffer: Value, indices: Sequence[Index]) -> Value:
-                if mask is None:
-                    return self.target.widen(em, em.vload(buffer, indices, stored))
-                return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(stored)))
+                def load(buffer: Value, indices: Sequence[Index]) -> Value:
+                    if mask is None:
+                        return self.target.widen(em, em.vload(buffer, indices, stored))
+                    return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(stored)))
 
-            def argument(i: int) -> Value:
-                kind = program.arguments[i].broadcast
-                if kind == "scalar":
-                    return self.target.widen(em, em.load(buffers[i], []))
-                if kind == "column":
-                    return self.target.widen(em, em.load(buffers[i], [out_row]))
-                return load(buffers[i], [column] if kind == "row" else [out_row, column])
+                def argument(i: int) -> Value:
+                    kind = program.arguments[i].broadcast
+                    if kind == "scalar":
+                        return self.target.widen(em, em.load(buffers[i], []))
+                    if kind == "column":
+                        return self.target.widen(em, em.load(buffers[i], [out_row]))
+                    return load(buffers[i], [column] if kind == "row" else [out_row, column])
 
-            products = [
-                em.vload(self.data, [em.iadd(row.iv, at), em.iadd(local.iv, i * self.columns)], self.type)
-                for i in range(program.accumulators)
-            ]
-            for value, output in zip(program.emit(em, products, argument), targets, strict=True):
-                value = rounded(em, self.target, value, product.element)
-                if mask is None:
-                    em.vstore(value, output, [out_row, column])
-                else:
-                    em.masked_store(value, output, [out_row, column], mask)
+                products = [
+                    em.vload(self.data, [em.iadd(row.iv, at), em.iadd(local.iv, i * self.columns)], self.type)
+                    for i in range(program.accumulators)
+                ]
+                for value, output in zip(program.emit(em, products, argument), targets, strict=True):
+                    value = rounded(em, self.target, value, product.element)
+                    if mask is None:
+                        em.vstore(value, output, [out_row, column])
+                    else:
+                        em.masked_store(value, output, [out_row, column], mask)
+                largest = local.args
+                for value in products if watched else ():
+                    largest = [em.binary("arith.maxui", largest[0], em.andi(em.bitcast(value, bits), 0x7FFFFFFF))]
+                local.yield_(largest)
+            row.yield_(local.results)
+        return row.results[0] if watched else None
 
     def _argument_buffer(self, value: Value, broadcast: str) -> Value:
         """The buffer as [M, N], [N], [M] or one element."""

@@ -30,6 +30,7 @@ from rlx_mlir.codegen.gpu.attention_base import (
     rounded_up,
 )
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, element_of, pointer, shape_of, vec
+from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["DecodeConfig", "decode", "decode_config"]
@@ -38,8 +39,8 @@ WARP = 32
 COMBINE_THREADS = 128
 MAX_PARTS = COMBINE_THREADS
 """Parts that the keys of one head are cut into: the second kernel reads that many partial results of each row."""
-BLOCKS = 512
-"""Blocks that fill a GPU: about four a multiprocessor."""
+WAVES = 4
+"""Blocks that a GPU runs at one time are one wave: where not all of them are, so many waves keep the last one short."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,14 @@ class DecodeConfig:
         weights = 4 * self.warps * self.keys(spec) * self.padded_rows()
         merged = 4 * self.warps * self.rows * (2 + spec.head_dim)
         return max(self.stages * self.stage_bytes(spec) + weights, merged)
+
+    def slots(self, spec: AttentionSpec, chip: str) -> int:
+        """Blocks of the first kernel that a GPU runs at one time."""
+        chosen = resources(chip)
+        own = self.vectors(spec) * VECTOR_BYTES * 8 // BITS[element_of(spec.k)]
+        by_registers = (4 if self.rows * own <= 32 else 2) * 4 // self.warps
+        by_memory = (chosen.processor_kib << 10) // (self.shared_bytes(spec) + 1024)
+        return chosen.processors * max(1, min(by_registers, by_memory))
 
     def stage_bytes(self, spec: AttentionSpec) -> int:
         """Bytes of the keys and values of one step."""
@@ -218,8 +227,8 @@ class Partial(_Decode):
         first = em.iadd(start, em.imul(self.warp, config.keys(spec)))
         exchange = em.imul(self.warp, config.keys(spec) * config.padded_rows() * 4)
         exchange = em.shared(em.iadd(exchange, stages * config.stage_bytes(spec)))
-        for stage in range(stages):
-            self.fetch(heads, em.iadd(first, stage * step), end, stage * config.stage_bytes(spec))
+        for ahead in range(stages):
+            self.fetch(heads, em.iadd(first, ahead * step), end, ahead * config.stage_bytes(spec))
         with em.loop(first, end, step, [em.const(0), *inits], hint="key") as loop:
             stage, maxima, sums = loop.args[0], loop.args[1 : 1 + rows], loop.args[1 + rows : 1 + 2 * rows]
             rest = loop.args[1 + 2 * rows :]
@@ -553,6 +562,7 @@ def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | Non
     assert queries is not None, "a decoding schedule is for a static number of queries"
     config = config or decode_config(spec, queries)
     rows, kv, symbol = spec.group * queries, spec.kv_heads, symbol_of(name)
+    slots = config.slots(spec, chip)
     device = DeviceEmitter(chip)
     partial_kernel(device, f"{symbol}_parts", spec, config)
     combine_kernel(device, f"{symbol}_join", spec, config)
@@ -564,8 +574,11 @@ def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | Non
         """Into how many parts keys are cut: steps of a block, or as many as fill the GPU."""
         keys = em.dim(operands[1], spec.sequence_axis)
         heads = em.imul(batch(em, operands[0]), kv * config.groups)
-        wanted = em.idiv(BLOCKS, em.imax(heads, 1))
-        most = em.imax(em.imin(wanted, MAX_PARTS), 1)
+        heads = em.imax(heads, 1)
+        fitting = em.idiv(slots, heads)
+        several = em.idiv(em.iadd(heads, WAVES * slots - 1), heads)
+        one_wave = em.cmpi("uge", em.index(fitting), WAVES)
+        most = em.imin(em.select(one_wave, em.index(fitting), em.index(several)), MAX_PARTS)
         return em.imax(em.imin(em.iceildiv(keys, config.step(spec)), most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:

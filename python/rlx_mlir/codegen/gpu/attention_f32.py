@@ -46,10 +46,8 @@ class F32Config:
 
 
 def f32_config(spec: AttentionSpec) -> F32Config:
-    """Tiles of which two blocks fit into the shared memory of most chips."""
-    if spec.head_dim <= 64:
-        return F32Config(64, 64)
-    return F32Config(64, 32) if spec.head_dim <= 128 else F32Config(32, 16)
+    """Few queries a block: prompts come in pieces, and small models have few heads to fill a GPU with."""
+    return F32Config(32, 64 if spec.head_dim <= 64 else 32 if spec.head_dim <= 128 else 16)
 
 
 class PrefillF32(Problem):
@@ -279,7 +277,8 @@ def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | N
     symbol = f"{symbol_of(name)}_f32"
     device = DeviceEmitter(chip)
     kernel = PrefillF32(device, spec, config)
-    with device.kernel(symbol, kernel.parameters("q", "k", "v", "mask", "pos", "out"), config.threads) as values:
+    parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
+    with device.kernel(symbol, parameters, config.threads, min_blocks=2) as values:
         kernel.bind(values)
         device.launch_dependents()
         device.wait_dependencies()

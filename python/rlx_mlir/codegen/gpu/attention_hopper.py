@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem
+from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, struct_of, tensor_map
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, struct_of, tensor_map, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
@@ -37,7 +37,8 @@ BOX = 64
 """Elements of a row that one copy moves: 128 bytes, the width of a swizzle."""
 LIVE_BYTES = 24_000_000
 """Keys and values of the heads in progress: about half of the L2 cache."""
-SIZES = (64, 128, 256)
+MAX_SIZE = 256
+"""Elements of a head: wgmma has at most so many columns of results."""
 
 
 @dataclass(frozen=True)
@@ -50,13 +51,13 @@ class HopperConfig:
 
     def offsets(self, size: int) -> tuple[int, int, int]:
         """Where keys, values and barriers start in shared memory, in bytes."""
-        keys = 2 * TILE * size
+        keys = 2 * TILE * rounded_up(size, BOX)
         values = keys + self.stages * self.tile_bytes(size)
         return keys, values, values + self.stages * self.tile_bytes(size)
 
     def tile_bytes(self, size: int) -> int:
         """Bytes of a tile of keys."""
-        return 2 * self.keys * size
+        return 2 * self.keys * rounded_up(size, BOX)
 
     def shared_bytes(self, size: int) -> int:
         """Shared memory of a block."""
@@ -100,7 +101,9 @@ class PrefillHopper(Problem):
     def __init__(self, em: DeviceEmitter, spec: AttentionSpec, config: HopperConfig) -> None:
         super().__init__(em, spec)
         self.config, self.size = config, spec.head_dim
-        self.boxes = spec.head_dim // BOX
+        # Where a head isn't whole boxes, the last one reaches into the next head, which nothing reads.
+        self.boxes = -(-spec.head_dim // BOX)
+        self.whole = spec.head_dim % BOX == 0
         self.factor = self.query_factor if self.folded else 1.0
 
     # Barriers -------------------------------------------------------------------------------------
@@ -112,12 +115,18 @@ class PrefillHopper(Problem):
         return em.at(self.barriers, em.iadd(em.imul(stage, 8), 8 + 8 * number * self.config.stages), "i8")
 
     def start(self) -> None:
-        """Initialises the barriers."""
+        """Fetches the maps, which launches write, not kernels; initialises the barriers."""
         em, stages = self.em, self.config.stages
         self.barriers = em.shared(self.config.offsets(self.size)[2])
         self.thread = em.thread()
         self.group = em.uniform(em.shrui(self.thread, 7))
         with em.if_(em.cmpi("eq", self.thread, 0)):
+            q, k, v, out = self.maps
+            em.tma_prefetch(q)
+            em.tma_prefetch(out)
+            with em.if_(em.cmpi("ne", em.index(self.keys), 0)):  # There is no map of no keys.
+                em.tma_prefetch(k)
+                em.tma_prefetch(v)
             em.mbarrier_init(self.barriers, 1)
             for stage in range(stages):
                 for kind in ("keys full", "values full"):
@@ -136,8 +145,8 @@ class PrefillHopper(Problem):
         follow each other, all i32.
         """
         em, config = self.em, self.config
-        self.start()
         self.maps = maps
+        self.start()
         block = em.block()
         before = em.idiv(block, em.imul(tiles, live))
         inside = em.irem(block, em.imul(tiles, live))
@@ -171,7 +180,7 @@ class PrefillHopper(Problem):
         em, config, size, spec = self.em, self.config, self.size, self.spec
         offsets = config.offsets(size)
         q, k, v, _ = self.maps
-        em.mbarrier_expect(self.barriers, 2 * TILE * size)
+        em.mbarrier_expect(self.barriers, 2 * TILE * BOX * self.boxes)
         for box in range(self.boxes):
             target = em.shared(box * TILE * 2 * BOX)
             em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box), self.barriers)
@@ -217,7 +226,7 @@ class PrefillHopper(Problem):
         state = self.opening()
         first, last = self.bounds()
         for lower, upper, masked in ((1, first, True), (first, last, False), (last, self.count, True)):
-            if lower is upper:
+            if lower == upper:
                 continue
             with em.loop(lower, upper, 1, state.flat(), hint="tile") as loop:
                 loop.yield_(self.step(loop.iv, state.like(loop.args), masked).flat())
@@ -406,18 +415,21 @@ class PrefillHopper(Problem):
         matrix = em.shrui(self.lane, 3)
         row = em.iadd(em.imul(self.warp, 16), em.iadd(em.andi(self.lane, 7), em.imul(em.andi(matrix, 1), 8)))
         target = em.shared(em.imul(self.own, QUERIES * 2 * BOX))
-        for box in range(self.boxes):
-            for piece in range(0, 8, 2):
-                n = 8 * box + piece
-                words = [self.pair(values, 4 * n + 2 * i) for i in range(4)]
-                swizzled = em.xor(em.iadd(em.shrui(matrix, 1), piece), em.andi(row, 7))
-                at = em.iadd(em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16)), box * TILE * 2 * BOX)
-                em.stmatrix(em.at(target, at, "i8"), words)
+        for n in range(0, self.size // 8, 2):
+            words = [self.pair(values, 4 * n + 2 * i) for i in range(4)]
+            box, piece = divmod(n, 8)
+            swizzled = em.xor(em.iadd(em.shrui(matrix, 1), piece), em.andi(row, 7))
+            at = em.iadd(em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16)), box * TILE * 2 * BOX)
+            em.stmatrix(em.at(target, at, "i8"), words)
         if self.hides:
             self.repair(target, maxima, scales, values)
+        first = em.iadd(self.first, em.imul(self.own, QUERIES))
+        if not self.whole:
+            em.barrier(barrier, GROUP)
+            self.copy_out(target, first)
+            return
         em.fence_async()
         em.barrier(barrier, GROUP)
-        first = em.iadd(self.first, em.imul(self.own, QUERIES))
         with em.if_(em.andi(self.leads, em.cmpi("slt", em.index(first), em.index(self.queries)))):
             for box in range(self.boxes):
                 place = self.coordinates(self.spec.num_heads, self.h, first, box)
@@ -425,15 +437,33 @@ class PrefillHopper(Problem):
             em.bulk_commit()
             em.bulk_wait(0)
 
+    def copy_out(self, tile: Value, first: Index) -> None:
+        """Writes the results of this warp group from shared memory, where copies of boxes would reach too far."""
+        em, pieces = self.em, self.size // 8
+        head = self.out.head(em, self.b, self.h)
+        start = em.andi(self.thread, GROUP - 1)
+        with em.loop(start, QUERIES * pieces, GROUP, hint="piece") as loop:
+            row, piece = em.idiv(loop.iv, pieces), em.irem(loop.iv, pieces)
+            query = em.iadd(first, row)
+            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+                words = em.ld(em.at(tile, self.place(row, piece), "i8"), vec(4, "i32"))
+                em.st(words, em.at(self.out.row(em, head, query), em.imul(piece, 8), self.element))
+
+    def place(self, row: Index, piece: Index) -> Index:
+        """Where 16 bytes of a row stand in a warp group's part of the tile of queries."""
+        em = self.em
+        swizzled = em.xor(em.andi(em.index(piece), 7), em.andi(em.index(row), 7))
+        at = em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16))
+        return em.iadd(em.imul(em.shrui(em.index(piece), 3), TILE * 2 * BOX), at)
+
     def repair(self, tile: Value, maxima: Sequence[Value], scales: Sequence[Value], values: Sequence[Value]) -> None:
         """Computes rows of this warp again where hidden values had a part."""
         em = self.em
 
         def put(r: int, group: Value, d: Index, value: Value) -> None:
             row = em.iadd(em.iadd(em.imul(self.warp, 16), group), 8 * r)
-            piece = em.xor(em.andi(em.shrui(d, 3), 7), em.andi(row, 7))
-            at = em.iadd(em.imul(em.shrui(d, 6), TILE * 2 * BOX), em.iadd(em.imul(row, 2 * BOX), em.imul(piece, 16)))
-            em.st(em.narrow(value, self.element), em.at(tile, at, "i8"), em.andi(d, 7))
+            place = em.at(tile, self.place(row, em.shrui(d, 3)), "i8")
+            em.st(em.narrow(value, self.element), place, em.andi(d, 7))
 
         rows = []
         for half, query in enumerate(self.rows):
@@ -446,8 +476,8 @@ class PrefillHopper(Problem):
 def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConfig | None = None) -> DeviceKernel:
     """Attention of any number of queries in f16 or bf16 on sm_90a.
 
-    Raises UnsupportedByTemplate for other chips and element types, other sizes of heads than 64, 128 and 256, and masks
-    in memory.
+    Raises UnsupportedByTemplate for other chips and element types, sizes of heads that aren't multiples of 16 up to
+    256, and masks in memory.
     """
     device = DeviceEmitter(chip)
     device.need("attention by warp groups", 90, exactly=True)
@@ -456,13 +486,19 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
         raise UnsupportedByTemplate(
             f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
         )
-    if spec.head_dim not in SIZES:
-        raise UnsupportedByTemplate(f"{name}: warp groups take heads of {SIZES}, but they are of {spec.head_dim}")
+    if spec.head_dim % 16 or spec.head_dim > MAX_SIZE:
+        raise UnsupportedByTemplate(
+            f"{name}: warp groups take heads of multiples of 16 up to {MAX_SIZE}, but they are of {spec.head_dim}"
+        )
     if spec.mask is not None:
         raise UnsupportedByTemplate(f"{name}: warp groups take no mask in memory")
     symbol = f"{symbol_of(name)}_wgmma"
     maps = [tensor_map(f"{x}_map") for x in ("q", "k", "v", "out")]
-    parameters = [*maps, *kernel.parameters("q", "k", "v", "pos"), *((x, "i32") for x in ("tiles", "heads", "live"))]
+    parameters = [
+        *maps,
+        *kernel.parameters("q", "k", "v", "pos", "out"),
+        *((x, "i32") for x in ("tiles", "heads", "live")),
+    ]
     threads = (1 + CONSUMERS) * GROUP
     with device.kernel(symbol, parameters, threads, min_blocks=1) as values:
         kernel.bind(values)
@@ -495,6 +531,7 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
                 map_of(named["v"], spec.kv_heads, config.keys),
                 map_of(results[0], spec.num_heads, QUERIES),
                 *operands,
+                results[0],
                 *Problem.size_arguments(em, spec, named),
                 *(em.i32(x) for x in (tiles, heads, live)),
             ],

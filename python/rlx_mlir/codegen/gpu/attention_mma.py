@@ -56,11 +56,13 @@ class MmaConfig:
 
 def mma_config(spec: AttentionSpec, chip: str) -> MmaConfig:
     """As many queries as registers hold: each fragment of keys and values is read once for those of a warp."""
-    if spec.head_dim <= 64:
+    masked = spec.mask is not None  # Masks take registers, too.
+    if spec.head_dim <= 64 and not masked:
         return MmaConfig(4, 2, 64, True)
     if spec.head_dim <= 128:
-        # Where two such blocks don't fit into shared memory, more warps hide more latency.
-        return MmaConfig(4, 2, 48, False) if sm_version(chip) in TWO_BLOCKS else MmaConfig(8, 1, 64, True)
+        # Where two blocks of larger tiles don't fit into shared memory, more warps hide more latency.
+        large = sm_version(chip) in TWO_BLOCKS and not masked
+        return MmaConfig(4, 2, 32, False) if large else MmaConfig(8, 1, 64, True)
     return MmaConfig(4, 1, 32, False)
 
 
@@ -126,18 +128,22 @@ class PrefillMma(Problem):
             with em.if_(em.cmpi("ult", em.index(row), count)):
                 em.cp_async(target, source, count=size)
 
-    def place(self, tile: Value, row: Index, piece: Index) -> Value:
-        """The address of 16 bytes of a row."""
+    def place(self, tile: Value, row: Index, piece: Index, step: int = 0) -> Value:
+        """The address of 16 bytes of a row: of a piece, or with `step` of piece 0 or 1 of 2 * step more."""
         em = self.em
-        swizzled = em.xor(piece, em.andi(em.index(row), 7))
-        return em.at(tile, em.iadd(em.imul(row, self.pitch), em.imul(swizzled, 16)), "i8")
+        # Pieces of 128 bytes are a matter of constants, so that few addresses have to be kept.
+        low, high = 2 * step % 8, 2 * step // 8
+        swizzled = em.xor(em.xor(piece, low) if low else piece, em.andi(em.index(row), 7))
+        at = em.iadd(em.iadd(em.imul(row, self.pitch), em.imul(swizzled, 16)), 128 * high)
+        return em.at(tile, at, "i8")
 
     def query_fragments(self, step: int) -> list[list[Value]]:
         """The 16 elements from 16 * step on of each 16 queries of this warp."""
         em = self.em
         row = em.iadd(em.imul(self.warp, 16 * self.config.tiles), em.andi(self.lane, 15))
-        piece = em.iadd(em.shrui(self.lane, 4), 2 * step)
-        return [em.ldmatrix(self.place(self.query_tile, em.iadd(row, 16 * t), piece)) for t in range(self.config.tiles)]
+        half = em.shrui(self.lane, 4)
+        places = [self.place(self.query_tile, em.iadd(row, 16 * t), half, step) for t in range(self.config.tiles)]
+        return [em.ldmatrix(place) for place in places]
 
     # A tile of keys -------------------------------------------------------------------------------
 
@@ -193,7 +199,7 @@ class PrefillMma(Problem):
         for step in range(self.size // 16):
             queries = self.query_fragments(step) if fragments is None else fragments[step]
             for pair in range(config.keys // 16):
-                place = self.place(self.key_tile, em.iadd(row, 16 * pair), em.iadd(half, 2 * step))
+                place = self.place(self.key_tile, em.iadd(row, 16 * pair), half, step)
                 own = em.ldmatrix(place)
                 for tile in range(config.tiles):
                     for n in range(2):
@@ -246,7 +252,7 @@ class PrefillMma(Problem):
                 for tile in range(config.tiles)
             ]
             for pair in range(self.size // 16):
-                place = self.place(self.value_tile, em.iadd(row, 16 * step), em.iadd(half, 2 * pair))
+                place = self.place(self.value_tile, em.iadd(row, 16 * step), half, pair)
                 own = em.ldmatrix(place, transpose=True)
                 for tile in range(config.tiles):
                     for n in range(2):
@@ -314,7 +320,8 @@ def prefill_mma(name: str, spec: AttentionSpec, chip: str, config: MmaConfig | N
         raise UnsupportedByTemplate(
             f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
         )
-    with device.kernel(symbol, kernel.parameters("q", "k", "v", "mask", "pos", "out"), config.warps * WARP) as values:
+    parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
+    with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1) as values:
         kernel.bind(values)
         device.launch_dependents()
         device.wait_dependencies()

@@ -31,6 +31,9 @@ CHIPS = {
     "sm_121": 88,
     "sm_121a": 88,
 }
+#: What may be chosen for a kernel in place of its schedule's rule, with the least and greatest value.
+#: tf32: products of f32 by tensor cores, which round operands to 11 bits.
+CHOICES = {"tf32": (0, 1)}
 #: Versions of PTX, times ten, that the code generator writes.
 PTX_VERSIONS = (70, 71, 72, 73, 74, 75, 76, 77, 78, 80, 81, 82, 83, 84, 85, 86, 87, 88)
 

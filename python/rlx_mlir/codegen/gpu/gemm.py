@@ -8,7 +8,7 @@ from typing import Protocol
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
 from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
-from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma
+from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma, gemm_tf32
 from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import Program
@@ -42,14 +42,24 @@ class ProductSpec(Protocol):
     def layout(self) -> str: ...
 
 
-def emit_product(name: str, spec: ProductSpec, chip: str) -> DeviceKernel:
-    """The kernels of a product; UnsupportedByTemplate where no portable schedule covers it."""
+def emit_product(
+    name: str, spec: ProductSpec, chip: str, constants: frozenset[int] = frozenset(), *, tf32: bool = False
+) -> DeviceKernel:
+    """The kernels of a product; UnsupportedByTemplate where no portable schedule covers it.
+
+    Args:
+        constants: the kernel's operands that are parameters of the model.
+        tf32: products of f32 may round their operands to tf32; else they are exact.
+    """
+
+    first = 3 if spec.kind == "block_dot" else 1
+    constant = constants.issuperset(spec.order[first : first + spec.program.accumulators])
 
     def gemm(weight: Shape, *, transposed: bool, stride: int | None = None) -> Gemm:
         shapes = (spec.x, weight, spec.result)
-        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride)
+        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride, constant)
 
-    dense = gemm_fma if spec.element == "f32" else gemm_mma
+    dense = gemm_mma if spec.element != "f32" else gemm_tf32 if tf32 else gemm_fma
     if spec.kind == "matmul":
         return dense(chip, gemm(spec.weight, transposed=spec.transposed))
     k, n = spec.x[-1], spec.result[-1]

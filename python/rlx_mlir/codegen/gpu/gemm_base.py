@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -36,6 +36,7 @@ class Gemm:
     element: type of x, the arguments and the outputs. Products and program are f32, and outputs are rounded once.
     operand_order: the kernel's operand for each of x, the weights and the arguments; None where it is the same order.
     w_stride: elements between rows of a weight [N, K], where that isn't K; what lies between is zero.
+    constant: the weights are parameters of the model: they may be read while kernels before still run.
     """
 
     name: str
@@ -47,11 +48,12 @@ class Gemm:
     element: str = "f32"
     transpose_rhs: bool = False
     w_stride: int | None = None
+    constant: bool = False
 
     def __post_init__(self) -> None:
         if self.element not in ("f32", "f16", "bf16"):
             raise UnsupportedByTemplate(f"{self.name}: products of {self.element} have no schedule")
-        if not self.x_shape or len(self.w_shape) < 2:
+        if len(self.x_shape) < (2 if self.batched else 1) or len(self.w_shape) < 2:
             shapes = f"{self.x_shape} and {self.w_shape}"
             raise UnsupportedByTemplate(f"{self.name}: expects a matrix of weights, but the operands are {shapes}")
 
@@ -174,6 +176,7 @@ def tile_place(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, tile: Tile) -> Place
 
 
 def size_bytes(element: str) -> int:
+    """Bytes of an element."""
     return BITS[element] // 8
 
 
@@ -279,10 +282,6 @@ class TileLoader:
         """Pieces of 16 bytes of a line."""
         return self.span * size_bytes(self.element) // 16
 
-    @property
-    def nbytes(self) -> int:
-        return self.lines * self.chunks * 16
-
     def fill(self, target: Value, columns: Extent, along: Extent) -> None:
         """Starts the copies of a tile of a weight: `columns` of N, and where it is along K."""
         self.issue(target, *((columns, along) if self.transposed else (along, columns)))
@@ -376,43 +375,64 @@ class Tasks:
             yield
 
 
+Copies = Callable[[Value, Index], Callable[[], None] | None]
+"""Starts the copies of a step into a stage, and may return what is to be done after the present step's products."""
+
+
 def pipeline(
     em: DeviceEmitter,
     ring: Ring,
     first: Index,
     last: Index,
     inits: Sequence[Value],
-    issue: Callable[[Value, Index], Callable[[], None] | None],
-    compute: Callable[[Value, list[Value]], list[Value]],
+    copies: Sequence[Copies],
+    compute: Callable[[Value, list[Value], Callable[[], None]], list[Value]],
+    *,
+    early: bool,
 ) -> list[Value]:
     """Goes along steps [first, last) of K with the ring; returns what `compute` has made of `inits`.
 
-    issue(stage, step) starts the copies of a step, also of ones beyond the last, and may return what is to be done
-    after the present step's products. compute(stage, values) is one step's products.
+    Args:
+        copies: those of the weights, and of x; also called for steps beyond the last.
+        compute: one step's products, compute(stage, values, copy). It calls `copy`, which starts the copies of a later
+            step, once it has read what its first products need: these are then under way while copies are started.
+        early: the weights are constant: their first copies start before the kernels ahead are done.
     """
     ahead = ring.stages - 1
 
-    def start(stage: Index, step: Index) -> Callable[[], None]:
-        later = issue(ring.stage(em, stage), step)
-        em.cp_async_commit()
+    def start(stage: Index, step: Index, own: Sequence[Copies]) -> Callable[[], None]:
+        later = together(issue(ring.stage(em, stage), step) for issue in own)
         return later or (lambda: None)
 
-    def fill() -> None:
-        for i in range(ahead):
-            start(i, em.iadd(first, i))()
+    def fill(own: Sequence[Copies], *, commit: bool) -> None:
+        # Without steps, there may be no memory to read.
+        with nullcontext() if isinstance(first, int) and isinstance(last, int) else em.if_(em.cmpi("slt", first, last)):
+            for i in range(ahead):
+                start(i, em.iadd(first, i), own)()
+                if commit:
+                    em.cp_async_commit()
 
-    if isinstance(first, int) and isinstance(last, int):
-        fill()
+    weights, x = copies
+    if early:
+        fill([weights], commit=False)
+        em.wait_dependencies()
+        fill([x], commit=True)
     else:
-        with em.if_(em.cmpi("slt", first, last)):
-            fill()
+        em.wait_dependencies()
+        fill(copies, commit=True)
     with em.loop(first, last, 1, [em.const(0), *inits], hint="step") as loop:
         stage, values = loop.args[0], loop.args[1:]
         em.cp_async_wait(ahead - 1)
         em.barrier()
         free = em.select(em.cmpi("eq", stage, 0), ahead, em.isub(stage, 1))
-        later = start(free, em.iadd(loop.iv, ahead))
-        values = compute(ring.stage(em, stage), values)
+        laters = []
+
+        def copy() -> None:
+            laters.append(start(free, em.iadd(loop.iv, ahead), copies))
+            em.cp_async_commit()
+
+        values = compute(ring.stage(em, stage), values, copy)
+        (later,) = laters
         later()
         following = em.select(em.cmpi("eq", stage, ahead), 0, em.iadd(stage, 1))
         loop.yield_([following, *values])
@@ -496,7 +516,7 @@ class Body:
 
 @contextmanager
 def open_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, splits: int, more: int = 0) -> Iterator[Body]:
-    """The kernel `name` around a body.
+    """The kernel `name` around a body; `pipeline` waits for the kernels ahead.
 
     Parameters: x, `more` pointers that belong to it, the weights, the arguments and the outputs, then the dynamic
     sizes. With splits, f32 sums [splits, products, batch M, N] stand in place of arguments and outputs, and block y
@@ -514,7 +534,6 @@ def open_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, splits: in
     parameters = [*pointers, *((size, "i32") for size in names)]
     with em.kernel(name, parameters, tile.threads, min_blocks=1) as values:
         em.launch_dependents()
-        em.wait_dependencies()
         sizes = Sizes.of(gemm, values[len(pointers) :])
         place = tile_place(em, gemm, sizes, tile)
         first_row = em.imul(place.batch, sizes.m)

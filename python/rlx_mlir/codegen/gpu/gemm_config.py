@@ -145,7 +145,8 @@ def choose(
     """
     processors = resources(chip).processors
     best: tuple[float, Choice] | None = None
-    for tile in tiles:
+    fits = [tile for tile in tiles if _sums(for_products(tile, products), products) <= MOST_SUMS]
+    for tile in fits or tiles[-1:]:
         fitted = for_products(tile, products)
         blocks = _ceil(m, fitted.bm) * _ceil(n, fitted.bn) * batch
         steps = max(1, _ceil(k, fitted.bk))
@@ -163,11 +164,21 @@ def choose(
     return best[1]
 
 
+MOST_SUMS = 128
+"""Accumulators of a thread, beyond which registers wouldn't hold them."""
+
+
 def for_products(tile: Tile, products: int) -> Tile:
     """The tile for several products at once: as many accumulators, so fewer columns of each."""
-    if products == 1 or tile.wn < tile.least * products:
+    cut = 1 << (products - 1).bit_length()
+    if tile.wn < tile.least * cut:
         return tile
-    return replace(tile, bn=tile.bn // products, wn=tile.wn // products)
+    return replace(tile, bn=tile.bn // cut, wn=tile.wn // cut)
+
+
+def _sums(tile: Tile, products: int) -> int:
+    """Accumulators of a thread."""
+    return tile.wm * tile.wn * products // 32
 
 
 ROW_STEPS = (16, 64, 256)

@@ -32,10 +32,10 @@ from rlx_mlir.codegen.gpu.gemm_base import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import FMA_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile, ring_kernel
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
-__all__ = ["PAD", "FmaCore", "TransposingLoader", "fma_kernel", "gemm_fma"]
+__all__ = ["PAD", "FmaCore", "TransposingLoader", "fma_core", "gemm_fma"]
 
 _ALONG = 8
 """Neighbours along K, and so along memory, that threads copy together: a sector of 32 bytes."""
@@ -124,11 +124,16 @@ class FmaCore:
             for pointer in body.weights
         ]
 
-    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts the copies of a step."""
+    def issue_x(self, stage: Value, step: Index) -> None:
+        """Starts the copies of a step of x."""
         em, tile, body = self.em, self.tile, self.body
         along = (em.imul(step, tile.bk), body.limit, 0)
         self.x_loader.fill(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
+
+    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts those of the weights."""
+        em, tile, body = self.em, self.tile, self.body
+        along = (em.imul(step, tile.bk), body.limit, 0)
         columns = (body.place.column, body.sizes.n, tile.bn)
         return together(
             loader.fill(em.at(stage, part, "i8"), columns, along)
@@ -157,8 +162,8 @@ class FmaCore:
                 values += self._four(part, em.imul(em.iadd(chunk, k * (tile.bn // 4)), 4))
         return values
 
-    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
-        """The accumulators after a stage."""
+    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+        """The accumulators after a stage; calls `copy` after its first reads."""
         em, tile, sums = self.em, self.tile, list(sums)
         x = em.at(stage, self.x_part, "i8")
         first = em.iadd(self.warp.row, em.imul(em.idiv(self.warp.lane, 8), 4))
@@ -167,8 +172,10 @@ class FmaCore:
             for group in range(self.row_groups):
                 rows += self._four(x, em.iadd(first, 16 * group + k * (tile.bm + PAD)))
             position = 0
-            for part in self.w_parts:
+            for number, part in enumerate(self.w_parts):
                 columns = self._columns(em.at(stage, part, "i8"), k)
+                if k == number == 0:
+                    copy()
                 for row, column in itertools.product(rows, columns):
                     sums[position] = em.fmaf(row, column, sums[position])
                     position += 1
@@ -178,19 +185,21 @@ class FmaCore:
         """Stores the warp's accumulators."""
         em, lane = self.em, self.warp.lane
         first_row, first_column = em.imul(em.idiv(lane, 8), 4), em.imul(em.irem(lane, 8), 4)
-        position = 0
-        for product, i, r, j in itertools.product(
-            range(self.products), range(self.row_groups), range(4), range(self.column_groups)
-        ):
-            value = em.vector(sums[position : position + 4])
-            staged.store(value, product, em.iadd(first_row, 16 * i + r), em.iadd(first_column, 32 * j))
-            position += 4
+        counts = (self.products, self.row_groups, 4, self.column_groups)
+        for number, (product, i, r, j) in enumerate(itertools.product(*map(range, counts))):
+            if i in staged.blocks():
+                value = em.vector(sums[4 * number : 4 * number + 4])
+                staged.store(value, product, em.iadd(first_row, 16 * i + r), em.iadd(first_column, 32 * j))
 
 
-def fma_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int = 1) -> int:
-    """Emits the kernel `name`, whose parameters are those of `open_kernel`; returns the bytes of shared memory."""
-    core = FmaCore(tile, gemm.program.accumulators, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
-    return ring_kernel(em, name, gemm, tile, access, splits, core)
+def fma_core(gemm: Gemm) -> Callable[[Tile], FmaCore]:
+    """What multiplies dense operands by a tile."""
+    products = gemm.program.accumulators
+
+    def make(tile: Tile) -> FmaCore:
+        return FmaCore(tile, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
+
+    return make
 
 
 def gemm_fma(chip: str, gemm: Gemm) -> DeviceKernel:
@@ -200,4 +209,4 @@ def gemm_fma(chip: str, gemm: Gemm) -> DeviceKernel:
     """
     if gemm.element != "f32":
         raise UnsupportedByTemplate(f"{gemm.name}: FMA tiles are for f32, but the product is of {gemm.element}")
-    return product_kernel(chip, "gemm_fma", gemm, dense_operands(gemm), FMA_TILES, fma_kernel, line_access(gemm, 4))
+    return product_kernel(chip, "gemm_fma", gemm, dense_operands(gemm), FMA_TILES, fma_core(gemm), line_access(gemm, 4))

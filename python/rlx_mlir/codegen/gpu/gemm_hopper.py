@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, memref, pointer, tensor_map
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, tensor_map
+from rlx_mlir.codegen.gpu.gemm import ProductSpec
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.gemm_hopper_config import K_STEP, Choice, Layout, choose_by_rows
 from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import REDUCE_COLUMNS, REDUCE_THREADS, PartStorer, Storer, reduce_parts
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Finisher, Mainloop, Operands, warp_specialised
+from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.formats.planes import plane_layout
 
-__all__ = ["gemm_hopper"]
+__all__ = ["Limited", "Schedule", "emit_product_hopper", "gemm_hopper"]
 
 STRIDE_BYTES = 16
 """TMA needs rows whose starts are multiples of this apart."""
@@ -29,6 +32,30 @@ UNKNOWN_BATCH = 16
 """Batches that a dynamic number of them counts as, where a tile is chosen."""
 
 Limited = list[tuple[int | None, Choice]]
+
+
+def emit_product_hopper(name: str, spec: ProductSpec, chip: str, *, constant_weights: bool = False) -> DeviceKernel:
+    """The kernels of a product as `lowering.kernel_specs` reads it; see `gemm_hopper` and `gemm_hopper_packed`.
+
+    Weights in planes are dense where their format is the type of x.
+    """
+    from rlx_mlir.codegen.gpu.gemm_hopper_packed import gemm_hopper_packed
+
+    if spec.kind == "matmul":
+        shapes = (spec.x, spec.weight, spec.result)
+        gemm = Gemm(name, *shapes, spec.program, spec.order, spec.element, spec.transposed)
+        return gemm_hopper(gemm, chip, constant_weights=constant_weights)
+    if spec.kind != "dequant_matmul" or spec.layout != "planes":
+        raise UnsupportedByTemplate(f"{name}: wgmma multiplies floats here, but this is {spec.kind}")
+    k, n = spec.x[-1], spec.result[-1]
+    if k is None or n is None:
+        raise UnsupportedByTemplate(f"{name}: TMA needs rows of known length, but the weight is [{n}, {k}]")
+    gemm = Gemm(name, spec.x, (n, k), spec.result, spec.program, spec.order, spec.element, transpose_rhs=True)
+    if spec.scheme != spec.element:
+        return gemm_hopper_packed(gemm, spec.scheme, chip, constant_weights=constant_weights)
+    layout = plane_layout(spec.scheme)
+    stride = layout.row_bytes(k) // layout.format.nbytes
+    return gemm_hopper(replace(gemm, w_stride=stride), chip, constant_weights=constant_weights)
 
 
 def gemm_hopper(
@@ -46,7 +73,7 @@ def gemm_hopper(
     Raises UnsupportedByTemplate where the chip isn't sm_90a, elements don't have 16 bits, or N or K is dynamic or gives
     rows that TMA can't reach.
     """
-    return _Schedule(gemm, chip, constant_weights, choices).kernel()
+    return Schedule(gemm, chip, constant_weights, choices).kernel()
 
 
 def _check(gemm: Gemm, chip: str) -> None:
@@ -97,8 +124,10 @@ def _share(em: HostEmitter, gemm: Gemm, out: Value, shape: Shape) -> _Share:
     return _Share(inner, count)
 
 
-class _Schedule:
+class Schedule:
     """The kernels of one product, and how the host launches them."""
+
+    schedule = "gemm_hopper"
 
     def __init__(self, gemm: Gemm, chip: str, constant: bool, choices: Limited | None) -> None:
         _check(gemm, chip)
@@ -110,10 +139,11 @@ class _Schedule:
         self.products, self.outputs = self.program.accumulators, len(self.program.results)
         self.n_major = not gemm.transpose_rhs
         self.processors = resources(chip).processors
-        self.choices = choices or self._choose()
+        self.choices = choices or self.choose()
         self.stem = symbol_of(gemm.name)
 
-    def _choose(self) -> Limited:
+    def choose(self) -> Limited:
+        """The tiles by rising numbers of rows."""
         sizes = [UNKNOWN_BATCH if size is None else size for size in self.gemm.batch_shape]
         try:
             return choose_by_rows(
@@ -213,8 +243,21 @@ class _Schedule:
     def host(self, em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         """Chooses by the number of rows, and launches."""
         rows = self.rows(em, operands[0])
-        parts = self.take(em, rows, scratch)
-        self._chain(em, 0, rows, parts, operands, results)
+        parts, taken = self.take(em, rows, scratch), self.take_weights(scratch)
+        end = 1 + self.products
+        weights = self.ready_weights(em, operands[1:end], taken)
+        self._chain(em, 0, rows, parts, [operands[0], *weights, *operands[end:]], results)
+
+    def take_weights(self, scratch: Scratch) -> list[Value]:
+        """Scratch memory for weights that have to be made ready."""
+        return []
+
+    def ready_weights(self, em: HostEmitter, weights: list[Value], taken: list[Value]) -> list[Value]:
+        """The weights as buffers of elements, [N, K] or [K, N]."""
+        gemm = self.gemm
+        if gemm.w_stride is None:
+            return weights
+        return [em.view(em.bytes(weight), 0, [self.n, gemm.w_stride], gemm.element) for weight in weights]
 
     def _chain(
         self,
@@ -257,7 +300,7 @@ class _Schedule:
         shape, box = (self.n, self.k), (tile.out_columns, K_STEP)
         if self.n_major:
             shape, box = (self.k, self.n), (K_STEP, 64)
-        weight_maps = [self._map(em, weight, shape, weight_share.count, box) for weight in weights]
+        weight_maps = [self._map(em, weight, shape, weight_share.count, box, gemm.w_stride) for weight in weights]
         maps = [*weight_maps, x_map] if tile.swapped else [x_map, *weight_maps]
         row_tiles, column_tiles = em.iceildiv(rows, tile.out_rows), -(-self.n // tile.out_columns)
         left_tiles, right_tiles = (column_tiles, row_tiles) if tile.swapped else (row_tiles, column_tiles)
@@ -282,45 +325,42 @@ class _Schedule:
             em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed, pdl=True)
 
     def _map(
-        self, em: HostEmitter, buffer: Value, shape: tuple[Index, Index], count: Index, box: tuple[int, int]
+        self,
+        em: HostEmitter,
+        buffer: Value,
+        shape: tuple[Index, Index],
+        count: Index,
+        box: tuple[int, int],
+        stride: int | None = None,
     ) -> Value:
-        """The map of a matrix, or of `count` matrices where products are batched."""
-        rows, columns = shape
-        if not self.gemm.batched:
-            return em.tensor_map(buffer, [rows, columns], [columns, 1], box, swizzle=128, promotion=128)
-        each = em.imul(rows, columns)
-        return em.tensor_map(buffer, [count, rows, columns], [each, columns, 1], [1, *box], swizzle=128, promotion=128)
+        """The map of a matrix, or of `count` matrices where products are batched.
 
-    # -- both ---------------------------------------------------------------------------------------------------------
+        stride: elements between rows, where that isn't their length.
+        """
+        rows, columns = shape
+        between: Index = columns if stride is None else stride
+        if not self.gemm.batched:
+            return em.tensor_map(buffer, [rows, columns], [between, 1], box, swizzle=128, promotion=128)
+        each = em.imul(rows, between)
+        sizes, strides = [count, rows, columns], [each, between, 1]
+        return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=128, promotion=128)
 
     def buffers(self) -> list[tuple[str, str]]:
         """The operands: x, the weights, the arguments."""
-        gemm = self.gemm
-        natural: dict[str, Shape] = {
-            "full": gemm.out_shape,
-            "row": (self.n,),
-            "column": (*gemm.out_shape[:-1], 1),
-            "scalar": (),
-        }
-        shapes = [natural[a.broadcast] if a.shape is None else a.shape for a in self.program.arguments]
-        return [
-            ("x", memref(gemm.x_shape, gemm.element)),
-            *((f"w{i}", memref(gemm.w_shape, gemm.element)) for i in range(self.products)),
-            *((f"arg{i}", memref(shape, gemm.element)) for i, shape in enumerate(shapes)),
-        ]
+        return dense_operands(self.gemm)
 
     def kernel(self) -> DeviceKernel:
         """The text of all."""
-        results = [(f"out{i}", memref(self.gemm.out_shape, self.gemm.element)) for i in range(self.outputs)]
 
         def scratch(em: HostEmitter, operands: Sequence[Value], parts: Scratch) -> None:
             self.take(em, self.rows(em, operands[0]), parts)
+            self.take_weights(parts)
 
         return write_device_kernel(
             self.gemm.name,
-            "gemm_hopper",
+            self.schedule,
             self.buffers(),
-            results,
+            results_of(self.gemm),
             self.device(),
             self.host,
             scratch=scratch,

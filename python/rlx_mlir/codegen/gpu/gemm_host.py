@@ -5,19 +5,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemm_base import SUM_THREADS, Access, Gemm, Sizes, sum_kernel
-from rlx_mlir.codegen.gpu.gemm_config import Choice, Tile, choose_by_rows, for_products
+from rlx_mlir.codegen.gpu.gemm_config import Choice, Tile, choose_by_rows, for_products, resources
+from rlx_mlir.codegen.gpu.gemm_ring import Core, ring_kernel, shared_bytes
 from rlx_mlir.codegen.gpu.kernel import Buffers, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["arguments_of", "product_kernel", "results_of"]
 
-EmitKernel = Callable[[DeviceEmitter, str, Gemm, Tile, Access, int], int]
-"""Emits a kernel for a tile, an access and a number of splits; returns the bytes of shared memory."""
+MakeCore = Callable[[Tile], Core]
+"""What multiplies by a tile."""
 
 ESTIMATE = 1024
 """A dynamic N or K, for the choice of a tile."""
@@ -60,16 +61,42 @@ class Variant:
 class _Device:
     """Emits the kernels of a product, each once."""
 
-    def __init__(self, chip: str, symbol: str, gemm: Gemm, emit: EmitKernel) -> None:
-        self.em, self._symbol, self._gemm, self._emit = DeviceEmitter(chip), symbol, gemm, emit
+    def __init__(self, chip: str, symbol: str, gemm: Gemm, core: MakeCore, more: int) -> None:
+        self.em, self._symbol, self._gemm, self._core, self._more = DeviceEmitter(chip), symbol, gemm, core, more
         self._made: dict[str, int] = {}
 
+    def fitted(self, tile: Tile) -> Tile:
+        """The tile with as many stages as shared memory has room for, of less of K where that is little.
+
+        Two blocks that share a multiprocessor hide more than a stage beyond the third does.
+        """
+        have, products = resources(self.em.chip), self._gemm.program.accumulators
+
+        def kib(tile: Tile) -> float:
+            return shared_bytes(self._core(tile), tile, products) / 1024 + 1
+
+        while tile.stages > 3 and 2 * kib(tile) > have.processor_kib:
+            tile = replace(tile, stages=tile.stages - 1)
+        while kib(tile) > have.block_kib:
+            if tile.stages > 2:
+                tile = replace(tile, stages=tile.stages - 1)
+            elif tile.bk >= 64:
+                tile = replace(tile, bk=tile.bk // 2)
+            else:
+                raise UnsupportedByTemplate(
+                    f"{self._gemm.name}: a tile needs {kib(tile):.0f} KiB, but blocks on {self.em.chip} have "
+                    f"{have.block_kib}"
+                )
+        return tile
+
     def product(self, choice: Choice, access: Access, suffix: str) -> tuple[str, int]:
-        tile = choice.tile
+        tile = self.fitted(choice.tile)
         parts = f"_s{choice.splits}" if choice.splits > 1 else ""
         name = f"{self._symbol}_{tile.bm}x{tile.bn}x{tile.bk}{parts}{suffix}"
         if name not in self._made:
-            self._made[name] = self._emit(self.em, name, self._gemm, tile, access, choice.splits)
+            core = self._core(tile)
+            ring_kernel(self.em, name, self._gemm, tile, access, choice.splits, core, self._more)
+            self._made[name] = shared_bytes(core, tile, self._gemm.program.accumulators)
         return name, self._made[name]
 
     def sums(self, splits: int, columns: int) -> str:
@@ -86,9 +113,10 @@ def product_kernel(
     gemm: Gemm,
     operands: Buffers,
     tiles: Sequence[Tile],
-    emit: EmitKernel,
+    core: MakeCore,
     accesses: Sequence[Access],
     *,
+    more: int = 0,
     choices: Sequence[tuple[int | None, Choice]] | None = None,
 ) -> DeviceKernel:
     """A product's kernels and what launches them.
@@ -96,11 +124,17 @@ def product_kernel(
     Args:
         operands: x and what belongs to it, the weights, the arguments: in the order of the kernels' parameters, where
             the weights follow x.
+        core: what multiplies by a tile.
         accesses: one, or two of which the first needs K and N to be multiples of 8.
+        more: operands that belong to x, after it.
         choices: tiles by numbers of rows, as `choose_by_rows` gives them, in place of the rule's.
     """
     symbol = symbol_of(gemm.name)
-    device = _Device(chip, symbol, gemm, emit)
+    device = _Device(chip, symbol, gemm, core, more)
+    # Where single elements are copied, they pass through registers: one tile, of few registers, serves such sizes.
+    modest = tiles[-2:][:1]
+    if min(accesses[0].x, accesses[0].w) < 4:
+        tiles = modest
     choices = choices or choose_by_rows(
         gemm.m,
         gemm.n or ESTIMATE,
@@ -110,8 +144,7 @@ def product_kernel(
         products=gemm.program.accumulators,
         batch=gemm.batch,
     )
-    # Sizes that fit no piece are rare: one tile, that of few registers, serves them.
-    plain: list[tuple[int | None, Choice]] = [(None, Choice(for_products(tiles[-2], gemm.program.accumulators)))]
+    plain: list[tuple[int | None, Choice]] = [(None, Choice(for_products(modest[0], gemm.program.accumulators)))]
     variants = []
     for access, suffix, own in zip(accesses, ("", "_e"), (choices, plain), strict=False):
         made = [(limit, choice, *device.product(choice, access, suffix)) for limit, choice in own]

@@ -28,10 +28,10 @@ from rlx_mlir.codegen.gpu.gemm_base import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, TF32_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile, ring_kernel
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
-__all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_kernel", "stage_fragments"]
+__all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_core", "stage_fragments"]
 
 
 def chunk_place(em: DeviceEmitter, line: Index, chunk: Index, chunks: int) -> Index:
@@ -98,11 +98,16 @@ class MmaCore:
         once."""
         return 2 if self.kind == "tf32" and not self.transpose_rhs else 1
 
-    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts the copies of a step."""
+    def issue_x(self, stage: Value, step: Index) -> None:
+        """Starts the copies of a step of x."""
         em, tile, body = self.em, self.tile, self.body
         along = (em.imul(step, tile.bk), body.limit, 0)
         self.x_loader.issue(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
+
+    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts those of the weights."""
+        em, tile, body = self.em, self.tile, self.body
+        along = (em.imul(step, tile.bk), body.limit, 0)
         columns = (body.place.column, body.sizes.n, tile.bn)
         return together(
             loader.fill(em.at(stage, part, "i8"), columns, along)
@@ -157,15 +162,17 @@ class MmaCore:
             result.append(self._rounded(registers))
         return result
 
-    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
-        """The accumulators after a stage."""
+    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+        """The accumulators after a stage; calls `copy` after its first reads."""
         em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
         for step in range(chunks // 2):
             fragments = a_fragments(em, self.warp, self.tile, stage, self.x_part, step, chunks)
             a = [self._rounded(registers) for registers in fragments]
             position = 0
-            for part in self.w_parts:
+            for number, part in enumerate(self.w_parts):
                 b = self._b_fragments(em.at(stage, part, "i8"), step)
+                if step == number == 0:
+                    copy()
                 for i, j in itertools.product(range(self.rows), range(self.columns)):
                     here = slice(position, position + 4)
                     sums[here] = em.mma(self.kind, a[i], b[j], sums[here])
@@ -182,19 +189,20 @@ def stage_fragments(
 ) -> None:
     """Stores accumulators of m16n8, `counts` (products, blocks of 16 rows, of 8 columns) of them."""
     row, column = em.idiv(lane, 4), em.imul(em.irem(lane, 4), 2)
-    position = 0
-    for product, i, j in itertools.product(*map(range, counts)):
-        for half in range(2):
-            values = em.vector(sums[position : position + 2])
+    for number, (product, i, j, half) in enumerate(itertools.product(*map(range, (*counts, 2)))):
+        if i in staged.blocks():
+            values = em.vector(sums[2 * number : 2 * number + 2])
             staged.store(values, product, em.iadd(row, 16 * i + 8 * half), em.iadd(column, 8 * j))
-            position += 2
 
 
-def mma_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int = 1) -> int:
-    """Emits the kernel `name`, whose parameters are those of `open_kernel`; returns the bytes of shared memory."""
+def mma_core(gemm: Gemm) -> Callable[[Tile], MmaCore]:
+    """What multiplies dense operands by a tile."""
     products = gemm.program.accumulators
-    core = MmaCore(tile, gemm.element, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
-    return ring_kernel(em, name, gemm, tile, access, splits, core)
+
+    def make(tile: Tile) -> MmaCore:
+        return MmaCore(tile, gemm.element, products, transpose_rhs=gemm.transpose_rhs, stride=gemm.w_stride)
+
+    return make
 
 
 def gemm_mma(chip: str, gemm: Gemm) -> DeviceKernel:
@@ -207,7 +215,8 @@ def gemm_mma(chip: str, gemm: Gemm) -> DeviceKernel:
     """
     if gemm.element not in ("f16", "bf16"):
         raise UnsupportedByTemplate(f"{gemm.name}: mma multiplies f16 and bf16, but the product is of {gemm.element}")
-    return product_kernel(chip, "gemm_mma", gemm, dense_operands(gemm), MMA_TILES, mma_kernel, line_access(gemm, 2))
+    access = line_access(gemm, 2)
+    return product_kernel(chip, "gemm_mma", gemm, dense_operands(gemm), MMA_TILES, mma_core(gemm), access)
 
 
 def gemm_tf32(chip: str, gemm: Gemm) -> DeviceKernel:
@@ -217,4 +226,6 @@ def gemm_tf32(chip: str, gemm: Gemm) -> DeviceKernel:
     """
     if gemm.element != "f32":
         raise UnsupportedByTemplate(f"{gemm.name}: tf32 stands for f32, but the product is of {gemm.element}")
-    return product_kernel(chip, "gemm_tf32", gemm, dense_operands(gemm), TF32_TILES, mma_kernel, line_access(gemm, 4))
+    return product_kernel(
+        chip, "gemm_tf32", gemm, dense_operands(gemm), TF32_TILES, mma_core(gemm), line_access(gemm, 4)
+    )

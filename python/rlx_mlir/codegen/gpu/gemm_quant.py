@@ -43,7 +43,7 @@ from rlx_mlir.codegen.gpu.gemm_decode import (
 from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile, ring_kernel
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
@@ -51,7 +51,9 @@ from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 __all__ = ["IntegerCore", "gemm_block_dot", "gemm_decoded"]
 
 _CENTRE = 0x4B400000
-"""1.5 * 2^23 as f32, and what integer accumulators start from: their bits are then that float plus the sum."""
+_CENTRE_VALUE = 1.5 * 2.0**23
+"""What integer accumulators start from, and the f32 of these bits: the accumulators' bits are then the f32 that is the
+sum plus this number, which needs no conversion."""
 
 
 class DecodedMmaCore(MmaCore):
@@ -143,14 +145,17 @@ class IntegerCore:
 
     # -- into the ring ------------------------------------------------------------------------------------------------
 
-    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts the copies of a step; scales of weights are stored later."""
-        em, tile, body, runs = self.em, self.tile, self.body, self.runs
+    def issue_x(self, stage: Value, step: Index) -> None:
+        """Starts the copies of a step of x."""
+        em, tile, body = self.em, self.tile, self.body
         along = (em.imul(step, tile.bk), body.limit, 0)
         rows = (body.place.row, body.sizes.m, tile.bm)
         self.x_loader.issue(em.at(stage, self.x_part, "i8"), rows, along)
-        first = em.imul(step, runs)
-        self._x_factors(stage, first)
+        self._x_factors(stage, em.imul(step, self.runs))
+
+    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts those of the weights, whose scales are stored later."""
+        first = self.em.imul(step, self.runs)
         return together(
             self._weight(stage, first, own, parts) for own, parts in zip(self.packed, self.w_parts, strict=True)
         )
@@ -250,12 +255,21 @@ class IntegerCore:
             result.append(signed_bytes(em, bits, layout))
         return result
 
-    def _dot(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
-        """The four integer products of m16n8 with 32 or 16 elements along k, as f32."""
+    def _dots(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
+        """The four integer products of m16n8 with 32 or 16 elements along k, as f32, plus `_CENTRE_VALUE`."""
         em = self.em
         start = [em.const(_CENTRE, "i32")] * 4
-        sums = em.mma("s8", a, b, start, 32 if len(b) == 2 else 16)
-        return [em.subf(em.bitcast(x, "f32"), float(3 << 22)) for x in sums]
+        return [em.bitcast(x, "f32") for x in em.mma("s8", a, b, start, 32 if len(b) == 2 else 16)]
+
+    def _scaled(self, dot: Value, scale: Value, moved: Value) -> Value:
+        """A dot product times its scale; `moved` is -_CENTRE_VALUE times the scale.
+
+        That is exact for scales of f16 times integers of 8 bits, so one multiply-add rounds as the product alone does.
+        """
+        em = self.em
+        if self.layout.float_bytes == 2:
+            return em.fmaf(dot, scale, moved)
+        return em.mulf(em.subf(dot, _CENTRE_VALUE), scale)
 
     def _per_row(self, stage: Value, part: int, run: int, type: str) -> list[list[Value]]:
         """Values [run][row] of x's blocks, for rows g and g + 8 of each 16."""
@@ -264,13 +278,15 @@ class IntegerCore:
         base = em.at(stage, em.iadd(em.imul(first, 4), part), "i8")
         return [[em.ld(base, type, 16 * i + 8 * half) for half in range(2)] for i in range(self.rows)]
 
-    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
-        """The accumulators after a stage."""
+    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+        """The accumulators after a stage; calls `copy` after its first reads."""
         sums = list(sums)
         for run in range(self.runs):
             a = a_fragments(self.em, self.warp, self.tile, stage, self.x_part, run, self.tile.bk // 16)
             scales = self._per_row(stage, self.scale_part, run, "f32")
             totals = self._totals(stage, a, run)
+            if run == 0:
+                copy()
             position = 0
             for parts in self.w_parts:
                 own = slice(position, position + 4 * self.rows * self.columns)
@@ -287,7 +303,13 @@ class IntegerCore:
             whole = self._per_row(stage, self.sum_part, run, "i32")
             return [[[em.cast("arith.sitofp", x, "f32") for x in two] for two in whole]]
         ones = [em.const(0x01010101, "i32")]
-        return [[self._dot(a[i][2 * h : 2 * h + 2], ones)[::2] for i in range(self.rows)] for h in range(self.halves)]
+        return [
+            [
+                [em.subf(dot, _CENTRE_VALUE) for dot in self._dots(a[i][2 * half : 2 * half + 2], ones)[::2]]
+                for i in range(self.rows)
+            ]
+            for half in range(self.halves)
+        ]
 
     def _run(
         self,
@@ -311,19 +333,18 @@ class IntegerCore:
         for j in range(self.columns):
             b = self._b_fragment(stage, parts, run, j)
             d = [factors(parts.scale, half, j) for half in range(self.halves)]
+            moved = [[em.mulf(x, -_CENTRE_VALUE) for x in own] for own in d]
             m = [] if parts.minimum is None else [factors(parts.minimum, half, j) for half in range(self.halves)]
             for i in range(self.rows):
                 values: list[Value] = []
                 for half in range(self.halves):
                     cut = (a[i], b) if self.halves == 1 else (a[i][2 * half : 2 * half + 2], b[half : half + 1])
-                    dots = self._dot(*cut)
+                    dots = self._dots(*cut)
                     for e in range(4):
-                        value = em.mulf(dots[e], d[half][e % 2])
-                        if half:
-                            value = em.fmaf(dots[e], d[half][e % 2], values[e])
+                        value = self._scaled(dots[e], d[half][e % 2], moved[half][e % 2])
                         if m:
                             value = em.fmaf(m[half][e % 2], totals[half][i][e // 2], value)
-                        values[e : e + 1] = [value]
+                        values[e : e + 1] = [em.addf(values[e], value) if half else value]
                 first = 4 * (i * self.columns + j)
                 for e in range(4):
                     result[first + e] = em.fmaf(values[e], scales[i][e // 2], sums[first + e])
@@ -368,16 +389,14 @@ def gemm_decoded(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
     n, k, products = gemm.n or 0, gemm.k or 0, gemm.program.accumulators
     operands = [("x", memref(gemm.x_shape, gemm.element)), *_weights(gemm, layout), *arguments_of(gemm)]
 
-    def emit(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int) -> int:
+    def core(tile: Tile) -> DecodedMmaCore | DecodedFmaCore:
         if gemm.element == "f32":
-            core: DecodedMmaCore | DecodedFmaCore = DecodedFmaCore(tile, products, layout, n, k)
-        else:
-            core = DecodedMmaCore(tile, gemm.element, products, layout, n, k)
-        return ring_kernel(em, name, gemm, tile, access, splits, core)
+            return DecodedFmaCore(tile, products, layout, n, k)
+        return DecodedMmaCore(tile, gemm.element, products, layout, n, k)
 
     width = 4 if gemm.element == "f32" else 8
     tiles = DECODE_FMA_TILES if gemm.element == "f32" else MMA_TILES
-    return product_kernel(chip, "gemm_decoded", gemm, operands, tiles, emit, [Access(16, 16, _columns(gemm, width))])
+    return product_kernel(chip, "gemm_decoded", gemm, operands, tiles, core, [Access(16, 16, _columns(gemm, width))])
 
 
 def gemm_block_dot(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
@@ -394,10 +413,10 @@ def gemm_block_dot(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
     quantised = [("x", memref(gemm.x_shape, "i8")), ("scale", memref(blocks, "f32")), ("sum", memref(blocks, "i32"))]
     operands = [*quantised, *_weights(gemm, layout), *arguments_of(gemm)]
 
-    def emit(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int) -> int:
-        core = IntegerCore(tile, products, layout, n, k)
-        return ring_kernel(em, name, gemm, tile, access, splits, core, more=2)
+    def core(tile: Tile) -> IntegerCore:
+        return IntegerCore(tile, products, layout, n, k)
 
     # Two scales, minima and sums of x for each run: threads have no registers for the largest tile.
     tiles = QUANT_TILES[1:] if layout.sub < RUN and layout.minimum is not None else QUANT_TILES
-    return product_kernel(chip, "gemm_block_dot", gemm, operands, tiles, emit, [Access(16, 16, _columns(gemm, 4))])
+    access = [Access(16, 16, _columns(gemm, 4))]
+    return product_kernel(chip, "gemm_block_dot", gemm, operands, tiles, core, access, more=2)

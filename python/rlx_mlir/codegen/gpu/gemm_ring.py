@@ -16,7 +16,7 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import Access, Body, Gemm, Ring, both, guard, open_kernel, pipeline
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 
-__all__ = ["Core", "Staged", "WarpTile", "ring_kernel"]
+__all__ = ["Core", "Staged", "WarpTile", "ring_kernel", "shared_bytes"]
 
 
 @dataclass(frozen=True)
@@ -45,71 +45,103 @@ class Core(Protocol):
     def bind(self, em: DeviceEmitter, body: Body, access: Access) -> None:
         """Makes `em`, in a kernel with this body, what code goes to."""
 
-    def issue(self, stage: Value, step: Index) -> Callable[[], None] | None:
-        """Starts the copies of a step; returns what is to be done after the present step's products, if anything."""
+    def issue_x(self, stage: Value, step: Index) -> None:
+        """Starts the copies of a step of x."""
+
+    def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
+        """Starts those of the weights; returns what is to be done after the present step's products, if anything."""
 
     def zeros(self) -> list[Value]:
         """Accumulators of nothing."""
 
-    def multiply(self, stage: Value, sums: list[Value]) -> list[Value]:
-        """The accumulators after a stage."""
+    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+        """The accumulators after a stage; calls `copy` once, after its first reads of the stage."""
 
     def stage(self, staged: Staged, sums: list[Value]) -> None:
-        """Stores the warp's accumulators."""
+        """Stores the warp's accumulators of the rows that `staged` holds."""
 
 
 @dataclass(frozen=True)
 class Staged:
-    """A warp's accumulators in shared memory: [product][row][column], groups of 8 columns swizzled by rows."""
+    """Rows of a warp's accumulators in shared memory: [product][row][column], groups of 8 columns swizzled by rows.
+
+    first, rows: which of the warp's rows; multiples of 16.
+    """
 
     em: DeviceEmitter
     base: Value
     tile: Tile
     products: int
     warp: WarpTile
+    first: int
+    rows: int
 
     @staticmethod
-    def of(em: DeviceEmitter, tile: Tile, products: int) -> Staged:
+    def of(em: DeviceEmitter, tile: Tile, products: int, first: int, rows: int) -> Staged:
         """The place of the running warp's accumulators, at the beginning of shared memory."""
         warp = WarpTile.of(em, tile)
-        return Staged(em, em.shared(em.imul(warp.number, 4 * products * tile.wm * tile.wn)), tile, products, warp)
+        base = em.shared(em.imul(warp.number, 4 * products * rows * tile.wn))
+        return Staged(em, base, tile, products, warp, first, rows)
+
+    def blocks(self) -> range:
+        """Which blocks of 16 of the warp's rows are here."""
+        return range(self.first // 16, (self.first + self.rows) // 16)
 
     def store(self, value: Value, product: int, row: Index, column: Index) -> None:
         """Stores a scalar or a vector of neighbouring columns in one group; row and column are the warp's."""
         em = self.em
-        at = self.place(product, row, em.idiv(column, 8), em.irem(column, 8))
+        at = self.place(product, em.isub(row, self.first), em.idiv(column, 8), em.irem(column, 8))
         em.st(value, em.at(self.base, at, "f32"))
 
     def place(self, product: int, row: Index, group: Index, column: Index) -> Index:
-        """Where column `column` of a group lies, in elements."""
-        em, width = self.em, self.tile.wn
-        turn = em.irem(row, min(4, width // 8))
-        start = em.iadd(em.imul(row, width), product * self.tile.wm * width)
-        return em.iadd(em.iadd(start, em.imul(em.xor(group, turn), 8)), column)
+        """Where column `column` of a group lies, in elements.
+
+        Groups are turned by rows, for fragments, whose threads write eight rows at once. In half of the groups both
+        halves change places, so that threads that each read half of neighbouring groups read all banks.
+        """
+        em, groups = self.em, self.tile.wn // 8
+        turn = em.irem(em.idiv(row, max(1, 4 // groups)), min(4, groups))
+        swapped = em.irem(em.idiv(em.iadd(em.imul(row, groups), group), 4), 2)
+        start = em.iadd(em.imul(row, 8 * groups), product * self.rows * 8 * groups)
+        return em.iadd(em.iadd(start, em.imul(em.xor(group, turn), 8)), em.xor(column, em.imul(swapped, 4)))
 
     def chunks(self, width: int) -> Iterator[tuple[Index, Index, list[Value]]]:
-        """Goes over the warp's tile in a loop, `width` (8, 4 or 1) neighbouring columns at a time: row and column in
-        it, and the products there."""
+        """Goes over the rows in a loop, `width` (8, 4 or 1) neighbouring columns at a time: row and column in the
+        warp's tile, and the products there."""
         em, tile = self.em, self.tile
         across = tile.wn // width
-        with em.loop(0, tile.wm * across // 32, hint="chunk") as loop:
+        with em.loop(0, self.rows * across // 32, hint="chunk") as loop:
             number = em.iadd(em.imul(loop.iv, 32), self.warp.lane)
             row, column = em.idiv(number, across), em.imul(em.irem(number, across), width)
             products = []
+            group, inside = em.idiv(column, 8), em.irem(column, 8)
+            type = "f32" if width == 1 else vec(4, "f32")
             for p in range(self.products):
-                at = em.at(self.base, self.place(p, row, em.idiv(column, 8), em.irem(column, 8)), "f32")
-                if width == 8:
-                    low, high = (em.ld(em.at(at, 4 * i, "f32"), vec(4, "f32")) for i in range(2))
-                    products.append(em.shuffle(low, high, range(8)))
-                else:
-                    products.append(em.ld(at, "f32" if width == 1 else vec(4, "f32")))
-            yield row, column, products
+                halves = [inside, em.iadd(inside, 4)] if width == 8 else [inside]
+                values = [em.ld(em.at(self.base, self.place(p, row, group, half), "f32"), type) for half in halves]
+                products.append(em.shuffle(values[0], values[1], range(8)) if width == 8 else values[0])
+            yield em.iadd(row, self.first), column, products
+
+
+def _passes(ring: Ring, tile: Tile, products: int) -> int:
+    """In how many passes accumulators take the place of the ring: as many as let them fit into it."""
+    passes = 1
+    while 4 * tile.bm * tile.bn * products > passes * ring.nbytes and tile.wm % (32 * passes) == 0:
+        passes *= 2
+    return passes
+
+
+def shared_bytes(core: Core, tile: Tile, products: int) -> int:
+    """Shared memory of a kernel: the ring, and in its place at the end some rows of accumulators as f32."""
+    ring = Ring(tile.stages)
+    core.parts(ring)
+    return max(ring.nbytes, 4 * tile.bm * tile.bn * products // _passes(ring, tile, products))
 
 
 def ring_kernel(
     em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, access: Access, splits: int, core: Core, more: int = 0
-) -> int:
-    """Emits the kernel `name`, whose parameters are those of `open_kernel`; returns the bytes of shared memory.
+) -> None:
+    """Emits the kernel `name`, whose parameters are those of `open_kernel`.
 
     more: pointers that belong to x, after it.
     """
@@ -118,14 +150,18 @@ def ring_kernel(
     products = gemm.program.accumulators
     with open_kernel(em, name, gemm, tile, splits, more) as body:
         core.bind(em, body, access)
-        sums = pipeline(em, ring, *body.steps, core.zeros(), core.issue, core.multiply)
+        copies = (core.issue_weights, core.issue_x)
+        sums = pipeline(em, ring, *body.steps, core.zeros(), copies, core.multiply, early=gemm.constant)
         em.cp_async_wait(0)
         em.barrier()
-        staged = Staged.of(em, tile, products)
-        core.stage(staged, sums)
-        em.warp_sync()
-        _finish(em, body, tile, staged, access.columns)
-    return max(ring.nbytes, 4 * tile.bm * tile.bn * products)
+        rows = tile.wm // _passes(ring, tile, products)
+        for first in range(0, tile.wm, rows):
+            staged = Staged.of(em, tile, products, first, rows)
+            core.stage(staged, sums)
+            em.warp_sync()
+            _finish(em, body, tile, staged, access.columns)
+            if first + rows < tile.wm:
+                em.warp_sync()
 
 
 def _finish(em: DeviceEmitter, body: Body, tile: Tile, staged: Staged, columns: int) -> None:

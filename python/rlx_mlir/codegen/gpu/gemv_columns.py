@@ -124,7 +124,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
         """Adds rows of the weight: the lane's own, plus these offsets."""
         values = list(sums)
         loaded = [
-            [em.ld(one, kind, _times(em, offset, task.n), align=config.columns * size, constant=False) for one in w]
+            [em.ld(one, kind, _times(em, offset, task.n), align=config.columns * size) for one in w]
             for offset in offsets
         ]
         for offset, weights in zip(offsets, loaded, strict=True):

@@ -85,7 +85,7 @@ class Work:
 def tiles(m: int | None) -> tuple[int, ...]:
     """The tiles for which there are kernels: for a static m one of just its rows, else one for each range of sizes."""
     if m is None:
-        return (1, 2, 4, MAX_TILE)
+        return (1, 4, MAX_TILE)
     return (min(max(m, 1), MAX_TILE),)
 
 
@@ -122,8 +122,11 @@ def choose_portable(work: Work, chip: str) -> GemvConfig:
 
 
 def choose_persistent(work: Work, chip: str) -> GemvConfig | None:
-    """A ring of rows in shared memory for each multiprocessor (sm_90 on); None where rows or x are too long for it."""
-    if sm_version(chip) < 90 or work.row_bytes % 16:
+    """A ring of rows in shared memory for each multiprocessor; None where rows or x are too long for it.
+
+    Chips of sm_120 and sm_121 have too many numbers of multiprocessors for a grid of just as many blocks.
+    """
+    if not 90 <= sm_version(chip) < 120 or work.row_bytes % 16:
         return None
     chosen = resources(chip)
     memory = (chosen.block_kib << 10) - RESERVED - work.tile * (work.x_bytes + 128)

@@ -8,7 +8,7 @@ that read that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, vec
@@ -16,6 +16,10 @@ from rlx_mlir.codegen.gpu.epilogue import rsqrt_approx
 from rlx_mlir.codegen.gpu.quantize import GROUP, QUAD, quantize_block
 
 __all__ = ["IDENTITY_PROLOGUE", "Prologue", "Sink", "Team", "apply_prologue"]
+
+
+#: Loads of a thread that are under way together.
+MOST_LOADS = 5
 
 
 @dataclass(frozen=True)
@@ -73,54 +77,92 @@ class Sink:
 def apply_prologue(
     em: DeviceEmitter, prologue: Prologue, team: Team, x: Value, gamma: Value | None, element: str, k: int, sink: Sink
 ) -> None:
-    """One row of x [k], k a multiple of 32. The norm is in f32, and rounded to x's type, as a kernel of its own does."""
-    quads, size = k // QUAD, BITS[element] // 8
-    kind = vec(QUAD, element)
-    thread = em.thread()
-
-    def load(base: Value, quad: Index) -> Value:
-        return em.ld(base, kind, em.imul(quad, QUAD), align=QUAD * size)
-
+    """One row of x [k], k a multiple of 32. The norm is in f32, and rounded to x's type, as one apart from it is."""
+    row = _Row(em, team, element, k)
+    turns = -(-row.quads // team.threads)
+    batches = -(-turns // MOST_LOADS)
+    batch = -(-turns // batches)
+    loaded = [row.load(x, i) for i in range(batch)] if batches == 1 else []
     inverse: Value | None = None
     if prologue.eps is not None:
-        with em.loop(thread, quads, team.threads, [em.zero("f32")], hint="quad") as loop:
-            total = loop.args[0]
-            for value in em.lanes(em.widen(load(x, loop.iv))):
-                total = em.fmaf(value, value, total)
-            loop.yield_([total])
-        warps = team.threads // 32
-        total = em.warp_reduce("add", loop.results[0])
-        team.barrier()
-        with em.if_(em.cmpi("eq", em.lane(), 0)):
-            em.st(total, team.memory, em.shrui(thread, 5))
-        team.barrier()
-        total = em.tree("add", [em.ld(team.memory, "f32", i) for i in range(warps)])
-        inverse = rsqrt_approx(em, em.fmaf(total, 1.0 / k, prologue.eps))
-
-    def values(quad: Index) -> Value:
-        """The elements of a quad, rounded to x's type."""
-        loaded = load(x, quad)
-        if inverse is None:
-            return loaded
-        scaled = [em.mulf(value, inverse) for value in em.lanes(em.widen(loaded))]
-        if gamma is not None:
-            factors = em.lanes(em.widen(load(gamma, quad)))
-            scaled = [em.mulf(value, factor) for value, factor in zip(scaled, factors, strict=True)]
-        return em.narrow(em.vector(scaled), element)
-
-    # Whole warps go round: lanes that share a block exchange what they have. Those beyond the end repeat the last.
-    warp_first = em.andi(thread, -32)
-    with em.loop(warp_first, quads, team.threads, hint="quad") as loop:
-        quad = em.index(em.iadd(loop.iv, em.andi(thread, 31)))
-        exists = em.cmpi("ult", quad, quads)
-        here = em.imin(quad, quads - 1) if quads % 32 else quad
-        if prologue.quantise:
-            words, scale, total = quantize_block(em, [em.lanes(em.widen(values(here)))])
-            with em.if_(exists):
-                sink.elements(here, words[0])
-                with em.if_(em.cmpi("eq", em.andi(thread, GROUP - 1), 0)):
-                    sink.block(em.idiv(here, GROUP), scale, total)
+        total = em.zero("f32")
+        if batches == 1:
+            total = row.squares(total, loaded, range(batch))
         else:
-            result = values(here)
+            with em.loop(0, batches * batch, batch, [total], hint="turn") as loop:
+                here = [em.iadd(loop.iv, i) for i in range(batch)]
+                loop.yield_([row.squares(loop.args[0], [row.load(x, turn) for turn in here], here)])
+            total = loop.results[0]
+        inverse = rsqrt_approx(em, em.fmaf(_team_sum(em, team, total), 1.0 / k, prologue.eps))
+
+    def finish(values: Sequence[Value], here: Sequence[Index]) -> None:
+        factors = [None if gamma is None else row.load(gamma, turn) for turn in here]
+        for value, factor, turn in zip(values, factors, here, strict=True):
+            made = value if inverse is None else row.scaled(value, inverse, factor)
+            quad, exists = row.place(turn)
+            if not prologue.quantise:
+                with em.if_(exists):
+                    sink.elements(quad, made)
+                continue
+            words, scale, total = quantize_block(em, [em.lanes(em.widen(made))])
             with em.if_(exists):
-                sink.elements(here, result)
+                sink.elements(quad, words[0])
+                with em.if_(em.cmpi("eq", em.andi(em.thread(), GROUP - 1), 0)):
+                    sink.block(em.idiv(quad, GROUP), scale, total)
+
+    if batches == 1:
+        finish(loaded, range(batch))
+        return
+    with em.loop(0, batches * batch, batch, hint="turn") as loop:
+        here = [em.iadd(loop.iv, i) for i in range(batch)]
+        finish([row.load(x, turn) for turn in here], here)
+
+
+class _Row:
+    """The quads of a row, of which each thread takes one a turn.
+
+    All threads do all turns: lanes that share a block exchange what they have. Beyond the end, the last is repeated.
+    """
+
+    def __init__(self, em: DeviceEmitter, team: Team, element: str, k: int) -> None:
+        self.em, self.threads, self.element, self.quads = em, team.threads, element, k // QUAD
+
+    def place(self, turn: Index) -> tuple[Value, Value]:
+        """The thread's quad of a turn, and whether it exists."""
+        em = self.em
+        quad = em.index(em.iadd(em.thread(), em.imul(turn, self.threads)))
+        return em.index(em.imin(quad, self.quads - 1)), em.cmpi("ult", quad, self.quads)
+
+    def load(self, base: Value, turn: Index) -> Value:
+        """The thread's elements of a turn."""
+        em, size = self.em, QUAD * BITS[self.element] // 8
+        return em.ld(base, vec(QUAD, self.element), em.imul(self.place(turn)[0], QUAD), align=size)
+
+    def squares(self, total: Value, values: Sequence[Value], turns: Sequence[Index]) -> Value:
+        """The total and the squares of elements that exist."""
+        em = self.em
+        for value, turn in zip(values, turns, strict=True):
+            added = total
+            for lane in em.lanes(em.widen(value)):
+                added = em.fmaf(lane, lane, added)
+            total = em.select(self.place(turn)[1], added, total)
+        return total
+
+    def scaled(self, value: Value, inverse: Value, gamma: Value | None) -> Value:
+        """Elements times the norm's factor and their own, rounded to x's type."""
+        em = self.em
+        lanes = [em.mulf(lane, inverse) for lane in em.lanes(em.widen(value))]
+        if gamma is not None:
+            factors = em.lanes(em.widen(gamma))
+            lanes = [em.mulf(lane, factor) for lane, factor in zip(lanes, factors, strict=True)]
+        return em.narrow(em.vector(lanes), self.element)
+
+
+def _team_sum(em: DeviceEmitter, team: Team, value: Value) -> Value:
+    """The sum over all threads of the team, the same bits in each."""
+    total = em.warp_reduce("add", value)
+    team.barrier()
+    with em.if_(em.cmpi("eq", em.lane(), 0)):
+        em.st(total, team.memory, em.shrui(em.thread(), 5))
+    team.barrier()
+    return em.tree("add", [em.ld(team.memory, "f32", i) for i in range(team.threads // 32)])

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.emit import SHARED, DeviceEmitter, Index, Value, element_of, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
 from rlx_mlir.formats import PlaneFactor, PlaneLayout
 from rlx_mlir.formats.blocks import RUN
 
@@ -70,9 +70,15 @@ def sum_float(em: DeviceEmitter, total: Value) -> Value:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a weight: its address, global or shared."""
+    """One row of a weight.
+
+    Attributes:
+        base: its address, global or shared.
+        constant: whether no kernel writes the memory.
+    """
 
     base: Value
+    constant: bool = False
 
 
 Place = tuple[Index, Index]
@@ -90,8 +96,8 @@ def _load(em: DeviceEmitter, base: Value, type: str, place: Place, align: int) -
 
 
 def _weights(em: DeviceEmitter, row: Row, type: str, place: Place, align: int) -> Value:
-    """A load of a row of weights at a byte; nothing writes them."""
-    return em.ld(_address(em, row.base, place), type, align=align, constant=row.base.type != SHARED)
+    """A load of a row of weights at a byte."""
+    return em.ld(_address(em, row.base, place), type, align=align, constant=row.constant)
 
 
 def _words(em: DeviceEmitter, row: Row, place: Place, nbytes: int) -> list[Value]:

@@ -194,7 +194,10 @@ class _Calls:
 
     def tensor_map(self, op: Any) -> None:
         """`nvgpu.tma.create.descriptor`"""
-        ranked = op.operands[0].owner.operands[0]
+        cast = op.operands[0].owner
+        if isinstance(cast, ir.Block) or name_of(cast) != "memref.cast":
+            raise CompileError(f"{location_of(op)} expects a cast of a buffer whose sizes and strides are known")
+        ranked = cast.operands[0]
         kind, words = ir.MemRefType(ranked.type), _map_words(op)
         element = str(kind.element_type)
         if element not in ELEMENTS:

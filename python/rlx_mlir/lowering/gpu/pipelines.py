@@ -13,7 +13,7 @@ KERNELS = named_pipeline(
     ("mir-pack-weights{layout=planes}", "integers, scales and minima of packed rows apart; after fusion, as for CPUs"),
     ("cse", "a table that is looked up and multiplied with has one copy"),
     ("mir-hoist-params", "what depends on parameters alone runs once; dense weights keep their rows"),
-    ("mir-outline-kernels", "from here on compile time depends on distinct kernels, not on layers"),
+    ("mir-outline-kernels{prologues=true}", "from here on compile time depends on distinct kernels, not on layers"),
 )
 
 LAUNCH = named_pipeline(

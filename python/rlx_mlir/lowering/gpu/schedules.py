@@ -15,6 +15,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.choices import read_choices
 from rlx_mlir.codegen.gpu import chips
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.errors import CompileError, InputError
@@ -70,7 +71,7 @@ def _pointwise(request: Request) -> DeviceKernel:
 def _few_rows(request: Request) -> DeviceKernel:
     """Products of few rows; where the number of rows is dynamic, together with a schedule for many, if there is one."""
     from rlx_mlir.codegen.gpu.alternatives import by_rows
-    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, Gemv, gemv
+    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, Gemv, Prologue, gemv
 
     spec = request.spec
     rows = spec.rows
@@ -79,14 +80,16 @@ def _few_rows(request: Request) -> DeviceKernel:
     dense, quantised = spec.kind == "matmul", spec.kind == "block_dot"
     if (dense and not spec.is_matrix) or (not dense and spec.layout != "planes"):
         raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows reads a matrix of weights, or planes")
-    first = 3 if quantised else 1
+    prologue = Prologue(spec.norm, spec.quantises)
+    first = 1 + prologue.norm if prologue else 3 if quantised else 1
     fixed = request.constants.issuperset(spec.order[first : first + spec.program.accumulators])
     scheme, n = spec.scheme or spec.element, spec.result[-1]
     if n is None:
         raise UnsupportedByTemplate(f"{request.name}: N isn't known")
     columns = dense and not spec.transposed
     common = (request.name, spec.x, n, scheme, spec.program, spec.order, spec.element)
-    product = Gemv(*common, quantised=quantised, dense=dense, columns=columns, fixed=fixed)
+    flags = {"quantised": quantised, "dense": dense, "columns": columns, "fixed": fixed}
+    product = Gemv(*common, **flags, prologue=prologue)
     few = gemv(request.chip, product)
     if rows is not None:
         return few
@@ -105,22 +108,27 @@ def _quantize(request: Request) -> DeviceKernel:
 
 
 def _gemm_hopper(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gemm_base import Gemm
-    from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
+    """Products by wgmma; of packed weights those of many rows alone, beside a portable schedule for fewer."""
+    from rlx_mlir.codegen.gpu.alternatives import by_rows
+    from rlx_mlir.codegen.gpu.gemm_hopper import emit_product_hopper
+    from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
 
     spec = request.spec
-    if spec.kind != "matmul":
-        raise UnsupportedByTemplate(f"{request.name}: products by wgmma have dense operands, but this is {spec.kind}")
-    shapes = (spec.x, spec.weight, spec.result)
-    gemm = Gemm(request.name, *shapes, spec.program, spec.order, spec.element, spec.transposed)
+    spec.need_plain()
     weights = spec.order[1 : 1 + spec.program.accumulators]
-    return gemm_hopper(gemm, request.chip, constant_weights=request.constants.issuperset(weights))
+    constant = request.constants.issuperset(weights)
+    many = emit_product_hopper(request.name, spec, request.chip, constant_weights=constant)
+    if many.schedule == "gemm_hopper" or spec.rows is not None:
+        return many
+    return by_rows(request.name, _gemm_portable(request), many, FEW_ROWS, spec.order[0])
 
 
 def _gemm_portable(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.gemm import emit_product
 
-    return emit_product(request.name, request.spec, request.chip)
+    request.spec.need_plain()
+    tf32 = request.choices.get("tf32") == 1
+    return emit_product(request.name, request.spec, request.chip, request.constants, tf32=tf32)
 
 
 def _rows(request: Request) -> DeviceKernel:
@@ -141,14 +149,26 @@ def _top_k(request: Request) -> DeviceKernel:
     return emit_top_k(request.name, request.spec, request.chip)
 
 
+def _recurrence(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.recurrence import emit_recurrence
+
+    return emit_recurrence(request.name, request.spec, request.chip)
+
+
+def _conv(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.conv import emit_conv
+
+    return emit_conv(request.name, request.spec, request.chip, request.constants)
+
+
 #: By class of kernels: what reads their specification, and the schedules, the best first.
 SCHEDULES: dict[str, tuple[Callable[[str, Any], Any], tuple[Schedule, ...]]] = {
     "gemm": (read_product, (_few_rows, _gemm_hopper, _gemm_portable)),
     "rows": (read_rows, (_pointwise, _rows)),
     "attention": (read_attention, (_attention,)),
     "quantize": (read_quantize, (_quantize,)),
-    "recurrence": (read_recurrence, ()),
-    "conv": (read_conv, ()),
+    "recurrence": (read_recurrence, (_recurrence,)),
+    "conv": (read_conv, (_conv,)),
     "top_k": (read_top_k, (_top_k,)),
 }
 
@@ -167,7 +187,7 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
 
     The attribute `mir.template` says which schedule a kernel got, or why none.
     """
-    chosen = _parse_choices(choices)
+    chosen = read_choices(choices, chips.CHOICES)
     skipped = set(filter(None, disable.split("+")))
     if unknown := sorted(skipped - {*SCHEDULES, "all"}):
         raise InputError(
@@ -265,15 +285,3 @@ def _insert(module: Any, kernel: DeviceKernel) -> list[Any]:
 
 def _symbol(op: Any) -> str:
     return str(op.operation.attributes["sym_name"].value)
-
-
-def _parse_choices(text: str) -> dict[str, dict[str, int]]:
-    """Choices by kernel and name; InputError names the part that can't be read."""
-    found: dict[str, dict[str, int]] = {}
-    for part in filter(None, text.split("+")):
-        kernel, _, rest = part.partition(":")
-        name, _, value = rest.partition(":")
-        if not kernel or not name or not value.isdigit():
-            raise InputError(f"option 'choices' expects kernel:choice:number, joined by +, but got '{part}'")
-        found.setdefault(kernel, {})[name] = int(value)
-    return found

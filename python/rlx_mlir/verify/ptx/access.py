@@ -119,7 +119,16 @@ def _places(
         for known, positions in m.memory.parts(addresses.view(np.uint64), size):
             if store and not known.writable:
                 raise Fault("write to memory that is registered for reading only", np.arange(m.n)[positions])
-            result.append((known.bytes, addresses[positions] - known.base, positions))
+            offsets = addresses[positions] - known.base
+            if m.waited is not None:
+                early = ~m.waited[m.lanes[positions]]
+                if early.any():
+                    early &= store or known.was_written(offsets, size)
+                    if early.any():
+                        raise Fault(too_early(store), np.arange(m.n)[positions][early])
+            if store:
+                known.note_write(offsets, size)
+            result.append((known.bytes, offsets, positions))
         return result
     if space == "shared":
         return [(m.shared.data, shared_offsets(m, addresses, size), slice(None))]
@@ -133,6 +142,12 @@ def _places(
     if bad.any() or store:
         raise Fault("access outside of the parameters" if not store else "write to parameters", np.flatnonzero(bad))
     return [(m.parameters, offsets, slice(None))]
+
+
+def too_early(store: bool) -> str:
+    """What is wrong with an access before a thread has waited for the kernels ahead in the chain."""
+    what = "write to global memory" if store else "read of global memory that a kernel has written,"
+    return f"{what} before griddepcontrol.wait"
 
 
 def read(m: Machine, space: str, addresses: np.ndarray, width: int, count: int, strong: bool = False) -> np.ndarray:

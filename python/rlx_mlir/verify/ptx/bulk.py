@@ -20,7 +20,7 @@ from rlx_mlir.verify.ptx import floats as fl
 from rlx_mlir.verify.ptx.copies import BULK
 from rlx_mlir.verify.ptx.decode import Unknown, dtype_of, nothing
 from rlx_mlir.verify.ptx.machine import Action, Machine
-from rlx_mlir.verify.ptx.memory import BARRIER, PARAM_WINDOW, PENDING, SHARED_BASE, WRITTEN, Fault
+from rlx_mlir.verify.ptx.memory import BARRIER, PARAM_WINDOW, PENDING, SHARED_BASE, UNFENCED, WRITTEN, Fault
 from rlx_mlir.verify.ptx.tensormap import TensorMap
 from rlx_mlir.verify.ptx.text import Instruction
 
@@ -103,6 +103,8 @@ def check_destination(m: Machine, offsets: np.ndarray) -> None:
         raise Fault("a bulk copy writes where another copy, which wasn't waited for, is writing")
     if any(flag & BARRIER for flag in flags):
         raise Fault("a bulk copy writes over an mbarrier")
+    if any(flag & UNFENCED for flag in flags):
+        raise Fault("a bulk copy writes over what threads wrote without fence.proxy.async after it")
 
 
 def check_source(m: Machine, offsets: np.ndarray, what: str) -> None:
@@ -139,15 +141,20 @@ class Box:
             inside.append(slice(low, high))
         return cls(start, tuple(extent[::-1]), tuple(steps[::-1]), tuple(inside[::-1]))
 
-    def view(self, m: Machine, size: int, store: bool) -> np.ndarray:
-        """The bytes in memory, ``[..., elements, size]``."""
+    def view(self, m: Machine, size: int, store: bool, written: bool = False) -> np.ndarray:
+        """The bytes in memory, ``[..., elements, size]``, or which of them kernels have written."""
         length = sum((n - 1) * step for n, step in zip(self.extent, self.strides, strict=True)) + size
         known = m.memory.find(self.start, length)
         if known is None:
             raise Fault(f"a tensor map reaches {length} bytes at {self.start:#x}, outside of every registered range")
         if store and not known.writable:
             raise Fault("a tensor map writes to memory that is registered for reading only")
-        first = known.bytes.buffer[self.start - known.base :]
+        source = known.bytes
+        if written:
+            known.note_write(np.zeros(0, np.int64), 1)
+            assert known.written is not None
+            source = known.written
+        first = source.buffer[self.start - known.base :]
         return np.lib.stride_tricks.as_strided(first, (*self.extent, size), (*self.strides, 1))
 
 
@@ -193,6 +200,7 @@ def store_box(m: Machine, tensor: TensorMap, coordinates: list[int], reduce: Any
         old = np.ascontiguousarray(view)
         values = _reduced(old.reshape(-1), np.ascontiguousarray(values).reshape(-1), reduce, kind).reshape(old.shape)
     view[...] = values
+    box.view(m, size, True, written=True)[...] = 1
 
 
 def _reduced(old: np.ndarray, new: np.ndarray, reduce: Any, kind: str) -> np.ndarray:
@@ -272,6 +280,7 @@ def _load(m: Machine, i: Instruction, tensor: bool) -> Action:
                 size, span = chosen.box_bytes, chosen.swizzle
                 if address % 128:
                     raise Fault(f"a tensor copy goes to byte {address - SHARED_BASE}, which isn't a multiple of 128")
+                check_early(m, int(lanes[position]), chosen, place_, size)
                 fetch = functools.partial(load_box, m, chosen, place_)
             else:
                 assert size_row is not None
@@ -279,6 +288,7 @@ def _load(m: Machine, i: Instruction, tensor: bool) -> Action:
                 _check_bulk(size, address, start)
                 if m.memory.find(start, size) is None:
                     raise Fault(f"a bulk copy reads {size} bytes at {start:#x}, outside of every registered range")
+                check_early(m, int(lanes[position]), None, start, size)
                 fetch = functools.partial(m.memory.view, start, size)
             targets = [(slot, int(bar_slots[position]))]
             if mask_row is not None:
@@ -298,6 +308,24 @@ def _load(m: Machine, i: Instruction, tensor: bool) -> Action:
                 m.pending.append(Transfer(m, int(lanes[position]), offsets, operation))
 
     return run
+
+
+def check_early(m: Machine, lane: int, tensor: TensorMap | None, place: Any, size: int) -> None:
+    """Raises Fault where a lane that hasn't waited for the kernels before copies what they may have written."""
+    if m.waited is None or m.waited[lane]:
+        return
+    if tensor is not None:
+        box = Box.of(tensor, place)
+        written = box is not None and bool(box.view(m, tensor.element_bytes, False, written=True).any())
+    else:
+        known = m.memory.find(place, size)
+        written = known is not None and known.written is not None
+        if written:
+            assert known is not None
+            assert known.written is not None
+            written = bool(known.written.buffer[place - known.base : place - known.base + size].any())
+    if written:
+        raise Fault(access.too_early(False))
 
 
 def _arrival(m: Machine, fetch: Callable[[], np.ndarray], offsets: np.ndarray, key: tuple[int, int], size: int) -> None:
@@ -362,6 +390,8 @@ def _store(m: Machine, i: Instruction, tensor: bool) -> Action:
                 if known is None or not known.writable:
                     raise Fault(f"a bulk copy writes {size} bytes at {target:#x}, which aren't registered for writing")
                 put = functools.partial(_put, m, target, size, reduce, kind)
+            if m.waited is not None and not m.waited[lanes[position]]:
+                raise Fault(access.too_early(True), [position])
             offsets = piece_offsets(m, slot, address, size, span)
             check_source(m, offsets, "a bulk copy")
             if m.races is not None:
@@ -375,6 +405,9 @@ def _store(m: Machine, i: Instruction, tensor: bool) -> Action:
 
 
 def _put(m: Machine, target: int, size: int, reduce: Any, kind: str, data: np.ndarray) -> None:
+    known = m.memory.find(target, size)
+    assert known is not None
+    known.note_write(target - known.base + 16 * np.arange(size // 16), 16)
     view = m.memory.view(target, size)
     view[:] = data if reduce is None else _reduced(view.copy(), data, reduce, kind)
 

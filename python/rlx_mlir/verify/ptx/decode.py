@@ -138,34 +138,40 @@ def _guarded(m: Machine, instruction: Instruction, action: Action) -> Action:
     return run
 
 
+#: What handlers raise where operands aren't those of a form that they know.
+_MALFORMED = (KeyError, IndexError, AttributeError, TypeError, ValueError, StopIteration)
+
+
 def bind(m: Machine) -> list[Action]:
-    """The actions of the machine's function, and one for running past its end."""
-    actions = []
+    """The actions of the machine's function, and one for running past its end.
+
+    Each is made when a thread first comes to its instruction, so what none comes to may be unknown.
+    """
     watched = any(instruction.opcode == "wgmma" for instruction in m.function.instructions)
-    for instruction in m.function.instructions:
-        handler = HANDLERS.get(instruction.opcode)
-        try:
-            if handler is None:
-                raise Unknown("the instruction isn't emulated")
-            action = handler(m, instruction)
-        except (Unknown, Fault, KeyError, IndexError, EmulationError) as error:
-            message = f"{error.args[0]} isn't known" if isinstance(error, KeyError) else str(error)
-            # Only an error where a thread gets there.
-            action = _unknown(message)
-        if instruction.predicate is not None and instruction.opcode not in ("bra", "brx"):
-            action = _guarded(m, instruction, action)
-        if watched:
-            action = WATCHERS["wgmma"](m, instruction, action)
-        actions.append(action)
-    actions.append(m.leave)
-    return actions
+
+    def first(place: int) -> Action:
+        def run() -> Any:
+            action = m.code[place] = _action(m, m.function.instructions[place], watched)
+            return action()
+
+        return run
+
+    return [*map(first, range(len(m.function.instructions))), m.leave]
 
 
-def _unknown(message: str) -> Action:
-    def run() -> Any:
-        raise Fault(f"unknown instruction: {message}")
-
-    return run
+def _action(m: Machine, instruction: Instruction, watched: bool) -> Action:
+    handler = HANDLERS.get(instruction.opcode)
+    try:
+        if handler is None:
+            raise Unknown("the instruction isn't emulated")
+        action = handler(m, instruction)
+    except (Unknown, Fault, EmulationError) as error:
+        raise Fault(f"unknown instruction: {error}") from None
+    except _MALFORMED as error:
+        raise Fault(f"unknown instruction: its operands aren't known ({error!r})") from None
+    if instruction.predicate is not None and instruction.opcode not in ("bra", "brx"):
+        action = _guarded(m, instruction, action)
+    return WATCHERS["wgmma"](m, instruction, action) if watched else action
 
 
 @handles("bra", "brx")
@@ -233,8 +239,21 @@ def nothing() -> None:
     """What has no effect here."""
 
 
+@handles("griddepcontrol")
+def dependency(m: Machine, instruction: Instruction) -> Action:
+    """griddepcontrol: the threads know that the kernels before are over."""
+    if instruction.words[1] != "wait":
+        return nothing
+
+    def run() -> None:
+        assert m.waited is not None
+        m.waited[m.ix] = True
+
+    return run
+
+
 @handles(
-    "membar", "griddepcontrol", "setmaxnreg", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard",
+    "membar", "setmaxnreg", "prefetch", "prefetchu", "nanosleep", "pmevent", "discard",
     "applypriority", "createpolicy",
 )  # fmt: skip
 def no_effect(m: Machine, instruction: Instruction) -> Action:

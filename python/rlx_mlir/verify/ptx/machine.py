@@ -108,6 +108,7 @@ class Machine:
         self.counts: list[int] = []
         self.stats = Stats()
         self.profile = False
+        self.waits = any(i.words[:2] == ("griddepcontrol", "wait") for i in function.instructions)
         self.races: Races | None = None
         self._reset_waiting()
 
@@ -146,6 +147,8 @@ class Machine:
         #: Checks and rests of kinds of instructions, by name.
         self.extra: dict[str, Any] = {}
         self.alive = np.zeros(self.count, bool)
+        #: Lanes that know that the kernels before are over; None where the kernel never waits for them.
+        self.waited = np.zeros(self.count, bool) if self.waits else None
 
     # Operands ---------------------------------------------------------------------------------------------------------
 

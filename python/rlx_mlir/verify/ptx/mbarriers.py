@@ -32,6 +32,7 @@ class MBarrier:
         phase: its number, from 0.
         fenced: whether asynchronous copies can see it.
         origin: warp + 1 and clock of its initialisation, where races are looked for.
+        waited: whether a thread arrived that had waited for the kernels before.
     """
 
     expected: int
@@ -40,6 +41,7 @@ class MBarrier:
     phase: int = 0
     fenced: bool = False
     origin: tuple[int, int] = (0, 0)
+    waited: bool = False
 
     def __str__(self) -> str:
         return f"phase {self.phase}, {self.left} of {self.expected} arrivals and {self.bytes} bytes are missing"
@@ -98,6 +100,8 @@ def arrive(
             f"{count} arrivals at {where}, whose phase expects {barrier.left} more of {barrier.expected}", positions
         )
     barrier.left -= count
+    if m.waited is not None and lanes is not None:
+        barrier.waited |= bool(m.waited[lanes].any())
     if m.races is not None and lanes is not None:
         m.races.release(key, lanes)
     settle(m, key, barrier)
@@ -242,6 +246,8 @@ def _wait(m: Machine, i: Instruction) -> Action:
                 done[positions] = barrier.phase & 1 != asked
             else:
                 done[positions] = barrier.phase > asked
+            if barrier.waited and m.waited is not None:
+                m.waited[lanes[positions[done[positions]]]] = True
             if m.races is not None and done[positions].any():
                 m.races.acquire((key, "done"), lanes[positions[done[positions]]])
         if done.all():

@@ -17,6 +17,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 
 UNSIGNED: dict[int, Any] = {width: np.dtype(f"u{width}") for width in (1, 2, 4, 8)}
+_REPEATED = {width: int.from_bytes(bytes([1] * width), "little") for width in (1, 2, 4, 8)}
 
 #: Where the spaces of a block appear among generic addresses. No host has memory there.
 SHARED_WINDOW = 1 << 60
@@ -72,6 +73,23 @@ class Range:
         memory: Any = (ctypes.c_uint8 * length).from_address(self.base)
         self.bytes = Bytes(np.frombuffer(memory, dtype=np.uint8))
         self.uses = 1
+        #: Which bytes kernels have written; None as long as there are none.
+        self.written: Bytes | None = None
+
+    def note_write(self, offsets: np.ndarray, size: int) -> None:
+        """A kernel writes rows of bytes."""
+        if self.written is None:
+            self.written = Bytes(np.zeros(len(self.bytes.buffer), np.uint8))
+        width = min(size, 8)
+        self.written.store(offsets, UNSIGNED[width].type(_REPEATED[width]), width, size // width)
+
+    def was_written(self, offsets: np.ndarray, size: int) -> np.ndarray:
+        """Which rows of bytes a kernel has written a part of."""
+        if self.written is None:
+            return np.zeros(len(offsets), bool)
+        width = min(size, 8)
+        rows = self.written.load(offsets, width, size // width).reshape(len(offsets), -1)
+        return np.bitwise_or.reduce(rows, axis=1) != 0
 
 
 class DeviceMemory:
@@ -162,6 +180,11 @@ class DeviceMemory:
             return None
         return self._ranges[position]
 
+    def forget_writes(self) -> None:
+        """No byte counts as written by a kernel any more: the host may have written to it since."""
+        for known in self._ranges:
+            known.written = None
+
     def parts(self, addresses: np.ndarray, nbytes: int) -> Iterator[tuple[Range, Any]]:
         """The ranges that addresses lie in, with the positions of those addresses (a slice where it is all of them).
 
@@ -203,8 +226,6 @@ UNFENCED = 2  # written by threads, and not yet visible to the asynchronous prox
 PENDING = 4  # a copy that nobody waited for is writing it
 BARRIER = 8  # part of an mbarrier
 
-_REPEATED = {width: int.from_bytes(bytes([1] * width), "little") for width in (1, 2, 4, 8)}
-
 
 class SharedMemory:
     """Shared memory of several blocks, one after the other, with the state of every byte."""
@@ -240,10 +261,14 @@ class SharedMemory:
         """Sets the state of the bytes of rows."""
         self.state.store(offsets, UNSIGNED[width].type(_REPEATED[width] * state), width, count)
 
-    def fence(self, block: int) -> None:
-        """What the threads of a block wrote becomes visible to the asynchronous proxy."""
+    def fence(self, block: int, seen: np.ndarray | None) -> None:
+        """What threads of a block wrote becomes visible to the asynchronous proxy: all, or the pairs of bytes named."""
         part = self.state.buffer[block * self.stride : (block + 1) * self.stride]
-        part &= np.uint8(0xFF ^ UNFENCED)
+        cleared = np.uint8(0xFF ^ UNFENCED)
+        if seen is None:
+            part &= cleared
+        else:
+            part &= np.where(np.repeat(seen, 2), cleared, np.uint8(0xFF))
 
     def check_async_readable(self, start: int, stop: int, what: str) -> None:
         """Raises Fault where an asynchronous operation would read bytes that it can't see yet."""

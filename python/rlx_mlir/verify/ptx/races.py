@@ -63,21 +63,24 @@ class Races:
             return
         m = self.m
         rows = m.row[m.ix]
-        self._check_writes(offsets, size, rows, "read of")
+        self._check_writes(offsets, size, self.clocks[rows], "read of")
         self._note_reads(offsets, size, rows)
 
     def check_read(self, offsets: np.ndarray, size: int, lanes: np.ndarray) -> None:
         """Lanes of one block start an asynchronous operation that reads rows of bytes."""
-        for row in np.unique(self.m.row[lanes]):
-            self._check_writes(offsets, size, np.full(len(offsets), row), "an asynchronous read of")
+        self._check_writes(offsets, size, self.clocks[self._rows(lanes)].min(axis=0), "an asynchronous read of")
 
     def consume(self, offsets: np.ndarray, size: int, lanes: np.ndarray) -> None:
         """An asynchronous operation, which lanes of one block waited for, has read rows of bytes."""
         slot = int(self.m.slot[lanes[0]])
         self.consumed[slot] += 1
-        for word in range(size // 4):
-            self.reads[(offsets >> 2) + word, self.m.warps] = self.consumed[slot]
-        self.clocks[np.unique(self.m.row[lanes]), self.m.warps + 2] = self.consumed[slot]
+        words = self.reads.reshape(-1, size // 4, self.m.warps + 1)
+        words[offsets // size, :, self.m.warps] = self.consumed[slot]
+        self.clocks[self._rows(lanes), self.m.warps + 2] = self.consumed[slot]
+
+    def _rows(self, lanes: np.ndarray) -> np.ndarray:
+        """The warps of lanes, which are one lane, or whole warps."""
+        return self.m.row[lanes[::32]]
 
     def write(self, offsets: np.ndarray, size: int) -> None:
         """Running lanes write rows of bytes."""
@@ -85,8 +88,9 @@ class Races:
             return
         m = self.m
         rows = m.row[m.ix]
-        self._check_writes(offsets, size, rows, "write over")
-        self._check_reads(offsets, size, rows)
+        seen = self.clocks[rows]
+        self._check_writes(offsets, size, seen, "write over")
+        self._check_reads(offsets, size, seen)
         warps = m.warp[m.ix]
         clocks = self.clocks[rows, warps + 1].astype(np.uint64)
         tags = np.uint64(m.pc) << _PLACE | (warps + 1).astype(np.uint64) << _WARP | clocks
@@ -99,9 +103,9 @@ class Races:
 
     def overwrite(self, offsets: np.ndarray, lane: int) -> None:
         """A lane starts an asynchronous copy to pieces of 16 bytes."""
-        rows = np.full(len(offsets), self.m.row[lane])
-        self._check_writes(offsets, 16, rows, "an asynchronous copy over")
-        self._check_reads(offsets, 16, rows)
+        seen = self.clocks[self.m.row[lane]]
+        self._check_writes(offsets, 16, seen, "an asynchronous copy over")
+        self._check_reads(offsets, 16, seen)
 
     def arrived(self, offsets: np.ndarray, slot: int, key: Any) -> None:
         """An asynchronous copy is over; those who wait for the mbarrier see it."""
@@ -112,20 +116,29 @@ class Races:
         known = self._barrier(key)
         known[self.asynchronous] = max(known[self.asynchronous], clock)
 
+    def seen_by(self, slot: int, lanes: np.ndarray) -> np.ndarray:
+        """Which pairs of bytes of a block's shared memory were last written by what one of its lanes has seen."""
+        length = self.m.shared.stride // 2
+        tags = self.tags[slot * length : (slot + 1) * length]
+        known = self.clocks[np.unique(self.m.row[lanes])].max(axis=0)
+        return (tags & _CLOCK) <= known[((tags >> _WARP) & np.uint64(0xFF)).astype(np.int64)]
+
     def _note_reads(self, offsets: np.ndarray, size: int, rows: np.ndarray) -> None:
         warps = rows // self.m.slots
         clocks = self.clocks[rows, warps + 1]
         for word in range(max(size // 4, 1)):
             self.reads[(offsets >> 2) + word, warps] = clocks
 
-    def _check_writes(self, offsets: np.ndarray, size: int, rows: np.ndarray, what: str) -> None:
+    def _check_writes(self, offsets: np.ndarray, size: int, seen: np.ndarray, what: str) -> None:
+        """Checks rows of bytes for who has seen so far: one row of clocks for each, or one for all."""
         tags = self.tags.reshape(-1, size // 2)[offsets // size]
         if size > 4:
             # Registers are four bytes at least: what is written together is in pairs of tags.
             first = tags[:, ::2]
             tags = first if (first == tags[:, 1::2]).all() else tags
         writers = ((tags >> _WARP) & np.uint64(0xFF)).astype(np.int64)
-        bad = (tags & _CLOCK) > self.clocks[rows[:, None], writers]
+        known = seen[writers] if seen.ndim == 1 else np.take_along_axis(seen, writers, axis=1)
+        bad = (tags & _CLOCK) > known
         if bad.any():
             position, column = (int(number) for number in np.argwhere(bad)[0])
             tag = int(tags[position, column])
@@ -138,21 +151,19 @@ class Races:
                 [position] if not what.startswith("an") else None,
             )
 
-    def _check_reads(self, offsets: np.ndarray, size: int, rows: np.ndarray) -> None:
+    def _check_reads(self, offsets: np.ndarray, size: int, seen: np.ndarray) -> None:
         if size < 4:
             return
-        seen = self.clocks[rows][:, self._seen_reads]
-        for word in range(size // 4):
-            clocks = self.reads[(offsets >> 2) + word]
-            bad = clocks > seen
-            if bad.any():
-                position, reader = (int(number) for number in np.argwhere(bad)[0])
-                where = int(offsets[position]) % self.m.shared.stride
-                who = f"warp {reader}" if reader < self.m.warps else "an asynchronous operation"
-                raise Fault(
-                    f"race in shared memory: write over byte {where}, which {who} read: nothing orders the two",
-                    [position] if len(rows) == self.m.n else None,
-                )
+        clocks = self.reads.reshape(-1, size // 4, self.m.warps + 1)[offsets // size]
+        bad = clocks > seen[..., None, self._seen_reads]
+        if bad.any():
+            position, _, reader = (int(number) for number in np.argwhere(bad)[0])
+            where = int(offsets[position]) % self.m.shared.stride
+            who = f"warp {reader}" if reader < self.m.warps else "an asynchronous operation"
+            raise Fault(
+                f"race in shared memory: write over byte {where}, which {who} read: nothing orders the two",
+                [position] if seen.ndim == 2 else None,
+            )
 
     # Order ------------------------------------------------------------------------------------------------------------
 

@@ -431,7 +431,10 @@ class Reader:
             operands = [self._operand(word) for word in split(rest)]
         except ValueError as error:
             raise EmulationError(str(error), kernel=self.function.name, line=line, instruction=shown) from None
-        instruction = Instruction(tuple(opcode.split(".")), operands, predicate, negated, line, shown)
+        words = tuple(opcode.split("."))
+        if "L2::cache_hint" in words:
+            operands.pop()
+        instruction = Instruction(words, operands, predicate, negated, line, shown)
         self.function.instructions.append(instruction)
         if instruction.opcode in ("bra", "brx"):
             self.pending.append((instruction, self.scope))

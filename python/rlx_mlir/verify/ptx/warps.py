@@ -326,6 +326,9 @@ def _arrive(
         if not goes.all():
             kept.append((place, group[~goes]))
     m.barriers[number] = kept
+    if m.waited is not None:
+        lanes = np.concatenate([group for _, group in freed])
+        m.waited[lanes] |= np.bincount(m.slot[lanes], m.waited[lanes], m.slots)[m.slot[lanes]] > 0
     if m.races is not None:
         for slot in np.flatnonzero(complete):
             key = ("bar", number, int(slot))
@@ -420,11 +423,14 @@ def fence(m: Machine, i: Instruction) -> Action:
         return nothing
 
     def run() -> None:
-        slots = {int(slot) for slot in np.unique(m.slot[m.ix])}
+        own = m.slot[m.ix]
+        slots = {int(slot) for slot in np.unique(own)}
         for key, known in m.mbarriers.items():
             known.fenced |= key[0] in slots
         if data:
             for slot in slots:
-                m.shared.fence(slot)
+                # A fence covers the writes that the threads know of: their own, and those before a barrier.
+                seen = None if m.races is None else m.races.seen_by(slot, m.lanes[own == slot])
+                m.shared.fence(slot, seen)
 
     return run

@@ -7,6 +7,7 @@ on to the next product, or moved to other registers, and nothing else.
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -196,6 +197,8 @@ def _product(m: Machine, i: Instruction) -> Any:
     immediates = [operand.value for operand in rest]
     scales = (immediates[0], immediates[1]) if kind != "s32" else (1, 1)
     flips = immediates[2:] if kind != "s32" else []
+    if any(flips) and ELEMENTS[a_kind][0] != 2:
+        raise Unknown("only operands of 2-byte elements may be transposed")
     transposed = (bool(flips[0]) if len(flips) == 2 else False, bool(flips[-1]) if flips else False)
 
     def run(groups: list[tuple[int, np.ndarray]]) -> None:
@@ -212,7 +215,7 @@ def _product(m: Machine, i: Instruction) -> Any:
                 not use[0], a_numbers,
             )  # fmt: skip
             # What it reads must be there now, and still when it is computed.
-            _operands(m, product, "wgmma")
+            _issue(m, product)
             target.waiting += 1
             group.open.append(product)
         state.update()
@@ -255,22 +258,23 @@ def _accumulator(
     return result
 
 
-def descriptor_pieces(descriptor: int, rows: int, bytes_: int, transposed: bool) -> np.ndarray:
-    """Addresses of the 16-byte pieces of an operand: ``[rows, pieces]`` with k innermost, or ``[k, pieces of rows]``
-    where it is transposed (2-byte elements; `bytes_` counts those of k, 32)."""
+@functools.lru_cache(maxsize=512)
+def descriptor_pieces(descriptor: int, rows: int, transposed: bool) -> np.ndarray:
+    """Addresses of the 16-byte pieces of an operand: ``[rows, pieces]`` with the 32 bytes of k innermost, or, where it
+    is transposed (2-byte elements), ``[k, pieces of rows]``."""
     start = (descriptor & 0x3FFF) << 4
     leading, stride = (descriptor >> 16 & 0x3FFF) << 4, (descriptor >> 32 & 0x3FFF) << 4
     if descriptor >> 49 & 7:
         raise Fault("a matrix descriptor has a base offset, which isn't emulated")
     span = _SPANS[descriptor >> 62]
     if not transposed:
-        row, piece = np.arange(rows)[:, None], np.arange(bytes_ // 16)[None, :]
+        row, piece = np.arange(rows)[:, None], np.arange(2)[None, :]
         if span:
             addresses = start + row % 8 * span + row // 8 * stride + piece * 16
         else:
             addresses = start + row % 8 * 16 + row // 8 * stride + piece * leading
     else:
-        k, piece = np.arange(bytes_ // 2)[:, None], np.arange(rows // 8)[None, :]
+        k, piece = np.arange(16)[:, None], np.arange(rows // 8)[None, :]
         if span:
             atom = span // 16
             addresses = start + piece % atom * 16 + piece // atom * leading + k % 8 * span + k // 8 * stride
@@ -279,52 +283,67 @@ def descriptor_pieces(descriptor: int, rows: int, bytes_: int, transposed: bool)
     return bulk.swizzled(addresses, span)
 
 
-def _matrix(
-    m: Machine, descriptor: int, rows: int, kind: str, transposed: bool, lanes: np.ndarray, what: str
-) -> np.ndarray:
-    """An operand in shared memory as f32 ``[rows, depth]``."""
-    width, decode = ELEMENTS[kind]
-    if transposed and width != 2:
-        raise Fault("only operands of 2-byte elements may be transposed")
-    pieces = descriptor_pieces(descriptor, rows, 32, transposed)
+def _offsets(m: Machine, descriptor: int, rows: int, transposed: bool, lanes: np.ndarray) -> np.ndarray:
+    """Offsets of the pieces of an operand in the machine's shared memory."""
+    pieces = descriptor_pieces(descriptor, rows, transposed)
     limit = SHARED_BASE + m.shared.size - 16
     if int(pieces.min()) < SHARED_BASE or int(pieces.max()) > limit:
         raise Fault(f"a matrix descriptor reaches out of the {m.shared.size} bytes of shared memory")
-    slot = int(m.slot[lanes[0]])
-    offsets = (pieces + slot * m.shared.stride - SHARED_BASE).reshape(-1)
+    return pieces + (int(m.slot[lanes[0]]) * m.shared.stride - SHARED_BASE)
+
+
+def _check(m: Machine, offsets: np.ndarray, what: str) -> None:
+    """Raises Fault where an operand can't be seen."""
     if (m.shared.state.load(offsets, 8, 2) != _WRITTEN16).any():
-        bulk.check_source(m, offsets, what)
-    if m.races is not None and what == "wgmma":
-        m.races.check_read(offsets, 16, lanes)
-    elif m.races is not None:
-        m.races.consume(offsets, 16, lanes)
-    raw = m.shared.data.load(offsets, 8, 2).reshape(*pieces.shape, 2).view(np.dtype(f"u{width}"))
-    values = decode(np.ascontiguousarray(raw)).reshape(pieces.shape[0], -1)
-    return values.T if transposed else values
+        bulk.check_source(m, offsets.reshape(-1), what)
 
 
-def _operands(m: Machine, product: Product, what: str) -> tuple[np.ndarray, np.ndarray]:
+def _places(m: Machine, product: Product) -> list[tuple[np.ndarray, str, bool]]:
+    """Where the operands in shared memory lie, their types, whether they are transposed: A, if it is there, and B."""
     lanes = product.result.lanes
-    columns, depth = product.shape
-    a_kind, b_kind = product.kinds
-    if isinstance(product.a, int):
-        a = _matrix(m, product.a, 64, a_kind, product.transposed[0], lanes, what)
-    else:
-        width, decode = ELEMENTS[a_kind]
+    result = []
+    sides = ((product.a, 64), (product.b, product.shape[0]))
+    for (descriptor, rows), kind, transposed in zip(sides, product.kinds, product.transposed, strict=True):
+        if isinstance(descriptor, int):
+            result.append((_offsets(m, descriptor, rows, transposed, lanes), kind, transposed))
+    return result
+
+
+def _issue(m: Machine, product: Product) -> None:
+    """Checks that what a product reads is there."""
+    for offsets, _, _ in _places(m, product):
+        _check(m, offsets, "wgmma")
+        if m.races is not None:
+            m.races.check_read(offsets.reshape(-1), 16, product.result.lanes)
+
+
+def _operands(m: Machine, product: Product) -> tuple[np.ndarray, np.ndarray]:
+    """The operands as f32: ``[64, depth]`` and ``[columns, depth]``."""
+    lanes = product.result.lanes
+    matrices = []
+    if not isinstance(product.a, int):
+        width, decode = ELEMENTS[product.kinds[0]]
         words = np.stack([row[lanes] for row in product.a], axis=1)
-        values = decode(words.view(np.dtype(f"u{width}"))).reshape(4, 32, 4, 4 // width)
-        a = np.empty((4, 16, depth), np.float32)
+        a = np.empty((4, 16, product.shape[1]), np.float32)
         places = a_places(4, 4 // width)
-        a[:, places[0], places[1]] = values
-        a = a.reshape(64, depth)
-    return a, _matrix(m, product.b, columns, b_kind, product.transposed[1], lanes, what)
+        a[:, places[0], places[1]] = decode(words.view(np.dtype(f"u{width}"))).reshape(4, 32, 4, 4 // width)
+        matrices.append(a.reshape(64, -1))
+    for offsets, kind, transposed in _places(m, product):
+        _check(m, offsets, "wgmma that wasn't waited for")
+        if m.races is not None:
+            m.races.consume(offsets.reshape(-1), 16, lanes)
+        width, decode = ELEMENTS[kind]
+        raw = m.shared.data.load(offsets, 8, 2).view(np.dtype(f"u{width}"))
+        values = decode(raw).reshape(len(offsets), -1)
+        matrices.append(values.T if transposed else values)
+    return matrices[0], matrices[1]
 
 
 def _finish(m: Machine, group: Group, left: int) -> None:
     """Computes the products of all groups but the last ones, and gives back accumulators that are no more in flight."""
     while len(group.committed) > left:
         for product in group.committed.pop(0):
-            a, b = _operands(m, product, "wgmma that wasn't waited for")
+            a, b = _operands(m, product)
             result = product.result
             total = a @ b.T * (product.scales[0] * product.scales[1])
             if result.kind == "s32":
@@ -394,7 +413,11 @@ def _check_flight(m: Machine, state: Flights, written: list[int], read: list[int
             continue
         flying = group.flying
         if moves and read[0] in flying:
-            flying[written[0]] = flying[read[0]]
+            entry = flying[read[0]]
+            before = flying.pop(written[0], entry)
+            flying[written[0]] = entry
+            if before not in flying.values():
+                raise Fault("an accumulator is written before wgmma.wait_group")
             state.registers.add(written[0])
             continue
         for register in read:
