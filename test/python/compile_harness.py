@@ -141,7 +141,7 @@ def compile_fresh(module: GraphModule, **options: Any) -> Executable:
 
 
 def templates_of(executable: Executable) -> dict[str, str]:
-    """By kernel, the name of its template; `generic` where it has none. Products are named as on machines without AMX."""
+    """By kernel, the name of its template, `generic` where it has none; products are named as without AMX."""
     names = {"gemm_amx_f32": "gemm_panels", "gemm_amx_f32_batched": "gemm_dense"}
     own = executable.artifact.templates.items()
     return {name: "generic" if t.startswith("generic") else names.get(t, t) for name, t in own}

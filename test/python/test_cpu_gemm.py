@@ -95,7 +95,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One product: `path` is panels, int8, amx, split, dense or transposed; types know its m rows only if not dynamic."""
+    """One product: `path` is panels, int8, amx, split, dense or transposed; types know m only if it isn't dynamic."""
 
     path: str
     target: str

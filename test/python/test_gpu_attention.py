@@ -19,7 +19,7 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention_base import AttentionSpec
 from rlx_mlir.codegen.gpu.attention import gpu_attention
 from rlx_mlir.codegen.gpu.attention_decode import DecodeConfig, decode, decode_config
-from rlx_mlir.codegen.gpu.attention_f32 import prefill_f32
+from rlx_mlir.codegen.gpu.attention_f32 import F32Config, prefill_f32
 from rlx_mlir.codegen.gpu.attention_hopper import HopperConfig, prefill_hopper
 from rlx_mlir.codegen.gpu.attention_mma import MmaConfig, mma_config, prefill_mma
 from rlx_mlir.codegen.gpu.chips import CHIPS, sm_version
@@ -166,6 +166,72 @@ MANY = [
 ]
 
 
+PARTS = [
+    Case(33, 300, kind="causal"),
+    Case(33, 300, kind="sliding_window", window=40, batch=2, pos=(0, 200)),
+    Case(33, 260, 4, 2, 96, kind="custom", element="f16"),
+    Case(33, 200, layout="bhsd", batch=2),
+    Case(40, 20, kind="causal"),
+    Case(3, 64, kind="bias", stored="bf16", softcap=3.0),
+]
+
+
+@pytest.mark.parametrize("case", PARTS, ids=label)
+def test_parts_of_the_keys_of_few_tiles_in_f32(case: Case) -> None:
+    kernel = prefill_f32(NAME, case.spec(), "sm_80", F32Config(32, 16, 1))
+    arrays = case.inputs()
+    got, _, done = result_of(kernel, "sm_80", arrays)
+    assert [launch.kernel for launch in done] == ["k_f32", "k_f32_join"][: 1 + (case.keys >= 32)]
+    want = case.reference(arrays).astype(np.float32)
+    np.testing.assert_allclose(got.astype(np.float32), want, atol=case.tolerance, rtol=0)
+
+
+def test_keys_are_cut_in_f32_where_tiles_do_not_fill_the_gpu() -> None:
+    kernel = prefill_f32(NAME, Case(1, 1, 9, 3, kind="causal").spec(), "sm_90a")
+
+    def grids(queries: int, keys: int) -> list[tuple[int, int, int]]:
+        q, k = (1, queries, 576), (1, keys, 192)
+        return [launch.grid for launch in launches(kernel, NAME, [q, k, k, q])]
+
+    assert grids(128, 128) == [(4, 9, 1)]
+    assert grids(128, 1024) == [(4, 9, 4), (128, 9, 1)]
+    assert grids(128, 100_000) == [(4, 9, 14), (128, 9, 1)]
+    assert grids(4096, 4096) == [(128, 9, 1)]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(33, 300, kind="causal", pos=(100,), element="bf16"),
+        Case(33, 300, size=80, kind="sliding_window", window=100, batch=2, element="f16"),
+        Case(140, 200, element="f16", layout="bhsd", softcap=3.0),
+        Case(100, 64, kind="causal", element="bf16"),
+    ],
+    ids=label,
+)
+def test_parts_of_the_keys_of_few_tiles_by_warp_groups(case: Case) -> None:
+    kernel = prefill_hopper(NAME, case.spec(), "sm_90a", HopperConfig(32, least=1))
+    arrays = case.inputs()
+    got, _, done = result_of(kernel, "sm_90a", arrays)
+    assert [launch.kernel for launch in done] == ["k_wgmma", "k_wgmma_join"]
+    want = case.reference(arrays).astype(np.float32)
+    np.testing.assert_allclose(got.astype(np.float32), want, atol=case.tolerance, rtol=0)
+
+
+def test_hidden_values_have_no_influence_on_parts_of_the_keys() -> None:
+    case = Case(4, 200, kind="causal", scale=0.1, element="bf16")
+    arrays = case.inputs()
+    arrays[2][0, 198] = np.nan
+    arrays[2][0, 60] = np.inf
+    with np.errstate(invalid="ignore"):
+        want = case.reference(arrays).astype(np.float32)
+    kernel = prefill_hopper(NAME, case.spec(), "sm_90a", HopperConfig(32, least=1))
+    got = result_of(kernel, "sm_90a", arrays)[0].astype(np.float32)
+    assert np.isnan(want).any()
+    assert np.isposinf(want).any()
+    np.testing.assert_allclose(got, want, atol=case.tolerance)
+
+
 def mostly_slow(cases: list[Case]) -> list[Any]:
     """Every third case runs by default."""
     return [pytest.param(case, marks=[pytest.mark.slow] * (i % 3 > 0)) for i, case in enumerate(cases)]
@@ -240,7 +306,7 @@ def test_tiles_of_heads_in_progress_follow_each_other() -> None:
         q, k = (batch, length, 4096), (batch, length, 1024)
         (launch,) = launches(kernel, NAME, [q, k, k, q])
         assert launch.grid == (-(-length // 128) * 32 * batch, 1, 1)
-        return [x.value for x in launch.parameters if isinstance(x, Number)][-3:]
+        return [x.value for x in launch.parameters if isinstance(x, Number)][-4:-1]
 
     assert order(1, 1000) == [8, 32, 32]
     assert order(4, 16384) == [128, 128, 8]  # 8 MB a head of keys: two heads at a time, 4 heads of queries each

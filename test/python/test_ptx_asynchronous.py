@@ -445,6 +445,21 @@ def test_products_of_registers_and_signs() -> None:
     np.testing.assert_array_equal(d, fragments(-(a.astype(np.float32) @ b.astype(np.float32).T)))
 
 
+def test_every_use_of_registers_needs_a_fence() -> None:
+    """After a wait, accumulators are registers again: the next product needs a fence of its own."""
+    image, leading, stride = image_of(np.ones((96, 16), np.float16), 128, False)
+    words = np.array([descriptor(1024, leading, stride, 128)] * 2, np.uint64)
+    extra, d = np.concatenate([words.view(np.uint8), np.zeros(2048, np.uint8)]), np.zeros(64 * 32, np.float32)
+    text = product_kernel("f16", "f32", 32, trans="0, 0")
+    start, end = text.index("wgmma.fence"), text.index("aligned 0;") + len("aligned 0;")
+    once = text[start:end]
+    launch(text.replace(once, once + once), [image, d, extra, len(image) // 16], [image, d, extra], shared=len(image))
+    assert (d == 32).all()
+    twice = once + once.replace("wgmma.fence.sync.aligned;", "")
+    with pytest.raises(EmulationError, match=r"wgmma\.fence is missing"):
+        launch(text.replace(once, twice), [image, d, extra, len(image) // 16], [image, d, extra], shared=len(image))
+
+
 def test_registers_that_products_read_stay() -> None:
     image, leading, stride = image_of(np.ones((32, 16), np.float16), 128, False)
     words = np.array([0, descriptor(1024, leading, stride, 128)], np.uint64)

@@ -314,6 +314,15 @@ def test_fma_rounds_once(kind: str) -> None:
     assert known.sum() > COUNT // 2
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_fma_where_rounding_twice_differs(sign: int) -> None:
+    """The sum lies just below the middle between two f32 numbers, and in f64 on it."""
+    unit = 2.0**-23
+    a, b, c = (np.full(1, sign * x, np.float32) for x in ((1 + unit) / 4096, (1 - unit) / 4096, 1 + unit))
+    got = apply("fma.rn.f32", a, np.abs(b), c, result=FLOATS["f32"])
+    assert got[0] == np.float32(sign * (1 + unit))
+
+
 def test_fma_of_corners() -> None:
     a, b = values(FLOATS["f32"], 1), values(FLOATS["f32"], 2)
     c = np.roll(a, 5)

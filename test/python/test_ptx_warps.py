@@ -86,6 +86,7 @@ LOOP:
 EVEN:
   mov.b32 %r3, %r1;
 MEET:
+  activemask.b32 %r5; setp.ne.b32 %p3, %r5, 0xFFFFFFFF; @%p3 trap;
   shfl.sync.bfly.b32 %r4, %r3, 1, 31, -1;
   mad.wide.u32 %d1, %r1, 4, %d1; st.global.b32 [%d1], %r4;"""
     out = np.zeros(64, np.uint32)

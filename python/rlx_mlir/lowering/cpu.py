@@ -50,8 +50,8 @@ def kernel_name(kernel: Any) -> str:
         "cpu": Option("CPU as LLVM names it; that of this machine where empty", ""),
         "features": Option("features of the CPU as LLVM names them, +name or -name, on top of the CPU's", ""),
         "disable": Option(
-            "classes of kernels that take the generic path, joined by +; all for every class; gemm_amx_f32: products of "
-            "f32 take another template",
+            "classes of kernels that take the generic path, joined by +; all for every class; gemm_amx_f32: products "
+            "of f32 take another template",
             "",
         ),
         "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),

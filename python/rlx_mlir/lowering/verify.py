@@ -36,7 +36,9 @@ from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Classes of kernels.
-CLASSES = frozenset({"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "top_k", "generic"})
+CLASSES = frozenset(
+    {"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "top_k", "generic"}
+)
 #: A report ends after so many lines: one mistake often breaks a rule many times.
 MAX_REPORTED = 10
 

@@ -60,3 +60,20 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+/// A launch that no block of the chip has the memory for fails when it is compiled.
+// expected-error @below {{has 300000 bytes of shared memory, but blocks of sm_}}
+module attributes {gpu.container_module} {
+  func.func private @own.body(%begin: index, %end: index, %scratch: memref<?xi8>) {
+    %bytes = arith.constant 300000 : i32
+    gpu.launch_func @kernels::@own_0 blocks in (%end, %end, %end) threads in (%end, %end, %end) dynamic_shared_memory_size %bytes
+    return
+  }
+  gpu.module @kernels {
+    llvm.func @own_0() attributes {gpu.kernel, nvvm.kernel} {
+      llvm.return
+    }
+  }
+}

@@ -158,7 +158,7 @@ class SplitTiles(Tiles):
         super().__init__(em, scratch)
         self._target, self.k, self._k_total = target, k, k if isinstance(k, int) else None
         self._count = product.program.accumulators
-        self._group = max(1, GROUP // self._count)
+        self._group = max(1, GROUP // (2 if decoded else 1) // self._count)  # decoded columns take room, too
         self._block = -(-K_BLOCK // multiple) * multiple
         self._blocked = self._k_total is None or self._k_total > self._block
         steps = -(-self._block // STEP)

@@ -29,6 +29,7 @@ from rlx_mlir.codegen.gpu.attention_base import (
     Problem,
     rounded_up,
 )
+from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, join, join_shared_bytes
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
@@ -36,9 +37,6 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symb
 __all__ = ["DecodeConfig", "decode", "decode_config"]
 
 WARP = 32
-COMBINE_THREADS = 128
-MAX_PARTS = COMBINE_THREADS
-"""Parts that the keys of one head are cut into: the second kernel reads that many partial results of each row."""
 WAVES = 4
 """Blocks that a GPU runs at one time are one wave: where not all of them are, so many waves keep the last one short."""
 
@@ -468,65 +466,16 @@ class Combine(_Decode):
 
     def emit(self, part: Value, sums: Value, parts: Value) -> None:
         """part, sums: what the first kernel wrote; parts: into how many the keys were cut at most."""
-        em, size = self.em, self.spec.head_dim
+        em = self.em
         b, kv, row = em.block("z"), em.block("y"), em.block("x")
-        thread, lane, warp = em.thread(), em.lane(), em.warp()
         _, lo, hi, keys = self.part(b, parts)
         seen = em.imax(em.isub(hi, lo), 0)
         # Without keys, parts have no size.
         count = em.idiv(em.iadd(seen, em.isub(keys, 1)), em.imax(keys, 1))
         count = em.select(em.cmpi("eq", em.index(seen), 0), 0, em.index(count))
         first = em.imul(self.partial_row(b, kv, row), em.wide(parts))
-        # One thread a part: MAX_PARTS are as many as threads.
-        with em.if_(em.cmpi("ult", thread, count), ["f32", "f32"]) as own:
-            own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), em.imul(em.iadd(first, em.wide(thread)), 2))))
-            own.else_()
-            own.yield_([em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")])
-        maximum, total = own.results
-        weights, exchange = em.shared(), em.shared(MAX_PARTS * 4)
-        shift = self.finite(em.block_reduce("maxnum", maximum, exchange, COMBINE_THREADS))
-        weight = self.exp2(em.subf(maximum, shift))
-        em.st(weight, weights, thread)
-        total = em.block_reduce("add", em.mulf(total, weight), exchange, COMBINE_THREADS)
-        sums_of = self.weighted(part, first, count, weights)
-        results = em.shared(MAX_PARTS * 4 + 64)
-        for vector, values in enumerate(sums_of):
-            at = em.iadd(em.imul(lane, 4), vector * WARP * 4)
-            with em.if_(em.cmpi("ult", at, size)):
-                em.st(em.vector(values), results, em.iadd(em.imul(warp, size), at))
-        em.barrier()
-        scale = self.normalising(total)
         target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), em.irem(row, self.count))
-        with em.loop(em.imul(thread, 4), size, COMBINE_THREADS * 4, hint="d") as d:
-            own_values = [
-                em.lanes(em.ld(results, vec(4, "f32"), em.iadd(d.iv, w * size))) for w in range(COMBINE_THREADS // WARP)
-            ]
-            values = [em.mulf(em.tree("add", column), scale) for column in zip(*own_values, strict=True)]
-            em.st(em.narrow(em.vector(values), self.element), target, d.iv)
-
-    def weighted(self, part: Value, first: Index, count: Value, weights: Value) -> list[list[Value]]:
-        """The sums of this warp's parts, times their weights: every fourth part, 4 elements a lane at a time."""
-        em, size = self.em, self.spec.head_dim
-        vectors = -(-size // (WARP * 4))
-        inits = [em.const(0.0, "f32")] * (4 * vectors)
-        lane = em.imul(em.lane(), 4)
-        with em.loop(em.warp(), count, COMBINE_THREADS // WARP, inits, hint="part") as loop:
-            weight = em.ld(weights, "f32", loop.iv)
-            base = em.imul(em.iadd(first, em.wide(loop.iv)), size)
-            sums: list[Value] = []
-            for vector in range(vectors):
-                at = em.iadd(lane, vector * WARP * 4)
-                at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
-                values = em.lanes(em.ld(part, vec(4, "f32"), em.iadd(base, em.wide(at))))
-                old = loop.args[4 * vector : 4 * vector + 4]
-                sums += [em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)]
-            loop.yield_(sums)
-        return [loop.results[4 * v : 4 * v + 4] for v in range(vectors)]
-
-
-def combine_shared_bytes(spec: AttentionSpec) -> int:
-    """Shared memory of the second kernel."""
-    return 4 * MAX_PARTS + 64 + 4 * spec.head_dim * (COMBINE_THREADS // WARP)
+        join(self, part, sums, first, count, target)
 
 
 def partial_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: DecodeConfig) -> None:
@@ -549,7 +498,7 @@ def combine_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
         pointer("sums", readonly=True),
         ("parts", "i32"),
     ]
-    with em.kernel(name, parameters, COMBINE_THREADS, min_blocks=8) as values:
+    with em.kernel(name, parameters, JOIN_THREADS, min_blocks=8) as values:
         kernel.bind(values)
         em.launch_dependents()
         em.wait_dependencies()
@@ -604,9 +553,9 @@ def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | Non
         em.launch(
             f"{symbol}_join",
             [rows, kv, blocks],
-            COMBINE_THREADS,
+            JOIN_THREADS,
             [*positions, results[0], *sizes, *memory, em.i32(count)],
-            shared=combine_shared_bytes(spec),
+            shared=join_shared_bytes(spec.head_dim),
             pdl=pdl,
         )
 

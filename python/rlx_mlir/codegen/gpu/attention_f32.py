@@ -6,15 +6,20 @@ A block takes a tile of queries of one head and walks along the keys that they s
 maximum and sum for each query. Tiles stand in shared memory as f32, whatever keys and values are stored as. Sixteen
 threads share four queries: each computes the scores of every sixteenth key, and then every sixteenth quad of the
 result. Weights go from one to the other through shared memory, which only the threads of one warp exchange.
+
+Where there are few tiles of queries and many keys, keys are cut into parts, and a second kernel joins the results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, vec
+from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, shape_of, vec
+from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["F32Config", "f32_config", "prefill_f32"]
@@ -29,10 +34,11 @@ PAD = 4
 
 @dataclass(frozen=True)
 class F32Config:
-    """Tiles: `queries`, a multiple of 8, and `keys`, a multiple of 16."""
+    """Tiles: `queries`, a multiple of 8, `keys`, a multiple of 16; `least` tiles, or more, are a part of the keys."""
 
     queries: int
     keys: int
+    least: int = 4
 
     @property
     def threads(self) -> int:
@@ -43,6 +49,12 @@ class F32Config:
         """Shared memory for heads of `size` elements: queries, keys, values, weights."""
         floats = (self.queries + self.keys) * (size + PAD) + self.keys * size + self.queries * (self.keys + PAD)
         return 4 * floats
+
+    def slots(self, spec: AttentionSpec, chip: str) -> int:
+        """Blocks that a GPU runs at one time."""
+        chosen = resources(chip)
+        by_memory = (chosen.processor_kib << 10) // (self.shared_bytes(spec.head_dim) + 1024)
+        return chosen.processors * max(1, min(by_memory, 4))
 
 
 def f32_config(spec: AttentionSpec) -> F32Config:
@@ -60,10 +72,14 @@ class PrefillF32(Problem):
         self.columns = config.keys // LANES
         self.parts = -(-self.quads // LANES)
 
-    def emit(self) -> None:
-        """Grid: tiles of queries, heads, batch."""
+    def emit(self, part: Value, sums: Value, parts: Value) -> None:
+        """Grid: tiles of queries, heads, batch times parts of the keys.
+
+        part, sums: where the results of parts go, if there are several: f32 [B, H, Sq, parts, D], and [..., 2].
+        """
         em, config, size = self.em, self.config, self.size
-        b, h = em.block("z"), em.block("y")
+        b, split = em.idiv(em.block("z"), parts), em.irem(em.block("z"), parts)
+        h = em.block("y")
         # The last tiles see the most keys: they come first.
         tile = em.isub(em.isub(em.blocks("x"), 1), em.block("x"))
         self.first = em.imul(tile, config.queries)
@@ -83,7 +99,7 @@ class PrefillF32(Problem):
             self.read_tile(self.q, self.q.head(em, b, h), self.first, last, config.queries),
             self.query_factor,
         )
-        keys = self.range(b, self.first, config.queries)
+        keys = part_of(self, self.range(b, self.first, config.queries), config.keys, split, parts)
         self.rows = [em.iadd(self.first, em.iadd(em.imul(self.group, ROWS), r)) for r in range(ROWS)]
         self.mask_rows = [self.mask_row(b, h, em.imin(row, last)) for row in self.rows] if self.mask is not None else []
         k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
@@ -92,7 +108,12 @@ class PrefillF32(Problem):
         with em.loop(keys.lo, keys.hi, config.keys, inits, hint="key") as loop:
             state = self.step(loop.iv, keys, k, v, loop.args)
             loop.yield_(state)
-        self.finish(b, h, loop.results)
+        several = em.cmpi("ugt", parts, 1)
+        with em.if_(several) as branch:
+            heads = em.iadd(em.imul(em.wide(b), self.spec.num_heads), em.wide(h))
+            self.keep(em.imul(heads, em.wide(self.queries)), split, parts, part, sums, loop.results)
+            branch.else_()
+            self.finish(b, h, loop.results)
 
     # Tiles ----------------------------------------------------------------------------------------
 
@@ -258,17 +279,39 @@ class PrefillF32(Problem):
         """result = total / sum"""
         em = self.em
         head = self.out.head(em, b, h)
-        for r in range(ROWS):
-            scale = self.normalising(em.warp_reduce("add", state[ROWS + r], LANES))
-            exists = em.cmpi("slt", em.index(self.rows[r]), em.index(self.queries))
-            with em.if_(exists):
+        for r, values, total in self.results(state):
+            scale = self.normalising(total)
+            with self.existing(r):
                 row = self.out.row(em, head, self.rows[r])
-                for part in range(self.parts):
-                    quad = em.iadd(self.lane, LANES * part)
-                    values = state[2 * ROWS + (r * self.parts + part) * 4 :][:4]
+                for quad, own in values:
                     with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
-                        value = em.vector([em.mulf(x, scale) for x in values])
+                        value = em.vector([em.mulf(x, scale) for x in own])
                         em.st(em.narrow(value, self.element), row, em.imul(quad, 4))
+
+    def keep(self, first: Index, split: Index, parts: Value, part: Value, sums: Value, state: Sequence[Value]) -> None:
+        """Writes what a part of the keys gives, for the kernel that joins them; `first`: the row of query 0."""
+        em = self.em
+        for r, values, total in self.results(state):
+            with self.existing(r):
+                row = em.imul(em.iadd(first, em.wide(self.rows[r])), em.wide(parts))
+                row = em.iadd(row, em.wide(split))
+                for quad, own in values:
+                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                        em.st(em.vector(own), part, em.iadd(em.imul(row, self.size), em.wide(em.imul(quad, 4))))
+                with em.if_(em.cmpi("eq", em.index(self.lane), 0)):
+                    em.st(em.vector([state[r], total]), sums, em.imul(row, 2))
+
+    def results(self, state: Sequence[Value]) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
+        """Of each row of a thread: its number, the quads that the thread has of it, the sum of weights."""
+        em, width = self.em, 4 * self.parts
+        for r in range(ROWS):
+            own = state[2 * ROWS + r * width : 2 * ROWS + (r + 1) * width]
+            quads = [(em.iadd(self.lane, LANES * p), own[4 * p : 4 * p + 4]) for p in range(self.parts)]
+            yield r, quads, em.warp_reduce("add", state[ROWS + r], LANES)
+
+    def existing(self, r: int) -> AbstractContextManager[object]:
+        """Runs where one of the thread's queries exists."""
+        return self.em.if_(self.em.cmpi("slt", self.em.index(self.rows[r]), self.em.index(self.queries)))
 
 
 def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | None = None) -> DeviceKernel:
@@ -276,26 +319,59 @@ def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | N
     config = config or f32_config(spec)
     symbol = f"{symbol_of(name)}_f32"
     device = DeviceEmitter(chip)
-    kernel = PrefillF32(device, spec, config)
-    parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
+    slots = config.slots(spec, chip)
+    kernel, joins = PrefillF32(device, spec, config), Join(device, spec)
+    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
+    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *memory]
     with device.kernel(symbol, parameters, config.threads, min_blocks=2) as values:
         kernel.bind(values)
         device.launch_dependents()
         device.wait_dependencies()
-        kernel.emit()
+        kernel.emit(*values[-3:])
+    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
+        joins.bind(values)
+        device.launch_dependents()
+        device.wait_dependencies()
+        joins.emit(*values[-3:])
+
+    def sizes(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index, Index, Index]:
+        """(batch, queries, tiles of queries, parts of the keys): parts, where there are few tiles for many keys."""
+        q, k, axis = operands[0], operands[1], spec.sequence_axis
+        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+        queries, keys = em.dim(q, axis), em.dim(k, axis)
+        tiles = em.iceildiv(queries, config.queries)
+        wanted = em.idiv(slots, em.imax(em.imul(em.imul(tiles, spec.num_heads), batch), 1))
+        most = em.imin(em.idiv(keys, config.least * config.keys), MAX_PARTS)
+        return batch, queries, tiles, em.imax(em.imin(wanted, most), 1)
+
+    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
+        batch, queries, _, parts = sizes(em, operands)
+        one = em.cmpi("eq", em.index(parts), 1)
+        rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
+        rows = em.select(one, 0, em.index(rows))
+        return scratch.take([em.imul(rows, spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        q = named["q"]
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
-        tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
+        batch, queries, tiles, parts = sizes(em, operands)
+        own = [*Problem.size_arguments(em, spec, named), *take(em, operands, scratch), em.i32(parts)]
+        pdl = device.sm >= 90
         em.launch(
             symbol,
-            [tiles, spec.num_heads, batch],
+            [tiles, spec.num_heads, em.imul(batch, parts)],
             config.threads,
-            [*operands, results[0], *Problem.size_arguments(em, spec, named)],
+            [*operands, results[0], *own],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=device.sm >= 90,
+            pdl=pdl,
+        )
+        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
+        em.launch(
+            f"{symbol}_join",
+            [joined, spec.num_heads, batch],
+            JOIN_THREADS,
+            [results[0], *own],
+            shared=join_shared_bytes(spec.head_dim),
+            pdl=pdl,
         )
 
-    return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host)
+    return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host, scratch=take)

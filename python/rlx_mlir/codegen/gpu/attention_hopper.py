@@ -15,13 +15,25 @@ many keys come first.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, struct_of, tensor_map, vec
+from rlx_mlir.codegen.gpu.emit import (
+    DeviceEmitter,
+    Index,
+    Parameter,
+    Value,
+    pointer,
+    shape_of,
+    struct_of,
+    tensor_map,
+    vec,
+)
+from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
@@ -43,11 +55,15 @@ MAX_SIZE = 256
 
 @dataclass(frozen=True)
 class HopperConfig:
-    """Tiles of `keys` keys and as many values in `stages`; registers of the copying and the computing threads."""
+    """Tiles of `keys` keys and as many values in `stages`; registers of the copying and the computing threads.
+
+    A part of the keys has at least `least` tiles.
+    """
 
     keys: int
     stages: int = 2
     registers: tuple[int, int] = (24, 240)
+    least: int = 4
 
     def offsets(self, size: int) -> tuple[int, int, int]:
         """Where keys, values and barriers start in shared memory, in bytes."""
@@ -138,14 +154,17 @@ class PrefillHopper(Problem):
 
     # The block ------------------------------------------------------------------------------------
 
-    def emit(self, maps: Sequence[Value], tiles: Value, heads: Value, live: Value) -> None:
-        """Grid: tiles of queries times heads times batch, along x.
+    def emit(
+        self, maps: Sequence[Value], tiles: Value, heads: Value, live: Value, part: Value, sums: Value, parts: Value
+    ) -> None:
+        """Grid: tiles of queries times heads times batch, along x; parts of the keys along y.
 
         maps: of q, k, v and the result. tiles: of queries; heads: all, batch times heads; live: heads whose tiles
         follow each other, all i32.
         """
         em, config = self.em, self.config
         self.maps = maps
+        self.memory, self.parts = (part, sums), parts
         self.start()
         block = em.block()
         before = em.idiv(block, em.imul(tiles, live))
@@ -157,7 +176,7 @@ class PrefillHopper(Problem):
         self.first = em.imul(tile, TILE)
         em.launch_dependents()
         em.wait_dependencies()
-        self.seen = self.range(self.b, self.first, TILE)
+        self.seen = part_of(self, self.range(self.b, self.first, TILE), config.keys, em.block("y"), parts)
         span = em.imax(em.isub(self.seen.hi, self.seen.lo), 0)
         self.count = em.iceildiv(span, config.keys)
         with em.if_(em.cmpi("eq", self.group, 0)) as branch:
@@ -217,7 +236,7 @@ class PrefillHopper(Problem):
             state = self.walk()
             branch.yield_([*state.maxima, *state.sums, *state.totals])
             branch.else_()
-            branch.yield_([zero] * len(kinds))
+            branch.yield_([em.const(NEGATIVE_INFINITY, "f32")] * 2 + [zero] * (len(kinds) - 2))
         self.finish(branch.results[:2], branch.results[2:4], branch.results[4:])
 
     def walk(self) -> _State:
@@ -406,9 +425,48 @@ class PrefillHopper(Problem):
             em.barrier(3, CONSUMERS * GROUP)
 
     def finish(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
-        """result = total / sum, through this warp group's part of the tile of queries."""
+        """result = total / sum"""
         em = self.em
-        scales = [self.normalising(em.warp_reduce("add", x, 4)) for x in sums]
+        totals_of_rows = [em.warp_reduce("add", x, 4) for x in sums]
+        with em.if_(em.cmpi("ugt", self.parts, 1)) as branch:
+            self.keep(maxima, totals_of_rows, totals)
+            branch.else_()
+            self.write(maxima, totals_of_rows, totals)
+
+    def keep(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
+        """Writes what a part of the keys gives, for the kernel that joins them."""
+        em, (part, memory) = self.em, self.memory
+        heads = em.iadd(em.imul(em.wide(self.b), self.spec.num_heads), em.wide(self.h))
+        base, split = em.imul(heads, em.wide(self.queries)), em.wide(em.block("y"))
+
+        def place(query: Index) -> Index:
+            row = em.imul(em.iadd(base, em.wide(query)), em.wide(self.parts))
+            return em.iadd(row, split)
+
+        for half, query in enumerate(self.rows):
+            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+                row = place(query)
+                at = em.iadd(em.imul(row, self.size), em.wide(self.column))
+                for n in range(self.size // 8):
+                    pair = [totals[4 * n + 2 * half + e] for e in range(2)]
+                    em.st(em.vector(pair), part, em.iadd(at, em.wide(8 * n)))
+                with em.if_(em.cmpi("eq", self.column, 0)):
+                    em.st(em.vector([em.mulf(maxima[half], self.factor), sums[half]]), memory, em.imul(row, 2))
+        if not self.hides:
+            return
+
+        def put(r: int, group: Value, d: Index, value: Value) -> None:
+            first = em.isub(self.rows[r], em.shrui(self.lane, 2))
+            em.st(value, part, em.iadd(em.imul(place(em.iadd(first, group)), self.size), em.wide(d)))
+
+        # The sums are no results yet, but NaN where they make them so.
+        scales = [em.fmaf(x, 0.0, 1.0) for x in sums]
+        self.repair(maxima, scales, totals, put)
+
+    def write(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
+        """Writes results, through this warp group's part of the tile of queries."""
+        em = self.em
+        scales = [self.normalising(x) for x in sums]
         values = [em.mulf(x, scales[(i // 2) % 2]) for i, x in enumerate(totals)]
         barrier = em.iadd(self.own, 1)
         em.barrier(barrier, GROUP)
@@ -422,7 +480,14 @@ class PrefillHopper(Problem):
             at = em.iadd(em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16)), box * TILE * 2 * BOX)
             em.stmatrix(em.at(target, at, "i8"), words)
         if self.hides:
-            self.repair(target, maxima, scales, values)
+
+            def put(r: int, group: Value, d: Index, value: Value) -> None:
+                own = em.iadd(em.iadd(em.imul(self.warp, 16), group), 8 * r)
+                at = em.at(target, self.place(own, em.shrui(d, 3)), "i8")
+                em.st(em.narrow(value, self.element), at, em.andi(d, 7))
+
+            em.warp_sync()
+            self.repair(maxima, scales, values, put)
         first = em.iadd(self.first, em.imul(self.own, QUERIES))
         if not self.whole:
             em.barrier(barrier, GROUP)
@@ -456,21 +521,19 @@ class PrefillHopper(Problem):
         at = em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16))
         return em.iadd(em.imul(em.shrui(em.index(piece), 3), TILE * 2 * BOX), at)
 
-    def repair(self, tile: Value, maxima: Sequence[Value], scales: Sequence[Value], values: Sequence[Value]) -> None:
+    def repair(
+        self,
+        maxima: Sequence[Value],
+        scales: Sequence[Value],
+        values: Sequence[Value],
+        put: Callable[[int, Value, Index, Value], None],
+    ) -> None:
         """Computes rows of this warp again where hidden values had a part."""
-        em = self.em
-
-        def put(r: int, group: Value, d: Index, value: Value) -> None:
-            row = em.iadd(em.iadd(em.imul(self.warp, 16), group), 8 * r)
-            place = em.at(tile, self.place(row, em.shrui(d, 3)), "i8")
-            em.st(em.narrow(value, self.element), place, em.andi(d, 7))
-
         rows = []
         for half, query in enumerate(self.rows):
             own = [x for i, x in enumerate(values) if (i // 2) % 2 == half]
             rows.append(Row(query, self.finite(maxima[half]), scales[half], own))
-        em.warp_sync()
-        repair(self, (self.b, self.h, em.idiv(self.h, self.spec.group)), self.seen, rows, put)
+        repair(self, (self.b, self.h, self.em.idiv(self.h, self.spec.group)), self.seen, rows, put)
 
 
 def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConfig | None = None) -> DeviceKernel:
@@ -499,10 +562,32 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
         *kernel.parameters("q", "k", "v", "pos", "out"),
         *((x, "i32") for x in ("tiles", "heads", "live")),
     ]
+    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
     threads = (1 + CONSUMERS) * GROUP
-    with device.kernel(symbol, parameters, threads, min_blocks=1) as values:
+    with device.kernel(symbol, [*parameters, *memory], threads, min_blocks=1) as values:
         kernel.bind(values)
-        kernel.emit(values[:4], *values[-3:])
+        kernel.emit(values[:4], *values[-6:])
+    joins = Join(device, spec)
+    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
+        joins.bind(values)
+        device.launch_dependents()
+        device.wait_dependencies()
+        joins.emit(*values[-3:])
+    slots = resources(chip).processors
+
+    def parts_of(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index]:
+        """(parts of the keys, rows of their results): parts, where there are few tiles for many keys."""
+        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(operands[0], 0)
+        queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
+        tiles = em.imul(em.imul(em.iceildiv(queries, TILE), batch), spec.num_heads)
+        most = em.imin(em.idiv(keys, config.least * config.keys), MAX_PARTS)
+        parts = em.imax(em.imin(em.idiv(slots, em.imax(tiles, 1)), most), 1)
+        rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
+        return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))
+
+    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
+        _, rows = parts_of(em, operands)
+        return scratch.take([em.imul(rows, spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
@@ -521,9 +606,12 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
         fitting = em.idiv(LIVE_BYTES, em.imax(em.imul(keys, 4 * spec.head_dim), 1))
         live = em.imax(em.imin(em.imul(fitting, spec.group), heads), 1)
+        parts, _ = parts_of(em, operands)
+        lengths = Problem.size_arguments(em, spec, named)
+        own = [*take(em, operands, scratch), em.i32(parts)]
         em.launch(
             symbol,
-            em.imul(tiles, heads),
+            [em.imul(tiles, heads), parts],
             threads,
             [
                 map_of(named["q"], spec.num_heads, TILE),
@@ -532,11 +620,22 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
                 map_of(results[0], spec.num_heads, QUERIES),
                 *operands,
                 results[0],
-                *Problem.size_arguments(em, spec, named),
+                *lengths,
                 *(em.i32(x) for x in (tiles, heads, live)),
+                *own,
             ],
             shared=config.shared_bytes(spec.head_dim),
             pdl=True,
         )
+        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
+        em.launch(
+            f"{symbol}_join",
+            [joined, spec.num_heads, batch],
+            JOIN_THREADS,
+            [results[0], *lengths, *own],
+            shared=join_shared_bytes(spec.head_dim),
+            pdl=True,
+        )
 
-    return write_device_kernel(name, "attention_hopper", spec.operands, [("out", spec.result)], device, host)
+    results = [("out", spec.result)]
+    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host, scratch=take)

@@ -64,6 +64,11 @@ def sm_version(chip: str) -> int:
     return int(check_chip(chip).removeprefix("sm_").rstrip("a"))
 
 
+def shared_memory(chip: str) -> int:
+    """Bytes of shared memory that a block may have."""
+    return 1024 * {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}.get(sm_version(chip), 99)
+
+
 def ptx_feature(chip: str, ptx: str = "") -> str:
     """The feature by which LLVM is told the version of PTX.
 

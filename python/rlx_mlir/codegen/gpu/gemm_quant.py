@@ -7,7 +7,8 @@
 - Of f32 (`mir.dequant_matmul`): tiles are decoded to f32, exactly as the reference does, and multiplied by FMA.
 - Of f16 and bf16: tiles are decoded, rounded to the activations' type, and multiplied by mma.
 
-Weights are decoded once for each tile of rows, so many rows share the work.
+Weights are decoded once for each tile of rows, so many rows share the work. Scales that aren't finite, which only
+broken files have, may give NaN where the references give infinities.
 """
 
 from __future__ import annotations

@@ -53,7 +53,8 @@ def chain_launches(module: ir.Operation, *, chip: str) -> None:
 
     A kernel's blocks are set up meanwhile. Kernels of schedules say themselves where they wait.
 
-    Raises CompileError where a launch with `rlx.pdl` is of a kernel that doesn't wait.
+    Raises CompileError where a launch with `rlx.pdl` is of a kernel that doesn't wait, or one has more shared memory
+    than the chip's blocks may have.
     """
     kernels = device_functions(module)
     if chips.sm_version(chip) >= FIRST_PDL:
@@ -70,10 +71,23 @@ def chain_launches(module: ir.Operation, *, chip: str) -> None:
             name = kernel_of(launch)
             if kernels[name].operation.name == "gpu.func" and name in waiting:
                 launch.attributes[PDL] = ir.UnitAttr.get()
+            own, most = shared_bytes(launch), chips.shared_memory(chip)
+            if own is not None and own > most:
+                raise CompileError(
+                    f"{location_of(launch)} has {own} bytes of shared memory, but blocks of {chip} have at most {most}"
+                )
             if PDL in launch.attributes and name not in waiting:
                 raise CompileError(
                     f"{location_of(launch)} may start before the kernel before has ended, but '{name}' doesn't wait"
                 )
+
+
+def shared_bytes(launch: Any) -> int | None:
+    """Bytes of dynamic shared memory of a launch; None where the host computes them."""
+    segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
+    if not segments[10]:
+        return 0
+    return constant_value(list(launch.operands)[sum(segments[:10])])
 
 
 def waits(kernel: Any) -> bool:

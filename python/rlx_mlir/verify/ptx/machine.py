@@ -19,7 +19,6 @@ import numpy as np
 
 from rlx_mlir.errors import EmulationError
 from rlx_mlir.verify.ptx.memory import (
-    LOCAL_WINDOW,
     PARAM_WINDOW,
     SHARED_BASE,
     Bytes,
@@ -506,7 +505,3 @@ class Machine:
                 if len(seen) < 8 and register.bits <= 64:
                     seen[register.name] = int(self.register(register)[lane])
         return f" ({', '.join(f'{name} = {value:#x}' for name, value in seen.items())})" if seen else ""
-
-    def local_address(self, address: int) -> int:
-        """The generic address of one of local memory."""
-        return LOCAL_WINDOW + address

@@ -270,14 +270,6 @@ class SharedMemory:
         else:
             part &= np.where(np.repeat(seen, 2), cleared, np.uint8(0xFF))
 
-    def check_async_readable(self, start: int, stop: int, what: str) -> None:
-        """Raises Fault where an asynchronous operation would read bytes that it can't see yet."""
-        part = self.state.buffer[start:stop]
-        bad = part != WRITTEN
-        if bad.any():
-            byte = start + int(np.argmax(bad))
-            self.explain_async(byte, what)
-
     def explain_async(self, byte: int, what: str) -> None:
         """Raises the Fault of one byte."""
         state = int(self.state.buffer[byte])
