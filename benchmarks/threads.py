@@ -4,8 +4,9 @@
     python benchmarks/threads.py --rounds 15
 
 Were regions free, twice the rows on two threads would take as long as the rows on one. The difference, per call of the
-chain, is what waking, dealing out and joining cost back to back; `--threads 4` takes four times the rows, and so on. Each thread gets the
-rows that it had before, so that no data travels: what that costs depends on the work, not on regions.
+chain, is what waking, dealing out and joining cost back to back; `--threads 4` takes four times the rows, and so on.
+Each thread gets the rows that it had before, so that no data travels: what that costs depends on the work, not on
+regions.
 """
 
 from __future__ import annotations

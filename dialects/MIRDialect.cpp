@@ -69,9 +69,7 @@ SmallVector<int64_t> PackedAttr::getPanelShape() const {
           getK() / format.length * format.panelBytes * panelRows};
 }
 
-int64_t PackedAttr::getPlaneBytes() const {
-  return knownFormat(getScheme()).getPlaneBytes(getK());
-}
+int64_t PackedAttr::getPlaneBytes() const { return knownFormat(getScheme()).getPlaneBytes(getK()); }
 
 int64_t PackedAttr::getBlockLength() const { return knownFormat(getScheme()).length; }
 int64_t PackedAttr::getBlockBytes() const { return knownFormat(getScheme()).bytes; }
@@ -138,9 +136,9 @@ LogicalResult PackedAttr::verify(function_ref<InFlightDiagnostic()> emitError, S
 LogicalResult PackedAttr::verifyEncoding(ArrayRef<int64_t> shape, Type elementType,
                                          function_ref<InFlightDiagnostic()> emitError) const {
   bool panels = getLayout() == Layout::Panels;
-  int64_t bytes = panels                            ? getPanelShape()[1]
+  int64_t bytes = panels                          ? getPanelShape()[1]
                   : getLayout() == Layout::Planes ? getPlaneBytes()
-                                                    : getRowBytes();
+                                                  : getRowBytes();
   if (!elementType.isSignlessInteger(8) || shape.size() != 2 || shape[1] != bytes) // C2
     return emitError() << "expects a packed weight with k = " << getK() << " of " << getScheme()
                        << " to be a tensor of [rows, " << bytes << "] x i8";

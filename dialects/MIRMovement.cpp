@@ -272,7 +272,8 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
   if (auto packed = dyn_cast_or_null<PackedAttr>(table->getEncoding())) {
     if (axis != 0 || packed.getLayout() == Layout::Panels) // C2
       return inferError(location, op, "expects axis 0 and layout rows or planes with a packed ",
-                        "'table', but got axis ", axis, " and layout ", stringifyLayout(packed.getLayout()));
+                        "'table', but got axis ", axis, " and layout ",
+                        stringifyLayout(packed.getLayout()));
     element = Float32Type::get(context);
     sizes = {sizes.front(), packed.getK()};
   }

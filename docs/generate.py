@@ -76,8 +76,13 @@ def pipelines(level: str) -> Iterator[str]:
     for pipeline in PIPELINES.values():
         yield from (f"{level} `{pipeline.name}`", "", f"{pipeline.summary}.", "")
         if pipeline.options:
-            given = ", ".join(f"`{name}`" + (f" ({value})" if value else "") for name, value in pipeline.options.items())
-            yield from (f"Options, with their defaults: {given}. In the steps, `$name` stands for an option's value.", "")
+            given = ", ".join(
+                f"`{name}`" + (f" ({value})" if value else "") for name, value in pipeline.options.items()
+            )
+            yield from (
+                f"Options, with their defaults: {given}. In the steps, `$name` stands for an option's value.",
+                "",
+            )
         yield from table(("step", "why it stands there"), [(f"`{step}`", reason) for step, reason in pipeline.steps])
         yield ""
 

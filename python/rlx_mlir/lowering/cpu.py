@@ -250,9 +250,12 @@ def wrap_kernels(module: ir.Operation) -> None:
         name = str(op.operation.attributes["sym_name"].value) if "sym_name" in op.operation.attributes else ""
         if op.operation.name == "func.func" and name.endswith(".body"):
             bodies.append((name.removesuffix(".body"), op))
-        elif op.operation.name == "func.func" and not name.endswith((".units", ".scratch")):
-            if ROLE not in op.operation.attributes:
-                op.operation.erase()
+        elif (
+            op.operation.name == "func.func"
+            and not name.endswith((".units", ".scratch"))
+            and ROLE not in op.operation.attributes
+        ):
+            op.operation.erase()
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
         declarations = _declarations(name, kinds)
