@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions
+from harness import NOISY, interleave, report, versions, wake
 
 import rlx_mlir as rlx
 from rlx_mlir.dtypes import DTYPES
@@ -170,6 +170,7 @@ def microseconds(
     """A figure for `interleave`: microseconds of one attention, over at least `floor` seconds of calls."""
 
     def measure() -> float:
+        wake(run)
         calls, begin = 0, clock()
         while True:
             run()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from harness import interleave, ratio_row, report, versions
+from harness import interleave, ratio_row, report, versions, wake
 
 import rlx_mlir as rlx
 from rlx_mlir.models import encoder as graphs
@@ -202,10 +202,10 @@ class Torch:
 def milliseconds(
     run: Callable[[Ids], np.ndarray], ids: Ids, floor: float, clock: Callable[[], float]
 ) -> Callable[[], float]:
-    """A figure for `interleave`: milliseconds of one call, over at least `floor` seconds of calls after one more."""
+    """A figure for `interleave`: milliseconds of one call, over at least `floor` seconds of calls."""
 
     def measure() -> float:
-        run(ids)
+        wake(lambda: run(ids))
         calls, begin = 0, clock()
         while True:
             run(ids)

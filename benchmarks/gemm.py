@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import NOISY, interleave, report, versions
+from harness import NOISY, interleave, report, versions, wake
 
 WEIGHTS = [(1536, 576), (5632, 2048)]
 ROWS = [1, 32, 128, 512]
@@ -164,7 +164,7 @@ def gigaflops(run: Callable[[], object], flops: int, options: argparse.Namespace
     clock, floor = (time.process_time if options.cpu_time else time.perf_counter), options.floor
 
     def measure() -> float:
-        run()  # wakes the library's threads
+        wake(run)
         calls, begin = 0, clock()
         while True:
             run()

@@ -167,7 +167,7 @@ def test_readme_names_all_commands() -> None:
 def test_readme_names_all_variables() -> None:
     """Of the environment: those that the sources read."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    sources = [*(ROOT / "python").rglob("*.py"), *(ROOT / "runtime").glob("*.cpp"), *(ROOT / "passes").glob("*.cpp")]
+    sources = [*(ROOT / "python").rglob("*.py"), *(ROOT / "runtime").rglob("*.cpp"), *(ROOT / "passes").glob("*.cpp")]
     read = {name for path in sources for name in re.findall(r'"(RLX_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
     assert set(re.findall(r"^\| `(RLX_[A-Z_]+)`", text, re.MULTILINE)) == read
 

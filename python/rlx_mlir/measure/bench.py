@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
-from rlx_mlir.measure.timing import Series, compare, interleave, versions
+from rlx_mlir.measure.timing import Series, compare, interleave, versions, wake
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
 
 #: Said of progress: a few words.
@@ -108,10 +108,10 @@ def run(request: Request, say: Say) -> Iterator[Row]:
 
 
 def seconds_per_call(call: Callable[[], object], floor: float) -> Callable[[], float]:
-    """A figure for `interleave`: seconds of one call, over at least `floor` seconds of calls after one more."""
+    """A figure for `interleave`: seconds of one call, over at least `floor` seconds of calls, with threads awake."""
 
     def figure() -> float:
-        call()  # wakes threads
+        wake(call)
         calls, begin = 0, time.perf_counter()
         while True:
             call()

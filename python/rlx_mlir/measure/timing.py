@@ -18,8 +18,19 @@ DRIFTING = 0.15
 #: Seconds between two implementations: threads of libraries spin on for up to 0.2 s after a call, and would take a CPU
 #: from whoever comes next.
 REST = 0.3
+#: Seconds for which an implementation runs unmeasured then: threads that slept may be woken on the CPU of their caller,
+#: and the kernel needs some 12 ms to find them another.
+WAKE = 0.04
 #: Fewer rounds than this have no spread worth the name.
 FEWEST_ROUNDS = 3
+
+
+def wake(call: Callable[[], object]) -> None:
+    """Calls until the threads behind it are awake."""
+    begin = time.perf_counter()
+    call()
+    while time.perf_counter() - begin < WAKE:
+        call()
 
 
 @dataclass

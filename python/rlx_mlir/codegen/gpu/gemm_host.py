@@ -117,6 +117,7 @@ def product_kernel(
     accesses: Sequence[Access],
     *,
     more: int = 0,
+    modest: Tile | None = None,
     choices: Sequence[tuple[int | None, Choice]] | None = None,
 ) -> DeviceKernel:
     """A product's kernels and what launches them.
@@ -127,14 +128,15 @@ def product_kernel(
         core: what multiplies by a tile.
         accesses: one, or two of which the first needs K and N to be multiples of 8.
         more: operands that belong to x, after it.
+        modest: the tile where single elements are copied, by default the last but one.
         choices: tiles by numbers of rows, as `choose_by_rows` gives them, in place of the rule's.
     """
     symbol = symbol_of(gemm.name)
     device = _Device(chip, symbol, gemm, core, more)
     # Where single elements are copied, they pass through registers: one tile, of few registers, serves such sizes.
-    modest = tiles[-2:][:1]
+    modest = modest or tiles[-2:][0]
     if min(accesses[0].x, accesses[0].w) < 4:
-        tiles = modest
+        tiles = [modest]
     choices = choices or choose_by_rows(
         gemm.m,
         gemm.n or ESTIMATE,
@@ -144,7 +146,7 @@ def product_kernel(
         products=gemm.program.accumulators,
         batch=gemm.batch,
     )
-    plain: list[tuple[int | None, Choice]] = [(None, Choice(for_products(modest[0], gemm.program.accumulators)))]
+    plain: list[tuple[int | None, Choice]] = [(None, Choice(for_products(modest, gemm.program.accumulators)))]
     variants = []
     for access, suffix, own in zip(accesses, ("", "_e"), (choices, plain), strict=False):
         made = [(limit, choice, *device.product(choice, access, suffix)) for limit, choice in own]

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
@@ -216,7 +217,10 @@ def gemm_mma(chip: str, gemm: Gemm) -> DeviceKernel:
     if gemm.element not in ("f16", "bf16"):
         raise UnsupportedByTemplate(f"{gemm.name}: mma multiplies f16 and bf16, but the product is of {gemm.element}")
     access = line_access(gemm, 2)
-    return product_kernel(chip, "gemm_mma", gemm, dense_operands(gemm), MMA_TILES, mma_core(gemm), access)
+    modest = replace(MMA_TILES[-2], bk=MMA_TILES[-2].bk // 2)
+    return product_kernel(
+        chip, "gemm_mma", gemm, dense_operands(gemm), MMA_TILES, mma_core(gemm), access, modest=modest
+    )
 
 
 def gemm_tf32(chip: str, gemm: Gemm) -> DeviceKernel:
