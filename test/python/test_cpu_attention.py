@@ -14,7 +14,7 @@ from cpu_harness import TARGETS, Kernel, compiled, guarded, protect
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import LAYOUTS, AttentionSpec, emit_attention
-from rlx_mlir.codegen.cpu.emit import memref
+from rlx_mlir.codegen.emit import memref
 from rlx_mlir.dtypes import DTYPES
 
 

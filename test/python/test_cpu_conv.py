@@ -14,7 +14,7 @@ from cpu_harness import TARGETS, compiled
 from rlx_mlir import GraphModule
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.conv import MAX_TAPS, ConvSpec, emit_conv
-from rlx_mlir.codegen.cpu.emit import memref
+from rlx_mlir.codegen.emit import memref
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 

@@ -16,8 +16,6 @@ from cpu_harness import TARGETS, compiled
 
 from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
-from rlx_mlir.codegen.cpu.epilogue import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
@@ -25,6 +23,8 @@ from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.codegen.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
+from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
 from rlx_mlir.runtime.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
 

@@ -225,7 +225,7 @@ def test_panel_layout_says_how_to_decode(name: str) -> None:
     rows = random_rows(name, 16, k, seed=2)
     blocks = formats.pack_panels(name, rows, k).reshape(2, layout.block_bytes)
 
-    def factor(block: np.ndarray, what: formats.PanelFactor) -> np.ndarray:
+    def factor(block: np.ndarray, what: formats.Factor) -> np.ndarray:
         value = block[32 * what.number : 32 * what.number + 32].view("<f2").astype(np.float32)
         if what.at is None:
             return what.sign * value[None]

@@ -4,10 +4,10 @@ layouts for kernels (`panels`, `planes`), and weights whose scales are tensors o
 
 from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Field, Plane, Scaled, decode, get_format, quant_parts
 from .encoder import encode
+from .factors import Factor
 from .panels import (
     PANEL_FORMATS,
     PANEL_ROWS,
-    PanelFactor,
     PanelLayout,
     pack_panels,
     panel_bytes,
@@ -16,7 +16,6 @@ from .panels import (
 )
 from .planes import (
     PLANE_FORMATS,
-    PlaneFactor,
     PlaneLayout,
     RowPlane,
     pack_planes,
@@ -35,11 +34,10 @@ __all__ = [
     "PLANE_FORMATS",
     "SCALED_SCHEMES",
     "BlockFormat",
+    "Factor",
     "Field",
-    "PanelFactor",
     "PanelLayout",
     "Plane",
-    "PlaneFactor",
     "PlaneLayout",
     "RowPlane",
     "Scaled",

@@ -32,35 +32,16 @@ from .blocks import (
     RUN,
     BlockFormat,
     Bytes,
-    Scaled,
     checked_rows,
     field_bytes,
     get_format,
     insert_integers,
     stored_integers,
 )
+from .factors import Factor, byte_mask, folded, place_factors, plane_widths, share_bytes, stored_factors
 
 PANEL_ROWS = 16
 """Rows (outputs n) that one panel interleaves."""
-
-
-@dataclass(frozen=True)
-class PanelFactor:
-    """A scale or minimum of a sub-block: ``sign * float * integer``.
-
-    Attributes:
-        number: which of the block's floats.
-        sign: 1 or -1.
-        at: byte of the block at which the integers [sub-block][row] start; None where the integer is 1.
-        bits: bits of the integer: 8 are two's complement, 4 are unsigned.
-        shift: of the integer in its byte.
-    """
-
-    number: int
-    sign: int = 1
-    at: int | None = None
-    bits: int = 8
-    shift: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,8 +63,8 @@ class PanelLayout:
     block: int = 1
     sub: int = 1
     floats: tuple[str, ...] = ()
-    scale: PanelFactor | None = None
-    minimum: PanelFactor | None = None
+    scale: Factor | None = None
+    minimum: Factor | None = None
     widths: tuple[int, ...] = ()
     bias: int = 0
     payload: int = 0
@@ -143,29 +124,20 @@ def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
         return PanelLayout(fmt)
     assert fmt.scale is not None
     parts = fmt.factors
-    unsigned = not any(part.offset or part.signed for part in parts)
-    shared = len(parts) == 2 and unsigned and all(0 < part.bits <= 4 for part in parts)
     start = 2 * PANEL_ROWS * len(parts)
     integers = PANEL_ROWS * (fmt.block // fmt.sub)
-    factors = []
-    for number, (part, sign) in enumerate(zip(parts, (1, fmt.minimum_sign), strict=False)):
-        if not part.planes:
-            factors.append(PanelFactor(number, sign))
-        elif shared:
-            factors.append(PanelFactor(number, sign, start, 4, 4 * number))
-        else:
-            factors.append(PanelFactor(number, sign, start))
-            start += integers
+    count = 1 if share_bytes(fmt) else sum(bool(part.planes) for part in parts)
+    scale, minimum = place_factors(fmt, [start + integers * number for number in range(count)])
     return PanelLayout(
         fmt,
         fmt.block,
         fmt.sub,
         tuple(part.field for part in parts),
-        factors[0],
-        factors[1] if len(factors) == 2 else None,
-        tuple(width for width in (8, 4, 2, 1) if fmt.bits & width),
+        scale,
+        minimum,
+        plane_widths(fmt),
         128 if fmt.signed else fmt.offset,
-        start + integers if shared else start,
+        start + integers * count,
     )
 
 
@@ -213,13 +185,6 @@ def _views(layout: PanelLayout, panels: Bytes) -> _Views:
     return _Views(halves, integers, tuple(planes))
 
 
-def _factors(layout: PanelLayout) -> list[tuple[Scaled, PanelFactor, int]]:
-    """Description and place of the scales and minima that have integers at a byte of the block."""
-    fmt = layout.format
-    pairs = [(fmt.scale, layout.scale), (fmt.minimum, layout.minimum)]
-    return [(what, factor, factor.at) for what, factor in pairs if what and factor and factor.at is not None]
-
-
 def _across(values: np.ndarray, panels: int) -> np.ndarray:
     """[16 P, blocks, ...] as [P, blocks, ..., 16], a view."""
     return np.moveaxis(values.reshape(panels, PANEL_ROWS, *values.shape[1:]), 1, -1)
@@ -229,11 +194,6 @@ def _along(values: np.ndarray) -> np.ndarray:
     """[P, blocks, ..., 16] as [16 P, blocks, ...]: the inverse of `_across`."""
     rows = np.ascontiguousarray(np.moveaxis(values, -1, 1))
     return rows.reshape(-1, *rows.shape[2:])
-
-
-def _mask(width: int) -> np.uint32:
-    """The lowest bits of the four bytes of a dword."""
-    return np.uint32(0x01010101 * ((1 << width) - 1))
 
 
 def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
@@ -249,7 +209,7 @@ def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
     for number, name in enumerate(layout.floats):
         source = np.ascontiguousarray(field_bytes(fmt, rows, name)).view("<u2")[..., 0]
         views.halves[..., number, :] = _across(source, count)
-    for what, factor, at in _factors(layout):
+    for what, factor, at in stored_factors(layout):
         integers = _across(stored_integers(fmt, rows, what.planes) - np.uint8(what.offset), count)
         if factor.shift:
             views.bytes[at][:] |= integers << np.uint8(factor.shift)
@@ -260,13 +220,8 @@ def _pack_rows(layout: PanelLayout, rows: Bytes, panels: Bytes) -> None:
         q = q ^ np.uint32(0x80808080)
     into = 0
     for width, plane in zip(layout.widths, views.planes, strict=True):
-        words = q if layout.bits == width else (q >> np.uint32(into)) & _mask(width)
-        bits = width
-        while bits < 8:  # two neighbours, the low and the high half of 8 bytes, become one
-            pairs = words.view("<u8")
-            words = (pairs | (pairs >> np.uint64(32 - bits))).astype("<u4")
-            bits *= 2
-        plane[:] = _across(words.reshape(rows.shape[0], -1, layout.runs, width), count)
+        words = q if layout.bits == width else (q >> np.uint32(into)) & byte_mask(width)
+        plane[:] = _across(folded(words, width).reshape(rows.shape[0], -1, layout.runs, width), count)
         into += width
 
 
@@ -325,7 +280,7 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
     views = _views(layout, panels)
     for number, name in enumerate(layout.floats):
         field_bytes(fmt, rows, name)[:] = _along(views.halves[..., number, :])[..., None].view(np.uint8)
-    for what, factor, at in _factors(layout):
+    for what, factor, at in stored_factors(layout):
         integers = _along(views.bytes[at])
         if factor.bits < 8:
             integers = (integers >> np.uint8(factor.shift)) & np.uint8((1 << factor.bits) - 1)
@@ -335,7 +290,7 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
     for width, plane in zip(layout.widths, views.planes, strict=True):
         per_dword = 8 // width
         for i in range(per_dword):
-            quads[..., i::per_dword, :] |= ((plane >> np.uint32(width * i)) & _mask(width)) << np.uint32(into)
+            quads[..., i::per_dword, :] |= ((plane >> np.uint32(width * i)) & byte_mask(width)) << np.uint32(into)
         into += width
     q = _along(quads).reshape(rows.shape[0], -1, fmt.block // 4).view(np.uint8)
     insert_integers(fmt, rows, fmt.quants, q ^ np.uint8(128) if fmt.signed else q)

@@ -34,13 +34,13 @@ from .blocks import (
     RUN,
     BlockFormat,
     Bytes,
-    Scaled,
     checked_rows,
     field_bytes,
     get_format,
     insert_integers,
     stored_integers,
 )
+from .factors import Factor, byte_mask, folded, place_factors, plane_widths, share_bytes, stored_factors
 
 PLANE_ALIGN = 16
 """Bytes that each plane, and so each row, is a multiple of."""
@@ -66,25 +66,6 @@ class RowPlane:
 
 
 @dataclass(frozen=True)
-class PlaneFactor:
-    """A scale or minimum of a sub-block: ``sign * float * integer``.
-
-    Attributes:
-        number: which of the block's floats.
-        sign: 1 or -1.
-        at: byte of the integer in the sub-block's record; None where the integer is 1.
-        bits: bits of the integer: 8 are two's complement, 4 are unsigned.
-        shift: of the integer in its byte.
-    """
-
-    number: int
-    sign: int = 1
-    at: int | None = None
-    bits: int = 8
-    shift: int = 0
-
-
-@dataclass(frozen=True)
 class PlaneLayout:
     """How a row of a format is laid out; the module says what the parts are.
 
@@ -107,8 +88,8 @@ class PlaneLayout:
     floats: RowPlane | None = None
     names: tuple[str, ...] = ()
     float_bytes: int = 2
-    scale: PlaneFactor | None = None
-    minimum: PlaneFactor | None = None
+    scale: Factor | None = None
+    minimum: Factor | None = None
     widths: tuple[int, ...] = ()
     signed: bool = False
     bias: int = 0
@@ -155,23 +136,13 @@ def plane_layout(format: str | int | BlockFormat) -> PlaneLayout:
     if fmt.dense is not None:
         return PlaneLayout(fmt, (RowPlane(1, fmt.nbytes),))
     parts = fmt.factors
-    unsigned = not any(part.offset or part.signed for part in parts)
-    shared = len(parts) == 2 and unsigned and all(0 < part.bits <= 4 for part in parts)
-    factors, used = [], 0
-    for number, (part, sign) in enumerate(zip(parts, (1, fmt.minimum_sign), strict=False)):
-        if not part.planes:
-            factors.append(PlaneFactor(number, sign))
-        elif shared:
-            factors.append(PlaneFactor(number, sign, 0, 4, 4 * number))
-        else:
-            factors.append(PlaneFactor(number, sign, used))
-            used += 1
-    widths = tuple(width for width in (8, 4, 2, 1) if fmt.bits & width)
+    record = 1 if share_bytes(fmt) else sum(bool(part.planes) for part in parts)
+    scale, minimum = place_factors(fmt, range(record))
+    widths = plane_widths(fmt)
     quants: list[RowPlane] = []
     for width in widths:
         quants += [RowPlane(RUN, HALF)] * 2 if width == 8 else [RowPlane(RUN, 4 * width)]
     size = 2 if fmt.field(parts[0].field).dtype == "<f2" else 4
-    record = 1 if shared else used
     return PlaneLayout(
         fmt,
         tuple(quants),
@@ -179,8 +150,8 @@ def plane_layout(format: str | int | BlockFormat) -> PlaneLayout:
         RowPlane(fmt.block, size * len(parts)),
         tuple(part.field for part in parts),
         size,
-        factors[0],
-        factors[1] if len(factors) == 2 else None,
+        scale,
+        minimum,
         widths,
         fmt.signed,
         fmt.offset,
@@ -222,18 +193,6 @@ def _views(layout: PlaneLayout, rows: Bytes, k: int) -> _Views:
     return _Views(quants, parts[-2] if layout.integers is not None else None, floats)
 
 
-def _factors(layout: PlaneLayout) -> list[tuple[Scaled, PlaneFactor, int]]:
-    """Description and place of the scales and minima that have integers at a byte of a record."""
-    fmt = layout.format
-    pairs = [(fmt.scale, layout.scale), (fmt.minimum, layout.minimum)]
-    return [(what, factor, factor.at) for what, factor in pairs if what and factor and factor.at is not None]
-
-
-def _mask(width: int) -> np.uint32:
-    """The lowest bits of the four bytes of a dword."""
-    return np.uint32(0x01010101 * ((1 << width) - 1))
-
-
 def _pack_rows(layout: PlaneLayout, rows: Bytes, out: Bytes, k: int) -> None:
     """Sorts ``rows`` [n, bytes in GGUF order] into ``out`` [n, row_bytes(k)], which is zero."""
     fmt = layout.format
@@ -244,7 +203,7 @@ def _pack_rows(layout: PlaneLayout, rows: Bytes, out: Bytes, k: int) -> None:
     views = _views(layout, out, k)
     for number, name in enumerate(layout.names):
         views.floats[..., number, :] = field_bytes(fmt, rows, name)
-    for what, factor, at in _factors(layout):
+    for what, factor, at in stored_factors(layout):
         assert views.integers is not None
         integers = (stored_integers(fmt, rows, what.planes) - np.uint8(what.offset)).reshape(count, -1)
         views.integers[..., at] |= integers << np.uint8(factor.shift)
@@ -256,12 +215,8 @@ def _pack_rows(layout: PlaneLayout, rows: Bytes, out: Bytes, k: int) -> None:
             halves = q.reshape(count, -1, 2, HALF // 4)
             next(planes)[:], next(planes)[:] = halves[:, :, 0], halves[:, :, 1]
             return
-        words, bits = (q >> np.uint32(into)) & _mask(width), width
-        while bits < 8:  # two neighbours, the low and the high half of 8 bytes, become one
-            pairs = words.view("<u8")
-            words = (pairs | (pairs >> np.uint64(32 - bits))).astype("<u4")
-            bits *= 2
-        next(planes)[:] = words.reshape(count, -1, width)
+        words = (q >> np.uint32(into)) & byte_mask(width)
+        next(planes)[:] = folded(words, width).reshape(count, -1, width)
         into += width
 
 
@@ -294,7 +249,7 @@ def _unpack_rows(layout: PlaneLayout, planes: Bytes, rows: Bytes, k: int) -> Non
     views = _views(layout, planes, k)
     for number, name in enumerate(layout.names):
         field_bytes(fmt, rows, name)[:] = views.floats[..., number, :]
-    for what, factor, at in _factors(layout):
+    for what, factor, at in stored_factors(layout):
         assert views.integers is not None
         integers = views.integers[..., at]
         if factor.bits < 8:
@@ -308,7 +263,7 @@ def _unpack_rows(layout: PlaneLayout, planes: Bytes, rows: Bytes, k: int) -> Non
             break
         plane, per_dword = next(parts), 8 // width
         for i in range(per_dword):
-            quads[..., i::per_dword] |= ((plane >> np.uint32(width * i)) & _mask(width)) << np.uint32(into)
+            quads[..., i::per_dword] |= ((plane >> np.uint32(width * i)) & byte_mask(width)) << np.uint32(into)
         into += width
     insert_integers(fmt, rows, fmt.quants, quads.view(np.uint8).reshape(count, blocks, -1))
 

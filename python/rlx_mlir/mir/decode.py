@@ -9,10 +9,9 @@ from rlx_mlir import formats, ir
 from rlx_mlir.formats import (
     PANEL_ROWS,
     BlockFormat,
-    PanelFactor,
+    Factor,
     PanelLayout,
     Plane,
-    PlaneFactor,
     PlaneLayout,
     Scaled,
 )
@@ -145,7 +144,7 @@ def _panel_block(weight: ir.Value, layout: PanelLayout, n: Scalar, k: Scalar) ->
     return _Bytes(weight, n // PANEL_ROWS, (k // layout.block) * layout.block_bytes)
 
 
-def _panel_factor(weight: ir.Value, layout: PanelLayout, factor: PanelFactor | None, n: Scalar, k: Scalar) -> Scalar:
+def _panel_factor(weight: ir.Value, layout: PanelLayout, factor: Factor | None, n: Scalar, k: Scalar) -> Scalar:
     """The scale or minimum of the row's sub-block."""
     assert factor is not None, "a format that has it"
     block = _panel_block(weight, layout, n, k)
@@ -197,7 +196,7 @@ class _Row:
         return _Bytes(self.weight, self.n, start)
 
 
-def _row_factor(row: _Row, factor: PlaneFactor | None, k: Scalar) -> Scalar:
+def _row_factor(row: _Row, factor: Factor | None, k: Scalar) -> Scalar:
     """The scale or minimum of the element's sub-block."""
     assert factor is not None, "a format that has it"
     layout = row.layout

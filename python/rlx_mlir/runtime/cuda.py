@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_mlir.codegen.gpu.chips import sm_version
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import InputError, StageError, WrongDeviceError
+from rlx_mlir.errors import InputError, WrongDeviceError
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cubins, native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
@@ -29,7 +29,6 @@ from rlx_mlir.runtime.executable import (
     check_target,
     empty_aligned,
     evaluate,
-    span_of,
 )
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
 
@@ -238,30 +237,12 @@ class CudaExecutable(Executable):
         donate: Collection[str],
         device_outputs: bool = False,
     ) -> BoundCall:
-        bound = self._bound
-        if bound is None:
-            raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
+        bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
         assert isinstance(bound, _DeviceParameters)
-        self._check_names("input", inputs, self.inputs)
-        sizes = dict(bound.sizes)
-        arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
-        ordered = self._ordered(sizes)
-        self._check_conditions(ordered, sizes)
-        self._check_given(inputs, arrays, outputs, donate)
         results, tied = self._place_results(arrays, outputs, donate, ordered, device_outputs)
         addresses = [_address(array) for array in arrays.values()]
         into = [_address(array) for array in results.values()]
-        if outputs or donate:
-            own = {spec.name for spec in self.outputs if spec.tied in donate}
-            self._check_overlap(
-                {n: span_of(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
-                {
-                    n: span_of(a, at)
-                    for (n, a), at in zip(results.items(), into, strict=True)
-                    if n in own or n in outputs
-                },
-                bound,
-            )
+        self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
         arguments = native.CudaArguments(
             inputs=[_argument(array, at, -1) for array, at in zip(arrays.values(), addresses, strict=True)],
             outputs=[_argument(array, at, of) for array, at, of in zip(results.values(), into, tied, strict=True)],

@@ -250,29 +250,11 @@ class Executable:
 
     def _arrange(self, inputs: Mapping[str, Any], outputs: Mapping[str, Array], donate: Collection[str]) -> BoundCall:
         """Checks everything about a call, and copies what outputs start with."""
-        bound = self._bound
-        if bound is None:
-            raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
-        self._check_names("input", inputs, self.inputs)
-        sizes = dict(bound.sizes)
-        arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
-        ordered = self._ordered(sizes)
-        self._check_conditions(ordered, sizes)
-        self._check_given(inputs, arrays, outputs, donate)
+        bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
         results = self._results(arrays, outputs, donate, ordered)
         addresses = [address_of(array) for array in arrays.values()]
         into = [address_of(array) for array in results.values()]
-        if outputs or donate:
-            own = {spec.name for spec in self.outputs if spec.tied in donate}
-            self._check_overlap(
-                {n: span_of(a, at) for (n, a), at in zip(arrays.items(), addresses, strict=True) if n not in donate},
-                {
-                    n: span_of(a, at)
-                    for (n, a), at in zip(results.items(), into, strict=True)
-                    if n in own or n in outputs
-                },
-                bound,
-            )
+        self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
     def __call__(self, **inputs: Any) -> Array | tuple[Array, ...]:
@@ -317,6 +299,43 @@ class Executable:
         if unknown:
             parts.append(f"unknown {what}s: {', '.join(unknown)}; known are {', '.join(names) or 'none'}")
         raise InputError(f"'{self.artifact.name}': {'; '.join(parts)}")
+
+    def _check_inputs(
+        self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], donate: Collection[str]
+    ) -> tuple[Parameters, dict[str, Any], list[int]]:
+        """The parameters, the inputs as arrays, and the sizes of the symbols in order, where a call may have them."""
+        bound = self._bound
+        if bound is None:
+            raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
+        self._check_names("input", inputs, self.inputs)
+        sizes = dict(bound.sizes)
+        arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
+        ordered = self._ordered(sizes)
+        self._check_conditions(ordered, sizes)
+        self._check_given(inputs, arrays, outputs, donate)
+        return bound, arrays, ordered
+
+    def _check_apart(
+        self,
+        bound: Parameters,
+        outputs: Mapping[str, Any],
+        donate: Collection[str],
+        arrays: Mapping[str, Any],
+        addresses: Sequence[int],
+        results: Mapping[str, Any],
+        into: Sequence[int],
+    ) -> None:
+        """Raises InputError where what a call writes overlaps what it reads; `into` are the addresses of results."""
+        if not outputs and not donate:
+            return
+        own = {spec.name for spec in self.outputs if spec.tied in donate}
+        read = zip(arrays.items(), addresses, strict=True)
+        written = zip(results.items(), into, strict=True)
+        self._check_overlap(
+            {name: span_of(array, at) for (name, array), at in read if name not in donate},
+            {name: span_of(array, at) for (name, array), at in written if name in own or name in outputs},
+            bound,
+        )
 
     def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Array:
         """The value as a contiguous array that fits the specification; notes the sizes of symbols."""

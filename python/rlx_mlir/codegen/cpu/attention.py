@@ -18,11 +18,12 @@ neither on how units are cut nor on other rows: prompts (`attention_prefill.py`)
 
 from __future__ import annotations
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
+
 from . import UnsupportedByTemplate
 from .attention_base import AttentionSpec, Schedule
 from .attention_decode import Decode
 from .attention_prefill import Prefill
-from .emit import Emitter, Index, Value, element_of, shape_of
 from .kernel import Scratch, write_kernel
 from .target import Target
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+
 from .kernel import Scratch
 from .target import Target, rounded
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+
 from .attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, Schedule
-from .emit import Emitter, Index, Value, vec
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 

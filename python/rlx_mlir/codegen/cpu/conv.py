@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
+
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, element_of, shape_of, with_element
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from .emit import Emitter, Index, Value, element_of, memref, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, with_element
+
 from .gemm_packed import (
     FEW_ROWS,
     PREFETCH_BYTES,

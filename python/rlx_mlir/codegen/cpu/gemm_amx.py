@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
+
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, element_of, memref, vec
 from .gemm import Matrix, transpose
 from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS, find_layout

@@ -22,10 +22,10 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.runtime.tiles import GEMM_AMX_F32
 
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, memref, vec
 from .gemm import Matrix, column_reader, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.program import IDENTITY, Program
+
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, memref
-from .epilogue import IDENTITY, Program
 from .gemm import Matrix, column_reader, copy_columns, copy_transposed
 from .gemm_amx import COLUMNS, TileUnit, copy_pairs
 from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, multiply_tile, tile_rows

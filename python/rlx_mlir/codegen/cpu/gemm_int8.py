@@ -15,8 +15,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
+
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, memref, vec
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs

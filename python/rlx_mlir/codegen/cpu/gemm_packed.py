@@ -12,7 +12,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
-from .emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+
 from .kernel import Accumulators, Product, RowReader, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs
 from .target import Target

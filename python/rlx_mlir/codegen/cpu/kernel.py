@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
+from rlx_mlir.codegen.program import IDENTITY, Program
 
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
-from .epilogue import IDENTITY, Program
 from .target import Target, rounded
 
 __all__ = ["Accumulators", "Product", "RowReader", "Scratch", "row_tiles", "write_kernel"]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, PanelFactor, PanelLayout, get_format, panel_layout
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.panels import RUN
 
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, vec
 from .target import ELEMENT_BITS, Target
 
 __all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "over_runs"]
@@ -88,7 +88,7 @@ class Run:
         factor = self.panel.layout.minimum
         return None if factor is None else self._factor(factor, part, v)
 
-    def _factor(self, factor: PanelFactor, part: Index, v: int) -> Value:
+    def _factor(self, factor: Factor, part: Index, v: int) -> Value:
         panel = self.panel
         em, lanes = panel.em, panel.lanes
         head = self.heads[factor.number][v]

@@ -26,9 +26,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
-from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 

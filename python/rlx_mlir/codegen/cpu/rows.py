@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
     REDUCTIONS,
@@ -36,8 +38,6 @@ from rlx_mlir.codegen.row_graph import (
 )
 
 from . import UnsupportedByTemplate
-from .emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
-from .epilogue import emit_elementwise
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from rlx_mlir.codegen.emit import Emitter, Value, vec, with_element
+
 from .choices import BY_RULE, Choices
-from .emit import Emitter, Value, vec, with_element
 
 __all__ = ["ELEMENT_BITS", "Target", "rounded"]
 

@@ -13,8 +13,8 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import Extent, Tasks, offset64, swizzle
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.gemm_fma import PAD
+from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.blocks import RUN
-from rlx_mlir.formats.planes import PlaneFactor, PlaneLayout
 
 __all__ = ["DecodeLoader", "PackedRows", "quad_place", "signed_bytes", "store_halves", "store_transposed"]
 
@@ -96,7 +96,7 @@ class PackedRows:
             quads.append(total)
         return quads
 
-    def factor(self, row: Value, run: Index, sub: int, factor: PlaneFactor) -> Value:
+    def factor(self, row: Value, run: Index, sub: int, factor: Factor) -> Value:
         """A scale or minimum, f32, of a sub-block of a run."""
         em, layout = self.em, self.layout
         starts = layout.offsets(self.k)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
-from rlx_mlir.formats import PlaneFactor, PlaneLayout
+from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.blocks import RUN
 
 __all__ = ["DENSE", "Activations", "DenseUnit", "Factors", "PackedUnit", "Row", "Staged", "chunk_place", "unit_of"]
@@ -178,7 +178,7 @@ class PackedUnit:
         layout = self.layout
         floats = [self.em.widen(value) for value in loaded.floats]
 
-        def of(factor: PlaneFactor | None, signed: bool) -> list[Value]:
+        def of(factor: Factor | None, signed: bool) -> list[Value]:
             if factor is None:
                 return []
             value = self.em.negf(floats[factor.number]) if factor.sign < 0 else floats[factor.number]
@@ -193,7 +193,7 @@ class PackedUnit:
         scales = of(layout.scale, fmt.scale.range[0] < 0)
         return Factors(scales, of(layout.minimum, fmt.minimum is not None and fmt.minimum.range[0] < 0))
 
-    def _integer(self, record: Value | None, factor: PlaneFactor, part: int, signed: bool) -> Value:
+    def _integer(self, record: Value | None, factor: Factor, part: int, signed: bool) -> Value:
         """A scale's or minimum's integer, of a part of the unit, as f32."""
         em, layout = self.em, self.layout
         assert record is not None
