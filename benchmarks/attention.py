@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from harness import NOISY, interleave, report, versions, wake
+from harness import NOISY, interleave, report, seconds_per_call, versions
 
 import rlx_mlir as rlx
 from rlx_mlir.dtypes import DTYPES
@@ -169,17 +169,8 @@ def microseconds(
 ) -> Callable[[], float]:
     """A figure for `interleave`: microseconds of one attention, over at least `floor` seconds of calls."""
 
-    def measure() -> float:
-        wake(run)
-        calls, begin = 0, clock()
-        while True:
-            run()
-            calls += 1
-            spent = clock() - begin
-            if spent >= floor:
-                return spent / calls / layers * 1e6
-
-    return measure
+    seconds = seconds_per_call(run, floor, clock)
+    return lambda: seconds() / layers * 1e6
 
 
 def compare(problem: Problem, threads: int, options: argparse.Namespace, with_torch: bool) -> dict[str, object]:

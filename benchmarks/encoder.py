@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from harness import interleave, ratio_row, report, versions, wake
+from harness import interleave, ratio_row, report, seconds_per_call, versions
 
 import rlx_mlir as rlx
 from rlx_mlir.models import encoder as graphs
@@ -204,17 +204,8 @@ def milliseconds(
 ) -> Callable[[], float]:
     """A figure for `interleave`: milliseconds of one call, over at least `floor` seconds of calls."""
 
-    def measure() -> float:
-        wake(lambda: run(ids))
-        calls, begin = 0, clock()
-        while True:
-            run(ids)
-            calls += 1
-            spent = clock() - begin
-            if spent >= floor:
-                return spent / calls * 1e3
-
-    return measure
+    seconds = seconds_per_call(lambda: run(ids), floor, clock)
+    return lambda: seconds() * 1e3
 
 
 def compare(model: str, threads: int, options: argparse.Namespace) -> list[dict[str, object]]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from harness import NOISY, interleave, report, versions, wake
+from harness import NOISY, interleave, report, seconds_per_call, versions
 
 WEIGHTS = [(1536, 576), (5632, 2048)]
 ROWS = [1, 32, 128, 512]
@@ -161,19 +161,8 @@ class Torch:
 
 def gigaflops(run: Callable[[], object], flops: int, options: argparse.Namespace) -> Callable[[], float]:
     """A figure for `interleave`, over at least `floor` seconds of calls."""
-    clock, floor = (time.process_time if options.cpu_time else time.perf_counter), options.floor
-
-    def measure() -> float:
-        wake(run)
-        calls, begin = 0, clock()
-        while True:
-            run()
-            calls += 1
-            spent = clock() - begin
-            if spent >= floor:
-                return flops * calls / spent * 1e-9
-
-    return measure
+    seconds = seconds_per_call(run, options.floor, time.process_time if options.cpu_time else time.perf_counter)
+    return lambda: flops / seconds() * 1e-9
 
 
 def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:

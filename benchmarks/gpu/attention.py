@@ -17,8 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gemm import need_gpu, rlx_array, teraflops
-from rows import captured
+from device import captured, need_gpu, per_second, rlx_array
 
 PROMPTS = (512, 1024, 2048, 4096, 8192, 16384)
 DECODE = (512, 4096, 32768)
@@ -55,9 +54,9 @@ class Problem:
 
     @property
     def work(self) -> float:
-        """Operations of a prompt; 1000 times the bytes of the keys and values that decoding reads."""
+        """Operations of a prompt; bytes of the keys and values that decoding reads."""
         if self.decodes:
-            return 1e3 * 2 * 2 * self.batch * self.heads[1] * self.keys * self.size
+            return 2.0 * 2 * self.batch * self.heads[1] * self.keys * self.size
         whole = 4.0 * self.batch * self.heads[0] * self.queries * self.keys * self.size
         return whole / 2 if self.causal else whole
 
@@ -194,9 +193,9 @@ def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:
     ours.run()
     check(operands, ours.out[-1])
     runs = {"ours": ours.run, **rivals(operands)}
-    work = problem.work * problem.count
+    work = problem.work * problem.count * (1e-9 if problem.decodes else 1e-12)
     series = interleave(
-        {name: teraflops(run, work, options.floor) for name, run in runs.items()}, options.rounds, rest=0.0
+        {name: per_second(run, work, options.floor) for name, run in runs.items()}, options.rounds, rest=0.0
     )
     own = series.pop("ours")
     unit = "GB/s" if problem.decodes else "TFLOP/s"

@@ -19,8 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gemm import need_gpu, rlx_array, teraflops
-from rows import captured
+from device import captured, need_gpu, per_second, rlx_array
 
 
 @dataclass(frozen=True)
@@ -227,8 +226,8 @@ def compare(shape: Shape, options: argparse.Namespace) -> list[dict[str, object]
     runs: dict[str, Callable[[], object]] = {name: own.run for name, own in steps.items()}
     if not options.without_torch:
         runs["torch bf16"] = by_torch(shape)
-    measures = {name: teraflops(run, 1e12, options.floor) for name, run in runs.items()}
-    measures["copy"] = teraflops(copy, 1e12 * 4 * (1 << 29), options.floor)
+    measures = {name: per_second(run, 1.0, options.floor) for name, run in runs.items()}
+    measures["copy"] = per_second(copy, 4.0 * (1 << 29), options.floor)
     series = interleave(measures, options.rounds, rest=0.0)
     rate = series.pop("copy").median
     rows = []

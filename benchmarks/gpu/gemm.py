@@ -13,13 +13,13 @@ measured beside the one that its cost model chooses: that is what the model's fi
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
+
+from device import captured, need_gpu, per_second, rlx_array
 
 SHAPES = [
     (8192, 8192, 8192),
@@ -122,13 +122,6 @@ def chosen(choice: Any) -> Iterator[None]:
         yield
 
 
-def rlx_array(tensor: Any) -> Any:
-    """A tensor of torch as ours, on the same memory."""
-    from rlx_mlir.runtime.device import DeviceArray
-
-    return DeviceArray.from_dlpack(tensor)
-
-
 class Torch:
     """The products by torch, as a CUDA graph."""
 
@@ -143,35 +136,7 @@ class Torch:
             for x, w, out in zip(operands.x, weights, self.out, strict=True):
                 torch.matmul(x, w, out=out)
 
-        side = torch.cuda.Stream()
-        with torch.cuda.stream(side):
-            products()
-        side.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            products()
-
-        def run() -> None:
-            graph.replay()
-            torch.cuda.synchronize()
-
-        self.run = run
-
-
-def teraflops(run: Callable[[], object], flops: float, floor: float) -> Callable[[], float]:
-    """A figure for `interleave`, over at least `floor` seconds of calls."""
-
-    def measure() -> float:
-        run()
-        calls, begin = 0, time.perf_counter()
-        while True:
-            run()
-            calls += 1
-            spent = time.perf_counter() - begin
-            if spent >= floor:
-                return flops * calls / spent * 1e-12
-
-    return measure
+        self.run = captured(products)
 
 
 def relative_error(result: Any, x: Any, w: Any, *, transposed: bool) -> float:
@@ -210,7 +175,7 @@ def compare(problem: Problem, options: argparse.Namespace) -> list[dict[str, obj
         if not error <= limit:
             raise SystemExit(f"{problem.what}: {name} has a relative error of {error:.2e}, above {limit:.0e}")
     flops = problem.flops * problem.count
-    measured = {name: teraflops(own.run, flops, options.floor) for name, own in runs.items()}
+    measured = {name: per_second(own.run, flops * 1e-12, options.floor) for name, own in runs.items()}
     series = interleave(measured, options.rounds, rest=0.0)
     torch = series.pop("torch")
     rows: list[dict[str, object]] = []
@@ -230,16 +195,6 @@ def compare(problem: Problem, options: argparse.Namespace) -> list[dict[str, obj
             }
         )
     return rows
-
-
-def need_gpu() -> None:
-    """Ends the program with the reason where there is no GPU, or no torch for it."""
-    if importlib.util.find_spec("torch") is None:
-        raise SystemExit("this benchmark compares with torch, which isn't installed")
-    import torch
-
-    if not torch.cuda.is_available():
-        raise SystemExit("this benchmark needs an NVIDIA GPU, and torch finds none")
 
 
 def shape_of(text: str) -> tuple[int, int, int]:

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gemm import need_gpu, rlx_array, shape_of, teraflops
-from rows import captured
+from device import captured, need_gpu, per_second, rlx_array
+from gemm import shape_of
 
 SHAPES = [(1, 14336, 4096), (1, 4096, 14336), (1, 4096, 4096), (1, 28672, 4096), (4, 14336, 4096), (8, 14336, 4096)]
 """M, N, K."""
@@ -137,12 +137,12 @@ def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:
     limit = 5e-3 if problem.scheme == "bf16" else 1e-5 if problem.exact else 2e-2
     if not (error := ours.error()) <= limit:
         raise SystemExit(f"{problem.what}: the result has a relative error of {error:.2e}, above {limit:.0e}")
-    total = problem.bytes * problem.count * 1e3  # as figures of `teraflops` are 1e12
+    total = problem.bytes * problem.count * 1e-9
     source = torch.empty(COPY_BYTES, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     measures = {
-        "ours": teraflops(ours.run, total, options.floor),
-        "copy": teraflops(captured(lambda: target.copy_(source)), 2e3 * COPY_BYTES, options.floor),
+        "ours": per_second(ours.run, total, options.floor),
+        "copy": per_second(captured(lambda: target.copy_(source)), 2e-9 * COPY_BYTES, options.floor),
     }
     if problem.scheme == "bf16":
         weights = [ours.weight.clone() for _ in range(problem.count)]
@@ -155,7 +155,7 @@ def compare(problem: Problem, options: argparse.Namespace) -> dict[str, object]:
                 else:
                     torch.matmul(ours.x, weight.T, out=out)
 
-        measures["torch"] = teraflops(captured(products), total, options.floor)
+        measures["torch"] = per_second(captured(products), total, options.floor)
     series = interleave(measures, options.rounds, rest=0.0)
     noisy = " (noisy)" if max(own.spread for own in series.values()) > NOISY else ""
     median = {name: own.median for name, own in series.items()}

@@ -11,10 +11,10 @@ are far larger than L2, and waits for it. Results are compared before anything i
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from gemm import need_gpu, rlx_array, teraflops
+from device import captured, need_gpu, per_second, rlx_array
 
 COUNT = 4
 """Operations of one graph."""
@@ -53,25 +53,6 @@ def by_torch(operation: str, x: Any, gamma: Any) -> Any:
     return functional.silu(gate) * up
 
 
-def captured(work: Callable[[], object]) -> Callable[[], object]:
-    """Torch's work as a CUDA graph; a call waits for it."""
-    import torch
-
-    side = torch.cuda.Stream()
-    with torch.cuda.stream(side):
-        work()
-    side.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-
-    def run() -> None:
-        graph.replay()
-        torch.cuda.synchronize()
-
-    return run
-
-
 def compare(operation: str, m: int, n: int, options: argparse.Namespace) -> dict[str, object]:
     """One row: GB/s of ours, torch's and the copy's, and ours over each."""
     import torch
@@ -105,7 +86,7 @@ def compare(operation: str, m: int, n: int, options: argparse.Namespace) -> dict
     traffic = 2 * COUNT * m * (width + n)
     runs = {"ours": (ours, traffic), "torch": (captured(others), traffic)}
     runs["copy"] = (captured(copy), 4 * COUNT * m * width)
-    measures = {name: teraflops(run, 1e3 * size, options.floor) for name, (run, size) in runs.items()}
+    measures = {name: per_second(run, 1e-9 * size, options.floor) for name, (run, size) in runs.items()}
     series = interleave(measures, options.rounds, rest=0.0)
     noisy = " (noisy)" if max(own.spread for own in series.values()) > NOISY else ""
     row: dict[str, object] = {"what": f"{operation} {m} x {width}"}

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
-from rlx_mlir.measure.timing import Series, compare, interleave, versions, wake
+from rlx_mlir.measure.timing import Series, compare, interleave, seconds_per_call, versions
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
 
 #: Said of progress: a few words.
@@ -105,22 +105,6 @@ def run(request: Request, say: Say) -> Iterator[Row]:
 
 
 # Workloads --------------------------------------------------------------------------------------------
-
-
-def seconds_per_call(call: Callable[[], object], floor: float) -> Callable[[], float]:
-    """A figure for `interleave`: seconds of one call, over at least `floor` seconds of calls, with threads awake."""
-
-    def figure() -> float:
-        wake(call)
-        calls, begin = 0, time.perf_counter()
-        while True:
-            call()
-            calls += 1
-            spent = time.perf_counter() - begin
-            if spent >= floor:
-                return spent / calls
-
-    return figure
 
 
 def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> Iterator[Row]:

@@ -25,12 +25,25 @@ WAKE = 0.04
 FEWEST_ROUNDS = 3
 
 
-def wake(call: Callable[[], object]) -> None:
-    """Calls until the threads behind it are awake."""
-    begin = time.perf_counter()
-    call()
-    while time.perf_counter() - begin < WAKE:
-        call()
+def seconds_per_call(
+    call: Callable[[], object], floor: float, clock: Callable[[], float] = time.perf_counter
+) -> Callable[[], float]:
+    """A figure for `interleave`: seconds of one call, over at least `floor` seconds of calls, with threads awake."""
+
+    def calls(least: float, clock: Callable[[], float]) -> float:
+        count, begin = 0, clock()
+        while True:
+            call()
+            count += 1
+            spent = clock() - begin
+            if spent >= least:
+                return spent / count
+
+    def figure() -> float:
+        calls(WAKE, time.perf_counter)
+        return calls(floor, clock)
+
+    return figure
 
 
 @dataclass

@@ -18,7 +18,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
 from . import UnsupportedByTemplate
 from .gemm import Matrix, transpose
 from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, find_layout
+from .panels import PANEL_ROWS, find_layout, panel_weights
 from .target import Target
 
 __all__ = ["COLUMNS", "ROWS", "SIDE", "STEP", "TileUnit", "Tiles", "copy_pairs", "gemm_amx"]
@@ -47,10 +47,9 @@ def gemm_amx(target: Target, product: Product) -> str:
     layout = find_layout(product.element, product.k)
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
-    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("x", memref(product.x_shape, product.element)),
-        *((f"w{i}", packed) for i in range(weights)),
+        *panel_weights(product, layout),
         *product.arguments(),
     ]
 

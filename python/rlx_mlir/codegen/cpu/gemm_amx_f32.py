@@ -31,7 +31,7 @@ from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
 from .gemm_packed import FEW_ROWS, decode_panel, multiply_tile
 from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, Panel, find_layout
+from .panels import PANEL_ROWS, Panel, find_layout, panel_weights
 from .target import Target
 
 __all__ = ["gemm_split", "gemm_split_batched", "splits"]
@@ -438,10 +438,9 @@ def gemm_split(target: Target, product: Product, scheme: str) -> str:
     layout = find_layout(scheme, product.k)
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
-    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("x", memref(product.x_shape, product.element)),
-        *((f"w{i}", packed) for i in range(weights)),
+        *panel_weights(product, layout),
         *product.arguments(),
     ]
 

@@ -20,7 +20,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from . import UnsupportedByTemplate
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_weights
 from .target import Target
 
 __all__ = ["BLOCK", "block_quantize", "gemm_int8"]
@@ -214,12 +214,11 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     sizes = _tile_rows(target, product.rows, few)
     leading = product.x_shape[:-1]
     blocks = product.k // BLOCK
-    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("q", memref(product.x_shape, "i8")),
         ("scale", memref((*leading, blocks), "f32")),
         ("sum", memref((*leading, blocks), "i32")),
-        *((f"w{i}", packed) for i in range(weights)),
+        *panel_weights(product, layout),
         *product.arguments(),
     ]
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
 
 from .kernel import Accumulators, Product, RowReader, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs
+from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs, panel_weights
 from .target import Target
 
 __all__ = [
@@ -213,10 +213,9 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
     if few and per_unit * weights * min(product.rows or 0, row_group(target)) > 4:
         per_unit = 1  # two panels at once would leave too few registers
     columns = per_unit * PANEL_ROWS
-    packed = memref((panels, layout.panel_bytes(product.k)), "i8")
     operands = [
         ("x", memref(product.x_shape, product.element)),
-        *((f"w{i}", packed) for i in range(weights)),
+        *panel_weights(product, layout),
         *product.arguments(),
     ]
     groups = tile_groups(target, weights)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.panels import RUN
 
 from . import UnsupportedByTemplate
+from .kernel import Product
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "over_runs"]
+__all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "over_runs", "panel_weights"]
 
 
 def find_layout(scheme: str, k: int) -> PanelLayout:
@@ -28,6 +30,12 @@ def find_layout(scheme: str, k: int) -> PanelLayout:
     if k % layout.block:
         raise UnsupportedByTemplate(f"{scheme} panels: K has to be a multiple of {layout.block}, but is {k}")
     return layout
+
+
+def panel_weights(product: Product, layout: PanelLayout) -> Buffers:
+    """The weights' buffers [ceil(N / 16), panel bytes] of a product."""
+    packed = memref((-(-product.n // PANEL_ROWS), layout.panel_bytes(product.k)), "i8")
+    return [(f"w{i}", packed) for i in range(product.program.accumulators)]
 
 
 class Panel:
