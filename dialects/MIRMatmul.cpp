@@ -75,3 +75,50 @@ LogicalResult FusedMatmulBiasActOp::inferReturnTypes(MLIRContext *,
   results.push_back(RankedTensorType::get(shape, x->getElementType()));
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// ScaledMatmulOp
+//===----------------------------------------------------------------------===//
+
+/// Whether a scale is one number, or has one for each entry of `entries`.
+static bool isScaleOf(RankedTensorType scale, ArrayRef<int64_t> entries) {
+  ArrayRef<int64_t> shape = scale.getShape();
+  if (shape.empty() || (shape.size() == 1 && shape.front() == 1))
+    return true;
+  return shape.size() == entries.size() && llvm::equal(shape, entries, sizesAgree);
+}
+
+LogicalResult ScaledMatmulOp::verify() {
+  ArrayRef<int64_t> left = getLhs().getType().getShape(), right = getRhs().getType().getShape();
+  if (left.size() < 2 || right.size() < 2) // C1
+    return emitOpError("expects 'lhs' and 'rhs' to have at least two dimensions, but got ")
+           << shapeText(left) << " and " << shapeText(right);
+  ArrayRef<int64_t> batches = right.drop_back(2), leftRows = left.drop_back();
+  auto [n, k] = std::pair(right[right.size() - 1], right[right.size() - 2]);
+  if (getTransposeRhs())
+    std::swap(n, k);
+  if (!sizesAgree(left.back(), k)) // C2
+    return emitOpError("expects 'lhs' and 'rhs' to have the same k, but got ")
+           << sizeText(left.back()) << " and " << sizeText(k);
+  FailureOr<SmallVector<int64_t>> shape = broadcastShapes(leftRows.drop_back(), batches);
+  if (failed(shape)) // C3
+    return emitOpError("expects the batch dimensions of 'lhs' and 'rhs' to broadcast, but got ")
+           << shapeText(leftRows.drop_back()) << " and " << shapeText(batches);
+  SmallVector<int64_t> columns(batches);
+  columns.push_back(n);
+  std::tuple<StringRef, Value, ArrayRef<int64_t>> scales[] = {{"lhs", getLhsScale(), leftRows},
+                                                              {"rhs", getRhsScale(), columns}};
+  for (auto [name, scale, entries] : scales) { // C4, C5
+    if (!scale || isScaleOf(cast<RankedTensorType>(scale.getType()), entries))
+      continue;
+    return emitOpError("expects '")
+           << name << "_scale' to be [], [1] or " << shapeText(entries) << ", as '" << name
+           << "' without k, but it is "
+           << shapeText(cast<RankedTensorType>(scale.getType()).getShape());
+  }
+  shape->append({leftRows.back(), n});
+  if (getType().getShape() != ArrayRef<int64_t>(*shape)) // C6
+    return emitOpError("expects the result to be ")
+           << shapeText(*shape) << ", but it is " << shapeText(getType().getShape());
+  return success();
+}

@@ -15,6 +15,7 @@ include "mir/norm.td"
 include "mir/quant.td"
 include "mir/recurrence.td"
 include "mir/reduction.td"
+include "mir/sampling.td"
 include "mir/shape.td"
 
 #endif // RLX_MIR

@@ -21,8 +21,12 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rlx_mlir.rewriting.registry import Pipeline
 
 # The tables are those of the defaults: verification between stages adds steps to pipelines.
 os.environ.pop("RLX_VERIFY", None)
@@ -68,12 +72,26 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
         yield "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-def pipelines(level: str) -> Iterator[str]:
-    """A heading and a table for each named pipeline."""
+def named_pipelines() -> list[Pipeline]:
+    """All of them, in the order in which they are registered."""
     import rlx_mlir.lowering  # noqa: F401  (its modules register passes and pipelines)
     from rlx_mlir.rewriting.registry import PIPELINES
 
-    for pipeline in PIPELINES.values():
+    return list(PIPELINES.values())
+
+
+def readme_pipelines() -> Iterator[str]:
+    """Those for CPUs, step by step; those for GPUs by name."""
+    gpu = [pipeline for pipeline in named_pipelines() if pipeline.name.startswith("rlx-gpu-")]
+    yield from pipelines("####", [pipeline for pipeline in named_pipelines() if pipeline not in gpu])
+    yield from ("Those for NVIDIA GPUs, whose steps are in [docs/passes.md](docs/passes.md):", "")
+    yield from table(("pipeline", "what it does"), [(f"`{own.name}`", own.summary) for own in gpu])
+    yield ""
+
+
+def pipelines(level: str, listed: Sequence[Pipeline]) -> Iterator[str]:
+    """A heading and a table for each named pipeline."""
+    for pipeline in listed:
         yield from (f"{level} `{pipeline.name}`", "", f"{pipeline.summary}.", "")
         if pipeline.options:
             given = ", ".join(
@@ -113,7 +131,7 @@ def passes_reference() -> str:
         "",
         "## Pipelines",
         "",
-        *pipelines("###"),
+        *pipelines("###", named_pipelines()),
         "## Passes",
         "",
     ]
@@ -163,7 +181,7 @@ def stages() -> Iterator[str]:
 def readme() -> str:
     """README.md, its generated parts new."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, lines in (("stages", stages()), ("pipelines", pipelines("####"))):
+    for name, lines in (("stages", stages()), ("pipelines", readme_pipelines())):
         begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"<!-- end of {name} -->\n"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise SystemExit(f"docs/generate.py: README.md needs one place for {name}, from {begin!r} to {end!r}")

@@ -2,12 +2,17 @@
 """Matrix products of rlx-mlir and of torch (cuBLAS) on one GPU, on the same arrays, in turns.
 
     python benchmarks/gpu/gemm.py --json
+    python benchmarks/gpu/gemm.py --dtype fp8 --scales rows
 
 x [M, K] times a parameter [N, K] (with --order kn: [K, N]), without bias. Figures are TFLOP/s: medians of rounds, each
 of which measures ours and torch's in turn, since clocks and power change within seconds. A measurement is a number of
 calls, each of which replays a CUDA graph of several products with operands of their own, ours and torch's alike, and
 waits for it. Results are compared before anything is timed. With --tiles, every tile of the schedule for Hopper is
 measured beside the one that its cost model chooses: that is what the model's figures come from.
+
+With --dtype fp8, operands are of e4m3, outputs of bf16, and torch's product is `torch._scaled_mm`, with one scale for
+each operand or, by --scales rows, one for each row of x and column of w. By default both sides add up in f32
+(`use_fast_accum=False`); with --fast-sums, neither does.
 """
 
 from __future__ import annotations
@@ -41,13 +46,22 @@ MOST_PRODUCTS = 64
 
 @dataclass(frozen=True)
 class Problem:
-    """x [m, k] times w with n columns, stored [n, k] where `transposed`, else [k, n]."""
+    """x [m, k] times w with n columns, stored [n, k] where `transposed`, else [k, n].
+
+    Of fp8: rows, whether each row of x and column of w has a scale; fast, whether sums are left to tensor cores.
+    """
 
     m: int
     n: int
     k: int
     dtype: str
     transposed: bool
+    rows: bool = False
+    fast: bool = False
+
+    @property
+    def float8(self) -> bool:
+        return self.dtype == "fp8"
 
     @property
     def what(self) -> str:
@@ -60,7 +74,8 @@ class Problem:
     @property
     def count(self) -> int:
         """Products in a graph."""
-        size = 2 * (self.m * self.k + self.n * self.k + self.m * self.n)
+        read = (self.m * self.k + self.n * self.k) * (1 if self.float8 else 2)
+        size = read + 2 * self.m * self.n
         return max(1, min(MOST_PRODUCTS, int(GRAPH_FLOPS / self.flops), int(GRAPH_BYTES / size)))
 
 
@@ -70,7 +85,8 @@ class Operands:
     def __init__(self, problem: Problem) -> None:
         import torch
 
-        dtype = {"bf16": torch.bfloat16, "f16": torch.float16}[problem.dtype]
+        kinds = {"bf16": torch.bfloat16, "f16": torch.float16, "fp8": torch.float8_e4m3fn}
+        dtype = kinds[problem.dtype]
         generator = torch.Generator("cuda").manual_seed(0)
 
         def made(*shape: int, scale: float = 1.0) -> Any:
@@ -78,8 +94,15 @@ class Operands:
 
         shape = (problem.n, problem.k) if problem.transposed else (problem.k, problem.n)
         self.x = [made(problem.m, problem.k) for _ in range(problem.count)]
-        self.w = [made(*shape, scale=problem.k**-0.5) for _ in range(problem.count)]
-        self.problem, self.dtype = problem, dtype
+        # Small floats of 8 bits have few bits: there, scales make weights small.
+        scale = 1.0 if problem.float8 else problem.k**-0.5
+        self.w = [made(*shape, scale=scale) for _ in range(problem.count)]
+        self.problem, self.dtype = problem, torch.bfloat16 if problem.float8 else dtype
+        self.scales: tuple[Any, Any] | None = None
+        if problem.float8:
+            shapes = ((problem.m,), (problem.n,)) if problem.rows else ((1,), (1,))
+            left, right = (torch.rand(*own, device="cuda", generator=generator) + 0.5 for own in shapes)
+            self.scales = left, right
 
 
 class Ours:
@@ -94,17 +117,27 @@ class Ours:
         problem = operands.problem
         graph = rlx.GraphModule.mir("products")
         outputs = {}
+        word = "f8E4M3FN" if problem.float8 else problem.dtype
+        scales: dict[str, Any] = {}
+        if operands.scales is not None:
+            scales = dict(zip(("x_scale", "w_scale"), operands.scales, strict=True))
+        given = [graph.param(name, list(scale.shape)) for name, scale in scales.items()]
         for i, w in enumerate(operands.w):
-            x = graph.input(f"x{i}", [problem.m, problem.k], problem.dtype)
-            right = graph.param(f"w{i}", list(w.shape), problem.dtype)
-            outputs[f"y{i}"] = graph.matmul(x, right, transpose_rhs=problem.transposed)
+            x = graph.input(f"x{i}", [problem.m, problem.k], word)
+            right = graph.param(f"w{i}", list(w.shape), word)
+            if given:
+                y = graph.scaled_matmul(x, right, *given, dtype="bf16", transpose_rhs=problem.transposed)
+            else:
+                y = graph.matmul(x, right, transpose_rhs=problem.transposed)
+            outputs[f"y{i}"] = y
         graph.set_outputs(outputs)
+        choices = {"scaled_matmul_0": {"fast_sums": 1}} if problem.fast else {}
         with chosen(choice):
-            executable = rlx.compile(graph, target="cuda", cache=False)
+            executable = rlx.compile(graph, target="cuda", cache=False, choices=choices)
         self.templates = sorted(set(executable.artifact.templates.values()))
         if not allow_generic and any(how.startswith("generic") for how in self.templates):
             raise SystemExit(f"{problem.what}: no schedule: {'; '.join(self.templates)}")
-        executable.set_params({f"w{i}": w for i, w in enumerate(operands.w)})
+        executable.set_params({**scales, **{f"w{i}": w for i, w in enumerate(operands.w)}})
         shape = (problem.m, problem.n)
         # What isn't written would be found.
         self.out = [torch.full(shape, float("nan"), device="cuda", dtype=operands.dtype) for _ in operands.x]
@@ -131,36 +164,51 @@ class Torch:
         problem = operands.problem
         self.out = [torch.empty(problem.m, problem.n, device="cuda", dtype=operands.dtype) for _ in operands.x]
         weights = [w.T if problem.transposed else w for w in operands.w]
+        if operands.scales is not None:
+            if not problem.transposed:  # the only order that torch takes
+                weights = [w.T.contiguous().T for w in weights]
+            left, right = operands.scales
+            if problem.rows:
+                left, right = left[:, None], right[None]
 
         def products() -> None:
             for x, w, out in zip(operands.x, weights, self.out, strict=True):
-                torch.matmul(x, w, out=out)
+                if operands.scales is None:
+                    torch.matmul(x, w, out=out)
+                    continue
+                options = {"out_dtype": torch.bfloat16, "use_fast_accum": problem.fast}
+                torch._scaled_mm(x, w, left, right, **options, out=out)
 
         self.run = captured(products)
 
 
-def relative_error(result: Any, x: Any, w: Any, *, transposed: bool) -> float:
+def relative_error(result: Any, x: Any, w: Any, scales: tuple[Any, Any] | None, *, transposed: bool) -> float:
     """The norm of the error over that of the product in f64, of up to 256 rows."""
     import torch
 
     rows = torch.linspace(0, x.shape[0] - 1, min(256, x.shape[0]), device="cuda").long()
     exact = x[rows].double() @ (w.T if transposed else w).double()
+    if scales is not None:
+        left, right = scales
+        exact = exact * (left if left.numel() == 1 else left[rows, None]).double() * right.double()
     return float(((result[rows].double() - exact).norm() / exact.norm()).item())
 
 
 def compare(problem: Problem, options: argparse.Namespace) -> list[dict[str, object]]:
     """A row for the model's tile, and with --tiles for each: medians, spreads, and ours over torch's."""
-    from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice
+    from rlx_mlir.codegen.gpu.gemm_hopper_config import ACCUMULATORS, PROMOTED_ACCUMULATORS, TILES, Choice
     from rlx_mlir.measure.timing import NOISY, interleave
 
     operands = Operands(problem)
     choices: dict[str, Choice | None] = {"model": None}
+    most = PROMOTED_ACCUMULATORS if problem.float8 and not problem.fast else ACCUMULATORS
     if options.tiles:
         choices |= {
             f"{tile.out_rows}x{tile.out_columns}{' swapped' if tile.swapped else ''}, {splits} parts": Choice(
                 tile, splits
             )
             for tile in TILES
+            if tile.blocks * tile.columns <= most
             for splits in (1, 2, 4)
             if splits == 1 or tile.rows * tile.columns <= 64 * 64
         }
@@ -168,10 +216,11 @@ def compare(problem: Problem, options: argparse.Namespace) -> list[dict[str, obj
         name: Ours(operands, choice, allow_generic=options.allow_generic) for name, choice in choices.items()
     }
     runs["torch"] = Torch(operands)
-    limit = {"bf16": 5e-3, "f16": 1e-3}[problem.dtype]
+    limit = {"bf16": 5e-3, "f16": 1e-3, "fp8": 2e-2 if problem.fast else 5e-3}[problem.dtype]
     for name, own in runs.items():
         own.run()
-        error = relative_error(own.out[-1], operands.x[-1], operands.w[-1], transposed=problem.transposed)
+        last = (own.out[-1], operands.x[-1], operands.w[-1], operands.scales)
+        error = relative_error(*last, transposed=problem.transposed)
         if not error <= limit:
             raise SystemExit(f"{problem.what}: {name} has a relative error of {error:.2e}, above {limit:.0e}")
     flops = problem.flops * problem.count
@@ -210,7 +259,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Parses the command line, measures, and prints."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shapes", type=shape_of, nargs="*", default=SHAPES, help="as MxNxK")
-    parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16"])
+    parser.add_argument("--dtype", default="bf16", choices=["bf16", "f16", "fp8"])
+    parser.add_argument("--scales", default="one", choices=["one", "rows"], help="with fp8: one, or one for each row")
+    parser.add_argument("--fast-sums", action="store_true", help="with fp8: sums are left to tensor cores")
     parser.add_argument("--order", default="nk", choices=["nk", "kn"], help="how weights are stored")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--floor", type=float, default=0.1, help="seconds of calls for one measurement")
@@ -218,6 +269,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--allow-generic", action="store_true", help="measure kernels that have no schedule, too")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    if options.dtype != "fp8" and (options.fast_sums or options.scales != "one"):
+        parser.error("--scales and --fast-sums are options of --dtype fp8")
     need_gpu()
     import torch
 
@@ -226,7 +279,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     rows: list[dict[str, object]] = []
     for m, n, k in options.shapes:
-        rows.extend(compare(Problem(m, n, k, options.dtype, options.order == "nk"), options))
+        how = (options.dtype, options.order == "nk", options.scales == "rows", options.fast_sums)
+        rows.extend(compare(Problem(m, n, k, *how), options))
         torch.cuda.empty_cache()
     about = {**versions(["rlx-mlir", "torch"]), "gpu": torch.cuda.get_device_name()}
     report(f"matrix products of {options.dtype}, median of {options.rounds} rounds", rows, about, options.json)

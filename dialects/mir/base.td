@@ -35,7 +35,8 @@ def MIR_Dialect : Dialect {
       that meets another size is equal to it at run time, and results take the static
       one of the two. Constraints on sizes are checked where both are static.
     - **Numbers.** f16 and bf16 are computed in f32 and rounded once, to nearest with
-      ties to even; f32 and f64 are computed in their own width. NaN and infinities
+      ties to even; f32 and f64 are computed in their own width. f8E4M3FN and f8E5M2 are
+      stored, moved, cast and multiplied (`mir.scaled_matmul`), but no more. NaN and infinities
       keep their IEEE meaning, and `max`, `min` and their reductions give NaN where an
       element is NaN.
     - **Values out of range.** No operation has undefined behaviour on the values of its
@@ -185,6 +186,10 @@ def MIR_Arith : AnyTypeOf<[F16, BF16, F32, F64, I8, I16, I32, I64],
     "a float or a signless integer of 8 to 64 bits">;
 def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64],
     "a float, a signless integer or i1">;
+def MIR_Float8 : AnyTypeOf<[F8E4M3FN, F8E5M2], "f8E4M3FN or f8E5M2">;
+/// What a tensor may hold. There is no arithmetic on floats of 8 bits but for their products.
+def MIR_Stored : AnyTypeOf<[F16, BF16, F32, F64, F8E4M3FN, F8E5M2, I1, I8, I16, I32, I64],
+    "a float, a signless integer or i1">;
 def MIR_Index : AnyTypeOf<[F32, I32, I64], "f32, i32 or i64 index">;
 def MIR_Mask : AnyTypeOf<[I1, F16, BF16, F32, F64], "i1 or a float">;
 
@@ -200,6 +205,8 @@ class MIR_VectorOf<Type element>
 def MIR_FloatTensor : MIR_DenseOf<MIR_Float>;
 def MIR_ArithTensor : MIR_DenseOf<MIR_Arith>;
 def MIR_Tensor : MIR_DenseOf<MIR_Number>;
+def MIR_StoredTensor : MIR_DenseOf<MIR_Stored>;
+def MIR_Float8Tensor : MIR_DenseOf<MIR_Float8>;
 def MIR_IndexTensor : MIR_DenseOf<MIR_Index>;
 def MIR_MaskTensor : MIR_DenseOf<MIR_Mask>;
 def MIR_BoolTensor : MIR_DenseOf<I1>;
@@ -216,6 +223,8 @@ def MIR_PackedTensor : Type<
     And<[RankedTensorOf<[I8]>.predicate, MIR_IsPacked]>, "packed weight",
     "::mlir::RankedTensorType">;
 def MIR_AnyTensor : AnyTypeOf<[MIR_Tensor, MIR_PackedTensor],
+    "a dense tensor or a packed weight", "::mlir::RankedTensorType">;
+def MIR_AnyStoredTensor : AnyTypeOf<[MIR_StoredTensor, MIR_PackedTensor],
     "a dense tensor or a packed weight", "::mlir::RankedTensorType">;
 /// A weight: dense, or packed by its type.
 def MIR_Weight : AnyTypeOf<[MIR_FloatTensor, MIR_PackedTensor], "a dense or a packed weight",

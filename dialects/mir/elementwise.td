@@ -96,6 +96,7 @@ def MIR_CastOp : MIR_Op<"cast"> {
     Converts each element of `x` to the element type of the result:
 
     - float to float, integer to float: rounds to nearest, ties to even;
+    - to f8E4M3FN, f8E5M2: the same, and saturates, infinities included; NaN stays NaN;
     - float to integer: drops the fraction and saturates; NaN gives 0;
     - integer to integer: saturates;
     - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1.
@@ -111,8 +112,8 @@ def MIR_CastOp : MIR_Op<"cast"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_StoredTensor:$x);
+  let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `to` type($result)";
   let hasFolder = 1;
   let hasVerifier = 1;

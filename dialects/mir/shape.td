@@ -31,8 +31,8 @@ def MIR_ReshapeOp : MIR_InferredOp<"reshape"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x, DenseI64ArrayAttr:$new_shape);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_StoredTensor:$x, DenseI64ArrayAttr:$new_shape);
+  let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = "$x `to` $new_shape attr-dict `:` type($x)";
   let hasFolder = 1;
 }
@@ -53,8 +53,8 @@ def MIR_TransposeOp : MIR_InferredOp<"transpose"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x, DenseI64ArrayAttr:$permutation);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_StoredTensor:$x, DenseI64ArrayAttr:$permutation);
+  let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = "$x `permutation` $permutation attr-dict `:` type($x)";
   let hasFolder = 1;
 }
@@ -76,8 +76,8 @@ def MIR_NarrowOp : MIR_InferredOp<"narrow"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x, I64Attr:$axis, I64Attr:$start, I64Attr:$length);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_StoredTensor:$x, I64Attr:$axis, I64Attr:$start, I64Attr:$length);
+  let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = [{
     $x `axis` $axis `start` $start `length` $length attr-dict `:` type($x)
   }];
@@ -104,8 +104,8 @@ def MIR_ConcatOp : MIR_InferredOp<"concat"> {
     }
     ```
   }];
-  let arguments = (ins Variadic<MIR_AnyTensor>:$inputs, I64Attr:$axis);
-  let results = (outs MIR_AnyTensor:$result);
+  let arguments = (ins Variadic<MIR_AnyStoredTensor>:$inputs, I64Attr:$axis);
+  let results = (outs MIR_AnyStoredTensor:$result);
   let assemblyFormat = "$inputs `axis` $axis attr-dict `:` type($inputs)";
   let hasFolder = 1;
 }
@@ -126,8 +126,8 @@ def MIR_ExpandOp : MIR_Op<"expand", [AllElementTypesMatch<["x", "result"]>]> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_StoredTensor:$x);
+  let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = "$x attr-dict `:` type($x) `to` type($result)";
   let hasFolder = 1;
   let hasVerifier = 1;

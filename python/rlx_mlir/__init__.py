@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from rlx_mlir.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir.compiler import CompileOptions as CompileOptions
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
     from rlx_mlir.hir import GraphModule as GraphModule
@@ -33,6 +36,7 @@ _EXPORTS: dict[str, str | None] = {
     "GraphModule": "rlx_mlir.hir",
     "Value": "rlx_mlir.hir",
     "Artifact": "rlx_mlir.runtime.artifact",
+    "CompileOptions": "rlx_mlir.compiler",
     "CudaExecutable": "rlx_mlir.runtime.cuda",
     "DeviceArray": "rlx_mlir.runtime.device",
     "Executable": "rlx_mlir.runtime.executable",

@@ -164,9 +164,10 @@ class Plan:
 # NVIDIA's driver is loaded at the first use: the library that the environment's RLX_CUDA_DRIVER names, or libcuda.so.1.
 # What fails raises `rlx_mlir.errors.DeviceError` or a subclass. A forked child can't use what its parent used.
 
-Argument: TypeAlias = tuple[int, int, bool, int]
-"""(address, bytes, on the GPU, tied) of an input or output.
+Argument: TypeAlias = tuple[int, int, bool, int, int]
+"""(address, bytes, on the GPU, known, tied) of an input or output.
 
+`known`, of an input on the GPU that holds positions: where the host has what it will hold; 0 where it is fetched.
 `tied`, of an output: the number of the input whose contents it starts with; -1 for none, or where they are there.
 """
 
@@ -232,12 +233,8 @@ class CudaDevice:
     def synchronize(self, stream: int = 0) -> None:
         """Waits for everything in a stream, given by its handle; the default stream is 0."""
 
-    def assemble(self, ptx: bytes) -> bytes:
-        """The machine code that the driver makes of PTX, which ends with no zero byte.
-
-        Raises DriverTooOldError where it doesn't know the version of PTX, WrongDeviceError where the code is for
-        another chip, DeviceError with the compiler's messages where it is wrong.
-        """
+    def order(self, before: int, after: int) -> None:
+        """Lets one stream wait for what another one holds by now; both are given by their handles."""
 
 class CudaMemory:
     """Memory on a GPU, aligned to 256 bytes, until the object goes."""
@@ -254,7 +251,11 @@ class CudaCode:
     """Kernels that are loaded to a GPU."""
 
     def __init__(self, device: CudaDevice, image: bytes, kernels: Sequence[str]) -> None:
-        """Loads PTX or machine code; kernels are launched by their number in the list. Raises as `assemble` does."""
+        """Loads PTX or machine code; kernels are launched by their number in the list.
+
+        Raises DriverTooOldError where the driver doesn't know the version of PTX, WrongDeviceError where the code is
+        for another chip, DeviceError with the compiler's messages where it is wrong.
+        """
 
 class CudaArguments:
     """What a run of a plan is given; lists are in the order of the plan's names."""
@@ -276,6 +277,23 @@ class CudaArguments:
             param_values: addresses on the host of those that hold positions, 0 for others.
             sizes: one for each symbol.
         """
+
+class CudaRun:
+    """A run that was started, and not waited for."""
+
+    @property
+    def number(self) -> int:
+        """Among those of its plan; the first is 1."""
+
+    def wait(self) -> None:
+        """Returns when it is over; DeviceFaultError, which names the run, where it or one before it failed."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is over; raises what `wait` raises."""
+
+    def hold(self, stream: int) -> None:
+        """Lets a stream, given by its handle, wait for it."""
 
 class CudaPlan:
     """A compiled entry function on a GPU. Host code launches kernels; what is repeated becomes a CUDA graph.
@@ -316,12 +334,26 @@ class CudaPlan:
         Others are those of `Plan`. Raises what it raises, and DeviceMemoryError.
         """
 
-    def run(self, arguments: CudaArguments) -> None:
-        """Runs all calls, without the GIL; returns when they are over.
+    def run(
+        self,
+        arguments: CudaArguments,
+        wait: bool = True,
+        stream: int | None = None,
+        after: Sequence[CudaRun] = (),
+    ) -> CudaRun | None:
+        """Runs all calls, without the GIL; returns when they are over, or have been started.
+
+        Args:
+            wait: for the end; otherwise outputs have to be on the GPU, and the run is returned.
+            stream: handle of a stream: the run comes after what it holds, and what it gets later after the run.
+            after: runs of other plans that come before.
 
         Raises InputError, before anything ran, where a number, an address, a size or a position is wrong;
         DeviceFaultError where a kernel failed.
         """
+
+    def synchronize(self) -> None:
+        """Waits for all runs; DeviceFaultError where one failed."""
 
     def profile(self, enabled: bool) -> None:
         """Starts to measure each call on the GPU, from zero; or stops, and keeps what was measured."""

@@ -4,19 +4,29 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
-from rlx_mlir.codegen.cpu.choices import check_choices, format_choices
-from rlx_mlir.errors import CompileError, InputError, StageError
+from rlx_mlir.codegen.choices import check_choices, format_choices
+from rlx_mlir.codegen.cpu import choices as cpu_choices
+from rlx_mlir.errors import CompileError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
-from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.runtime.executable import Executable, check_threads
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from rlx_mlir.codegen.gpu.assembler import Assembler
+    from rlx_mlir.hir.module import GraphModule
+
+log = logging.getLogger(__name__)
 
 #: Stages that `emit` can print, in order.
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
@@ -27,8 +37,29 @@ GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "h
 #: What `target` may name.
 TARGETS = ("cpu", "nvptx", "cuda")
 
+#: What `cubin` may say.
+CUBIN = ("auto", "always", "never")
+
 #: What `disable_templates` may name.
-KERNEL_CLASSES = ("gemm", "rows", "attention", "quantize", "recurrence", "conv", "top_k", "all", "gemm_amx_f32")
+KERNEL_CLASSES = (
+    "gemm",
+    "rows",
+    "attention",
+    "quantize",
+    "recurrence",
+    "conv",
+    "top_k",
+    "sample",
+    "gather",
+    "move",
+    "broadcast",
+    "conv2d",
+    "reduce",
+    "scan",
+    "all",
+    "gemm_amx_f32",
+    "attention_amx",
+)
 
 
 #: What the environment's RLX_VERIFY may say.
@@ -47,7 +78,7 @@ class CompileOptions:
         maxima: declared maximum of each dynamic size, by its symbol; others are 512.
         disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, or all) that take
             the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
-            another one: see docs/performance.md about their accuracy.
+            another one: see docs/performance.md about their accuracy. attention_amx likewise, from attention.
         triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
             where both are empty. Code for other architectures can be looked at and kept, but not run here.
         features: CPU features, ``+name`` or ``-name`` with commas between: on top of those of the CPU that is named;
@@ -55,9 +86,11 @@ class CompileOptions:
         chip: of target `nvptx`: the compute capability, such as ``sm_90``, which is the default; of target `cuda`, that
             of the GPU where empty.
         ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
+        cubin: of GPUs: whether artefacts have machine code beside PTX, which spares the driver to compile it. `auto`
+            for target `nvptx`, where a ptxas is found; `always`, which is an error where none is; `never`.
         level: LLVM's optimisation level, 0 to 3.
-        choices: of kernels by name, what their templates do in place of their rule: tile_rows, prefetch (`rlx tune`);
-            of GPUs tf32, which lets products of f32 round their operands to 11 bits.
+        choices: of kernels by name, what their templates or schedules do in place of their rule (`rlx tune`):
+            tile_rows, prefetch and others, see docs/performance.md; of GPUs docs/gpu.md lists them.
         verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
             kernel and plan keeps what the module computes, by interpreting it on small inputs (slow). Changes nothing
             that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
@@ -74,6 +107,7 @@ class CompileOptions:
     cpu: str = ""
     chip: str = ""
     ptx: str = ""
+    cubin: str = "auto"
     level: int = 2
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
@@ -100,13 +134,17 @@ class CompileOptions:
             if name not in KERNEL_CLASSES:
                 raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
         if self.target == "cpu":
-            check_choices(self.choices)
+            check_choices(self.choices, cpu_choices.KNOWN)
         if self.level not in range(4):
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
         if self.verify not in (False, True, "numeric"):
             raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
+        if self.cubin not in CUBIN:
+            raise InputError(f"'cubin' expects {', '.join(CUBIN)}, but got {self.cubin!r}")
         if self.is_gpu:
             self._check_gpu()
+        elif self.cubin != "auto":
+            raise InputError(f"'cubin' isn't an option of target cpu, but got {self.cubin!r}")
         elif self.features or self.triple or self.cpu:
             self.machine()
 
@@ -117,16 +155,18 @@ class CompileOptions:
 
     def _check_gpu(self) -> None:
         """Fills in the chip, and checks what only GPUs have."""
-        from rlx_mlir.codegen.gpu import chips
+        from rlx_mlir.codegen.gpu import chips, choices
 
         if self.verify == "numeric":
             raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
-        if "gemm_amx_f32" in self.disable_templates:
-            raise InputError(f"'disable_templates' names gemm_amx_f32, which target {self.target} doesn't have")
-        check_choices(self.choices, chips.CHOICES)
+        for name in ("gemm_amx_f32", "attention_amx"):
+            if name in self.disable_templates:
+                raise InputError(f"'disable_templates' names {name}, which target {self.target} doesn't have")
+        check_choices(self.choices, choices.KNOWN, by_rows=True)
         if not self.chip:
             object.__setattr__(self, "chip", _chip_of_device() if self.target == "cuda" else chips.DEFAULT_CHIP)
         chips.ptx_feature(self.chip, self.ptx)
+        self.assembler()
 
     def machine(self) -> tuple[str, str, str]:
         """(triple, CPU, features) of the CPU to generate code for; InputError where LLVM doesn't know one of them.
@@ -138,6 +178,17 @@ class CompileOptions:
         if self.is_gpu:
             return machine()[0], "", ""
         return machine(self.triple, self.cpu, self.features)
+
+    def assembler(self) -> Assembler | None:
+        """What makes machine code of PTX, or None; InputError where there has to be one, but none is found."""
+        from rlx_mlir.codegen.gpu.assembler import WHERE, find_assembler
+
+        if not self.is_gpu or self.cubin == "never" or (self.cubin == "auto" and self.target == "cuda"):
+            return None
+        found = find_assembler()
+        if found is None and self.cubin == "always":
+            raise InputError(f"'cubin' is 'always', but there is no ptxas in {WHERE}")
+        return found
 
     @property
     def is_observed(self) -> bool:
@@ -156,9 +207,37 @@ class CompileOptions:
             "cpu": self.cpu,
             "chip": self.chip,
             "ptx": self.ptx,
+            "cubin": f"{self.cubin} {assembler.version}" if (assembler := self.assembler()) else self.cubin,
             "level": self.level,
             "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
         }
+
+
+class OptionKeywords(TypedDict, total=False):
+    """The fields of `CompileOptions` but `target`, as keywords: what editors complete and type checkers know."""
+
+    activations: str
+    maxima: Mapping[str, int]
+    disable_templates: tuple[str, ...]
+    features: str
+    triple: str
+    cpu: str
+    chip: str
+    ptx: str
+    cubin: str
+    level: int
+    choices: Mapping[str, Mapping[str, int]]
+    verify: bool | str
+    dump_dir: str | os.PathLike[str] | None
+
+
+def _options(target: str, given: Mapping[str, Any]) -> CompileOptions:
+    """The options; InputError where one has an unknown name."""
+    known = [own.name for own in dataclasses.fields(CompileOptions)]
+    for name in given:
+        if name not in known:
+            raise InputError(f"compiling has no option '{name}'{did_you_mean(name, known)}; it has {', '.join(known)}")
+    return CompileOptions(target=target, **given)
 
 
 def _chip_of_device() -> str:
@@ -171,28 +250,45 @@ def _chip_of_device() -> str:
 
 @overload
 def compile(
-    module: Any, *, target: Literal["nvptx"], threads: int | None = None, cache: bool = True, **options: Any
+    module: GraphModule,
+    *,
+    target: Literal["nvptx"],
+    threads: int | None = None,
+    cache: bool = True,
+    **options: Unpack[OptionKeywords],
 ) -> Artifact: ...
 
 
 @overload
 def compile(
-    module: Any,
+    module: GraphModule,
     *,
     target: Literal["cpu", "cuda"] = "cpu",
     threads: int | None = None,
     cache: bool = True,
-    **options: Any,
+    **options: Unpack[OptionKeywords],
 ) -> Executable: ...
 
 
 @overload
-def compile(module: Any, *, target: str, threads: int | None = None, cache: bool = True, **options: Any) -> Any: ...
+def compile(
+    module: GraphModule,
+    *,
+    target: str,
+    threads: int | None = None,
+    cache: bool = True,
+    **options: Unpack[OptionKeywords],
+) -> Any: ...
 
 
 @located
 def compile(
-    module: Any, *, target: str = "cpu", threads: int | None = None, cache: bool = True, **options: Any
+    module: GraphModule,
+    *,
+    target: str = "cpu",
+    threads: int | None = None,
+    cache: bool = True,
+    **options: Unpack[OptionKeywords],
 ) -> Artifact | Executable:
     """Compiles a module.
 
@@ -204,12 +300,18 @@ def compile(
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
-        options: see `CompileOptions`.
+        options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"), `maxima`
+            (of dynamic sizes, by symbol), `disable_templates`, `choices`, `level`; `verify` and `dump_dir` to look
+            inside; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
 
-    Raises CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
+    Raises InputError for options that aren't valid, UnsupportedError for operations that can't be compiled, and
+    CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
     """
-    chosen = CompileOptions(target=target, **options)
+    chosen = _options(target, options)
+    check_threads(threads)
     _check_module(module)
+    if module.stage in ("hir", "mir") and not module.outputs:
+        raise InputError(f"'{module.name}' gives nothing: set_outputs says what it returns")
     if not cache:
         return _compiled(build_artifact(module, chosen), chosen, threads)
     material = {"module": module.to_text()}
@@ -245,6 +347,7 @@ def compile_cached(
         threads, cache, options: as for `compile`.
     """
     chosen = CompileOptions(**options)
+    check_threads(threads)
     if not cache:
         return _compiled(build_artifact(build(), chosen), chosen, threads)
     parts = compile_cache.key_parts(material, chosen.as_dict())
@@ -303,23 +406,43 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
 
 
 @located
-def emit(module: Any, stage: str, **options: Any) -> str:
+def emit(
+    module: GraphModule,
+    stage: str,
+    *,
+    target: str = "cpu",
+    kernel: str | None = None,
+    **options: Unpack[OptionKeywords],
+) -> str:
     """The module as the compiler has it at a stage: MLIR, but LLVM IR for `llvm` and `host`, assembly for `asm`, PTX.
 
     Args:
         module: a `GraphModule` at stage hir or mir; it is not changed.
         stage: one of `STAGES`, of `GPU_STAGES` for GPUs, not before the module's own.
-        options: see `CompileOptions`.
+        kernel: the name of one, whose functions alone are given: of stages from kernels on.
+        target, options: see `CompileOptions`.
+
+    Raises InputError where there is no such stage, kernel or option, and what `compile` raises.
     """
-    chosen = CompileOptions(**options)
+    chosen = _options(target, options)
     known = GPU_STAGES if chosen.is_gpu else STAGES
     if stage not in known:
         raise InputError(f"'stage' expects one of {', '.join(known)} for target {chosen.target}, but got '{stage}'")
     _check_module(module)
+    if kernel is not None and stage in ("hir", "mir"):
+        raise InputError(f"'kernel' is {kernel!r}, but there are kernels from stage kernels on, not at {stage}")
     if stage == module.stage:
         return str(module.to_text())
     compilation = Compilation(module, chosen)
     compilation.run(until="llvm" if stage == "asm" else stage)
+    if kernel is not None:
+        from rlx_mlir.reports.kernel import check_kernel, keep_kernel, kernel_of_ptx
+
+        check_kernel(kernel, list(compilation.kinds), module.name)
+        if stage == "ptx":
+            return kernel_of_ptx(compilation.ptx, kernel)
+        with compilation.module.context:
+            keep_kernel(compilation.module, kernel)
     if stage in ("llvm", "asm", "host"):
         return compilation.code("ASSEMBLY" if stage == "asm" else "LLVM").decode()
     if stage == "ptx":
@@ -479,6 +602,7 @@ class Compilation:
         self.run()
         plan = self.plan
         triple, cpu, features = self.options.machine()
+        cubin, assembler = self._machine_code()
         return Artifact(
             name=self.name,
             target={"triple": triple, "cpu": cpu, "features": features},
@@ -500,7 +624,22 @@ class Compilation:
             chip=self.options.chip,
             device_code=self.ptx.encode(),
             device_kernels=self.device_kernels,
+            cubin=cubin,
+            assembler=assembler,
         )
+
+    def _machine_code(self) -> tuple[bytes, str]:
+        """Machine code of the PTX and the version of what made it; nothing where the options don't ask for it."""
+        assembler = self.options.assembler()
+        if assembler is None:
+            return b"", ""
+        try:
+            return assembler.assemble(self.ptx, self.options.chip), assembler.version
+        except CompileError as error:
+            if self.options.cubin == "always":
+                raise
+            log.warning("'%s' has no machine code beside its PTX: %s", self.name, error)
+            return b"", ""
 
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:

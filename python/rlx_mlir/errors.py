@@ -8,6 +8,15 @@ and both values, in lower case and without a full stop. Errors about a value tha
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` where a known word is near to one that isn't known, else nothing."""
+    import difflib
+
+    near = difflib.get_close_matches(word, [str(each) for each in known], 1)
+    return f" (did you mean '{near[0]}'?)" if near else ""
 
 
 class RlxError(Exception):

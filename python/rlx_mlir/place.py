@@ -17,6 +17,9 @@ Function = TypeVar("Function", bound=Callable[..., object])
 #: The folder of this package.
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
+#: Where threads begin, which is nobody's line: who started them says where.
+_THREADS = ("threading.py", os.path.join("concurrent", "futures", "thread.py"))
+
 
 @dataclass(frozen=True)
 class Place:
@@ -48,6 +51,8 @@ def located(function: Function) -> Function:
             if type(error) not in (InputError, StageError) or hasattr(error, "place"):
                 raise
             place = caller()
+            if place.file.endswith(_THREADS):
+                raise
             found = type(error)(f"{place}: {error}")
             found.place = place  # type: ignore[union-attr]
             raise found from None

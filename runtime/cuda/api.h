@@ -20,7 +20,6 @@ using StreamHandle = struct StreamOpaque *;
 using EventHandle = struct EventOpaque *;
 using GraphHandle = struct GraphOpaque *;
 using GraphExecHandle = struct GraphExecOpaque *;
-using LinkHandle = struct LinkOpaque *;
 
 /// Results that are told apart.
 enum Result : int {
@@ -34,6 +33,7 @@ enum Result : int {
   kUncorrectableEcc = 214,
   kUncorrectableNvlink = 220,
   kUnsupportedPtxVersion = 222,
+  kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchTimeout = 702,
   kAssert = 710,
@@ -65,9 +65,9 @@ enum JitOption : int {
   kJitErrorLogBufferSizeBytes = 6,
 };
 
-constexpr int kJitInputPtx = 1;
 constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDefault = 0;
+constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;
 
 /// An attribute of a launch; `value` is a union of 64 bytes.
@@ -81,6 +81,8 @@ struct LaunchAttribute {
 };
 static_assert(sizeof(LaunchAttribute) == 72);
 constexpr int kProgrammaticStreamSerialization = 6;
+/// The first version whose graphs have edges for that; before, captured launches do without.
+constexpr int kProgrammaticEdges = 12030;
 
 struct LaunchConfig {
   unsigned gridX, gridY, gridZ;
@@ -118,6 +120,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(cuStreamCreate, "cuStreamCreate", StreamHandle *, unsigned)                                    \
   X(cuStreamDestroy, "cuStreamDestroy_v2", StreamHandle)                                           \
   X(cuStreamSynchronize, "cuStreamSynchronize", StreamHandle)                                      \
+  X(cuStreamWaitEvent, "cuStreamWaitEvent", StreamHandle, EventHandle, unsigned)                   \
   X(cuStreamBeginCapture, "cuStreamBeginCapture_v2", StreamHandle, int)                            \
   X(cuStreamEndCapture, "cuStreamEndCapture", StreamHandle, GraphHandle *)                         \
   X(cuGraphInstantiate, "cuGraphInstantiateWithFlags", GraphExecHandle *, GraphHandle,             \
@@ -128,6 +131,8 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(cuEventCreate, "cuEventCreate", EventHandle *, unsigned)                                       \
   X(cuEventDestroy, "cuEventDestroy_v2", EventHandle)                                              \
   X(cuEventRecord, "cuEventRecord", EventHandle, StreamHandle)                                     \
+  X(cuEventQuery, "cuEventQuery", EventHandle)                                                     \
+  X(cuEventSynchronize, "cuEventSynchronize", EventHandle)                                         \
   X(cuEventElapsedTime, "cuEventElapsedTime", float *, EventHandle, EventHandle)                   \
   X(cuModuleLoadDataEx, "cuModuleLoadDataEx", ModuleHandle *, const void *, unsigned, int *,       \
     void **)                                                                                       \
@@ -135,12 +140,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(cuModuleGetFunction, "cuModuleGetFunction", FunctionHandle *, ModuleHandle, const char *)      \
   X(cuFuncGetAttribute, "cuFuncGetAttribute", int *, int, FunctionHandle)                          \
   X(cuFuncSetAttribute, "cuFuncSetAttribute", FunctionHandle, int, int)                            \
-  X(cuLaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig *, FunctionHandle, void **, void **)  \
-  X(cuLinkCreate, "cuLinkCreate_v2", unsigned, int *, void **, LinkHandle *)                       \
-  X(cuLinkAddData, "cuLinkAddData_v2", LinkHandle, int, void *, size_t, const char *, unsigned,    \
-    int *, void **)                                                                                \
-  X(cuLinkComplete, "cuLinkComplete", LinkHandle, void **, size_t *)                               \
-  X(cuLinkDestroy, "cuLinkDestroy", LinkHandle)
+  X(cuLaunchKernelEx, "cuLaunchKernelEx", const LaunchConfig *, FunctionHandle, void **, void **)
 
 /// Those that older drivers lack; null there.
 #define RLX_CUDA_OPTIONAL(X)                                                                       \

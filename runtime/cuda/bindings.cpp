@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/tuple.h>
 
@@ -130,12 +131,12 @@ nb::tuple importDlpack(nb::object object) {
 // Plans
 //===----------------------------------------------------------------------===//
 
-using ArgumentTuple = std::tuple<uintptr_t, int64_t, bool, int>;
+using ArgumentTuple = std::tuple<uintptr_t, int64_t, bool, uintptr_t, int>;
 
 std::vector<Argument> parseArguments(const std::vector<ArgumentTuple> &list) {
   std::vector<Argument> arguments;
-  for (const auto &[address, bytes, onDevice, tied] : list)
-    arguments.push_back({address, bytes, onDevice, tied});
+  for (const auto &[address, bytes, onDevice, known, tied] : list)
+    arguments.push_back({address, bytes, onDevice, known, tied});
   return arguments;
 }
 
@@ -216,16 +217,12 @@ void bind(nb::module_ &m) {
           },
           nb::arg("stream") = 0, Released())
       .def(
-          "assemble",
-          [](const DeviceHandle &self, nb::bytes ptx) {
-            const std::string_view text(static_cast<const char *>(ptx.data()), ptx.size());
-            std::string cubin = [&] {
-              nb::gil_scoped_release released;
-              return DeviceCode::assemble(*self.device, text);
-            }();
-            return nb::bytes(cubin.data(), cubin.size());
+          "order",
+          [](const DeviceHandle &self, uintptr_t before, uintptr_t after) {
+            self.device->order(reinterpret_cast<StreamHandle>(before),
+                               reinterpret_cast<StreamHandle>(after));
           },
-          nb::arg("ptx"));
+          nb::arg("before"), nb::arg("after"), Released());
 
   nb::class_<DeviceMemory>(m, "CudaMemory")
       .def(
@@ -251,13 +248,39 @@ void bind(nb::module_ &m) {
       .def("__init__", &makeArguments, nb::kw_only(), nb::arg("inputs"), nb::arg("outputs"),
            nb::arg("params"), nb::arg("param_values"), nb::arg("sizes"));
 
+  nb::class_<CudaRun>(m, "CudaRun")
+      .def("wait", &CudaRun::wait, Released())
+      .def_prop_ro("done",
+                   [](CudaRun &self) {
+                     nb::gil_scoped_release released;
+                     return self.isDone();
+                   })
+      .def(
+          "hold",
+          [](CudaRun &self, uintptr_t stream) {
+            self.hold(reinterpret_cast<StreamHandle>(stream));
+          },
+          nb::arg("stream"), Released())
+      .def_ro("number", &CudaRun::number);
+
   nb::class_<CudaPlan>(m, "CudaPlan")
       .def("__init__", &makePlan, nb::arg("host_code"), nb::arg("device_code"), nb::kw_only(),
            nb::arg("name"), nb::arg("symbols"), nb::arg("arena_bytes"), nb::arg("slots"),
            nb::arg("kernels"), nb::arg("inputs"), nb::arg("input_bytes"), nb::arg("params"),
            nb::arg("outputs"), nb::arg("output_bytes"), nb::arg("calls"),
            nb::arg("positions") = nb::tuple(), nb::arg("graphs") = 16, nb::arg("wait") = false)
-      .def("run", &CudaPlan::run, nb::arg("arguments"), Released())
+      .def(
+          "run",
+          [](CudaPlan &self, const Arguments &arguments, bool wait, std::optional<uintptr_t> stream,
+             std::vector<std::shared_ptr<CudaRun>> after) {
+            Order order{wait, std::nullopt, std::move(after)};
+            if (stream)
+              order.stream = reinterpret_cast<StreamHandle>(*stream);
+            return self.run(arguments, order);
+          },
+          nb::arg("arguments"), nb::arg("wait") = true, nb::arg("stream") = nb::none(),
+          nb::arg("after") = nb::tuple(), Released())
+      .def("synchronize", &CudaPlan::synchronize, Released())
       .def("profile", &CudaPlan::profile, nb::arg("enabled"), Released())
       .def("timings",
            [](CudaPlan &self) {

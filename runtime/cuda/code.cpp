@@ -52,30 +52,6 @@ std::string tripleText(const int64_t *sizes) {
 // DeviceCode
 //===----------------------------------------------------------------------===//
 
-std::string DeviceCode::assemble(Device &device, std::string_view ptx) {
-  Device::Scope scope(device);
-  const std::string what = "GPU " + std::to_string(device.ordinal) + " (" + device.name +
-                           ") does not take the compiled kernels";
-  JitLog log;
-  LinkHandle link = nullptr;
-  log.check(device.driver, device.api.cuLinkCreate(log.count(), log.keys(), log.values(), &link),
-            what);
-  struct Destroy {
-    const Api &api;
-    LinkHandle link;
-    ~Destroy() { api.cuLinkDestroy(link); }
-  } destroy{device.api, link};
-  std::string text(ptx);
-  log.check(device.driver,
-            device.api.cuLinkAddData(link, kJitInputPtx, text.data(), text.size() + 1, "kernels", 0,
-                                     nullptr, nullptr),
-            what);
-  void *cubin = nullptr;
-  size_t bytes = 0;
-  log.check(device.driver, device.api.cuLinkComplete(link, &cubin, &bytes), what);
-  return std::string(static_cast<const char *>(cubin), bytes);
-}
-
 DeviceCode::DeviceCode(Device &device, std::string_view image,
                        const std::vector<std::string> &names)
     : owner(device) {
@@ -148,8 +124,8 @@ thread_local Launches *current = nullptr;
 
 } // namespace
 
-Launches::Launches(DeviceCode &code, StreamHandle stream, bool wait)
-    : code(code), stream(stream), wait(wait), before(current) {
+Launches::Launches(DeviceCode &code, StreamHandle stream, bool wait, bool early)
+    : code(code), stream(stream), wait(wait), early(early), before(current) {
   current = this;
 }
 
@@ -188,6 +164,7 @@ void Launches::launch(const int64_t *launch, void *const *params) {
     return;
   code.allowShared(size_t(number), shared);
 
+  const bool programmatic = flags != 0 && early;
   LaunchAttribute attribute;
   std::memset(&attribute, 0, sizeof(attribute));
   attribute.id = kProgrammaticStreamSerialization;
@@ -200,11 +177,12 @@ void Launches::launch(const int64_t *launch, void *const *params) {
                             unsigned(block[2]),
                             unsigned(shared),
                             stream,
-                            flags ? &attribute : nullptr,
-                            flags ? 1u : 0u};
+                            programmatic ? &attribute : nullptr,
+                            programmatic ? 1u : 0u};
   const Device &device = code.device();
   int result =
       device.api.cuLaunchKernelEx(&config, kernel.function, const_cast<void **>(params), nullptr);
+  refused = result != kSuccess && programmatic;
   if (result == kSuccess && wait)
     result = device.api.cuStreamSynchronize(stream);
   if (result != kSuccess)

@@ -27,9 +27,6 @@ public:
   DeviceCode(const DeviceCode &) = delete;
   DeviceCode &operator=(const DeviceCode &) = delete;
 
-  /// The machine code for this GPU that the driver makes of PTX. Throws as the constructor does.
-  static std::string assemble(Device &device, std::string_view ptx);
-
   struct Kernel {
     std::string name;
     FunctionHandle function;
@@ -56,14 +53,17 @@ private:
 class Launches {
 public:
   /// Launches of this thread go to `stream`, until the object is gone. `wait`: after each launch
-  /// for its end, so that errors are of the kernel that makes them.
-  Launches(DeviceCode &code, StreamHandle stream, bool wait);
+  /// for its end, so that errors are of the kernel that makes them. `early`: kernels may start
+  /// before their predecessors' ends.
+  Launches(DeviceCode &code, StreamHandle stream, bool wait, bool early);
   ~Launches();
   Launches(const Launches &) = delete;
   Launches &operator=(const Launches &) = delete;
 
   /// Throws the error that was kept, if there is one.
   void check();
+  /// Whether that is of a launch that may start early.
+  bool refusedEarly() const { return refused; }
 
 private:
   friend void launchKernel(const int64_t *, void *const *) noexcept;
@@ -73,7 +73,8 @@ private:
 
   DeviceCode &code;
   const StreamHandle stream;
-  const bool wait;
+  const bool wait, early;
+  bool refused = false;
   Launches *const before; // of this thread
   std::exception_ptr error;
 };

@@ -242,6 +242,39 @@ void Device::synchronize(StreamHandle stream) {
   driver.check(api.cuStreamSynchronize(stream), "a stream cannot be waited for");
 }
 
+void Device::order(StreamHandle before, StreamHandle after) {
+  if (before == after)
+    return;
+  Scope scope(*this);
+  const char *what = "a stream cannot wait for another one";
+  Event(*this, before, what).hold(after, what);
+}
+
+//===----------------------------------------------------------------------===//
+// Events
+//===----------------------------------------------------------------------===//
+
+Event::Event(Device &device, StreamHandle stream, const char *what) : owner(device) {
+  device.driver.check(device.api.cuEventCreate(&event, kEventDisableTiming), what);
+  const int result = device.api.cuEventRecord(event, stream);
+  if (result != kSuccess) {
+    device.api.cuEventDestroy(event);
+    device.driver.fail(result, what);
+  }
+}
+
+Event::~Event() {
+  owner.release([&] { owner.api.cuEventDestroy(event); });
+}
+
+void Event::record(StreamHandle stream, const char *what) {
+  owner.driver.check(owner.api.cuEventRecord(event, stream), what);
+}
+
+void Event::hold(StreamHandle stream, const char *what) const {
+  owner.driver.check(owner.api.cuStreamWaitEvent(stream, event, 0), what);
+}
+
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//

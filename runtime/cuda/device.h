@@ -73,6 +73,8 @@ public:
   void clear(Address from, size_t bytes);
   /// Waits for what other users of the GPU put into a stream.
   void synchronize(StreamHandle stream);
+  /// Lets a stream wait for what another one holds by now. Nobody waits here.
+  void order(StreamHandle before, StreamHandle after);
 
   /// Makes the context current in this thread, and the one before it again at the end.
   class Scope {
@@ -119,6 +121,25 @@ private:
   Device &owner;
   const size_t size;
   Address start = 0;
+};
+
+/// A mark in a stream that can be waited for.
+class Event {
+public:
+  Event(Device &device, StreamHandle stream, const char *what);
+  ~Event();
+  Event(const Event &) = delete;
+  Event &operator=(const Event &) = delete;
+
+  /// Puts the mark at the stream's end, once more.
+  void record(StreamHandle stream, const char *what);
+  /// Lets a stream wait for the mark.
+  void hold(StreamHandle stream, const char *what) const;
+  EventHandle handle() const { return event; }
+
+private:
+  Device &owner;
+  EventHandle event = nullptr;
 };
 
 /// Memory of the host that copies to and from a GPU are fastest with.

@@ -67,6 +67,8 @@ CudaPlan::CudaPlan(std::shared_ptr<ObjectCode> givenHostCode,
 
 CudaPlan::~CudaPlan() {
   device.release([&] {
+    if (stream != nullptr && *over < started)
+      api.cuStreamSynchronize(stream); // it uses memory that goes now
     for (const Graph &graph : graphs)
       api.cuGraphExecDestroy(graph.exec);
     for (EventHandle event : events)
@@ -77,7 +79,32 @@ CudaPlan::~CudaPlan() {
 }
 
 void CudaPlan::fail(int result, const char *what) const {
-  device.driver.fail(result, "'" + options.name + "': " + what);
+  device.driver.fail(result, "'" + options.name + "': " + what + pendingText());
+}
+
+/// Says of which runs an error may be that nobody has waited for; empty where there are none.
+std::string CudaPlan::pendingText() const {
+  if (*over >= started)
+    return "";
+  const std::string last = std::to_string(started);
+  return *over + 1 == started
+             ? "; it may be an error of run " + last + ", which nobody has waited for"
+             : "; it may be an error of one of the runs " + std::to_string(*over + 1) + " to " +
+                   last + ", which nobody has waited for";
+}
+
+/// Waits for runs that may use what is about to go.
+void CudaPlan::drain() {
+  if (*over >= started)
+    return;
+  check(api.cuStreamSynchronize(stream), "earlier runs cannot be waited for");
+  *over = started;
+}
+
+void CudaPlan::synchronize() {
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  Device::Scope scope(device);
+  drain();
 }
 
 /// Of a call, before what is wrong with it.
@@ -92,6 +119,7 @@ void CudaPlan::growScratch() {
     needed = std::max(needed, kernels[spec.calls[i].kernel].scratch(layout.dims(i)));
   if (scratch && int64_t(scratch->bytes()) >= needed)
     return;
+  drain();
   dropGraphs(); // they have its address
   scratch.reset();
   scratch.emplace(device, aligned(size_t(needed)), "scratch memory of '" + options.name + "'");
@@ -150,8 +178,8 @@ void CudaPlan::checkPositions(const Arguments &arguments) {
       throw InputError("the values of parameter '" + spec.params[own.index] + "' are needed");
     }
     const Argument &input = arguments.inputs[own.index];
-    if (!input.onDevice)
-      return reinterpret_cast<const void *>(input.address);
+    if (!input.onDevice || input.known != 0)
+      return reinterpret_cast<const void *>(input.onDevice ? input.known : input.address);
     std::vector<std::byte> &values = fetched.emplace_back(size_t(input.bytes));
     const char *what = "positions cannot be read from the GPU";
     check(api.cuMemcpyDtoHAsync(values.data(), input.address, values.size(), stream), what);
@@ -169,6 +197,7 @@ Address CudaPlan::stage(Staging &staging, const Argument &argument, int64_t capa
     return block->address() + staging.offset;
   // Large arrays are often far from their maxima: memory grows as it is needed.
   if (!staging.own || int64_t(staging.own->bytes()) < argument.bytes) {
+    drain();
     const int64_t doubled = staging.own ? 2 * int64_t(staging.own->bytes()) : 0;
     staging.own.reset();
     staging.own = std::make_unique<DeviceMemory>(
@@ -212,7 +241,7 @@ template <typename Span> void addSpan(std::vector<Span> &spans, size_t begin, si
 
 } // namespace
 
-void CudaPlan::upload(const Arguments &arguments) {
+void CudaPlan::upload(const Arguments &arguments, bool wait) {
   const char *what = "an input cannot be copied to the GPU";
   std::vector<Span> spans;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -221,6 +250,9 @@ void CudaPlan::upload(const Arguments &arguments) {
       continue;
     const auto *from = reinterpret_cast<const void *>(input.address);
     if (inputStaging[i].inBlock) {
+      if (uploading) // the run before may not have read the pinned memory yet
+        check(api.cuEventSynchronize(uploaded->handle()), what);
+      uploading = false;
       const size_t offset = inputStaging[i].offset;
       std::memcpy(pinned->data() + offset, from, size_t(input.bytes));
       addSpan(spans, offset, offset + size_t(input.bytes));
@@ -232,6 +264,13 @@ void CudaPlan::upload(const Arguments &arguments) {
     check(api.cuMemcpyHtoDAsync(block->address() + span.begin, pinned->data() + span.begin,
                                 span.end - span.begin, stream),
           what);
+  if (!wait && !spans.empty()) {
+    if (uploaded)
+      uploaded->record(stream, what);
+    else
+      uploaded.emplace(device, stream, what);
+    uploading = true;
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int tied = arguments.outputs[i].tied;
     if (tied >= 0 && outputs[i] != inputs[tied] && arguments.outputs[i].bytes > 0)
@@ -277,8 +316,8 @@ void CudaPlan::download(const Arguments &arguments) {
 //===----------------------------------------------------------------------===//
 
 /// Lets host code launch the kernels of every call to the stream.
-void CudaPlan::issue(bool measured) {
-  Launches launches(*deviceCode, stream, options.wait);
+void CudaPlan::issue(bool measured, bool early) {
+  Launches launches(*deviceCode, stream, options.wait, early);
   const char *what = "a call cannot be measured";
   if (measured)
     check(api.cuEventRecord(events[0], stream), what);
@@ -305,6 +344,7 @@ void CudaPlan::issue(bool measured) {
     try {
       launches.check();
     } catch (const DeviceError &error) {
+      refusedEarly = launches.refusedEarly();
       throw error.after(nameOf(i));
     } catch (const ExecutionError &error) {
       throw ExecutionError(nameOf(i) + error.what());
@@ -316,12 +356,25 @@ void CudaPlan::issue(bool measured) {
 
 /// The calls as a graph. The stream is left as it was, whatever happens.
 GraphExecHandle CudaPlan::capture() {
+  try {
+    refusedEarly = false;
+    return captureOnce();
+  } catch (const DeviceError &error) {
+    // Some drivers don't take launches that start early where they capture.
+    if (!refusedEarly || error.kind != DeviceError::Kind::Other)
+      throw;
+    earlyInGraphs = false;
+  }
+  return captureOnce();
+}
+
+GraphExecHandle CudaPlan::captureOnce() {
   const char *what =
       "the calls cannot be made a graph (RLX_CUDA_GRAPHS=0 in the environment does without)";
   check(api.cuStreamBeginCapture(stream, kCaptureThreadLocal), what);
   GraphHandle graph = nullptr;
   try {
-    issue(false);
+    issue(false, earlyInGraphs);
   } catch (...) {
     if (api.cuStreamEndCapture(stream, &graph) == kSuccess && graph != nullptr)
       api.cuGraphDestroy(graph);
@@ -363,10 +416,23 @@ void CudaPlan::replay(const Key &wanted) {
   ++launched;
 }
 
-void CudaPlan::run(const Arguments &arguments) {
+/// Lets the stream wait for what a run comes after.
+void CudaPlan::follow(const Order &order) {
+  for (const std::shared_ptr<CudaRun> &run : order.after)
+    run->hold(stream);
+  if (order.stream)
+    device.order(*order.stream, stream);
+}
+
+std::shared_ptr<CudaRun> CudaPlan::run(const Arguments &arguments, const Order &order) {
   checkArguments(arguments);
+  for (size_t i = 0; i < arguments.outputs.size() && !order.wait; ++i)
+    if (!arguments.outputs[i].onDevice)
+      throw InputError("output '" + spec.outputs[i] +
+                       "' goes to memory of the host, but nobody waits for the run");
   std::lock_guard<ForkSafeMutex> guard(turn);
   Device::Scope scope(device);
+  follow(order);
   if (layout.update(arguments.sizes)) {
     try {
       growScratch();
@@ -387,7 +453,8 @@ void CudaPlan::run(const Arguments &arguments) {
         api.cuStreamSynchronize(stream);
     }
   } settle{api, stream};
-  upload(arguments);
+  const bool wait = order.wait || profiling || options.wait;
+  upload(arguments, wait);
   if (profiling) {
     issue(true);
   } else if (options.graphs == 0 || options.wait) {
@@ -399,10 +466,71 @@ void CudaPlan::run(const Arguments &arguments) {
     key.insert(key.end(), arguments.params.begin(), arguments.params.end());
     replay(key);
   }
-  download(arguments);
+  std::shared_ptr<CudaRun> run;
+  if (wait) {
+    download(arguments);
+    *over = ++started;
+    if (profiling)
+      measure();
+  }
+  if (!order.wait) {
+    started += wait ? 0 : 1;
+    run = std::make_shared<CudaRun>(device, stream, options.name, started, over);
+    if (order.stream)
+      run->hold(*order.stream);
+  }
   settle.settled = true;
-  if (profiling)
-    measure();
+  return run;
+}
+
+//===----------------------------------------------------------------------===//
+// Runs that nobody has waited for
+//===----------------------------------------------------------------------===//
+
+CudaRun::CudaRun(Device &device, StreamHandle stream, std::string plan, int64_t number,
+                 std::shared_ptr<Progress> over)
+    : number(number), device(device), plan(std::move(plan)), over(std::move(over)),
+      end(device, stream, "the end of a run cannot be marked") {}
+
+/// Notes that runs up to this one are over, or throws what went wrong.
+void CudaRun::finish(int result) {
+  const int64_t known = *over;
+  if (result != kSuccess) {
+    const bool alone = known + 1 >= number;
+    device.driver.fail(result, "'" + plan + "': " +
+                                   (alone ? "run " + std::to_string(number) + " failed"
+                                          : "one of the runs " + std::to_string(known + 1) +
+                                                " to " + std::to_string(number) + " failed") +
+                                   " (RLX_CUDA_SYNC=1 in the environment names the kernel)");
+  }
+  int64_t before = known;
+  while (before < number && !over->compare_exchange_weak(before, number)) {
+  }
+}
+
+void CudaRun::wait() {
+  if (*over >= number)
+    return;
+  Device::Scope scope(device);
+  finish(device.api.cuEventSynchronize(end.handle()));
+}
+
+bool CudaRun::isDone() {
+  if (*over >= number)
+    return true;
+  Device::Scope scope(device);
+  const int result = device.api.cuEventQuery(end.handle());
+  if (result == kNotReady)
+    return false;
+  finish(result);
+  return true;
+}
+
+void CudaRun::hold(StreamHandle stream) {
+  if (*over >= number)
+    return;
+  Device::Scope scope(device);
+  end.hold(stream, "a stream cannot wait for a run");
 }
 
 //===----------------------------------------------------------------------===//

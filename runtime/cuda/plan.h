@@ -11,6 +11,7 @@
 #include "runtime/plan_spec.h"
 #include "runtime/pool.h"
 
+#include <atomic>
 #include <list>
 #include <memory>
 #include <optional>
@@ -25,6 +26,9 @@ struct Argument {
   uintptr_t address;
   int64_t bytes;
   bool onDevice;
+  /// Of an input on the GPU that holds positions, where the host has what it will hold when the run
+  /// reads it; 0 where nobody knows: then it is fetched.
+  uintptr_t known = 0;
   /// Of an output, the number of the input whose contents it starts with; -1 where it has none, or
   /// where they are there already.
   int tied = -1;
@@ -37,6 +41,43 @@ struct Arguments {
   /// Where a copy of a parameter lies on the host, for those that hold positions; otherwise 0.
   std::vector<uintptr_t> paramValues;
   std::vector<int64_t> sizes;
+};
+
+/// Which runs of a plan are known to be over: all up to this one. The first has the number 1.
+using Progress = std::atomic<int64_t>;
+
+/// A run that was started, and not waited for. It may outlive its plan.
+class CudaRun {
+public:
+  /// What `stream` holds by now is the run.
+  CudaRun(Device &device, StreamHandle stream, std::string plan, int64_t number,
+          std::shared_ptr<Progress> over);
+
+  /// Waits for its end. Throws DeviceError, which names the run, where something failed by then.
+  void wait();
+  /// Whether it is over; throws likewise.
+  bool isDone();
+  /// Lets a stream wait for its end.
+  void hold(StreamHandle stream);
+
+  const int64_t number;
+
+private:
+  void finish(int result);
+
+  Device &device;
+  const std::string plan;
+  const std::shared_ptr<Progress> over;
+  Event end;
+};
+
+/// When a run takes place, and who waits for it.
+struct Order {
+  bool wait = true;
+  /// Of the caller: the run comes after what it holds, and what it gets later after the run.
+  std::optional<StreamHandle> stream;
+  /// Runs of other plans that come before.
+  std::vector<std::shared_ptr<CudaRun>> after;
 };
 
 /// Owns the arena, the scratch memory and the memory for arrays of the host. Concurrent runs of one
@@ -57,9 +98,12 @@ public:
            PlanSpec spec, Options options);
   ~CudaPlan();
 
-  /// Runs every call in order, and waits for the end. Throws InputError, before anything ran,
+  /// Runs every call in order, and waits for the end; or, without `order.wait`, starts them and
+  /// returns the run: then outputs have to be on the GPU. Throws InputError, before anything ran,
   /// where a count, an address, a size or a position is wrong.
-  void run(const Arguments &arguments);
+  std::shared_ptr<CudaRun> run(const Arguments &arguments, const Order &order = {});
+  /// Waits for all runs. Throws DeviceError where one failed.
+  void synchronize();
 
   /// Starts to measure each call, from zero; or stops. Runs that are measured use no graphs.
   void profile(bool enabled);
@@ -100,15 +144,19 @@ private:
 
   void checkArguments(const Arguments &arguments) const;
   void checkPositions(const Arguments &arguments);
+  void follow(const Order &order);
+  void drain();
+  std::string pendingText() const;
   Address stage(Staging &staging, const Argument &argument, int64_t capacity, const char *kind,
                 const std::string &name);
   void placeArguments(const Arguments &arguments);
-  void upload(const Arguments &arguments);
+  void upload(const Arguments &arguments, bool wait);
   void download(const Arguments &arguments);
   void growScratch();
-  void issue(bool measured);
+  void issue(bool measured, bool early = true);
   void replay(const Key &key);
   GraphExecHandle capture();
+  GraphExecHandle captureOnce();
   void dropGraphs();
   void measure();
   void check(int result, const char *what) const {
@@ -138,9 +186,18 @@ private:
   std::vector<void *> pointers; // of one call
   Key key;
 
+  int64_t started = 0;
+  const std::shared_ptr<Progress> over = std::make_shared<Progress>(0);
+  /// The last copy from pinned memory that nobody waited for.
+  std::optional<Event> uploaded;
+  bool uploading = false;
+
   std::list<Graph> graphs; // the last used first
   std::list<Key> seen;     // that ran without one, likewise
   int64_t captured = 0, launched = 0;
+  /// Whether kernels in graphs may start before their predecessors' ends, and whether a launch that
+  /// may was refused.
+  bool earlyInGraphs = device.driver.version >= kProgrammaticEdges, refusedEarly = false;
 
   bool profiling = false;
   int64_t profiledRuns = 0;

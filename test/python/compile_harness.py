@@ -26,6 +26,8 @@ DTYPES: dict[str, Any] = {
     "f64": np.float64,
     "f16": np.float16,
     "bf16": ml_dtypes.bfloat16,
+    "f8E4M3FN": ml_dtypes.float8_e4m3fn,
+    "f8E5M2": ml_dtypes.float8_e5m2,
     "i1": np.bool_,
     "i8": np.int8,
     "i32": np.int32,
@@ -141,8 +143,13 @@ def compile_fresh(module: GraphModule, **options: Any) -> Executable:
 
 
 def templates_of(executable: Executable) -> dict[str, str]:
-    """By kernel, the name of its template, `generic` where it has none; products are named as without AMX."""
-    names = {"gemm_amx_f32": "gemm_panels", "gemm_amx_f32_batched": "gemm_dense"}
+    """By kernel, the name of its template, `generic` where it has none; they are named as without AMX."""
+    names = {
+        "gemm_amx_f32": "gemm_panels",
+        "gemm_amx_f32_batched": "gemm_dense",
+        "gemm_amx_int8": "gemm_int8",
+        "attention_amx": "attention",
+    }
     own = executable.artifact.templates.items()
     return {name: "generic" if t.startswith("generic") else names.get(t, t) for name, t in own}
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import real_gpu
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 SOURCES = Path(__file__).parent / "fake_cuda"
@@ -31,7 +32,7 @@ SOURCES = Path(__file__).parent / "fake_cuda"
 #: Results of the driver that tests let calls have.
 OUT_OF_MEMORY, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 700, 719
 #: What the driver hands out.
-KINDS = ("memory", "pinned memory", "stream", "event", "module", "graph", "graph exec", "link")
+KINDS = ("memory", "pinned memory", "stream", "event", "module", "graph", "graph exec")
 
 #: Runs a kernel: (PTX, name, grid, block, bytes of dynamic shared memory, parameters). May raise.
 Runner = Callable[[bytes, str, tuple[int, ...], tuple[int, ...], int, bytes], None]
@@ -91,6 +92,8 @@ class FakeCuda:
         for name in ("fake_count", "fake_live", "fake_kernels", "fake_changes", "fake_allocations"):
             getattr(self._library, name).restype = ctypes.c_long
         self._library.fake_used.restype = ctypes.c_size_t
+        self._library.fake_clock.restype = ctypes.c_double
+        self._library.fake_advance.argtypes = (ctypes.c_double,)
         self._library.fake_allocations.argtypes = (ctypes.POINTER(ctypes.c_uint64), ctypes.c_long)
         self._library.fake_fail.argtypes = (ctypes.c_char_p, ctypes.c_long, ctypes.c_int)
         self._library.fake_set_device.argtypes = (*[ctypes.c_int] * 3, ctypes.c_size_t, *[ctypes.c_int] * 2)
@@ -126,6 +129,14 @@ class FakeCuda:
 
         self._callback = _LAUNCH(launch)
         self._library.fake_set_launch(self._callback)
+
+    def advance(self, seconds: float) -> None:
+        """Lets time pass that events see; a kernel takes 1 us, and what its runner adds."""
+        self._library.fake_advance(seconds * 1e3)
+
+    def clock(self) -> float:
+        """The time that events see, in seconds."""
+        return float(self._library.fake_clock()) / 1e3
 
     @property
     def changes(self) -> int:
@@ -212,6 +223,13 @@ def fake_device(
         assert not (leaks and cuda.live), cuda.live
 
 
+class _NoStandIn:
+    """In place of the stand-in for the driver, where there is a GPU: what looks at it is skipped."""
+
+    def __getattr__(self, name: str) -> Any:
+        pytest.skip(f"a GPU doesn't tell '{name}'")
+
+
 @contextlib.contextmanager
 def real_device() -> Iterator[None]:
     """The GPU of this machine; skips the test, with the reason, where there is none that can be used."""
@@ -229,9 +247,16 @@ def real_device() -> Iterator[None]:
 
 @contextlib.contextmanager
 def emulated_device(chip: str = "sm_90a", *, leaks: bool = False, **options: Any) -> Iterator[FakeCuda]:
-    """A GPU whose kernels the emulator of PTX runs; arguments are those of `fake_device`."""
+    """A GPU whose kernels the emulator of PTX runs; arguments are those of `fake_device`.
+
+    With RLX_TEST_GPU=1 in the environment it is this machine's own, where that runs code for the chip.
+    """
     from rlx_mlir.verify.ptx import DeviceMemory, load
 
+    if real_gpu.is_wanted(chip):
+        with real_device():
+            yield _NoStandIn()  # type: ignore[misc]
+        return
     parse = functools.lru_cache(maxsize=4)(load)
     known: dict[int, int] = {}
     memory, changes = DeviceMemory(), -1

@@ -42,13 +42,18 @@ def compile_emulated(module: GraphModule, **options: Any) -> Executable:
 
 
 @functools.cache
-def ptxas() -> Path | None:
-    """The assembler of PTX: that of the package nvidia-cuda-nvcc, or one on the path."""
+def cuda_tool(name: str) -> Path | None:
+    """A program of NVIDIA's: of its package on PyPI, such as nvidia-cuda-nvcc, or on the path."""
     for folder in (sysconfig.get_path("purelib"), os.environ.get("RLX_CUDA_WHEELS", "")):
-        for found in Path(folder).glob("nvidia/*/bin/ptxas") if folder else ():
+        for found in Path(folder).glob(f"nvidia/*/bin/{name}") if folder else ():
             return found
-    on_path = shutil.which("ptxas")
+    on_path = shutil.which(name)
     return Path(on_path) if on_path else None
+
+
+def ptxas() -> Path | None:
+    """The assembler of PTX."""
+    return cuda_tool("ptxas")
 
 
 def assemble(ptx: str, chip: str) -> None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import real_gpu
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
@@ -24,7 +25,9 @@ from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
 from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 SMEM = "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>"
-_BYTES = {"i8": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4, "f64": 8, "i64": 8}
+#: What stands for elements that tensor maps don't have.
+MAPPED = {"f8E4M3FN": "u8", "f8E5M2": "u8"}
+_BYTES = {"i8": 1, "f8E4M3FN": 1, "f8E5M2": 1, "f16": 2, "bf16": 2, "f32": 4, "i32": 4, "f64": 8, "i64": 8}
 
 
 @dataclass(frozen=True)
@@ -138,7 +141,7 @@ class _Run:
     def argument(self, type: str, number: int, sizes: Sequence[int] | None) -> Any:
         if sizes is None:
             return 0
-        element = re.search(r"([a-z0-9]+)>$", type.replace("x", " "))
+        element = re.search(r"([a-zA-Z0-9]+)>$", type.replace("x", " "))
         assert element is not None
         static = [int(s) if s != "?" else None for s in re.findall(r"(\d+|\?)x", type)]
         fits = len(static) == len(sizes) and all(s in (None, given) for s, given in zip(static, sizes, strict=True))
@@ -308,9 +311,13 @@ def run(
             return np.int32(value.value) if value.type == "i32" else np.int64(value.value)
         address = addresses[value.address.buffer] + value.address.offset
         innermost = [tuple(reversed(part)) for part in (value.sizes, value.strides, value.box)]
-        return TensorMap(value.element, address, *innermost, value.swizzle).to_bytes()
+        return TensorMap(MAPPED.get(value.element, value.element), address, *innermost, value.swizzle).to_bytes()
 
-    return [
+    done = launches(kernel, name, sizes)
+    (chip,) = re.findall(r"^\.target (\w+)", ptx, re.MULTILINE)
+    named = {f"b{i}": array for i, array in enumerate(arrays)}
+    made = real_gpu.run(ptx, done, named, bytes_) if real_gpu.is_wanted(chip) else {}
+    stats = [
         module.launch(
             launch.kernel,
             grid=launch.grid,
@@ -320,5 +327,9 @@ def run(
             memory=memory,
             profile=profile,
         )
-        for launch in launches(kernel, name, sizes)
+        for launch in done
     ]
+    for name, data in made.items():
+        if named[name].flags.writeable:
+            named[name].reshape(-1).view(np.uint8)[:] = data
+    return stats

@@ -3,13 +3,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rlx_mlir import GraphModule, Value
+from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
+from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
@@ -66,6 +68,11 @@ class Graph:
         tables = {"cos": self.cos, "sin": self.sin, "embed_w": self.packed, "lm_head_w": self.packed}
         return {**weights, **norms, **tables, **self.ffn, "input_ids": self.ids, "last_token_idx": self.pos}
 
+    def sampled(self, b: Any) -> Any:
+        values, indices = b.top_k(self.m.input("last", ["batch", 32]), 3)
+        floats = [self.m.input(name, ["batch", size]) for name, size in (("controls", 3), ("draws", 16))]
+        return b.sample(values, indices, *floats, self.m.input("chosen", ["batch", 16], "i32"), self.pos)[0]
+
     def quantized(self, b: Any) -> Any:
         return b.block_dot(*b.block_quantize(self.x), self.packed)
 
@@ -90,8 +97,10 @@ PRIMITIVES: dict[str, Any] = {
     "concat": lambda g, b: b.concat([g.x, g.y], -1),
     "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
+    "scaled_matmul": lambda g, b: b.scaled_matmul(b.cast(g.x, "f8E4M3FN"), b.cast(g.w, "f8E4M3FN")),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
     "top_k": lambda g, b: b.top_k(g.x, 3)[0],
+    "sample": lambda g, b: g.sampled(b),
     "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
     "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
     "fused_matmul_bias_act": lambda g, b: b.fused_matmul_bias_act(g.x, g.w, g.bias, activation="gelu"),
@@ -195,6 +204,22 @@ def test_every_member_that_the_map_names_exists():
         assert hasattr(Primitives, name), name
     for name in re.findall(r"\bvalue\.([a-z0-9_]+)", text):
         assert hasattr(Value, name), name
+
+
+def test_members_of_executables_in_the_map_exist(tiny_llama: Path):
+    text = MAP.read_text()
+    for name in set(re.findall(r"`ex\.([a-z0-9_]+)", text)):
+        assert hasattr(Executable, name) or name == "artifact", name
+    for name in set(re.findall(r"`ex\.artifact\.([a-z0-9_]+)", text)):
+        assert hasattr(Artifact, name), name
+    (gguf,) = re.findall(r"`rlx_mlir.frontends.gguf.GGUFFile\(path\)`: (.*) \|", text)
+    opened = vars(GGUFFile(tiny_llama))
+    for name in re.findall(r"`(\w+)", gguf):
+        assert hasattr(GGUFFile, name) or name in opened, name
+    options = {field.name for field in dataclasses.fields(CompileOptions)} | {"threads", "cache", "wait"}
+    rows = re.findall(r"`(\w+)=[^`]*`", text[text.index("## Compiling and running") :])
+    assert set(rows) <= options | {"x"}
+    assert len(rows) >= 5
 
 
 def test_every_public_member_is_in_the_map():

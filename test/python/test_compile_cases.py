@@ -71,7 +71,8 @@ def test_masked_rows_are_zero_for_every_kind_of_mask() -> None:
         }
 
     ways = Ways(GraphModule.define("masked", build))
-    assert set(templates_of(ways.templates).values()) == {"attention", "generic"}  # bools and keys are two kernels
+    templates = {name.removesuffix("_amx") for name in templates_of(ways.templates).values()}
+    assert templates == {"attention", "generic"}  # bools and keys are two kernels
     ways.set_params({})
     for way, results in ways.run(inputs).items():
         for name, y in results.items():
@@ -112,6 +113,47 @@ def test_query_heads_share_neighbouring_kv_heads(heads: int, kv: int, queries: i
     expected = np.repeat(np.arange(heads) // (heads // kv), 4)
     for way, results in everywhere(build, inputs).items():
         np.testing.assert_allclose(results["y"][0], np.broadcast_to(expected, (queries, heads * 4)), 1e-6, err_msg=way)
+
+
+def test_both_layouts_of_rope_are_one_model() -> None:
+    """Weights for pairs (i, i + d/2), and the same with columns reordered for pairs (2i, 2i + 1), as in GGUF files."""
+    heads, kv, d, hidden = 4, 2, 8, 32
+
+    def model(style: str) -> GraphModule:
+        m = GraphModule.hir(style)
+        x, pos = m.input("x", [1, "seq", hidden]), m.input("pos", [1], "i32")
+        cos, sin = m.param("cos", [16, d // 2]), m.param("sin", [16, d // 2])
+        shapes = {
+            "q_w": [hidden, heads * d],
+            "k_w": [hidden, kv * d],
+            "v_w": [hidden, kv * d],
+            "o_w": [heads * d, hidden],
+        }
+        shapes |= {"gate_w": [hidden, 48], "up_w": [hidden, 48], "down_w": [48, hidden]}
+        weights = {name: m.param(name, shape) for name, shape in shapes.items()}
+        gammas = {name: m.param(name, [hidden]) for name in ("ln1_gamma", "ln2_gamma")}
+        sizes: dict[str, Any] = {"num_heads": heads, "num_kv_heads": kv, "head_dim": d, "style": style}
+        m.set_outputs({"y": m.llama_decoder_block(x, **weights, **gammas, cos=cos, sin=sin, pos=pos, **sizes)})
+        return m
+
+    rng = np.random.default_rng(6)
+    half = model("half")
+    params = {v.name: rng.standard_normal(v.shape).astype(np.float32) / 4 for v in half.params}
+    angles = np.arange(16)[:, None] * 100.0 ** (-np.arange(d // 2) / (d // 2))
+    params |= {"cos": np.cos(angles).astype(np.float32), "sin": np.sin(angles).astype(np.float32)}
+    order = np.arange(d).reshape(2, d // 2).T.reshape(-1)  # 0, d/2, 1, d/2 + 1, ...
+    turned = dict(params)
+    for name in ("q_w", "k_w"):
+        turned[name] = params[name].reshape(hidden, -1, d)[:, :, order].reshape(params[name].shape)
+    inputs = {"x": rng.standard_normal((1, 5, hidden)).astype(np.float32), "pos": np.array([3], np.int32)}
+    expected = interpret(half, {**inputs, **params})["y"]
+    for module, own in ((half, params), (model("interleaved"), turned)):
+        ways = Ways(module)
+        ways.set_params(own)
+        for way, results in ways.run(inputs).items():
+            np.testing.assert_allclose(results["y"], expected, rtol=1e-4, atol=1e-5, err_msg=f"{module.name} {way}")
+    wrong = interpret(model("interleaved"), {**inputs, **params})["y"]
+    assert np.abs(wrong - expected).max() > 0.01
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------

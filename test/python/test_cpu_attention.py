@@ -10,12 +10,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_harness import TARGETS, Kernel, compiled, guarded, protect
+from cpu_harness import TARGETS as VECTORS
+from cpu_harness import Kernel, compiled, guarded, protect
+from test_cpu_gemm import TILE_TARGETS, need
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import LAYOUTS, AttentionSpec, emit_attention
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.dtypes import DTYPES
+
+TARGETS = {**VECTORS, "tiles": TILE_TARGETS["bf16"]}
+"""By the bits of vectors, and the one with tiles, where prompts take another schedule."""
+
+DEFAULT: dict[str, int | str] = {"bits": 512}
+"""The target of cases that don't say."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +44,7 @@ class Case:
     rank: int = 3
     pos: tuple[int, ...] | None = None
     dynamic: bool = True
-    bits: int = 512
+    bits: int | str | None = None
     broadcast: bool = False
     full: bool = False
     element: str = "f32"
@@ -107,7 +115,9 @@ class Case:
         )
 
     def kernel(self) -> Kernel:
-        return compiled("k", emit_attention("k", self.spec(), TARGETS[self.bits]))
+        target = TARGETS[DEFAULT["bits"] if self.bits is None else self.bits]
+        need(target)
+        return compiled("k", emit_attention("k", self.spec(), target))
 
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -182,13 +192,19 @@ KINDS: list[dict[str, Any]] = [
     {"kind": "custom"},
     {"kind": "bias"},
 ]
-BITS = sorted(TARGETS)
+BITS = sorted(VECTORS)
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.fixture(params=[512, "tiles"])
+def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases that don't say which target have one without tiles, and one with them."""
+    monkeypatch.setitem(DEFAULT, "bits", request.param)
+
+
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 @pytest.mark.parametrize(("queries", "keys"), SHAPES)
-def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int) -> None:
+def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | str) -> None:
     Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, **kind).check()
 
 
@@ -197,31 +213,42 @@ def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int) ->
     [
         (size, bits)
         for i, size in enumerate((1, 3, 8, 20, 64, 80, 128, 256))
-        for bits in (BITS[i % 3], BITS[(i + 1) % 3])
+        for bits in (BITS[i % 3], BITS[(i + 1) % 3], "tiles")
     ],
 )
 @pytest.mark.parametrize(("queries", "keys"), [(1, 37), (18, 67)])
-def test_head_sizes(queries: int, keys: int, size: int, bits: int) -> None:
+def test_head_sizes(queries: int, keys: int, size: int, bits: int | str) -> None:
     Case(queries, keys, heads=2, kv_heads=1, size=size, kind="causal", bits=bits).check()
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
 @pytest.mark.parametrize("broadcast", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 37), (40, 70)])
-def test_custom_masks_of_every_query(queries: int, keys: int, broadcast: bool, bits: int) -> None:
+def test_custom_masks_of_every_query(queries: int, keys: int, broadcast: bool, bits: int | str) -> None:
     Case(queries, keys, 4, 2, batch=2, kind="custom", full=True, broadcast=broadcast, bits=bits).check()
 
 
 @pytest.mark.parametrize(("element", "stored"), [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
-@pytest.mark.parametrize(("queries", "keys", "bits"), [(1, 300, 512), (1, 37, 128), (70, 131, 256)])
-def test_narrow_elements(queries: int, keys: int, bits: int, kind: dict[str, Any], element: str, stored: str) -> None:
+@pytest.mark.parametrize(
+    ("queries", "keys", "bits", "kind"),
+    [
+        (*sizes, kind)
+        for sizes in ((1, 300, 512), (1, 37, 128), (70, 131, 256), (70, 131, "tiles"))
+        for kind in KINDS
+        if sizes[-1] != "tiles" or kind["kind"] in ("causal", "bias")
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+)
+def test_narrow_elements(
+    queries: int, keys: int, bits: int | str, kind: dict[str, Any], element: str, stored: str
+) -> None:
     case = Case(queries, keys, heads=6, kv_heads=2, size=40, batch=2, bits=bits, element=element, stored=stored, **kind)
     case.check()
-    if kind["kind"] in ("none", "causal"):
+    if kind["kind"] in ("none", "causal") and bits != "tiles":
         replace(case, kv_heads=6, size=32, batch=1).check()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 5])
 @pytest.mark.parametrize("stored", ["f16", "bf16"])
 def test_narrow_keys_are_widened_without_loss(queries: int, stored: str) -> None:
@@ -233,6 +260,7 @@ def test_narrow_keys_are_widened_without_loss(queries: int, stored: str) -> None
     assert narrow.run([q, k, v]).tobytes() == result.tobytes()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 2), (9, 3), (4, 1), (12, 12), (32, 8), (28, 4)])
 @pytest.mark.parametrize("queries", [1, 5])
 def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: int) -> None:
@@ -256,48 +284,56 @@ def test_heads_that_share_keys_have_the_bits_of_single_ones() -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("dynamic", [True, False])
+@pytest.mark.parametrize(("dynamic", "bits"), [(True, 512), (False, 512), (True, "tiles")])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 19), (5, 19)])
-def test_layouts(queries: int, keys: int, dynamic: bool, layout: str) -> None:
+def test_layouts(queries: int, keys: int, dynamic: bool, bits: int | str, layout: str) -> None:
     for kind in ("causal", "bias"):
-        Case(queries, keys, 4, 2, batch=2, layout=layout, dynamic=dynamic, kind=kind).check()
+        Case(queries, keys, 4, 2, batch=2, layout=layout, dynamic=dynamic, kind=kind, bits=bits).check()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 5])
 def test_rank_two(queries: int) -> None:
     Case(queries, 9, rank=2, kind="causal").check()
     Case(queries, 9, rank=2, kind="custom").check()
 
 
+@pytest.mark.usefixtures("either")
 def test_single_head_in_every_layout() -> None:
     for layout in LAYOUTS:
         Case(3, 5, heads=1, kv_heads=1, batch=2, layout=layout).check()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 4])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 def test_scale_and_softcap(queries: int, kind: dict[str, Any]) -> None:
     Case(queries, 11, softcap=1.5, scale=2.0, **kind).check()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("kind", ["custom", "bias"])
 @pytest.mark.parametrize("queries", [1, 4])
 def test_mask_of_size_one_broadcasts(queries: int, kind: str) -> None:
     Case(queries, 11, batch=3, kind=kind, broadcast=True).check()
 
 
-@pytest.mark.parametrize("window", [1, 16, 50, 1000, 1 << 40])
+@pytest.mark.parametrize(
+    ("window", "bits"), [*((window, 256) for window in (1, 16, 50, 1000, 1 << 40)), (50, "tiles"), (1 << 40, "tiles")]
+)
 @pytest.mark.parametrize(("queries", "keys"), [(1, 200), (40, 200), (200, 200)])
-def test_windows(queries: int, keys: int, window: int) -> None:
-    Case(queries, keys, kind="sliding_window", window=window, bits=256).check()
+def test_windows(queries: int, keys: int, window: int, bits: int | str) -> None:
+    Case(queries, keys, kind="sliding_window", window=window, bits=bits).check()
 
 
+@pytest.mark.usefixtures("either")
 def test_causal_rows_without_keys_are_zero() -> None:
     result = Case(5, 2, kind="causal").check()
     assert (result[:, :3] == 0).all()
     assert (result[:, 3:] != 0).any(axis=-1).all()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 5])
 def test_fully_masked_rows_are_zero(queries: int) -> None:
     case = Case(queries, 7, batch=2, kind="custom")
@@ -314,6 +350,7 @@ def test_fully_masked_rows_are_zero(queries: int) -> None:
     assert np.isfinite(result).all()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 5, 40])
 @pytest.mark.parametrize("garbage", [np.nan, np.inf, -np.inf])
 def test_masked_keys_may_hold_garbage(queries: int, garbage: float) -> None:
@@ -333,6 +370,7 @@ def test_masked_keys_may_hold_garbage(queries: int, garbage: float) -> None:
         assert result[:, rows].tobytes() == expected[:, rows].tobytes()
 
 
+@pytest.mark.usefixtures("either")
 def test_visible_nan_reaches_its_rows_only() -> None:
     for queries, keys in ((1, 20), (20, 20)):
         case = Case(queries, keys, heads=2, kind="causal")
@@ -345,8 +383,8 @@ def test_visible_nan_reaches_its_rows_only() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
-@pytest.mark.parametrize(("queries", "bits"), [(1, 512), (1, 256), (6, 512), (6, 128)])
-def test_cached_form(queries: int, kind: dict[str, Any], bits: int) -> None:
+@pytest.mark.parametrize(("queries", "bits"), [(1, 512), (1, 256), (6, 512), (6, 128), (6, "tiles")])
+def test_cached_form(queries: int, kind: dict[str, Any], bits: int | str) -> None:
     case = Case(queries, 80, heads=4, kv_heads=2, batch=3, pos=(0, 33, 80 - queries), bits=bits, **kind)
     arrays = case.inputs()
     for b, pos in enumerate(case.pos or ()):
@@ -354,6 +392,7 @@ def test_cached_form(queries: int, kind: dict[str, Any], bits: int) -> None:
     np.testing.assert_allclose(case.run(arrays), case.reference(arrays), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.usefixtures("either")
 def test_cached_positions_out_of_range_touch_nothing_else() -> None:
     for queries in (1, 4):
         case = Case(queries, 8, batch=4, pos=(-9, -2, 7, 100), kind="causal")
@@ -361,6 +400,7 @@ def test_cached_positions_out_of_range_touch_nothing_else() -> None:
         np.testing.assert_allclose(case.run(arrays), case.reference(arrays), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("queries", [1, 3])
 def test_unfilled_cache_is_not_read(queries: int) -> None:
     case = Case(queries, 64, heads=8, kv_heads=4, size=mmap.PAGESIZE // 16, pos=(20,), kind="causal")  # a page a key
@@ -384,6 +424,7 @@ def test_keys_behind_the_window_are_not_read() -> None:
     np.testing.assert_allclose(out, case.reference([q, k, v]), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize(
     "case",
     [
@@ -405,9 +446,9 @@ def test_empty_dimensions(case: Case) -> None:
         assert case.kernel().units([*arrays, result]) == 0
 
 
-@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
 @pytest.mark.parametrize("queries", [1, 70])
-def test_bits_do_not_depend_on_the_cut(queries: int, bits: int) -> None:
+def test_bits_do_not_depend_on_the_cut(queries: int, bits: int | str) -> None:
     case = Case(queries, 100, heads=6, kv_heads=3, size=64, batch=2, kind="causal", bits=bits)
     arrays = case.inputs()
     whole = case.run(arrays)
@@ -415,6 +456,7 @@ def test_bits_do_not_depend_on_the_cut(queries: int, bits: int) -> None:
         assert case.run(arrays, cuts).tobytes() == whole.tobytes()
 
 
+@pytest.mark.usefixtures("either")
 @pytest.mark.parametrize("kind", [{"kind": "causal"}, {"kind": "sliding_window", "window": 100}])
 def test_bits_do_not_depend_on_prompt_chunks(kind: dict[str, Any]) -> None:
     whole = Case(300, 300, pos=(0,), size=16, **kind)
@@ -426,6 +468,7 @@ def test_bits_do_not_depend_on_prompt_chunks(kind: dict[str, Any]) -> None:
         assert result.tobytes() == expected[:, start:stop].tobytes()
 
 
+@pytest.mark.usefixtures("either")
 def test_bits_do_not_depend_on_the_batch() -> None:
     for queries in (1, 9):
         case = Case(queries, 50, batch=3, kind="causal")
@@ -436,6 +479,7 @@ def test_bits_do_not_depend_on_the_batch() -> None:
             assert alone.run([array[b : b + 1] for array in arrays]).tobytes() == together[b : b + 1].tobytes()
 
 
+@pytest.mark.usefixtures("either")
 def test_large_scores_stay_finite() -> None:
     for queries in (1, 4):
         case = Case(queries, 9, scale=1e4)

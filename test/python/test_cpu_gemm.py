@@ -18,6 +18,7 @@ from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
+from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
@@ -33,6 +34,9 @@ ALL_TARGETS = {
     "vnni512": replace(TARGETS[512], features=TARGETS[512].features | {"avx512vnni"}),
     "vnni256": replace(TARGETS[256], features=TARGETS[256].features | {"avxvnni"}),
 }
+ALL_TARGETS["amx512"] = replace(
+    ALL_TARGETS["vnni512"], features=ALL_TARGETS["vnni512"].features | {"amx-tile", "amx-int8"}
+)
 TILE_TARGETS = {
     "bf16": replace(TARGETS[512], features=TARGETS[512].features | {"amx-tile", "amx-bf16"}),
     "f16": replace(TARGETS[512], features=TARGETS[512].features | {"amx-tile", "amx-fp16"}),
@@ -95,7 +99,7 @@ PROGRAMS: dict[str, tuple[Program, Callable[[list[np.ndarray], list[np.ndarray]]
 
 @dataclass(frozen=True)
 class Case:
-    """One product: `path` is panels, int8, amx, split, dense or transposed; types know m only if it isn't dynamic."""
+    """One product: `path` is panels, int8, amx, split, blocks, dense or transposed; types don't know a dynamic m."""
 
     path: str
     target: str
@@ -116,7 +120,7 @@ class Case:
         return (1, self.m) if self.m % 2 or self.dynamic else (2, self.m // 2)
 
     def text(self) -> str:
-        target = (TILE_TARGETS if self.path in ("amx", "split") else ALL_TARGETS)[self.target]
+        target = (TILE_TARGETS if self.path in ("amx", "split", "blocks") else ALL_TARGETS)[self.target]
         need(target)
         shape = (None,) * len(self.leading) if self.dynamic else self.leading
         product = Product("product", (*shape, self.k), self.n, PROGRAMS[self.program][0], element=self.element)
@@ -124,8 +128,8 @@ class Case:
             return gemm_panels(target, product, self.scheme)
         if self.path == "amx":
             return gemm_amx(target, product)
-        if self.path == "split":
-            return gemm_split(target, product, self.scheme)
+        if self.path in ("split", "blocks"):
+            return (gemm_split if self.path == "split" else gemm_blocks)(target, product, self.scheme)
         if self.path == "int8":
             return gemm_int8(target, product, self.scheme)
         return gemm_dense(target, product, transpose_rhs=self.path == "transposed")
@@ -169,7 +173,7 @@ def problem(case: Case) -> Problem:
     products, tolerances = [], []
     for _ in range(program.accumulators):
         values = rng.standard_normal((case.n, case.k), np.float32) + np.float32(0.5)
-        if case.path in ("panels", "int8", "amx", "split"):
+        if case.path in ("panels", "int8", "amx", "split", "blocks"):
             rows = formats.encode(case.scheme, values)
             operands.append(formats.pack_panels(case.scheme, rows, case.k).view(np.int8))
             exact = formats.decode(case.scheme, rows, case.k).astype(np.float64)
@@ -242,6 +246,13 @@ def test_panels(case: Case) -> None:
 @pytest.mark.parametrize("case", sampled(["int8"], list(ALL_TARGETS), BLOCK_SCHEMES), ids=str)
 def test_int8(case: Case) -> None:
     check(case)
+
+
+@pytest.mark.parametrize("scheme", [name for name in BLOCK_SCHEMES if SCHEMES[name].sub == 32])
+def test_int8_tiles_give_the_bits_of_vectors(scheme: str) -> None:
+    case = Case("int8", "amx512", scheme, 39, 40, 5 * SCHEMES[scheme].block, True, "swiglu")
+    for by_tiles, by_vectors in zip(check(case), check(replace(case, target="vnni512")), strict=True):
+        assert by_tiles.tobytes() == by_vectors.tobytes()
 
 
 DENSE = [(1, 1, 1), (5, 1, 1), (1, 70, 33), (3, 3, 5), (4, 64, 64), (7, 64, 40), (16, 33, 31)]

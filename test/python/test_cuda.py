@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,10 @@ import cuda_artifacts
 import numpy as np
 import pytest
 from cuda_artifacts import artifact, check, inputs, one_call
-from cuda_harness import FakeCuda, fake_device
+from cuda_harness import OUT_OF_MEMORY, FakeCuda, fake_device
 
 import rlx_mlir as rlx
-from rlx_mlir.errors import InputError, StageError
-from rlx_mlir.runtime import cubins, native
+from rlx_mlir.errors import DeviceMemoryError, InputError, StageError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.cuda import CudaExecutable
 from rlx_mlir.runtime.device import DeviceArray
@@ -518,32 +519,91 @@ def test_loading_chooses_the_class(cuda: FakeCuda) -> None:
         load("/nowhere/sample.rlx")
 
 
-def test_machine_code_is_kept(cuda: FakeCuda, fresh_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
-    own = artifact()
-    path = cubins.path_of(native.CudaDevice(0), own.device_code)
-    CudaExecutable(own)
-    assert cuda.trace() == ["link", "module cubin"]
-    assert path.is_file()
-    CudaExecutable(own)
+def machine_code(**changes: Any) -> Artifact:
+    """An artefact with machine code beside its PTX, as the stand-in for the driver takes it."""
+    own = artifact(**changes)
+    return replace(own, cubin=b"FAKE CUBIN\n" + own.device_code, assembler=changes.get("assembler", "12.8.93"))
+
+
+def test_machine_code_beside_ptx_is_what_runs(cuda: FakeCuda) -> None:
+    found = CudaExecutable(Artifact.from_bytes(machine_code().to_bytes()))
     assert cuda.trace() == ["module cubin"]
-    whole = path.read_bytes()
-    for damaged in (whole[:-1], whole[:60] + b"x" + whole[61:], b"", b"RLXCUBIN"):
-        path.write_bytes(damaged)
-        CudaExecutable(own)
-        assert cuda.trace() == ["link", "module cubin"]
-        assert path.read_bytes() == whole
-    assert "it is damaged" in caplog.text
-    caplog.clear()
-    cuda.fail("cuModuleLoadDataEx", 209)  # of another chip, for all that the name says
-    CudaExecutable(own)
-    assert cuda.trace() == ["link", "module cubin"]
-    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in caplog.text
-
-
-def test_a_cache_that_cannot_be_written_is_no_error(
-    cuda: FakeCuda, tmp_path: Path, monkeypatch: Any, caplog: Any
-) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "file"))
+    found.set_params({"raw": RAW})
+    check(found.run(given := inputs(3)), given, RAW)
     CudaExecutable(artifact())
-    assert "can't write to the cache" in caplog.text
+    assert "module ptx" in cuda.trace()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"assembler": "13.0.88"}, "ptxas 13.0.88 made it, but the driver is for CUDA 12"),
+        ({"chip": "sm_80"}, "it is for sm_80, but fake GPU 9.0 isn't"),
+    ],
+    ids=["driver", "chip"],
+)
+def test_machine_code_that_cannot_run_is_left_alone(
+    cuda: FakeCuda, changes: dict[str, Any], said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    own = artifact()
+    ptx = own.device_code.replace(b"sm_90a", b"sm_80")
+    CudaExecutable(machine_code(**{"device_code": ptx, **changes}))
+    assert cuda.trace() == ["module ptx"]
+    assert said in caplog.text
+
+
+def test_machine_code_that_the_driver_refuses(cuda: FakeCuda, caplog: pytest.LogCaptureFixture) -> None:
+    cuda.fail("cuModuleLoadDataEx", 209)  # of another chip, for all that the name says
+    CudaExecutable(machine_code())
+    assert cuda.trace() == ["module ptx"]
+    assert "machine code of 'sample' isn't used" in caplog.text
+    assert "CUDA_ERROR_NO_BINARY_FOR_GPU" in caplog.text
+    cuda.fail("cuModuleLoadDataEx", OUT_OF_MEMORY)
+    with pytest.raises(DeviceMemoryError):
+        CudaExecutable(machine_code())
+
+
+def test_graphs_do_without_early_starts_where_the_driver_refuses_them(sample: CudaExecutable, cuda: FakeCuda) -> None:
+    given = inputs(3)
+    sample.run(given)
+    cuda.trace()
+    cuda.fail("cuLaunchKernelEx", 400, 2)  # that of `add_weight`, while it is captured
+    check(sample.run(given), given, RAW)
+    launched = [line for line in cuda.trace() if line.startswith("launch")]
+    assert [line.split()[1] for line in launched] == ["add_one", "add_one", "add_weight", "update_row"]
+    assert not any(line.endswith("pdl=1") for line in launched)
+    assert sample.graph_counts == (1, 1, 1)
+    other = inputs(4)
+    for _ in range(3):
+        check(sample.run(other), other, RAW)
+    assert sample.graph_counts == (2, 2, 3)
+
+
+@pytest.mark.parametrize(("kind", "said"), [("gemm", True), ("rows", False)])
+def test_code_for_sm_90_says_that_sm_90a_is_faster(
+    cuda: FakeCuda, caplog: pytest.LogCaptureFixture, kind: str, said: bool
+) -> None:
+    ptx = artifact().device_code.replace(b"sm_90a", b"sm_90")
+    CudaExecutable(artifact(chip="sm_90", device_code=ptx, kinds={"increment": kind}))
+    assert ("chip='sm_90a' has faster products" in caplog.text) == said
+    CudaExecutable(artifact(kinds={"increment": kind}))
+    assert len(caplog.records) == said
+
+
+@pytest.mark.parametrize(("driver", "captured"), [(12020, "pdl=0"), (12030, "pdl=1")])
+def test_graphs_of_old_drivers_have_no_early_starts(
+    driver: int, captured: str, kernels: cuda_artifacts.Kernels
+) -> None:
+    with fake_device(driver=driver) as cuda:
+        cuda.run_kernels(kernels)
+        found = CudaExecutable(artifact())
+        found.set_params({"raw": RAW})
+        flags = []
+        for _ in range(2):
+            cuda.trace()
+            check(found.run(given := inputs(3)), given, RAW)
+            (line,) = [line for line in cuda.trace() if line.startswith("launch add_weight")]
+            flags.append(line.split()[-1])
+        assert flags == ["pdl=1", captured]
+        del found

@@ -127,6 +127,8 @@ def test_old_driver_for_the_ptx() -> None:
             r"for sm_90a, compute capability only 9\.0, but GPU 0 \(fake GPU 8\.0\) has 8\.0: .* chip='sm_80'",
         ),
         ("sm_90a", "sm_100", r"for sm_90a, compute capability only 9\.0, but .* has 10\.0"),
+        ("sm_100", "sm_90", r"for sm_100, compute capability 10\.0 or later, .* has 9\.0: compile with chip='sm_90a'"),
+        ("sm_80", "sm_75", r"for sm_80, compute capability 8\.0 or later, but .* has 7\.5: no code is for such GPUs"),
         ("sm_90", "sm_89", r"for sm_90, compute capability 9\.0 or later, but .* has 8\.9: .* chip='sm_89'"),
         ("sm_80", "sm_90", ""),
         ("sm_90a", "sm_90", ""),
@@ -265,6 +267,8 @@ def test_a_function_fails(function: str) -> None:
             cuda.fail(function, 801, nth)
             error = outcome(use_everything)
             cuda.fail(function, 0)
+            if error is None and function == "cuLaunchKernelEx" and cuda.count(function) >= before + nth:
+                continue  # in a graph, it starts when those before it have ended
             if error is None:
                 assert cuda.count(function) < before + nth
                 break
@@ -279,21 +283,11 @@ def test_a_function_fails(function: str) -> None:
 # Kernels ------------------------------------------------------------------------------------------
 
 
-LOADING = ["cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete", "cuModuleLoadDataEx", "cuModuleGetFunction"]
-
-
-@pytest.mark.parametrize("function", [*LOADING, "cuFuncGetAttribute"])
-def test_a_driver_that_gives_no_machine_code(cuda: FakeCuda, function: str, caplog: pytest.LogCaptureFixture) -> None:
-    cuda.fail(function, 801)
-    check(ready().run(given := inputs(3)), given, RAW)
-    assert "the driver gives no machine code to be kept: " in caplog.text
-    assert "module ptx" in cuda.trace()
+@pytest.mark.parametrize("function", ["cuModuleLoadDataEx", "cuModuleGetFunction", "cuFuncGetAttribute"])
+def test_kernels_that_cannot_be_loaded(cuda: FakeCuda, function: str) -> None:
     cuda.fail(function, 801, 0)
-    if function == "cuModuleLoadDataEx":
-        with pytest.raises(
-            DeviceError, match=r"kernels cannot be loaded to GPU 0 \(fake GPU 9\.0\): CUDA_ERROR_NOT_SUPPORTED"
-        ):
-            ready()
+    with pytest.raises(DeviceError, match=r"cannot be loaded( to GPU 0 \(fake GPU 9\.0\))?: CUDA_ERROR_NOT_SUPPORTED"):
+        ready()
     cuda.fail(function, OUT_OF_MEMORY, 0)
     with pytest.raises(DeviceMemoryError, match="CUDA_ERROR_OUT_OF_MEMORY"):
         CudaExecutable(artifact(device_kernels=KERNELS[:2]))
@@ -396,8 +390,8 @@ def test_wrong_launches(cuda: FakeCuda, kernel: str, kind: type[Exception], mess
 def test_wrong_launches_in_a_capture(cuda: FakeCuda) -> None:
     found, given = ready(), inputs(3)
     check(found.run(given), given, RAW)
-    cuda.fail("cuLaunchKernelEx", 801, 2)
-    with pytest.raises(DeviceError, match=r"call 1 \(weigh\): kernel 'add_weight' .*: CUDA_ERROR_NOT_SUPPORTED"):
+    cuda.fail("cuLaunchKernelEx", 801, 3)
+    with pytest.raises(DeviceError, match=r"call 2 \(update\): kernel 'update_row' .*: CUDA_ERROR_NOT_SUPPORTED"):
         found.run(given)
     assert "graph" not in cuda.live
     check(found.run(given), given, RAW)

@@ -20,6 +20,8 @@ from rlx_mlir.runtime.device import DeviceArray, as_device_array, is_device_arra
 TYPES = [
     *(np.dtype(word) for word in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8")),
     np.dtype(ml_dtypes.bfloat16),
+    np.dtype(ml_dtypes.float8_e4m3fn),
+    np.dtype(ml_dtypes.float8_e5m2),
 ]
 
 
@@ -116,7 +118,7 @@ def test_what_a_gpu_is(cuda: FakeCuda) -> None:
 # Other libraries ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.kind != "V"], ids=str)
+@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.isbuiltin == 1], ids=str)
 def test_cuda_array_interface(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
     array = DeviceArray.from_numpy(sample(dtype))
     assert array.__cuda_array_interface__ == {
@@ -137,8 +139,9 @@ def test_cuda_array_interface(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
     assert as_device_array(Interface(shared), device=0).address == address
 
 
-def test_cuda_array_interface_of_bfloat16(cuda: FakeCuda) -> None:
-    array = DeviceArray.zeros((3,), ml_dtypes.bfloat16)
+@pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.isbuiltin != 1], ids=str)
+def test_cuda_array_interface_of_types_that_numpy_has_not(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
+    array = DeviceArray.zeros((3,), dtype)
     assert not hasattr(array, "__cuda_array_interface__")  # so that libraries ask for DLPack
     assert is_device_array(array)
 
@@ -232,6 +235,26 @@ def test_a_capsule_as_a_consumer_reads_it(cuda: FakeCuda) -> None:
     assert cuda.live == {}
 
 
+def test_other_libraries_are_asked_to_let_the_default_stream_wait(cuda: FakeCuda) -> None:
+    array = DeviceArray.from_numpy(np.arange(4, dtype=np.float32))
+    asked: list[object] = []
+
+    class Foreign:
+        """As PyTorch, which lets no stream wait unless it is asked."""
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return array.__dlpack_device__()
+
+        def __dlpack__(self, *, stream: object = -1, max_version: object = None) -> object:
+            asked.append(stream)
+            return array.__dlpack__(stream=stream)
+
+    found = DeviceArray.from_dlpack(Foreign())
+    assert asked == [1]
+    assert found.address == array.address
+    del found
+
+
 def test_a_capsule_that_nobody_takes(cuda: FakeCuda) -> None:
     capsule = DeviceArray.zeros((3,), np.float32).__dlpack__()
     assert cuda.live["memory"] == 1
@@ -252,8 +275,8 @@ def test_dlpack_to_and_from_the_host(cuda: FakeCuda) -> None:
         array.__dlpack__(dl_device=(2, 5))
     with pytest.raises(InputError, match="without a copy"):
         np.array(array, copy=False) if _numpy2() else array.__array__(copy=False)
-    with pytest.raises(BufferError, match="DLPack has no element type float8_e4m3fn"):
-        DeviceArray.zeros((3,), ml_dtypes.float8_e4m3fn).__dlpack__()
+    with pytest.raises(BufferError, match="DLPack has no element type float8_e3m4"):
+        DeviceArray.zeros((3,), ml_dtypes.float8_e3m4).__dlpack__()
     copied = array.__dlpack__(copy=True)
     assert cuda.live["memory"] == 2
     del copied

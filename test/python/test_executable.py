@@ -654,7 +654,7 @@ def test_parameters_are_those_that_the_module_declares() -> None:
     }"""
     module = GraphModule.from_text(text)
     executable = compile_fresh(module)
-    assert [str(spec) for spec in executable.params] == ["arg2: arg2_0xf16", "arg3: 4x4xf32"]
+    assert [str(spec) for spec in executable.params] == ["arg2: [arg2_0] f16", "arg3: [4, 4] f32"]
     inputs = {name: np.ones((2, 4), np.float32) for name in ("arg0", "arg1")}
     params: dict[str, Any] = {"arg2": np.zeros(3, np.float16), "arg3": np.eye(4, dtype=np.float32)}
     executable.set_params(params)
@@ -667,9 +667,9 @@ def test_parameters_are_those_that_the_module_declares() -> None:
 
 
 def test_specifications_describe_arguments(executable: Executable) -> None:
-    assert [str(spec) for spec in executable.inputs] == ["x: rowsx8xf32", "other: rowsx8xf32", "ids: rowsxi32"]
-    assert [str(spec) for spec in executable.params] == ["w: 8x32xf32", "table: 5x34xi8 (q8_0)"]
-    assert [str(spec) for spec in executable.outputs] == ["y: rowsx32xf32", "z: rowsx8xf32"]
+    assert [str(spec) for spec in executable.inputs] == ["x: [rows, 8] f32", "other: [rows, 8] f32", "ids: [rows] i32"]
+    assert [str(spec) for spec in executable.params] == ["w: [8, 32] f32", "table: [5, 34] i8 (q8_0)"]
+    assert [str(spec) for spec in executable.outputs] == ["y: [rows, 32] f32", "z: [rows, 8] f32"]
     assert re.fullmatch(r"[\w-]+", executable.artifact.target["triple"])
     assert executable.threads >= 1
 

@@ -131,6 +131,7 @@ def test_stages_show_launches_and_kernels() -> None:
         ({"chip": "sm_90", "ptx": "7.0"}, "'ptx' expects at least 8.0 for sm_90, but got 7.0"),
         ({"triple": "x86_64-linux-gnu"}, "'triple' isn't an option of target nvptx"),
         ({"disable_templates": ("gemm_amx_f32",)}, "'disable_templates' names gemm_amx_f32, which target nvptx"),
+        ({"disable_templates": ("attention_amx",)}, "'disable_templates' names attention_amx, which target nvptx"),
         ({"verify": "numeric"}, "'verify' expects True or False for target nvptx"),
         ({"target": "cpu", "chip": "sm_90"}, "'chip' isn't an option of target cpu"),
         ({"target": "amdgpu"}, "'target' expects cpu, nvptx, cuda, but got 'amdgpu'"),

@@ -206,6 +206,8 @@ def test_keys_are_cut_in_f32_where_tiles_do_not_fill_the_gpu() -> None:
         Case(33, 300, size=80, kind="sliding_window", window=100, batch=2, element="f16"),
         Case(140, 200, element="f16", layout="bhsd", softcap=3.0),
         Case(100, 64, kind="causal", element="bf16"),
+        Case(33, 200, kind="custom", element="bf16"),
+        Case(33, 200, kind="bias", mask="row", element="f16"),
     ],
     ids=label,
 )
@@ -273,7 +275,7 @@ def test_tiles_of_other_sizes_give_the_same_numbers(config: MmaConfig) -> None:
     check(case, lambda name, spec, chip: prefill_mma(name, spec, chip, config), "sm_80")
 
 
-WIDE = [case for case in narrowed(MANY) if case.kind not in ("custom", "bias")]
+WIDE = narrowed(MANY)
 LONG = [
     Case(260, 520, 4, 2, 128, element="bf16", kind="causal"),
     Case(130, 520, 2, 1, 64, element="f16"),
@@ -289,6 +291,38 @@ LONG = [
 @pytest.mark.parametrize("case", [*mostly_slow(WIDE), *mostly_slow(LONG)], ids=label)
 def test_many_queries_by_warp_groups(case: Case) -> None:
     check(case, prefill_hopper, "sm_90a")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(20, 33, 2, 1, 32, kind="custom", element="bf16"),
+        Case(70, 90, 1, 1, 16, kind="custom", mask="keys", mask_element="i1", element="f16", batch=2),
+        Case(20, 80, 1, 1, 16, kind="custom", mask="row", element="bf16", pos=(40,)),
+        Case(20, 65, 2, 2, 32, kind="bias", mask="broadcast", element="bf16"),
+        Case(20, 33, 1, 1, 16, kind="bias", softcap=3.0, element="f16"),
+        *(
+            pytest.param(Case(150, 200, 1, 1, size, kind=kind, element="bf16"), marks=pytest.mark.slow)
+            for size in (128, 256)
+            for kind in ("custom", "bias")
+        ),
+    ],
+    ids=label,
+)
+def test_masks_in_memory_by_warp_groups(case: Case) -> None:
+    check(case, prefill_hopper, "sm_90a")
+
+
+def test_rows_of_masks_are_read_by_pairs_where_their_length_is_known() -> None:
+    case = Case(20, 64, 1, 1, 16, kind="bias", element="bf16")
+    spec = replace(case.spec(), k="memref<?x64x16xbf16>", v="memref<?x64x16xbf16>", mask="memref<?x1x?x64xbf16>")
+    kernel = prefill_hopper(NAME, spec, "sm_90a")
+    arrays = case.inputs()
+    got, _, _ = result_of(kernel, "sm_90a", arrays)
+    np.testing.assert_allclose(
+        got.astype(np.float32), case.reference(arrays).astype(np.float32), atol=case.tolerance, rtol=0
+    )
+    assert "-> vector<2xbf16>" in kernel.device
 
 
 @pytest.mark.slow
@@ -326,8 +360,6 @@ def test_results_are_the_same_bits_each_time() -> None:
 def test_values_that_a_query_does_not_see_have_no_influence(
     schedule: Schedule, kind: str, softcap: float | None
 ) -> None:
-    if schedule is prefill_hopper and kind == "custom":
-        pytest.skip("warp groups take no mask in memory")
     tensor_cores = schedule in (prefill_mma, prefill_hopper)
     case = Case(4, 40, kind=kind, window=3 if kind == "sliding_window" else None, fixed=True, softcap=softcap)
     case = replace(case, element="bf16" if tensor_cores else "f32", scale=0.1)
@@ -378,6 +410,8 @@ def corpus() -> list[tuple[str, Schedule, Case]]:
             if chip == "sm_90a":
                 found += [(chip, prefill_hopper, case), (chip, prefill_hopper, replace(case, kind="none", window=None))]
                 found.append((chip, prefill_hopper, replace(case, size=case.size - 32)))
+                masked = replace(case, window=None)
+                found += [(chip, prefill_hopper, replace(masked, kind=kind)) for kind in ("custom", "bias")]
         found.append((chip, prefill_mma, replace(LLAMA, kind="custom", element="f16")))
         found.append((chip, prefill_mma, replace(LLAMA, kind="bias", size=96)))
         found.append((chip, prefill_mma, replace(SMALL, kind="bias")))
@@ -420,7 +454,7 @@ def test_tiles_of_warps_fit_the_shared_memory_of_every_chip(case: Case) -> None:
         (LLAMA, "sm_90", "attention_mma"),
         (LLAMA, "sm_120", "attention_mma"),
         (replace(LLAMA, size=96), "sm_90a", "attention_hopper"),
-        (replace(LLAMA, kind="bias"), "sm_90a", "attention_mma"),
+        (replace(LLAMA, kind="bias"), "sm_90a", "attention_hopper"),
         (replace(LLAMA, size=40), "sm_90a", "attention_f32"),
         (replace(LLAMA, element="f32"), "sm_90a", "attention_f32"),
         (replace(LLAMA, element="f32", stored="bf16"), "sm_90a", "attention_f32"),

@@ -23,7 +23,7 @@ from rlx_mlir.codegen.gpu.quantize import Quantize, quantize
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import REFERENCES
-from rlx_mlir.verify.ptx import Stats
+from rlx_mlir.verify.ptx import Stats, machine
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 QUANTISED = [name for name in formats.PLANE_FORMATS if not formats.plane_layout(name).dense]
@@ -278,6 +278,15 @@ def test_prologues_of_a_dynamic_number_of_rows() -> None:
 def test_rings_that_are_used_again(warps: int, slots: int) -> None:
     config = GemvConfig(lanes=8, rows=1, unroll=1, warps=warps, slots=slots)
     check(Case("q4_0", k=256, n=132 * 4 * (3 * slots + 1) - 3, chip="sm_90a", config=config))
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_gpus_with_fewer_multiprocessors_than_blocks(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks beyond them have nothing to do, as they would start late; the others do all."""
+    monkeypatch.setattr(machine, "MULTIPROCESSORS", count)
+    spec = Case("q8_0", 2, 256, 61, chip="sm_90a", config=GemvConfig(tile=2, warps=2, slots=3))
+    assert check(spec).count("cp.async.bulk") == 61
+    assert "%nsmid" in ptx(gemv(spec.chip, spec.spec, {2: GemvConfig(tile=2, warps=2, slots=3)}).device, spec.chip)
 
 
 @pytest.mark.parametrize(("m", "chip"), pairs([1, 2, 3, 5, 8, 9, 17], [1, 5, 17]))

@@ -82,6 +82,22 @@ def test_compiled_kernels_are_of_the_schedule() -> None:
     assert not failures, "\n".join(failures)
 
 
+def test_vectors_are_one_row() -> None:
+    module = GraphModule.mir("vectors")
+    x, y = module.input("x", [37]), module.param("y", [37])
+    total = module.add(x, y)
+    module.set_outputs({"relu": module.relu(total), "norm": module.rms_norm(total, y, eps=0.5)})
+    rng = np.random.default_rng(0)
+    inputs, params = {"x": values(rng, "f32", 37)}, {"y": values(rng, "f32", 37)}
+    with emulated_device("sm_80"):
+        executable = rlx.compile(module, target="cuda", chip="sm_80", cache=False)
+        assert set(executable.artifact.templates.values()) == {"rows"}
+        executable.set_params(params)
+        failures = compare(interpret(module, {**inputs, **params}), executable.run(inputs), "")
+        del executable
+    assert not failures, "\n".join(failures)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
 def test_memory_is_read_and_written_by_16_bytes(dtype: str) -> None:
     module = GraphModule.mir("sum")

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from compile_harness import compare
 from cuda_harness import emulated_device
-from gpu_emulated import assembled
+from gpu_emulated import assembled, emulate
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
-from rlx_mlir.codegen.gpu.recurrence import MAX_SIZE, emit_recurrence
+from rlx_mlir.codegen.gpu.recurrence import MAX_SIZE, PROMPT, emit_recurrence
+from rlx_mlir.mir.recurrence import gated_delta_net
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 
@@ -74,6 +75,50 @@ def test_gated_delta_rule(n: int, dtype: str, state: bool) -> None:
     check(module, calls, {}, "recurrence")
 
 
+@pytest.mark.parametrize(
+    ("n", "dtype", "state"),
+    [(1, "f32", True), (32, "f16", False), (33, "f32", True), (64, "bf16", True), (128, "bf16", True)],
+)
+def test_prompts_go_in_chunks(n: int, dtype: str, state: bool) -> None:
+    """Whole chunks, a part of one at the end, and a chunk with a decay above one."""
+    calls = [(0, PROMPT, False), (1, PROMPT, False), (2, PROMPT + 5, True)]
+    element, rows = f"x{dtype}", f"memref<?x?x3x{n}x{dtype}>"
+    gates, memory = f"memref<?x?x3{element}>", f"memref<?x3x{n}x{n}xf32>"
+    spec = RecurrenceSpec(rows, rows, rows, gates, gates, memory if state else None, rows, memory)
+    kernel = emit_recurrence("r", spec, "sm_90a")
+    for b, s, grows in calls if n < 128 else calls[1:2]:
+        given = delta_inputs(n, dtype, b, s, state=state)
+        given["g"] = np.minimum(given["g"], 0)
+        if grows:
+            given["g"][:, 9:11, 1] = 0.25
+        wanted = gated_delta_net(*given.values())
+        got = [np.zeros_like(own) for own in wanted]
+        stats, launched = emulate(kernel, "r", "sm_90a", list(given.values()), got, profile=True)
+        assert [own.kernel for own in launched] == ["r_chunks"] * (b > 0)
+        assert not stats.bank_conflicts
+        scale = max(np.abs(own.astype(np.float64)).max(initial=1e-3) for own in wanted)
+        for own, expected in zip(got, wanted, strict=True):
+            tolerance = {np.dtype(np.float32): 3e-6}.get(own.dtype, 8e-3)
+            error = np.abs(own.astype(np.float64) - expected.astype(np.float64)).max(initial=0)
+            assert error <= tolerance * scale, (b, s, grows, error)
+
+
+def test_a_prompt_and_its_parts_agree() -> None:
+    """Chunks begin where calls do, so sums differ in order alone."""
+    module = delta(32, "f32", state=True)
+    whole = delta_inputs(32, "f32", 1, 40, state=True)
+    with emulated_device("sm_80"):
+        executable = rlx.compile(module, target="cuda", chip="sm_80", cache=False)
+        expected = executable.run(whole)
+        first = executable.run({**{name: x[:, :19] for name, x in whole.items()}, "state": whole["state"]})
+        second = executable.run({**{name: x[:, 19:] for name, x in whole.items()}, "state": first["after"]})
+        del executable
+    np.testing.assert_allclose(second["after"], expected["after"], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        np.concatenate([first["result"], second["result"]], 1), expected["result"], rtol=1e-5, atol=1e-6
+    )
+
+
 def test_sequence_in_parts_is_that_of_the_whole() -> None:
     module = delta(32, "f32", state=True)
     whole = delta_inputs(32, "f32", 1, 7, state=True)
@@ -122,6 +167,6 @@ def test_depthwise_convolution(channels: int, taps: int, dtype: str) -> None:
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 def test_code_keeps_its_memory_in_registers(chip: str) -> None:
     ptx = rlx.emit(delta(128, "bf16", state=True), "ptx", target="nvptx", chip=chip)
-    (own,) = [found for name, found in assembled(ptx, chip).items() if name.endswith("_recurrence")]
-    assert own.spills == 0
-    assert own.registers <= 168
+    found = {name.rpartition("_")[2]: own for name, own in assembled(ptx, chip).items()}
+    assert found["recurrence"].spills == found["chunks"].spills == 0
+    assert found["recurrence"].registers <= 168

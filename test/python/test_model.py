@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_the_context_bounds_generation(tiny_llama: Path) -> None:
 @pytest.mark.parametrize(
     ("ids", "message"),
     [
-        ([], r"one or more token ids"),
+        ([], r"must have at least one token, but has none"),
         ([[1, 2]], r"one or more token ids, but is int64 \[1, 2\]"),
         ([1.5], r"token ids, but is float64"),
         ([3, 300], r"must be in \[0, 300\), but 300 is at position 1"),
@@ -139,14 +140,41 @@ def test_bad_ids(model: Model, ids: Any, message: str) -> None:
 def test_bad_options(model: Model) -> None:
     with pytest.raises(InputError, match="'max_tokens' must be an integer of at least 1, but is 0"):
         model.generate("a", max_tokens=0)
+    with pytest.raises(InputError, match="a prompt is text, a list of messages or token ids, but got NoneType"):
+        model.generate(None)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="'top_p'"):
         model.generate("a", top_p=0)
     with pytest.raises(InputError, match="list of token ids"):
         model.generate([1], chat=True)
     with pytest.raises(InputError, match="list of messages"):
         model.generate([{"role": "user", "content": "a"}], chat=False)
-    with pytest.raises(InputError, match="one or more token ids"):
+    with pytest.raises(InputError, match="the prompt must have at least one token, but has none"):
         model.generate("")
+
+
+def test_abandoned_generations_end_where_the_collector_finds_them(model: Model) -> None:
+    """Even while the thread that it runs in has the model's lock."""
+    generation = model.generate("hello", greedy=True, max_tokens=100)
+    next(generation)
+    assert repr(generation).startswith("<Generation of ")
+    assert f", {len(generation.ids)} generated, running: " in repr(generation)
+
+    def collect() -> None:
+        with model._state:
+            gc.collect()
+
+    del generation
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(20)
+    assert not thread.is_alive()
+    assert model._spare is not None
+
+
+def test_python_ends_quietly_in_a_generation(tiny_llama: Path) -> None:
+    code = "import sys, rlx_mlir as rlx; g = rlx.load_model(sys.argv[1]).generate('hello', greedy=True); next(g)"
+    done = subprocess.run([sys.executable, "-c", code, tiny_llama], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_chat(model: Model) -> None:

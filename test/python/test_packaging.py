@@ -15,6 +15,7 @@ import pytest
 from documents import ROOT, blocks, run, run_python, shell
 from typer.main import get_command
 
+import rlx_mlir
 from rlx_mlir.tools.cli import app
 
 if sys.version_info >= (3, 11):
@@ -80,6 +81,28 @@ def test_wheel_holds_nothing_else(wheel_files: list[importlib.metadata.PackagePa
 def test_wheel_is_small(wheel_files: list[importlib.metadata.PackagePath]) -> None:
     """The limit is for the compressed wheel; this is more."""
     assert sum(file.size or 0 for file in wheel_files) < 20 * MB
+
+
+def test_readme_says_how_large_an_installation_is() -> None:
+    """Of the package, and of what it needs and what that needs, as far as it is installed."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    listed = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert listed is not None
+    waiting, found = re.findall(r'"([\w-]+)', listed.group(1)), {}
+    while waiting:
+        name = waiting.pop().lower()
+        if name in found:
+            continue
+        try:
+            own = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:  # for other systems
+            continue
+        found[name] = sum(file.size or 0 for file in own.files or [])
+        waiting += [re.split(r"[^\w.-]", need)[0] for need in own.requires or [] if "extra ==" not in need]
+    stated = re.search(r"the environment has (\d+) MB", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert stated is not None
+    total = sum(found.values()) / MB
+    assert 0.85 * int(stated.group(1)) < total < 1.1 * int(stated.group(1)), {**found, "total": total}
 
 
 def test_commands_are_installed(distribution: importlib.metadata.Distribution, tmp_path: Path) -> None:
@@ -180,15 +203,48 @@ def test_tutorial_runs(tmp_path: Path) -> None:
         assert "mir-simplify-neg" in shell(block.text, tmp_path)
 
 
-def test_examples_run(tiny_llama: Path, tmp_path: Path) -> None:
-    examples = ROOT / "examples"
-    stages = run([sys.executable, examples / "stages.py"], tmp_path)
-    assert "128 tokens: largest difference" in stages
-    assert "mir.arena = " in run([sys.executable, examples / "stages.py", "--stage", "lir"], tmp_path)
-    own = run([sys.executable, examples / "own_pass.py"], tmp_path)
-    assert "applied: {'add_negated': 1}" in own
-    assert "tokens per second" in run([sys.executable, examples / "run_gguf.py", tiny_llama, "hello"], tmp_path)
-    assert {path.name for path in examples.glob("*.py")} == {"stages.py", "own_pass.py", "run_gguf.py"}
+def example(name: str, folder: Path, *arguments: object) -> str:
+    """Output of an example."""
+    return run([sys.executable, ROOT / "examples" / f"{name}.py", *arguments], folder)
+
+
+def test_example_of_stages_runs(tmp_path: Path) -> None:
+    assert "128 tokens: largest difference" in example("stages", tmp_path)
+    assert "mir.arena = " in example("stages", tmp_path, "--stage", "lir")
+
+
+def test_example_of_a_pass_runs(tmp_path: Path) -> None:
+    assert "applied: {'add_negated': 1}" in example("own_pass", tmp_path)
+
+
+def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
+    assert "tokens per second" in example("run_gguf", tmp_path, tiny_llama, "hello")
+
+
+def test_examples_of_a_decoder_run(tmp_path: Path) -> None:
+    decoder = example("transformer", tmp_path, "--save", "decoder.rlx")
+    compiled, interpreted = re.findall(r"^(?:compiled|interpreted): +([\d ]+)$", decoder, re.MULTILINE)
+    assert compiled == interpreted
+    deployed = example("deploy", tmp_path, "decoder.rlx")
+    assert f"next token: {compiled.split()[0]}\nMLIR loaded: False" in deployed
+
+
+def test_example_of_formats_runs(tmp_path: Path) -> None:
+    rows = example("quantize", tmp_path, "q8_0", "q2_k").splitlines()[1:]
+    assert [row.split()[0] for row in rows] == ["q8_0", "q2_k"]
+    assert [float(row.split()[2]) < 0.01 for row in rows] == [True, False]
+
+
+def test_example_of_a_gpu_that_is_not_there_runs(tmp_path: Path) -> None:
+    assert "gemm_hopper" in example("gpu_offline", tmp_path, "--save", "ffn.rlx")
+    assert rlx_mlir.Artifact.load(tmp_path / "ffn.rlx").chip == "sm_90a"
+    assert ".target sm_80" in example("gpu_offline", tmp_path, "--chip", "sm_80", "--ptx")
+
+
+def test_every_example_is_run() -> None:
+    text = Path(__file__).read_text(encoding="utf-8")
+    for path in (ROOT / "examples").glob("*.py"):
+        assert f'example("{path.stem}"' in text
 
 
 @pytest.mark.parametrize(

@@ -134,13 +134,13 @@ def test_dispatch_report_lists_kernels_by_work() -> None:
     assert list(report.kernels) == sorted(report.kernels, key=lambda row: -row.work)
     assert sum(row.work for row in report.kernels) == pytest.approx(1)
     assert rows["cumsum_0"].template == "generic"
-    assert rows["cumsum_0"].reason == "kernels of class 'generic' have no template"
+    assert rows["cumsum_0"].reason == "kernels of class 'scan' have no template"
     gemm = next(row for row in report.kernels if row.kind == "gemm")
     assert (gemm.template, gemm.calls, gemm.reason) == ("gemm_panels", 1, "")
     text = str(report)
     assert text.startswith("dispatch report of 'mlp': 4 kernels, 4 calls; work for batch = 512, seq = 4\n")
     assert "calls by template: gemm_panels 2" in text
-    assert "cumsum_0: kernels of class 'generic' have no template" in text
+    assert "cumsum_0: kernels of class 'scan' have no template" in text
 
 
 def test_dispatch_report_has_times_after_profiling() -> None:

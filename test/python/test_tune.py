@@ -3,24 +3,32 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 from test_cli import rlx
 
 import rlx_mlir
 from rlx_mlir import formats
-from rlx_mlir.codegen.cpu.choices import Choices, format_choices, parse_choices
+from rlx_mlir.codegen.choices import format_choices, text_of
+from rlx_mlir.codegen.cpu.choices import CHANGE_BITS, KNOWN, Choices, parse_choices
+from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.compiler import CompileOptions, stages
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.measure import tune
-from rlx_mlir.measure.timing import Series
-from rlx_mlir.runtime import cache, tuned
+from rlx_mlir.measure.timing import Comparison, Series
+from rlx_mlir.models import decoder
+from rlx_mlir.models.model import compile_program
+from rlx_mlir.runtime import cache, native, tuned
+from rlx_mlir.runtime.tiles import request_tiles
+from rlx_mlir.tools.loading import Loading
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +60,63 @@ def test_choices_change_code_and_no_bit(activations: str, kernel: str) -> None:
     assert len(codes) >= 2
 
 
+@pytest.mark.skipif(not request_tiles(), reason="the processor has no AMX")
+@pytest.mark.parametrize("weight", ["f32", "q4_1", "activations"])
+def test_choices_of_tiles(weight: str) -> None:
+    """Blocks of rows and groups keep every bit; blocks of K, and multiply-adds instead of tiles, round otherwise."""
+    m = GraphModule.mir("product")
+    x, random = m.input("x", ["n", 320]), np.random.default_rng(0)
+    inputs = {"x": random.standard_normal((70, 320), np.float32)}
+    w = random.standard_normal((320, 96), np.float32)
+    if weight == "q4_1":
+        m.set_outputs({"y": m.dequant_matmul(x, m.param("w", [96, 320], packed=weight))})
+        w = formats.encode(weight, np.ascontiguousarray(w.T)).reshape(96, -1)
+    else:
+        own = m.param("w", [320, 96]) if weight == "f32" else m.input("w", [320, 96])
+        m.set_outputs({"y": m.matmul(x, own)})
+
+    def made(own: dict[str, int]) -> Any:
+        kernel = "matmul_0" if weight == "activations" else "dequant_matmul_0"
+        executable = rlx_mlir.compile(m, cache=False, choices={kernel: own} if own else {})
+        if weight != "activations":
+            executable.set_params({"w": w})
+        (template,) = executable.artifact.templates.values()
+        given = {**inputs, "w": w} if weight == "activations" else inputs
+        return executable.run(given)["y"], template, executable.artifact.code
+
+    rule, template, code = made({})
+    assert template.startswith("gemm_amx_f32")
+    for own in ({"amx_rows": 32}, {"amx_group": 1}):
+        result, name, other = made(own)
+        assert name == template
+        assert other != code
+        assert np.array_equal(result, rule)
+    for own in ({"amx_k": 32}, {"amx": 0}):
+        result, name, other = made(own)
+        assert (name == template) == ("amx" not in own)
+        assert other != code
+        np.testing.assert_allclose(result, rule, rtol=1e-4, atol=1e-4)
+    assert made({"amx": 1})[2] == code
+
+
+@pytest.mark.skipif(not Target.from_features(native.host_target()[2]).tiles("bf16"), reason="no tiles of bf16")
+def test_choices_of_tiles_of_bf16() -> None:
+    m = GraphModule.mir("product")
+    m.set_outputs({"y": m.matmul(m.input("x", ["n", 96], "bf16"), m.param("w", [96, 64], "bf16"))})
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape, np.float32).astype(ml_dtypes.bfloat16) for shape in ((40, 96), (96, 64)))
+    found = {}
+    for text, own in (("rule", {}), ("prefetch", {"prefetch": 0}), ("amx", {"amx": 0})):
+        executable = rlx_mlir.compile(m, cache=False, choices={"dequant_matmul_0": own} if own else {})
+        executable.set_params({"w": w})
+        result = executable.run({"x": x})["y"]
+        found[text] = (*executable.artifact.templates.values(), result.tobytes(), executable.artifact.code)
+    assert found["rule"][:2] == found["prefetch"][:2]
+    assert found["rule"][0] == "gemm_amx"
+    assert found["rule"][2] != found["prefetch"][2]
+    assert found["amx"][0] != "gemm_amx"
+
+
 def test_tiles_are_limited() -> None:
     assert Choices().limited((12, 8, 4, 2, 1)) == (12, 8, 4, 2, 1)
     assert Choices(tile_rows=5).limited((12, 8, 4, 2, 1)) == (4, 2, 1)
@@ -74,7 +139,8 @@ def test_choices_are_text_in_pipelines() -> None:
     [
         ([], "'choices' expects a mapping from kernels to choices, but got"),
         ({"a": 3}, "'choices' expects a mapping from names to numbers for 'a', but got 3"),
-        ({"a": {"tile": 3}}, "expects tile_rows or prefetch for 'a', but got 'tile'"),
+        ({"a": {"tile": 3}}, "expects tile_rows, prefetch, amx, .* or amx_group for 'a', but got 'tile'"),
+        ({"a": {"amx_k": 40}}, "expects a multiple of 32 from 32 to 4096 for amx_k of 'a', but got 40"),
         ({"a": {"tile_rows": 0}}, "expects a number from 1 to 64 for tile_rows of 'a', but got 0"),
         ({"a": {"prefetch": 1.5}}, "for prefetch of 'a', but got 1.5"),
     ],
@@ -128,9 +194,9 @@ def test_later_compilations_use_what_is_kept(monkeypatch: pytest.MonkeyPatch) ->
 # Tuning -----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def model(tiny_llama: Path) -> Any:
-    return rlx_mlir.load_model(tiny_llama, threads=1, context=64, chunk=32)
+    return rlx_mlir.load_model(tiny_llama, threads=1, context=64, chunk=32, cache=False)
 
 
 @pytest.fixture
@@ -143,29 +209,35 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tune._Tuner, "_compile", compiled)
 
 
-def faked(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float]) -> None:
-    """Times of variants as they are said here, for every kernel; the one by rule takes 1."""
+def faked(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float | list[float]]) -> None:
+    """Times of candidates as they are said here by their text, for every kernel; the rule takes 1."""
 
-    def measure(self: Any, variants: Any) -> dict[tuple[str, str], Series]:
-        kernels = [*variants[""].artifact.kernels, ""]
-        return {(v, k): Series([seconds.get(v, 1.0)] * 3) for v in variants for k in kernels}
+    def measure(self: Any, variants: Any) -> tune.Times:
+        candidates = self._candidates(variants[""])
+        times: tune.Times = {}
+        for variant, tokens, kernel in itertools.product(variants, self._tokens, variants[""].artifact.kernels):
+            own = candidates.get((tokens, kernel), ())
+            text = text_of(own[int(variant)]) if variant.isdigit() and int(variant) < len(own) else variant
+            spent = seconds.get(text, 1.0)
+            series = Series([spent] * 3 if isinstance(spent, float) else spent)
+            times[variant, tokens, kernel] = times[variant, tokens, ""] = series
+        return times
 
     monkeypatch.setattr(tune._Tuner, "_measure", measure)
 
 
 @pytest.mark.usefixtures("uncompiled")
-def test_what_is_faster_is_kept(model: Any, monkeypatch: pytest.MonkeyPatch, tiny_llama: Path) -> None:
-    faked(monkeypatch, {"prefetch 0": 0.9, "prefetch 2048": 0.8, "chosen": 0.8})
+def test_what_is_faster_is_kept(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    faked(monkeypatch, {"prefetch 0": 0.9, "amx 0": 0.9, "prefetch 2048": 0.8, "chosen": 0.8})
     prefill, decode = tune.tune_model(model, threads=1, rounds=3)
     assert {own.choices["prefetch"] for own in decode.kernels} == {2048}
-    assert {own.choices["prefetch"] for own in prefill.kernels} == {0}
-    assert decode.gain is not None
-    assert decode.gain.ratio == pytest.approx(1.25)
+    assert {text_of(own.choices) for own in prefill.kernels} <= {"prefetch 0", "amx 0"}
+    assert prefill.kernels
+    assert decode.gains[1].ratio == pytest.approx(1.25)
     assert Path(decode.kept).is_file()
-    again = rlx_mlir.load_model(tiny_llama, threads=1, context=64, chunk=32)
-    assert again._decode.artifact.key["options"]["choices"] == decode.choices
-    ids = [5, 6, 7]
-    assert np.array_equal(again.logits(ids), model.logits(ids))
+    sizes = {"context": model.context, "chunk": model.chunk}
+    again: Any = compile_program(model.config, "decode", **sizes, activations="int8", threads=1)
+    assert again.artifact.key["options"]["choices"] == decode.choices
 
 
 @pytest.mark.usefixtures("uncompiled")
@@ -173,8 +245,8 @@ def test_what_is_faster_is_kept(model: Any, monkeypatch: pytest.MonkeyPatch, tin
     ("seconds", "kernels"),
     [
         ({}, False),
-        ({"prefetch 0": 0.99}, False),  # below the least gain
-        ({"prefetch 0": 0.9, "chosen": 1.0}, True),  # faster alone, not all together
+        ({"prefetch 0": 0.99, "amx 0": 0.99}, False),  # below the least gain
+        ({"prefetch 0": 0.9, "amx 0": 0.9, "chosen": 1.0}, True),  # faster alone, not all together
     ],
 )
 def test_what_is_not_faster_is_not_kept(
@@ -188,30 +260,62 @@ def test_what_is_not_faster_is_not_kept(
 
 @pytest.mark.usefixtures("uncompiled")
 def test_noise_is_no_gain(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def measure(self: Any, variants: Any) -> dict[tuple[str, str], Series]:
-        kernels = [*variants[""].artifact.kernels, ""]
-        return {(v, k): Series([1.0, 1.0, 1.0] if v == "" else [0.1, 0.9, 0.5]) for v in variants for k in kernels}
-
-    monkeypatch.setattr(tune._Tuner, "_measure", measure)
+    faked(monkeypatch, {name: [0.1, 0.9, 0.5] for name in ("prefetch 0", "prefetch 2048", "amx 0")})
     assert not any(own.kernels for own in tune.tune_model(model, threads=1, rounds=3))
 
 
-def test_the_command(tiny_llama: Path, tmp_path: Path) -> None:
-    options = ("--context", "64", "--threads", "1", "--rounds", "3", "--prompt-tokens", "8", "--dry-run")
-    found = json.loads(rlx("tune", tiny_llama, *options, "--json").stdout)
-    assert [own["program"] for own in found["programs"]] == ["prefill", "decode"]
-    assert [own["tried"] for own in found["programs"]] == [len(tune.CANDIDATES[p]) for p in ("prefill", "decode")]
+@pytest.mark.usefixtures("uncompiled")
+def test_what_changes_bits_may_be_left_out(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    faked(monkeypatch, {"amx 0": 0.5, "amx_k 128": 0.5, "prefetch 0": 0.9})
+    for own in tune.tune_model(model, threads=1, rounds=3, same_bits=True):
+        assert not {name for kernel in own.kernels for name in kernel.choices} & CHANGE_BITS
+    assert KNOWN.keys() > CHANGE_BITS
+
+
+def test_one_length_of_prompts_on_a_cpu(model: Any) -> None:
+    with pytest.raises(
+        InputError, match="hold for any number of rows: one length of prompts is expected, but got 4, 8"
+    ):
+        tune.tune_model(model, prompts=(4, 8))
+
+
+def test_choices_of_several_sizes_are_joined() -> None:
+    gain = Comparison(1.5, 0.0, "")
+    own = tune.ProgramTuning("prefill", 2)
+    own.kernels = [
+        tune.KernelGain("a", 16, {"key_tile": 16}, gain),
+        tune.KernelGain("a", 512, {"key_tile": 64}, gain),
+        tune.KernelGain("b", 16, {"split@16": 2}, gain),
+        tune.KernelGain("b", 512, {"split@512": 1}, gain),
+    ]
+    assert own.choices == {"a": {"key_tile": 64}, "b": {"split@16": 2, "split@512": 1}}
+    own.gains = {16: gain, 512: Comparison(1.0, 0.0, "")}
+    assert own.is_gain
+    own.gains[512] = Comparison(0.9, 0.0, "")
+    assert not own.is_gain
+    own.gains = {16: Comparison(1.5, 0.5, "spread")}
+    assert not own.is_gain
+
+
+def test_the_command(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loading, "load", lambda self, say: model)
+    monkeypatch.setattr(tune, "CANDIDATES", {"gemm_int8": {"decode": [{"prefetch": 0}]}})
+    monkeypatch.setattr(decoder, "PROGRAMS", ("decode",))  # each is some modules to compile
+    options = ("--threads", "1", "--rounds", "3", "--prompt-tokens", "8", "--dry-run")
+    found = json.loads(rlx("tune", "tiny", *options, "--json").stdout)
+    assert [(own["program"], own["tried"]) for own in found["programs"]] == [("decode", 1)]
     assert not (tmp_path / "cache" / "tuned").exists()
 
 
 @pytest.mark.usefixtures("uncompiled")
-def test_the_report(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
-    text = rlx("tune", tiny_llama, "--context", "64", "--threads", "1").stdout
+def test_the_report(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Loading, "load", lambda self, say: model)
+    faked(monkeypatch, {"prefetch 0": 0.5, "amx 0": 0.5, "chosen": 0.5})
+    text = rlx("tune", "tiny", "--threads", "1").stdout
     assert "decode: 2.00x as fast as by rule (spread 0%)" in text
     assert "prefetch 0, 2.00x as fast" in text
     assert "kept in " in text
     assert json.loads(rlx("cache", "--json").stdout)["parts"]["tuned"]["files"] == 2
     faked(monkeypatch, {})
-    text = rlx("tune", tiny_llama, "--context", "64", "--threads", "1").stdout
+    text = rlx("tune", "tiny", "--threads", "1").stdout
     assert "decode: nothing of 4 tried is faster than the rule beyond noise" in text

@@ -145,11 +145,12 @@ class Argument:
 
     broadcast: "full" has the output's elements, "row" is indexed by n alone (a bias, N elements), "column" by m alone
     (M elements), "scalar" has one element. `shape` is the buffer's, where it isn't the natural one: the output's shape
-    for "full", [N] for "row", [] for "scalar".
+    for "full", [N] for "row", [] for "scalar". `element` is its type, where that isn't the outputs'.
     """
 
     broadcast: Broadcast
     shape: tuple[int | None, ...] | None = None
+    element: str = ""
 
 
 @dataclass(frozen=True)

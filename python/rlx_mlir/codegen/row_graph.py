@@ -200,7 +200,10 @@ class Graph:
         rows = [operand for operand in program.operands if operand.role == "row"]
         spaces = [operand for operand in rows if program.space in (None, operand.name)]
         if not spaces:
-            raise UnsupportedByTemplate(f"rows: expects a row operand '{program.space or ''}' that says how many rows")
+            named = f" '{program.space}'" if program.space else ""
+            raise UnsupportedByTemplate(
+                f"rows: expects an operand{named} of several rows, which says how many there are"
+            )
         self.space = spaces[0]
         _, self.leading, self.inner = split_rows(self.space.type, self.space.width)
         self.axis = len(self.leading) - 1 if program.position_axis is None else program.position_axis

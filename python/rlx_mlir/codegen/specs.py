@@ -4,8 +4,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-__all__ = ["TopKSpec"]
+from rlx_mlir.codegen.program import Program
+
+__all__ = [
+    "BroadcastSpec",
+    "BroadcastStep",
+    "Conv2dSpec",
+    "GatherSpec",
+    "MoveSpec",
+    "ReduceSpec",
+    "SampleSpec",
+    "ScanSpec",
+    "TopKSpec",
+]
 
 
 @dataclass(frozen=True)
@@ -16,3 +29,127 @@ class TopKSpec:
     values: str
     indices: str
     k: int
+
+
+@dataclass(frozen=True)
+class SampleSpec:
+    """One of `k` candidates for each sequence; the third result has the memory of the fifth operand.
+
+    Attributes:
+        operands: types of the buffers values and indices [B, k], controls [B, 3], draws and chosen [B, P], pos [B].
+        results: of token [B, 1], next [B], chosen [B, P].
+    """
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    k: int
+
+
+@dataclass(frozen=True)
+class GatherSpec:
+    """results = program(table[b.., o.., indices[b.., i..], t..], arguments), with results [b.., o.., i.., t..].
+
+    Attributes:
+        table, indices: types of the buffers.
+        arguments, results: types of the program's buffers.
+        axis: the dimension of the table that indices choose from.
+        batch_dims: how many of its first dimensions the indices have, too.
+        order: the kernel's operand for table, indices and each argument.
+        program: what is done to each element; it has arguments only where t is one dimension.
+        scheme, layout: of a packed table: its format, and `rows` or `planes`; empty for a dense one.
+        k: columns of a packed table.
+    """
+
+    table: str
+    indices: str
+    arguments: tuple[str, ...]
+    results: tuple[str, ...]
+    axis: int
+    batch_dims: int
+    order: tuple[int, ...]
+    program: Program
+    scheme: str = ""
+    layout: str = ""
+    k: int = 0
+
+
+@dataclass(frozen=True)
+class MoveSpec:
+    """What moves elements: a transpose, a part, inputs joined along an axis, or an expansion.
+
+    Attributes:
+        inputs, result: types of the buffers.
+        order: the kernel's operand for each input.
+        permutation: of a transpose: dimension i of the result is dimension `permutation[i]` of the input.
+        axis: of a part, and of inputs that are joined.
+        start, length: of a part.
+    """
+
+    op: Literal["transpose", "narrow", "concat", "expand"]
+    inputs: tuple[str, ...]
+    result: str
+    order: tuple[int, ...]
+    permutation: tuple[int, ...] = ()
+    axis: int = 0
+    start: int = 0
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class ReduceSpec:
+    """A reduction of x along axes: types of the buffers x and result; kind is sum, mean, max, min or prod."""
+
+    x: str
+    result: str
+    kind: str
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ScanSpec:
+    """Running sums of x along an axis; `exclusive`: of the elements before."""
+
+    x: str
+    axis: int
+    exclusive: bool
+
+
+@dataclass(frozen=True)
+class Conv2dSpec:
+    """A `mir.conv`: types of the buffers, and the kernel's operand for x and weight."""
+
+    x: str
+    weight: str
+    result: str
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    groups: int
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class BroadcastStep:
+    """One operation on elements: `word` is its MIR name, or a comparison's kind; `result` the type of what it makes.
+
+    reads: earlier values, those of operands first; a float stands for a constant.
+    """
+
+    op: str
+    word: str
+    reads: tuple[int | float, ...]
+    result: str
+
+
+@dataclass(frozen=True)
+class BroadcastSpec:
+    """Element-wise operations on operands that broadcast as numpy's: result = the last step.
+
+    Attributes:
+        operands, result: types of the buffers.
+        steps: in order.
+    """
+
+    operands: tuple[str, ...]
+    result: str
+    steps: tuple[BroadcastStep, ...]

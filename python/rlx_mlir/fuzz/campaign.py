@@ -92,6 +92,7 @@ class Report:
     findings: list[Finding] = field(default_factory=list)
     seconds: float = 0.0
     next_index: int = 0
+    interrupted: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """The report as plain data."""
@@ -100,6 +101,7 @@ class Report:
             "seed": self.plan.seed,
             "cases": self.cases,
             "next_index": self.next_index,
+            "interrupted": self.interrupted,
             "seconds": round(self.seconds, 1),
             "statuses": dict(self.statuses),
             "ops": dict(sorted(self.ops.items())),
@@ -128,6 +130,7 @@ def run(plan: Plan, say: Callable[[str], None] | None = None) -> Report:
             ):
                 collector.take(task, outcome)
         except KeyboardInterrupt:
+            report.interrupted = True
             if say is not None:
                 say("interrupted")
         finally:

@@ -133,6 +133,20 @@ def cache_update(draft: Draft) -> None:
     draft.emit("mir.cache_update", operands)
 
 
+@generates("mir.sample")
+def sample(draft: Draft) -> None:
+    batch, count, places = draft.dim(most=3), draft.size(1, 33), draft.dim(1, 33)
+    operands = {
+        "values": draft.like([batch, count], "f32", param=0.0),
+        "indices": draft.like([batch, count], "i32", param=0.0),
+        "controls": draft.like([batch, 3], "f32", reuse=0.0, domain="choice", scale=1.0),
+        "draws": draft.like([batch, places], "f32", reuse=0.0, domain="choice"),
+        "chosen": draft.like([batch, places], "i32", param=0.1),
+        "pos": draft.like([batch], "i32", param=0.1),
+    }
+    draft.emit("mir.sample", operands)
+
+
 def tables(draft: Draft, rows: int, head_dim: int, dtype: str) -> dict[str, Value]:
     """Cosines and sines; any numbers will do."""
     element = draft.choose(["f32", dtype])

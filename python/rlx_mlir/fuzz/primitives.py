@@ -16,6 +16,7 @@ from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
 ARITH = (*FLOATS, *INTEGERS)
+FLOAT8 = ("f8E4M3FN", "f8E5M2")
 ALL = (*ARITH, "i1")
 ACTIVATIONS = (
     "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin",
@@ -118,7 +119,7 @@ def where(draft: Draft) -> None:
 @generates("mir.cast")
 def cast(draft: Draft) -> None:
     x = draft.any(ALL)
-    draft.values.append(draft.module.cast(x, draft.choose(list(DTYPES))))
+    draft.values.append(draft.module.cast(x, draft.choose(ALL)))
 
 
 def constant(draft: Draft, name: str) -> None:
@@ -157,6 +158,23 @@ def matmul(draft: Draft) -> None:
     if draft.elements((*x.shape[:-1], n)) > 80_000:
         raise Skip
     draft.emit("mir.matmul", {"lhs": x, "rhs": rhs}, {"transpose_rhs": transposed})
+
+
+@generates("mir.scaled_matmul", sums=True)
+def scaled_matmul(draft: Draft) -> None:
+    m, k, n, transposed = draft.dim(), draft.dim(), draft.dim(), draft.chance(0.5)
+    lead = tuple(draft.dim(most=3) for _ in range(draft.integer(0, 1)))
+    if draft.elements((*lead, m, n)) > 80_000:
+        raise Skip
+    x = draft.new((*lead, m, k), draft.choose(FLOAT8))
+    shared = () if draft.chance(0.6) else lead
+    w = draft.new((*shared, n, k) if transposed else (*shared, k, n), draft.choose(FLOAT8), param=0.8)
+    scales = []
+    for own in ((*lead, m), (*shared, n)):
+        shape = draft.choose([None, (), (1,), own])
+        scales.append(None if shape is None else draft.new(shape, "f32", "positive"))
+    dtype = draft.choose(["f32", "bf16", "f16"])
+    draft.values.append(draft.module.scaled_matmul(x, w, *scales, dtype=dtype, transpose_rhs=transposed))
 
 
 @generates("mir.fused_matmul_bias_act", sums=True)

@@ -52,9 +52,9 @@ EXACT = frozenset(
 
 #: Relative error of one operation, by the type in which it is computed, and of rounding to a type.
 _COMPUTED = {"f32": 2.0**-21, "f64": 2.0**-49}
-_ROUNDED = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22, "f64": 2.0**-51}
+_ROUNDED = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-22, "f64": 2.0**-51, "f8E4M3FN": 2.0**-4, "f8E5M2": 2.0**-3}
 #: What may differ where no run differs: rounding to the neighbour.
-_FLOOR = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-18, "f64": 2.0**-46}
+_FLOOR = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-18, "f64": 2.0**-46, "f8E4M3FN": 2.0**-3, "f8E5M2": 2.0**-2}
 #: A run shows a typical error, not the largest one.
 _SPREAD = 4.0
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rlx_mlir import ir
@@ -169,14 +169,16 @@ class Editing(Graph):
         values: Value | Sequence[Value] | Mapping[str, Value],
         names: Sequence[str] | None = None,
         *,
-        tied: Mapping[str, Value] | None = None,
+        tied: Mapping[str, Value | str] | None = None,
     ) -> None:
         """Says what the module returns, in place of what it returned before.
 
         Args:
             values: the outputs, or outputs by name; one value may stand twice.
             names: of the outputs, `output0`, `output1`, … by default.
-            tied: by output name, an argument of the same type whose memory the output may take (a cache).
+            tied: by output name, an argument of the same type, or its name, whose memory the output may take.
+                Compiled code takes it where the output is an updated cache or state, and needs no tie to do so; other
+                outputs get memory of their own.
 
         Raises BuildError where names repeat or don't fit the values, or an output is tied to what isn't an argument
         of its type.
@@ -186,8 +188,12 @@ class Editing(Graph):
             if names is not None:
                 raise here.error("outputs are named by the mapping or by 'names', but got both")
             names, listed = list(values), list(values.values())
+        elif isinstance(values, Value):
+            listed = [values]
+        elif isinstance(values, Iterable) and not isinstance(values, str):
+            listed = list(values)
         else:
-            listed = [values] if isinstance(values, Value) else list(values)
+            raise here.error(f"outputs are a Value, or several in a list or a mapping from names, but got {values!r}")
         names = [f"output{i}" for i in range(len(listed))] if names is None else list(names)
         if len(names) != len(listed):
             raise here.error(f"each output has one name, but there are {len(listed)} outputs and {len(names)} names")
@@ -196,7 +202,7 @@ class Editing(Graph):
         handles = [
             self._operand(value, f"output '{name}'", here, []) for name, value in zip(names, listed, strict=True)
         ]
-        resolved = {name: self._resolve(value) for name, value in (tied or {}).items()}
+        resolved = {name: self._tied_argument(name, value, here) for name, value in (tied or {}).items()}
         if unknown := sorted(resolved.keys() - set(names)):
             raise here.error(f"outputs {unknown} are tied, but the outputs are {names}")
         for name, handle in zip(names, handles, strict=True):
@@ -214,6 +220,19 @@ class Editing(Graph):
         attributes = [{"mir.name": ir.StringAttr.get(name, context)} for name in names]
         set_signature(self._function, outputs=[handle.type for handle in handles], res_attrs=attributes)
         set_ties(self._function, {name: self._value(target).name for name, target in resolved.items()})
+
+    def _tied_argument(self, output: str, argument: Value | str, here: place.Place) -> ir.Value:
+        """What an output is tied to: the handle of a value, or of the argument of a name."""
+        if isinstance(argument, Value):
+            return self._resolve(argument)
+        known = arguments(self._function)
+        for own in known:
+            if own.name == argument:
+                return self._block.arguments[own.index]
+        raise here.error(
+            f"output '{output}' is tied to an argument or the name of one, but got {argument!r}; "
+            f"module '{self.name}' has {_names(known)}"
+        )
 
     def set_inputs(self, inputs: Sequence[str] | Mapping[str, str]) -> list[Value]:
         """Makes the given arguments the inputs, in this order, before all others; handles become stale.

@@ -14,7 +14,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.errors import InputError, RlxError, StageError
+from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
 from rlx_mlir.hir import dims as dimensions
 from rlx_mlir.hir import place
 from rlx_mlir.hir.function import (
@@ -309,6 +309,7 @@ class Graph:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | None = None,
+        **unknown: Any,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
 
@@ -318,11 +319,15 @@ class Graph:
             name: of the block, inside of the scopes.
             shape: what the caller believes the first result's shape to be; None entries aren't compared.
             result: type of the result, for operations that can't infer it.
+            unknown: keywords that the builder doesn't have, which are an error.
 
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
         """
         here = place.caller()
         self._check_stage(f"'{op}'", here)
+        for word in unknown:
+            known = [*operands, *(attributes or {}), "name", "shape"]
+            raise here.error(f"'{op}' has no '{word}'{did_you_mean(word, known)}; it has {', '.join(known)}")
         if op.startswith("hir.") and self._stage != "hir":
             raise StageError(
                 f"{here}: '{op}' is a block, but module '{self.name}' is at stage {self._stage}: "

@@ -44,7 +44,7 @@ def inspect(module: GraphModule) -> str:
         lines += [f"  {text:<{min(width, 100)}}  {source}".rstrip() for text, source in table]
     lines.append("")
     for output, handle in zip(results(module.entry), terminator(module.entry).operands, strict=True):
-        tie = "" if output.tied is None else f" (takes the memory of %{output.tied})"
+        tie = "" if output.tied is None else f" (may take the memory of %{output.tied})"
         lines.append(f"  output {output.name} = {numbers[handle]}{tie}")
     lines += _others(module)
     return "\n".join(lines).rstrip() + "\n"

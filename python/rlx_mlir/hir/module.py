@@ -22,6 +22,7 @@ from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.unsupported import list_operations, unknown_in_text
 
@@ -111,6 +112,8 @@ class GraphModule(Blocks, Editing):
         """
         context = ir.new_context()
         path = Path(text) if isinstance(text, os.PathLike) or _names_file(text) else None
+        if path is not None and not path.is_file():
+            raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
         try:
             with ir.single_threaded(context):
                 if path is not None:
@@ -305,6 +308,9 @@ class GraphModule(Blocks, Editing):
 
     def __repr__(self) -> str:
         return f"<GraphModule '{self.name}' at stage {self.stage}: {len(self)} operations>"
+
+    def _repr_html_(self) -> str:
+        return preformatted(self.inspect())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, GraphModule):

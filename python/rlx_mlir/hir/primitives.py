@@ -30,8 +30,13 @@ def word(enum: str, text: str | None) -> Word | None:
 
 
 def number(value: float | None) -> float | None:
-    """A float attribute; None stays None."""
-    return None if value is None else float(value)
+    """A float attribute; None stays None. BuildError for what is no number."""
+    if value is None:
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise place.caller().error(f"a number is expected, but got {value!r}") from None
 
 
 def pair(entry: int | Sequence[int]) -> list[int]:
@@ -44,7 +49,15 @@ class Primitives:
 
     @abstractmethod
     def _emit(
-        self, op: str, operands: Any, attributes: Any = None, *, name: Any = None, shape: Any = None, result: Any = None
+        self,
+        op: str,
+        operands: Any,
+        attributes: Any = None,
+        *,
+        name: Any = None,
+        shape: Any = None,
+        result: Any = None,
+        **unknown: Any,
     ) -> tuple[Value, ...]: ...
 
     @abstractmethod
@@ -254,6 +267,33 @@ class Primitives:
         operands = {"x": x, "weight": weight, "bias": bias}
         attributes = {"activation": word("activation", activation), "transpose_rhs": transpose_rhs}
         return self._emit("mir.fused_matmul_bias_act", operands, attributes, **options)[0]
+
+    def scaled_matmul(
+        self,
+        lhs: Value,
+        rhs: Value,
+        lhs_scale: Operand | None = None,
+        rhs_scale: Operand | None = None,
+        *,
+        dtype: DTypeLike = "f32",
+        transpose_rhs: bool = False,
+        **options: Any,
+    ) -> Value:
+        """Product of f8 operands, [..., M, K] times [..., K, N] (or [..., N, K]), with f32 scales.
+
+        Args:
+            lhs_scale: one number, or one for each row: the dimensions of lhs without K. 1 where None.
+            rhs_scale: one number, or one for each column: the dimensions of rhs without K. 1 where None.
+            dtype: element type of the result: f32, f16 or bf16. The sum is f32, scaled, and rounded once.
+        """
+        operands = {"lhs": lhs, "rhs": rhs, "lhs_scale": lhs_scale, "rhs_scale": rhs_scale}
+        try:
+            element = element_type(dtype_word(dtype), _context(lhs))
+        except InputError as error:
+            raise place.caller().error(f"'mir.scaled_matmul': {error}") from None
+        result = _product_type(lhs, rhs, element, transpose_rhs=transpose_rhs)
+        attributes = {"transpose_rhs": transpose_rhs}
+        return self._emit("mir.scaled_matmul", operands, attributes, result=result, **options)[0]
 
     def linear_bias(
         self, x: Value, weight: Value, bias: Value | None = None, *, transpose_rhs: bool = False, **options: Any
@@ -491,6 +531,8 @@ class Primitives:
     ) -> Value:
         """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension.
 
+        Indices count from 0; those outside of the table are clamped to its ends, so -1 is the first entry.
+
         Args:
             batch_dims: so many leading dimensions are those of both operands: rows [B, S, E] at indices [B, 1], with
                 axis 1 and batch_dims 1, are [B, 1, E], one row of each batch item.
@@ -550,6 +592,39 @@ class Primitives:
         """The k largest elements along the last dimension in descending order, and their positions (i32)."""
         values, indices = self._emit("mir.top_k", {"x": x}, {"k": k}, **options)
         return values, indices
+
+    def sample(
+        self,
+        values: Value,
+        indices: Value,
+        controls: Value,
+        draws: Value,
+        chosen: Value,
+        pos: Value,
+        **options: Any,
+    ) -> tuple[Value, Value, Value]:
+        """The next token of B sequences, drawn among their k largest logits: one step of generation.
+
+        Args:
+            values, indices: [B, k] f32 and i32, as `top_k` gives them.
+            controls: [B, 3] f32: temperature (0 takes the largest), how many candidates are kept, top_p.
+            draws: [B, P] f32, random numbers in [0, 1), by the position after which a token comes.
+            chosen: [B, P] i32, the tokens that were chosen, likewise; overwritten where its result is an output.
+            pos: [B] i32, the position of the last known token.
+
+        Returns:
+            The tokens [B, 1], -1 where nothing can be chosen; their positions [B], pos + 1; and `chosen` with them.
+        """
+        operands = {
+            "values": values,
+            "indices": indices,
+            "controls": controls,
+            "draws": draws,
+            "chosen": chosen,
+            "pos": pos,
+        }
+        token, place, result = self._emit("mir.sample", operands, **options)
+        return token, place, result
 
     # -- norms -------------------------------------------------------------------------------------------------------
 
@@ -694,6 +769,16 @@ def _context(x: Any) -> ir.Context:
     if not isinstance(x, Value):
         raise place.caller().error(f"the operand is a Value, but got {type(x).__name__} {x!r}"[:400])
     return x._graph._context
+
+
+def _product_type(lhs: Value, rhs: Value, element: ir.Type, *, transpose_rhs: bool) -> ir.Type:
+    """The type of a matrix product, as far as the operands have one: the verifier says what is wrong with others."""
+    left, right = (logical_shape(ir.RankedTensorType(value._resolve().type)) for value in (lhs, rhs))
+    outer = [shape[:-2] for shape in (left, right)]
+    padded = ([1] * (max(map(len, outer)) - len(shape)) + shape for shape in outer)
+    batches = [b if a == 1 or (a == -1 and b != 1) else a for a, b in zip(*padded, strict=True)]
+    columns = right[-2 if transpose_rhs and len(right) > 1 else -1] if right else 1
+    return _like(lhs, element=element, sizes=[*batches, left[-2] if len(left) > 1 else 1, columns])
 
 
 def _like(x: Value, *, element: ir.Type | None = None, sizes: Sequence[int] | None = None) -> ir.Type:

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Union, cast
 
 import numpy as np
 
@@ -13,7 +14,9 @@ from rlx_mlir.hir.types import logical_shape
 from rlx_mlir.mir.packed import packing
 
 if TYPE_CHECKING:
+    from rlx_mlir.hir.blocks import Blocks
     from rlx_mlir.hir.graph import Graph
+    from rlx_mlir.hir.types import DTypeLike
 
 #: What an operand may be: a value, or what becomes a constant.
 Operand = Union["Value", np.ndarray, int, float, bool, np.generic]
@@ -23,8 +26,8 @@ class Value:
     """A tensor of a module under construction: an input, a parameter or a result of an operation.
 
     A handle is good for one module, until that module is changed otherwise than by building: then every use raises
-    StageError. Arithmetic operators build operations; numbers and arrays beside a value become constants of the
-    module (numbers in the value's element type, arrays as they are).
+    StageError. Arithmetic operators, comparisons but `==`, and indexing build operations; numbers and arrays beside a
+    value become constants of the module (numbers in the value's element type, arrays as they are).
     """
 
     __slots__ = ("_generation", "_graph", "_handle", "_label")
@@ -72,6 +75,11 @@ class Value:
         """The MLIR value; StageError where the module has changed since."""
         return self._graph._resolve(self)
 
+    @property
+    def _builders(self) -> Blocks:
+        """The graph, whose class has the builders of operations, too."""
+        return cast("Blocks", self._graph)
+
     def __add__(self, other: Operand) -> Value:
         return self._graph._binary("add", self, other)
 
@@ -107,6 +115,66 @@ class Value:
 
     def __rmatmul__(self, other: np.ndarray) -> Value:
         return self._graph._matmul(other, self)
+
+    def __lt__(self, other: Operand) -> Value:
+        return self._builders.compare("lt", self, other)
+
+    def __le__(self, other: Operand) -> Value:
+        return self._builders.compare("le", self, other)
+
+    def __gt__(self, other: Operand) -> Value:
+        return self._builders.compare("gt", self, other)
+
+    def __ge__(self, other: Operand) -> Value:
+        return self._builders.compare("ge", self, other)
+
+    def __getitem__(self, key: Any) -> Value:
+        """Numbers, slices of step 1, None and an ellipsis as in numpy; `table[ids]` gathers rows."""
+        from rlx_mlir.hir.indexing import index
+
+        return index(self._builders, self, key)
+
+    #: Without it, Python would take numbers from 0 on until an index fails.
+    __iter__ = None
+
+    def reshape(self, *shape: Any) -> Value:
+        """The same elements in another shape, given as sizes or as one sequence; see `GraphModule.reshape`."""
+        return self._builders.reshape(
+            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int | str) else shape
+        )
+
+    def transpose(self, *axes: Any) -> Value:
+        """Dimensions in another order, by default reversed; axes as numbers or as one sequence."""
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+        return self._builders.transpose(self, order or None)
+
+    @property
+    def T(self) -> Value:
+        """Dimensions in reverse order."""
+        return self._builders.transpose(self)
+
+    def astype(self, dtype: DTypeLike) -> Value:
+        """In another element type; see `GraphModule.cast`."""
+        return self._builders.cast(self, dtype)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Sum over dimensions, by default all; see `GraphModule.sum`."""
+        return self._builders.sum(self, axis, keep_dims=keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Mean over dimensions, by default all; see `GraphModule.mean`."""
+        return self._builders.mean(self, axis, keep_dims=keepdims)
+
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Largest element along dimensions, by default all; see `GraphModule.max`."""
+        return self._builders.max(self, axis, keep_dims=keepdims)
+
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Smallest element along dimensions, by default all; see `GraphModule.min`."""
+        return self._builders.min(self, axis, keep_dims=keepdims)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise TypeError("a graph value has no elements: `interpret` or `compile` make a graph run")
 
     def __bool__(self) -> bool:
         raise TypeError("a graph value has no truth value: its elements aren't known while the graph is built")

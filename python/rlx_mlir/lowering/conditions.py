@@ -89,10 +89,19 @@ def _pointwise(view: Any, dims: DimsOf) -> Iterable[Rule]:
     return _broadcast(*(dims(v) for v in view.operation.operands))
 
 
-def _matmul(view: mir.MatmulOp, dims: DimsOf) -> Iterable[Rule]:
+def _matmul(view: mir.MatmulOp | mir.ScaledMatmulOp, dims: DimsOf) -> Iterable[Rule]:
     lhs, rhs = dims(view.lhs), dims(view.rhs)
     yield lhs[-1], rhs[-1 if view.transpose_rhs else -2]
     yield from _broadcast(lhs[:-2], rhs[:-2]) if len(lhs) > 2 and len(rhs) > 2 else ()
+
+
+def _scaled_matmul(view: mir.ScaledMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    lhs, rhs = dims(view.lhs), dims(view.rhs)
+    yield from _matmul(view, dims)
+    columns = (*rhs[:-2], rhs[-2 if view.transpose_rhs else -1])
+    for scale, entries in ((view.lhs_scale, lhs[:-1]), (view.rhs_scale, columns)):
+        if scale is not None and tuple(size.constant for size in dims(scale)) not in ((), (1,)):
+            yield from _equal(dims(scale), entries)
 
 
 def _fused_matmul(view: mir.FusedMatmulBiasActOp, dims: DimsOf) -> Iterable[Rule]:
@@ -210,6 +219,13 @@ def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
     yield from _equal(dims(view.table)[:shared], dims(view.indices)[:shared])
 
 
+def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
+    values, chosen, draws, controls = (dims(v) for v in (view.values, view.chosen, view.draws, view.controls))
+    yield from [(own[0], values[0]) for own in (chosen, draws, controls, dims(view.pos))]
+    yield from [(draws[1], chosen[1]), (controls[1], Size.of(3))]
+    yield chosen[1], Size.of(1), True
+
+
 _RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
     **{f"mir.{name}": _pointwise for name in ("add", "sub", "mul", "div", "max", "min", "pow", "compare", "where")},
     **{
@@ -217,6 +233,7 @@ _RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
         for name in ("rms_norm", "layer_norm", "fused_residual_rms_norm", "fused_residual_layer_norm")
     },
     "mir.matmul": _matmul,
+    "mir.scaled_matmul": _scaled_matmul,
     "mir.fused_matmul_bias_act": _fused_matmul,
     "mir.dequant_matmul": _dequant_matmul,
     "mir.block_dot": _block_dot,
@@ -226,6 +243,7 @@ _RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
     "mir.expand": _expand,
     "mir.rope": _rope,
     "mir.cache_update": _cache_update,
+    "mir.sample": _sample,
     "mir.attention": _attention,
     "mir.gated_delta_net": _gated_delta_net,
     "mir.conv": _conv,

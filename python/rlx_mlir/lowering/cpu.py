@@ -16,6 +16,7 @@ from mlir.dialects import bufferization
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
+from rlx_mlir.codegen.choices import check_kernels
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.choices import BY_RULE, parse_choices
 from rlx_mlir.codegen.cpu.target import Target
@@ -28,7 +29,7 @@ from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.runtime.tiles import GEMM_AMX_F32, request_tiles
+from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX_F32, request_tiles
 from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
@@ -51,7 +52,7 @@ def kernel_name(kernel: Any) -> str:
         "features": Option("features of the CPU as LLVM names them, +name or -name, on top of the CPU's", ""),
         "disable": Option(
             "classes of kernels that take the generic path, joined by +; all for every class; gemm_amx_f32: products "
-            "of f32 take another template",
+            "of f32, and attention_amx: attention, take another template",
             "",
         ),
         "choices": Option("measured choices of kernels, kernel:choice:number, joined by +", ""),
@@ -66,14 +67,16 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         target = replace(target, features=target.features - {"amx-tile"})
     chosen = parse_choices(choices)
     skipped = set(filter(None, disable.split("+")))
-    if unknown := sorted(skipped - {*CLASSES, GEMM_AMX_F32, "all"}):
-        known = ", ".join([*CLASSES, GEMM_AMX_F32])
+    if unknown := sorted(skipped - {*CLASSES, GEMM_AMX_F32, ATTENTION_AMX, "all"}):
+        known = ", ".join([*CLASSES, GEMM_AMX_F32, ATTENTION_AMX])
         raise InputError(f"option 'disable' expects {known} or all, joined by +, but got '{'+'.join(unknown)}'")
     target = replace(target, without=frozenset(skipped))
     block = module.regions[0].blocks[0]
     for prepare in functions(module, PREPARE):
         prepare.operation.erase()
-    for kernel in functions(module, KERNEL):
+    kernels = functions(module, KERNEL)
+    check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
+    for kernel in kernels:
         attributes = kernel.operation.attributes
         if "all" in skipped or python_value(attributes["mir.kernel"]) in skipped:
             attributes[TEMPLATE] = ir.StringAttr.get("generic: templates are disabled")

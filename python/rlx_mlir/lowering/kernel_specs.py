@@ -21,12 +21,23 @@ from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
 from rlx_mlir.codegen.program import Argument, Program, Step
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
-from rlx_mlir.codegen.specs import TopKSpec
+from rlx_mlir.codegen.specs import (
+    BroadcastSpec,
+    BroadcastStep,
+    Conv2dSpec,
+    GatherSpec,
+    MoveSpec,
+    ReduceSpec,
+    SampleSpec,
+    ScanSpec,
+    TopKSpec,
+)
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import producer, shape_of
 from rlx_mlir.lowering.outline import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
+from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
 
 Sizes = tuple[int | None, ...]
@@ -63,7 +74,8 @@ class ProductKernel:
     """A kernel of class gemm: outputs = program(x W_0, x W_1, .., arguments).
 
     Attributes:
-        kind: `matmul` of dense operands, `dequant_matmul` with packed weights, `block_dot` of a quantised x.
+        kind: `matmul` of dense operands, `scaled_matmul` of dense ones of 8 bits, `dequant_matmul` with packed weights,
+            `block_dot` of a quantised x.
         x, weight, result: sizes; a dense weight is [.., K, N], or [.., N, K] where `transposed`.
         program: what follows the products; its accumulators are the weights.
         order: the kernel's operand for each operand of the template: x (or its quantised parts), weights, arguments.
@@ -71,10 +83,11 @@ class ProductKernel:
         scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
         norm: epsilon of the RMS norm that the kernel applies to x first; its operands are x and gamma.
         quantises: whether it then quantises x: its operand is x, not q, scale and sum.
+        float8: types of x and of the weights in a `scaled_matmul`, whose scales are part of the program.
     """
 
     name: str
-    kind: Literal["matmul", "dequant_matmul", "block_dot"]
+    kind: Literal["matmul", "scaled_matmul", "dequant_matmul", "block_dot"]
     x: Sizes
     weight: Sizes
     result: Sizes
@@ -86,6 +99,7 @@ class ProductKernel:
     layout: str = ""
     norm: float | None = None
     quantises: bool = False
+    float8: tuple[str, str] | None = None
 
     def need_plain(self) -> None:
         """Raises UnsupportedByTemplate where the kernel changes x before its products."""
@@ -124,22 +138,25 @@ def read_product(name: str, kernel: Any) -> ProductKernel:
     if any(_signature(op) != _signature(first) for op in products[1:]):
         raise UnsupportedByTemplate(f"{name}: its products differ in more than their weights")
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
-    fused = isinstance(first.opview, mir.FusedMatmulBiasActOp)
-    inputs = [first.operands[0]] if fused else list(first.operands)[:-1]
+    fused, scaled = (isinstance(first.opview, kind) for kind in (mir.FusedMatmulBiasActOp, mir.ScaledMatmulOp))
+    inputs = [first.operands[0]] if fused or scaled else list(first.operands)[:-1]
     inputs, before, norm = _prologue(inputs)
-    weights = [op.operands[1] if fused else list(op.operands)[-1] for op in products]
+    weights = [op.operands[1] if fused or scaled else list(op.operands)[-1] for op in products]
     if any(value not in numbers for value in [*inputs, *weights]):
         raise UnsupportedByTemplate(f"{name}: a product reads what its kernel computes")
     builder = _ProgramBuilder(name, products)
     if fused:
         builder.linear(first.opview)
+    if scaled:
+        builder.scaled(first.opview)
     for op in ops:
         if op not in before:
             builder.add(op)
     program = builder.program(returned)
     order = tuple(numbers[value] for value in [*inputs, *weights, *builder.arguments])
     result = first.results[0]
-    if any(_element(value) != _element(result) for value in [*builder.arguments, *returned]):
+    arguments = [v for v, own in zip(builder.arguments, program.arguments, strict=True) if not own.element]
+    if any(_element(value) != _element(result) for value in [*arguments, *returned]):
         raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
     shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
     if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
@@ -149,9 +166,14 @@ def read_product(name: str, kernel: Any) -> ProductKernel:
         return ProductKernel(
             name, kind, *shapes, program, order, _element(result), False, *packed, norm=norm, quantises=quantises
         )
+    transposed = bool(first.opview.transpose_rhs)
+    if scaled:
+        float8 = (_element(inputs[0]), _element(weights[0]))
+        return ProductKernel(
+            name, "scaled_matmul", *shapes, program, order, _element(result), transposed, float8=float8
+        )
     if _element(weights[0]) != _element(result):
         raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
-    transposed = bool(first.opview.transpose_rhs)
     return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
 
 
@@ -192,6 +214,26 @@ class _ProgramBuilder:
         if (activation := python_value(op.activation)) is not None:
             self._steps.append(Step(activation, (("step", 0),)))
         self._refs[op.result] = ("step", len(self._steps) - 1)
+
+    def scaled(self, op: mir.ScaledMatmulOp) -> None:
+        """The scales of a product of 8 bits; UnsupportedByTemplate where an operand's batches aren't the result's."""
+        value: Any = ("acc", 0)
+        for scale, natural, entries in (
+            (op.lhs_scale, "column", self._shape[:-1]),
+            (op.rhs_scale, "row", self._shape[-1:]),
+        ):
+            if scale is None:
+                continue
+            own = shape_of(scale)
+            if own not in ([], [1], entries):
+                raise UnsupportedByTemplate(f"{self._name}: scales {own} aren't those of a result {self._shape}")
+            kind: Any = "scalar" if own in ([], [1]) else natural
+            other = "f32" if _element(op.result) != "f32" else ""
+            self._kinds.append(Argument(kind, _sizes(scale), other))
+            self.arguments.append(scale)
+            self._steps.append(Step("mul", (value, ("arg", len(self.arguments) - 1))))
+            value = ("step", len(self._steps) - 1)
+        self._refs[op.result] = value
 
     def add(self, op: Any) -> None:
         """One operation of the kernel."""
@@ -412,6 +454,124 @@ def read_top_k(name: str, kernel: Any) -> TopKSpec:
         raise UnsupportedByTemplate(f"{name}: only one of values and positions is read, or it is of a constant")
     x, values, indices = (memref_of(value.type) for value in (view.x, view.values, view.indices))
     return TopKSpec(x, values, indices, python_value(view.k))
+
+
+def read_sample(name: str, kernel: Any) -> SampleSpec:
+    """A kernel of class sample."""
+    ops, returned = _body(kernel)
+    view = ops[-1].opview
+    given = list(view.operation.operands)
+    if list(kernel.arguments) != given or returned != list(view.operation.results):
+        raise UnsupportedByTemplate(f"{name}: not all results are read, or an operand is a constant or stands twice")
+    operands, results = (tuple(memref_of(value.type) for value in values) for values in (given, returned))
+    return SampleSpec(operands, results, shape_of(view.values)[-1])
+
+
+def read_gather(name: str, kernel: Any) -> GatherSpec:
+    """A kernel of class gather: a gather, and element-wise operations on what it reads."""
+    ops, returned = _body(kernel)
+    first = next(op for op in ops if op.name != "mir.constant")
+    view = first.opview
+    builder = _ProgramBuilder(name, [first])
+    for op in ops:
+        builder.add(op)
+    program = builder.program(returned)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    given = [view.table, view.indices, *builder.arguments]
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    encoding = packing(ir.RankedTensorType(view.table.type))
+    table, indices, *arguments = (memref_of(value.type) for value in given)
+    return GatherSpec(
+        table,
+        indices,
+        tuple(arguments),
+        tuple(memref_of(value.type) for value in returned),
+        python_value(view.axis),
+        python_value(view.batch_dims),
+        tuple(numbers[value] for value in given),
+        program,
+        *(("", "", 0) if encoding is None else (encoding.scheme, encoding.layout, encoding.k)),
+    )
+
+
+def read_broadcast(name: str, kernel: Any) -> BroadcastSpec:
+    """A kernel of class broadcast: element-wise operations, of which the last one's result is the kernel's."""
+    ops, returned = _body(kernel)
+    numbers: dict[Any, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
+    steps: list[BroadcastStep] = []
+    for op in ops:
+        if op.name == "mir.constant":
+            numbers[op.results[0]] = _constant(op)
+            continue
+        if len(returned) != 1 or (returned[0] == op.results[0]) != (op == ops[-1]):
+            raise UnsupportedByTemplate(f"{name}: expects one result, of the last operation")
+        word = op.name.removeprefix("mir.")
+        kind = python_value(op.attributes["kind"]) if word == "compare" else word
+        reads = tuple(numbers[value] for value in op.operands)
+        numbers[op.results[0]] = len(kernel.arguments) + len(steps)
+        steps.append(BroadcastStep(word, kind, reads, _element(op.results[0])))
+    if any(shape_of(op.results[0]) != shape_of(returned[0]) for op in ops if op.name != "mir.constant"):
+        raise UnsupportedByTemplate(f"{name}: operations of several shapes")
+    operands = tuple(memref_of(argument.type) for argument in kernel.arguments)
+    return BroadcastSpec(operands, memref_of(returned[0].type), tuple(steps))
+
+
+def read_conv2d(name: str, kernel: Any) -> Conv2dSpec:
+    """A kernel of class conv2d: a `mir.conv`."""
+    ops, _ = _body(kernel)
+    view = ops[-1].opview
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    given = [view.x, view.weight]
+    if any(value not in numbers for value in given):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    stride, padding, dilation = (tuple(python_value(own)) for own in (view.stride, view.padding, view.dilation))
+    x, weight, result = (memref_of(value.type) for value in [*given, view.result])
+    order = tuple(numbers[value] for value in given)
+    return Conv2dSpec(x, weight, result, stride, padding, dilation, python_value(view.groups), order)
+
+
+def read_move(name: str, kernel: Any) -> MoveSpec:
+    """A kernel of class move: one operation."""
+    ops, _ = _body(kernel)
+    op = ops[-1]
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    if any(value not in numbers for value in op.operands):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    known = ("permutation", "axis", "start", "length")
+    attributes = {key: python_value(value) for key, value in op.attributes.items() if key in known}
+    if "permutation" in attributes:
+        attributes["permutation"] = tuple(attributes["permutation"])
+    return MoveSpec(
+        op.name.removeprefix("mir."),
+        tuple(memref_of(value.type) for value in op.operands),
+        memref_of(op.results[0].type),
+        tuple(numbers[value] for value in op.operands),
+        **attributes,
+    )
+
+
+def read_reduce(name: str, kernel: Any) -> ReduceSpec:
+    """A kernel of class reduce."""
+    view, result = _only(name, kernel)
+    rank = len(shape_of(view.x))
+    axes = tuple(sorted({axis % rank for axis in python_value(view.axes)}))
+    return ReduceSpec(memref_of(view.x.type), memref_of(result.type), python_value(view.kind), axes)
+
+
+def read_scan(name: str, kernel: Any) -> ScanSpec:
+    """A kernel of class scan."""
+    view, _ = _only(name, kernel)
+    axis = python_value(view.axis) % len(shape_of(view.x))
+    return ScanSpec(memref_of(view.x.type), axis, bool(view.exclusive))
+
+
+def _only(name: str, kernel: Any) -> tuple[Any, ir.Value]:
+    """The one operation of a kernel, which reads its one operand, and its result."""
+    ops, _ = _body(kernel)
+    if list(ops[-1].operands) != list(kernel.arguments):
+        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
+    return ops[-1].opview, ops[-1].results[0]
 
 
 def read_recurrence(name: str, kernel: Any) -> RecurrenceSpec:

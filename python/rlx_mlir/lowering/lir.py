@@ -85,7 +85,7 @@ def _align(size: int) -> int:
 def element_bytes(kind: ir.Type) -> int:
     """Bytes of one element in memory; booleans take one."""
     text = str(kind)
-    return 1 if text == "i1" else int("".join(c for c in text if c.isdigit())) // 8
+    return 1 if text == "i1" or text.startswith("f8") else int("".join(c for c in text if c.isdigit())) // 8
 
 
 def unnamed_symbol(name: str, axis: int) -> str:

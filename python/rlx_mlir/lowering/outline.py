@@ -21,6 +21,7 @@ from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 
 #: Attribute of a kernel: which templates may know it.
@@ -28,10 +29,12 @@ CLASS = "mir.kernel"
 #: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
 TIED = "mir.tied_arguments"
 
-PRODUCTS = (mir.MatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
+PRODUCTS = (mir.MatmulOp, mir.ScaledMatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
 
 
 POINTWISE = UNARY | BINARY
+#: Operations on elements; those that aren't on rows are kernels of class broadcast.
+BROADCASTS = POINTWISE | {"mir.compare", "mir.where", "mir.cast"}
 #: Operations that read and write one row at a time; their other operands are vectors or tables.
 ROW_WISE = POINTWISE | {
     f"mir.{word}"
@@ -92,18 +95,21 @@ class RowSpace:
     "mir-outline-kernels",
     dependent=("func",),
     options={
-        "prologues": Option("products of few rows do norms and quantisation of what they read, as on GPUs", False)
+        "prologues": Option("products of few rows do norms and quantisation of what they read, as on GPUs", False),
+        "gathers": Option("gathers do the element-wise operations on what they read, as on GPUs", False),
     },
 )
-def outline_kernels(module: ir.Operation, *, prologues: bool) -> None:
+def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = tensor_entry(module)
     erase_dead(entry)
     _copy_results(entry)
-    groups = form_groups(entry)
     if prologues:
-        from rlx_mlir.lowering.gpu.prologues import join_prologues
+        from rlx_mlir.lowering.gpu.prologues import join_prologues, sink_parts
 
+        sink_parts(entry)
+    groups = form_groups(entry, gathers=gathers)
+    if prologues:
         groups = join_prologues(groups)
     library = _Library(module)
     for group in groups:
@@ -129,8 +135,11 @@ def _copy_results(entry: Any) -> None:
         seen.add(root)
 
 
-def form_groups(entry: Any) -> list[Group]:
-    """The groups of the function's operations, in the order of their last operations."""
+def form_groups(entry: Any, *, gathers: bool = False) -> list[Group]:
+    """The groups of the function's operations, in the order of their last operations.
+
+    gathers: gathers take the element-wise operations on what they read into their kernels.
+    """
     ops = [op for op in operations(entry, nested=False) if op.name.startswith("mir.")]
     taken: set[int] = set()
     groups: list[Group] = []
@@ -141,6 +150,12 @@ def form_groups(entry: Any) -> list[Group]:
             groups.append(group)
         elif isinstance(op.opview, mir.ConvOp) and (found := _depthwise(op)):
             groups.append(Group("conv", found))
+            taken |= groups[-1].members
+        elif gathers and isinstance(op.opview, mir.GatherOp):
+            groups.append(Group("gather", _gather_with_followers(op, taken)))
+            taken |= groups[-1].members
+        elif gathers and isinstance(op.opview, mir.WhereOp) and identity(op) not in taken:
+            groups.append(Group("broadcast", _with_condition(op, taken)))
             taken |= groups[-1].members
     dims = propagate(entry.operation)
     rows: Group | None = None
@@ -233,6 +248,20 @@ def _single_class(view: Any) -> str:
         return "recurrence"
     if isinstance(view, mir.TopKOp):
         return "top_k"
+    if isinstance(view, mir.SampleOp) and _is_in_place(view.chosen, view.chosen_out):
+        return "sample"
+    if isinstance(view, mir.GatherOp):
+        return "gather"
+    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.ConcatOp | mir.ExpandOp):
+        return "move"
+    if view.operation.name in BROADCASTS:
+        return "broadcast"
+    if isinstance(view, mir.ConvOp):
+        return "conv2d"
+    if isinstance(view, mir.ReduceOp):
+        return "reduce"
+    if isinstance(view, mir.CumsumOp):
+        return "scan"
     return "generic"
 
 
@@ -276,6 +305,33 @@ def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
         function, mul, other = twin
         ops = [op, other, function, mul]
         value = mul.results[0]
+    return [*ops, *_followers(value, taken)]
+
+
+def _gather_with_followers(op: Any, taken: set[int]) -> list[Any]:
+    """A gather, and the pointwise operations that only it feeds, where entries are rows of the result."""
+    table = op.operands[0]
+    packed = packing(ir.RankedTensorType(table.type)) is not None
+    rows = packed or python_value(op.opview.axis) == len(shape_of(table)) - 2
+    floating = str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
+    return [op, *(_followers(op.results[0], taken) if rows and floating else [])]
+
+
+def _with_condition(op: Any, taken: set[int]) -> list[Any]:
+    """A choice, and what makes its operands, in order, where only it reads them and their shape is the result's."""
+    found = [op]
+    for value in op.operands:
+        owner = value.owner
+        if isinstance(owner, ir.Block) or owner.name not in BROADCASTS or identity(owner) in taken:
+            continue
+        if only_user(value) is not None and shape_of(value) == shape_of(op.results[0]):
+            found.insert(0, owner.operation)
+    return found
+
+
+def _followers(value: ir.Value, taken: set[int]) -> list[Any]:
+    """The chain of pointwise operations that only a value feeds, whose other operands an epilogue can read."""
+    ops = []
     while (user := only_user(value)) is not None:
         operation = user.operation
         if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
@@ -324,15 +380,15 @@ def _is_row_wise(view: Any) -> bool:
     if isinstance(view, mir.NarrowOp):
         return python_value(view.axis) in last
     if isinstance(view, mir.CacheUpdateOp):
-        return _is_in_place(view)
+        return _is_in_place(view.cache, view.result)
     return True
 
 
-def _is_in_place(update: mir.CacheUpdateOp) -> bool:
-    """Whether the cache may be overwritten: an input that nothing else reads, whose new value is returned."""
-    if not isinstance(update.cache.owner, ir.Block) or is_parameter(update.cache) or only_user(update.cache) is None:
+def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
+    """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned."""
+    if not isinstance(old.owner, ir.Block) or is_parameter(old) or only_user(old) is None:
         return False
-    return any(use.owner.name == "func.return" for use in update.result.uses)
+    return any(use.owner.name == "func.return" for use in new.uses)
 
 
 def _one(value: ir.Value) -> bool:
@@ -382,7 +438,7 @@ class _Library:
 
     def _build(self, group: Group, ops: list[Any], inputs: list[Any], outputs: list[Any]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind == "rows" else []
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample") else []
         content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
         if content in self._kernels:
             return self._kernels[content]
@@ -429,8 +485,10 @@ def _content(ops: list[Any], inputs: list[Any], outputs: list[Any]) -> tuple[Any
 
 
 def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:
-    update = producer(value, mir.CacheUpdateOp)
-    return inputs.index(update.cache) if update is not None else -1
+    if (update := producer(value, mir.CacheUpdateOp)) is not None:
+        return inputs.index(update.cache)
+    sample = producer(value, mir.SampleOp)
+    return inputs.index(sample.chosen) if sample is not None and value == sample.chosen_out else -1
 
 
 def _stem(group: Group) -> str:

@@ -20,6 +20,9 @@ from rlx_mlir.runtime.prepare import constant_step
 #: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
 ATTENTION_FACTOR = 2
 
+#: Multiply-adds that count as one byte of memory traffic, where rows share what is read of a weight.
+PRODUCTS_PER_BYTE = 16
+
 
 class PlanReader:
     """Reads the planned entry function."""
@@ -148,11 +151,17 @@ class PlanReader:
         kind = python_value(self._declared[name].operation.attributes["mir.kernel"])
         result = product(self._dims[operands[-1]])
         if kind == "gemm":
-            return result * self._dims[operands[0]][-1]
+            length = self._dims[operands[0]][-1]
+            return self._dims[operands[-1]][-1] * length + _share(result * length, PRODUCTS_PER_BYTE)
         if kind == "attention":
             keys = self._dims[operands[1]]
             return result * keys[-2] * ATTENTION_FACTOR
         return product(self._dims[operands[0]]) * 4 + result * 4
+
+
+def _share(size: Size, divisor: int) -> Size:
+    """About size / divisor, for estimates: no term is lost."""
+    return Size(tuple((symbols, max(1, coefficient // divisor)) for symbols, coefficient in size.terms))
 
 
 def _parse_size(text: str) -> Size:

@@ -8,14 +8,17 @@ from typing import Any
 
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.attention import emit_attention
+from rlx_mlir.codegen.cpu.attention import emit_attention, template_of
 from rlx_mlir.codegen.cpu.conv import emit_conv
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
+from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks, has_integers
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split, gemm_split_batched, splits
+from rlx_mlir.codegen.cpu.gemm_amx_int8 import uses_integer_tiles
 from rlx_mlir.codegen.cpu.gemm_batched import gemm_batched, uses_tiles
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import FEW_ROWS, gemm_panels
+from rlx_mlir.codegen.cpu.panels import find_layout
 from rlx_mlir.codegen.cpu.recurrence import emit_recurrence
 from rlx_mlir.codegen.cpu.rows import emit_rows
 from rlx_mlir.codegen.cpu.target import Target
@@ -43,6 +46,8 @@ def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
 
 def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     spec = read_product(name, kernel)
+    if spec.kind == "scaled_matmul":
+        raise UnsupportedByTemplate(f"{name}: products of {spec.float8} have no template")
     rows = spec.rows
     few = rows is not None and rows <= FEW_ROWS
     sharing = rows if len(spec.weight) == 2 else spec.x[-2] if len(spec.x) > 1 else 1
@@ -58,9 +63,12 @@ def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     if spec.layout != "panels":
         raise UnsupportedByTemplate(f"{name}: the weight isn't in panels")
     if spec.kind == "block_dot":
-        return "gemm_int8", gemm_int8(target, product, spec.scheme)
+        by_tiles = uses_integer_tiles(target, rows, find_layout(spec.scheme, product.k))
+        return GEMM_AMX + "_int8" if by_tiles else "gemm_int8", gemm_int8(target, product, spec.scheme)
     if target.tiles(product.element) and not few and product.element == spec.scheme:
         return GEMM_AMX, gemm_amx(target, product)
+    if not few and splits(target, spec.element, None, product.k) and has_integers(find_layout(spec.scheme, product.k)):
+        return GEMM_AMX_F32, gemm_blocks(target, product, spec.scheme)
     if in_parts:
         return GEMM_AMX_F32, gemm_split(target, product, spec.scheme)
     return "gemm_panels", gemm_panels(target, product, spec.scheme)
@@ -71,7 +79,8 @@ def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
 
 
 def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
-    return "attention", emit_attention(name, read_attention(name, kernel), target)
+    spec = read_attention(name, kernel)
+    return template_of(spec, target), emit_attention(name, spec, target)
 
 
 def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:

@@ -37,7 +37,25 @@ from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Classes of kernels.
 CLASSES = frozenset(
-    {"gemm", "gemv", "attention", "rows", "pointwise", "quantize", "recurrence", "conv", "top_k", "generic"}
+    {
+        "gemm",
+        "gemv",
+        "attention",
+        "rows",
+        "pointwise",
+        "quantize",
+        "recurrence",
+        "conv",
+        "top_k",
+        "sample",
+        "gather",
+        "move",
+        "broadcast",
+        "conv2d",
+        "reduce",
+        "scan",
+        "generic",
+    }
 )
 #: A report ends after so many lines: one mistake often breaks a rule many times.
 MAX_REPORTED = 10

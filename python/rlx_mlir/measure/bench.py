@@ -42,6 +42,7 @@ class Request:
         activations: of our model.
         rounds: of everything in turns.
         floor: seconds that one measurement of a workload takes at least.
+        device: what runs ours: cpu or cuda.
     """
 
     threads: int
@@ -53,6 +54,7 @@ class Request:
     activations: tuple[str, ...] = ("int8",)
     rounds: int = 5
     floor: float = 0.02
+    device: str = "cpu"
 
     def to_json(self) -> str:
         """The request as text."""
@@ -71,26 +73,31 @@ class Request:
 class _Limits:
     """The machine's limits, measured in the rounds of everything else."""
 
-    threads: int
+    request: Request
     working_set: int
     probe: Any = field(init=False)
 
     def __post_init__(self) -> None:
+        from rlx_mlir.measure.device import DeviceProbe
         from rlx_mlir.measure.roofline import Probe
 
-        self.probe = Probe(self.threads, self.working_set)
+        on_gpu = self.request.device == "cuda"
+        self.probe = DeviceProbe() if on_gpu else Probe(self.request.threads, self.working_set)
 
     def take(self, series: dict[str, Series]) -> Any:
         """The roofline of the rounds; its series are taken out of the others."""
         return self.probe.roofline({name: series.pop(name) for name in self.probe.figures()})
 
 
-def about(rivals: Sequence[Rival]) -> dict[str, str]:
+def about(request: Request) -> dict[str, str]:
     """Versions of ours and of rivals, and the machine."""
-    from rlx_mlir.runtime import native
+    from rlx_mlir.runtime import native, tuned
 
-    packages = [package for rival in rivals for package in rival.packages]
-    return {**versions(["rlx-mlir", *dict.fromkeys(["numpy", *packages])]), "cpu": native.host_target()[1]}
+    packages = [package for name in request.vs for package in RIVALS[name].packages]
+    found = {**versions(["rlx-mlir", *dict.fromkeys(["numpy", *packages])]), "cpu": native.host_target()[1]}
+    if request.device == "cuda":
+        found |= {f"gpu {name}": str(value) for name, value in tuned.device_parts().items()}
+    return found
 
 
 def run(request: Request, say: Say) -> Iterator[Row]:
@@ -114,7 +121,7 @@ def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> 
     from rlx_mlir.measure.work import ModuleWork, Work
 
     graph = workload.build()
-    executable = rlx.compile(graph, threads=request.threads)
+    executable = rlx.compile(graph, threads=request.threads, target=request.device)
     executable.set_params(workload.params)
     check(workload, "rlx-mlir", executable.run(workload.inputs)["y"])
     calls: dict[str, Callable[[], object]] = {"ours": lambda: executable.run(workload.inputs)["y"]}
@@ -129,9 +136,11 @@ def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> 
             rows.append(_failure(workload.name, request.threads, rival.name, error))
             continue
         calls[rival.name] = runner
-    work = sum(ModuleWork(graph, CompileOptions()).at({}), Work())
-    limits = _Limits(request.threads, work.read)
+    work = sum(ModuleWork(graph, CompileOptions(target=request.device)).at({}), Work())
+    limits = _Limits(request, work.read)
     figures = {name: seconds_per_call(call, request.floor) for name, call in calls.items()}
+    if request.device == "cuda":
+        figures["ours"] = seconds_by_events(executable, workload.inputs, request.floor)
     series = interleave({**figures, **limits.probe.figures()}, request.rounds)
     bounds = limits.take(series)
     ours = series.pop("ours")
@@ -149,6 +158,32 @@ def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> 
     }
     yield from _against(own, ours, series, 1e6, higher_is_better=False)
     yield from rows
+
+
+def seconds_by_events(executable: Any, inputs: Mapping[str, Any], floor: float) -> Callable[[], float]:
+    """A figure: seconds that the kernels of one run take on a GPU, by events, for arrays that are there.
+
+    Args:
+        executable: a `CudaExecutable` with its parameters.
+        inputs: arrays of numpy.
+        floor: seconds that one measurement takes at least.
+    """
+    from rlx_mlir.runtime.device import DeviceArray
+
+    placed = {name: DeviceArray.from_numpy(array, device=executable.device) for name, array in inputs.items()}
+    call = executable.bind(placed, device_outputs=True)
+
+    def figure() -> float:
+        call()
+        executable.profile(True)
+        begin = time.perf_counter()
+        call()
+        while time.perf_counter() - begin < floor:
+            call()
+        executable.profile(False)
+        return float(sum(seconds for _, seconds in executable.timings()))
+
+    return figure
 
 
 def _scaled(series: Series, factor: float) -> dict[str, object]:
@@ -177,10 +212,10 @@ def _failure(what: str, threads: int, rival: str, error: Exception) -> Row:
 class Ours:
     """rlx-mlir: what `Model.generate` runs, with greedy choices."""
 
-    def __init__(self, path: str, threads: int, activations: str) -> None:
+    def __init__(self, path: str, threads: int, activations: str, device: str = "cpu") -> None:
         import rlx_mlir as rlx
 
-        self.model = rlx.load_model(path, threads=threads, activations=activations)
+        self.model = rlx.load_model(path, threads=threads, activations=activations, target=device)
 
     def prefill(self, ids: list[int]) -> float:
         """Tokens per second of one prompt."""
@@ -244,11 +279,11 @@ def _model(request: Request, rivals: Sequence[Rival], say: Say) -> Iterator[Row]
             except Exception as error:  # as above
                 yield _failure(request.model, request.threads, rival.name, error)
     for activations in request.activations:
-        ours = Ours(path, request.threads, activations)
+        ours = Ours(path, request.threads, activations, request.device)
         counted = ModelWork(ours.model)
         vocab = ours.model.config.vocab
         middle = counted.decode(min(_DECODE_PROMPT + request.decode // 2, ours.model.context - 1))
-        limits = _Limits(request.threads, rounded_set(total(middle).read))
+        limits = _Limits(request, rounded_set(total(middle).read))
         everyone = {"ours": ours, **opponents}
         cases: list[tuple[str, list[tuple[Any, bool]], int, Callable[[Any], float]]] = []
         for length in request.prompts:
@@ -309,8 +344,8 @@ def main() -> None:
 
     from rlx_mlir.errors import RlxError
 
-    write(about=about([RIVALS[name] for name in request.vs]))
     try:
+        write(about=about(request))
         for row in run(request, lambda text: write(progress=text)):
             write(row=row)
     except RlxError as error:

@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.errors import ContextLengthError, InputError
+from rlx_mlir.measure.device import DeviceProbe
+from rlx_mlir.measure.programs import executable_of, is_on_gpu, work_of
 from rlx_mlir.measure.roofline import Probe, Roofline, rounded_set
 from rlx_mlir.measure.timing import Series
-from rlx_mlir.measure.work import Call, ModuleWork, Work
+from rlx_mlir.measure.work import Call, Work
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import Model, _Session, maxima
+from rlx_mlir.models.model import Model, _Session
 from rlx_mlir.runtime.executable import Executable
 
 #: Blocks that a table names before it only counts the others.
@@ -310,14 +311,11 @@ def profile_model(
     if decode:
         session.decode(ids[0])
     say("counting work")
-    modules = {}
-    for name in decoder.PROGRAMS:
-        largest = maxima(name, context=model.context, chunk=model.chunk)
-        options = CompileOptions(activations=model.activations, maxima=largest)
-        modules[name] = ModuleWork(model.module(name), options)
-    weights = sum(call.read for call in modules["decode"].at({"context": model.context}, prompt_tokens))
+    modules = {name: work_of(model, name) for name in decoder.PROGRAMS}
+    largest = dict(executable_of(model, "decode").artifact.symbols)
+    weights = sum(call.read for call in modules["decode"].at(largest, prompt_tokens))
     say("preparing to measure the machine")
-    probe = Probe(model.threads, rounded_set(weights))
+    probe = DeviceProbe() if is_on_gpu(model) else Probe(model.threads, rounded_set(weights))
     limits: dict[str, Series] = {name: Series() for name in probe.figures()}
     runs: defaultdict[str, list[Run]] = defaultdict(list)
     for number in range(rounds):
@@ -346,13 +344,6 @@ def profile_model(
 def sample_ids(count: int, vocab: int) -> list[int]:
     """Token ids that are all over the vocabulary, the same at each call."""
     return [(100 + _STRIDE * number) % vocab for number in range(count)]
-
-
-def executable_of(model: Model, program: str) -> Executable:
-    """The compiled module of a model."""
-    found: Any = {"prefill": model._prefill, "decode": model._decode}[program]
-    assert isinstance(found, Executable)
-    return found
 
 
 def _round(model: Model, ids: Sequence[int], decode: int) -> Iterator[tuple[str, Run]]:

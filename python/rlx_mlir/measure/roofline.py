@@ -44,6 +44,7 @@ class Roofline:
             instruction.
         bandwidth: bytes read per second from `working_set` bytes, over and over.
         spread: the largest of their spreads over the rounds.
+        device: the GPU, whose arithmetic is a data sheet's, and whose bandwidth is that of a copy; empty for CPUs.
     """
 
     threads: int
@@ -52,6 +53,7 @@ class Roofline:
     bandwidth: float
     working_set: int
     spread: float
+    device: str = ""
 
     @property
     def noise(self) -> str:
@@ -68,9 +70,10 @@ class Roofline:
 
     def __str__(self) -> str:
         integer = "" if self.integer_ops is None else f", {self.integer_ops / 1e9:.0f} Gop/s of int8"
+        who, how = self.device or f"{self.threads} threads", "copied in" if self.device else "read from"
         return (
-            f"{self.threads} threads: {self.flops / 1e9:.0f} GFLOP/s of f32{integer}, {self.bandwidth / 1e9:.1f} GB/s "
-            f"read from {self.working_set >> 20} MiB" + (f" (uncertain: {self.noise})" if self.noise else "")
+            f"{who}: {self.flops / 1e9:.0f} GFLOP/s of f32{integer}, {self.bandwidth / 1e9:.1f} GB/s "
+            f"{how} {self.working_set >> 20} MiB" + (f" (uncertain: {self.noise})" if self.noise else "")
         )
 
     def to_dict(self) -> dict[str, object]:
@@ -82,6 +85,7 @@ class Roofline:
             "bandwidth": self.bandwidth,
             "working_set": self.working_set,
             "spread": self.spread,
+            "device": self.device,
         }
 
 

@@ -8,8 +8,9 @@ from functools import reduce
 from operator import add
 from typing import Any
 
-from rlx_mlir.compiler import CompileOptions
+from rlx_mlir.measure.programs import executable_of, is_on_gpu, work_of
 from rlx_mlir.measure.roofline import Roofline, measure, rounded_set
+from rlx_mlir.measure.timing import interleave
 from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.models.generation import Stats
 from rlx_mlir.models.model import Model, maxima
@@ -41,8 +42,10 @@ class Part:
 
     def __str__(self) -> str:
         each = f"{self.work.flops / self.tokens / 1e9:.2f} GFLOP and {self.work.bytes / self.tokens / 1e6:.1f} MB"
+        spent, least = (1e6 * seconds / self.tokens for seconds in (self.seconds, self.least))
+        times = f"{spent:.1f} us a token, where {least:.1f} are least"
         return (
-            f"{self.name}: {each} a token, {self.work.flops / self.seconds / 1e9:.0f} GFLOP/s, "
+            f"{self.name}: {each} a token, {times}, {self.work.flops / self.seconds / 1e9:.0f} GFLOP/s, "
             f"{self.work.bytes / self.seconds / 1e9:.1f} GB/s, {self.fraction:.0%} of what {self.bound} allows"
         )
 
@@ -50,6 +53,8 @@ class Part:
         """As JSON can write it."""
         return {
             "tokens": self.tokens,
+            "microseconds_per_token": 1e6 * self.seconds / self.tokens,
+            "least_microseconds_per_token": 1e6 * self.least / self.tokens,
             "flops": self.work.flops,
             "bytes": self.work.bytes,
             "flops_per_second": self.work.flops / self.seconds,
@@ -85,11 +90,10 @@ class ModelWork:
     def _at(self, program: str, position: int, **sizes: int) -> list[tuple[Work, bool]]:
         model = self._model
         if program not in self._modules:
-            largest = maxima(program, context=model.context, chunk=model.chunk)
-            options = CompileOptions(activations=model.activations, maxima=largest)
-            self._modules[program] = ModuleWork(model.module(program), options)
+            self._modules[program] = work_of(model, program)
         module = self._modules[program]
-        found = module.at({"context": model.context, **sizes}, position)
+        largest = maxima(program, context=model.context, chunk=model.chunk)
+        found = module.at({**largest, **sizes}, position)
         return [(work, call.integer) for work, call in zip(found, module.calls, strict=True)]
 
     def prompt(self, tokens: int, position: int = 0) -> list[tuple[Work, bool]]:
@@ -117,13 +121,23 @@ def least_seconds(work: list[tuple[Work, bool]], bounds: Roofline) -> tuple[floa
     return (memory, "memory") if memory >= arithmetic else (arithmetic, "arithmetic")
 
 
+def _bounds(model: Model, read: int) -> Roofline:
+    """The limits of what runs the model, whose step reads so many bytes."""
+    if not is_on_gpu(model):
+        return measure(model.threads, rounded_set(read))
+    from rlx_mlir.measure.device import DeviceProbe
+
+    probe = DeviceProbe(executable_of(model, "decode").device)  # type: ignore[attr-defined]
+    return probe.roofline(interleave(probe.figures(), 5))
+
+
 def summarize(model: Model, stats: Stats) -> Summary:
     """What a run of the model did, beside the limits of the machine, which take about a second to measure."""
     counted = ModelWork(model)
     before = stats.reused_tokens + stats.prompt_tokens
     steps = stats.generated_tokens - 1
     middle = counted.decode(min(model.context - 1, before + max(steps, 0) // 2))
-    bounds = measure(model.threads, rounded_set(total(middle).read))
+    bounds = _bounds(model, total(middle).read)
     parts = []
     if stats.prompt_tokens and stats.prompt_seconds:
         work = counted.prompt(stats.prompt_tokens, stats.reused_tokens)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,6 +107,23 @@ class ModuleWork:
 
         Raises InputError where a symbol has no size.
         """
+        return [work for _, work in self._walk(sizes, position)]
+
+    def operands(self, sizes: Mapping[str, int]) -> list[tuple[Shape, ...]]:
+        """The shapes of each call's operands; raises as `at` does."""
+        return [shapes for shapes, _ in self._walk(sizes, 0)]
+
+    def kernel(self, name: str) -> Any:
+        """The function of a kernel, which holds its primitives, for use with the module's context."""
+        return self._kernels[name]
+
+    @property
+    def context(self) -> Any:
+        """Of the module."""
+        return self._module.context
+
+    def _walk(self, sizes: Mapping[str, int], position: int) -> Iterator[tuple[tuple[Shape, ...], Work]]:
+        """Each call's operands and work."""
         with self._module.context:
             shapes: dict[Any, Shape] = {}
             for argument, own in zip(self._entry.arguments, argument_dims(self._entry), strict=True):
@@ -114,15 +131,14 @@ class ModuleWork:
                     shapes[argument] = tuple(size.evaluate(sizes) for size in own)
                 except KeyError as error:
                     raise InputError(f"the work of a module needs a size for its symbol {error}") from None
-            done = []
             for op in operations(self._entry, nested=False):
                 if op.name == "func.call":
-                    work, results = self._work(op, tuple(shapes[value] for value in op.operands), position)
+                    given = tuple(shapes[value] for value in op.operands)
+                    work, results = self._work(op, given, position)
                     shapes.update(zip(op.results, results, strict=True))
-                    done.append(work)
+                    yield given, work
                 elif op.name != "func.return":
                     shapes[op.results[0]] = _result_shapes(op, [shapes[value] for value in op.operands])[0]
-            return done
 
     def _work(self, op: Any, shapes: tuple[Shape, ...], position: int) -> tuple[Work, list[Shape]]:
         name = python_value(op.attributes["callee"])

@@ -11,6 +11,7 @@ from rlx_mlir.mir import (
     quant,
     recurrence,
     reductions,
+    sampling,
     scaled,
     shape,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "recurrence",
     "reductions",
     "result_dims",
+    "sampling",
     "scaled",
     "shape",
 ]

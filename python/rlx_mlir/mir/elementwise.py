@@ -160,13 +160,15 @@ def where(condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> n
 
 @reference(mir.CastOp)
 def cast(x: np.ndarray, *, result_dtype: np.dtype[Any]) -> np.ndarray:
-    """Conversion: floats round to nearest even, integers saturate, to bool is `x != 0`."""
+    """Conversion: floats round to nearest even, integers and floats of 8 bits saturate, to bool is `x != 0`."""
+    if x.dtype == result_dtype:
+        return x
     if result_dtype == np.bool_:
         return np.not_equal(widen(x), 0)
     if not is_float(result_dtype):
         return saturate(x, result_dtype)
     if is_float(x.dtype):
-        return narrow(x, result_dtype)
+        return narrow(widen(x), result_dtype)
     if result_dtype == F32:
         return x.astype(F32)
     return narrow(x.astype(F64), result_dtype)

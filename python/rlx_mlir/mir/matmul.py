@@ -14,7 +14,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.elementwise import ACTIVATIONS
-from rlx_mlir.mir.linalg import Map, SizeLike, converted, elementwise, reduced, size_of, sizes_of
+from rlx_mlir.mir.linalg import Map, SizeLike, converted, elementwise, empty, generic, reduced, size_of, sizes_of
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import ACTIVATIONS as ACTIVATION_SCALARS
@@ -48,6 +48,26 @@ def fused_matmul_bias_act(
     return narrow(total if activation is None else ACTIVATIONS[activation](total), x.dtype)
 
 
+@reference(mir.ScaledMatmulOp)
+def scaled_matmul(
+    lhs: np.ndarray,
+    rhs: np.ndarray,
+    lhs_scale: np.ndarray | None = None,
+    rhs_scale: np.ndarray | None = None,
+    *,
+    transpose_rhs: bool = False,
+    result_dtype: np.dtype[Any],
+) -> np.ndarray:
+    """(sum_k lhs[.., m, k] rhs[.., k, n]) lhs_scale[.., m] rhs_scale[.., n], rounded once."""
+    matrix = widen(rhs)
+    total = np.matmul(widen(lhs), np.swapaxes(matrix, -1, -2) if transpose_rhs else matrix)
+    if lhs_scale is not None:
+        total = total * (lhs_scale[..., None] if lhs_scale.size != 1 else lhs_scale.reshape(()))
+    if rhs_scale is not None:
+        total = total * (rhs_scale[..., None, :] if rhs_scale.size != 1 else rhs_scale.reshape(()))
+    return narrow(total, result_dtype)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Costs
 # ----------------------------------------------------------------------------------------------------------------------
@@ -65,15 +85,22 @@ def fused_matmul_bias_act_cost(op: Any, sizes: Sizes) -> Cost:
     return Cost((2 * sizes[op.x][-1] + 1 + (op.activation is not None)) * sizes.count(op.result))
 
 
+@cost(mir.ScaledMatmulOp)
+def scaled_matmul_cost(op: Any, sizes: Sizes) -> Cost:
+    """2 M N K, and the scales."""
+    scales = sum(scale is not None for scale in (op.lhs_scale, op.rhs_scale))
+    return Cost((2 * sizes[op.lhs][-1] + scales) * sizes.count(op.result))
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Dimensions
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@dim_rule(mir.MatmulOp)
+@dim_rule(mir.MatmulOp, mir.ScaledMatmulOp)
 def matmul_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[broadcast batches.., m, n]"""
-    lhs, rhs = operands
+    lhs, rhs = operands[:2]
     columns = rhs[-2 if op.transpose_rhs else -1]
     return (*broadcast(lhs[:-2], rhs[:-2]), lhs[-2], columns)
 
@@ -118,9 +145,8 @@ def _batches(value: ir.Value, sizes: Sequence[SizeLike]) -> list[int | None]:
     return [None if own == 1 and sizes[first + dim] != 1 else first + dim for dim, own in enumerate(shape)]
 
 
-@TO_LINALG.pattern(mir.MatmulOp)
-def lower_matmul(op: Any, rewriter: Rewriter) -> None:
-    """matmul(lhs, rhs) -> generic: result[.., m, n] += lhs[.., m, k] * rhs[.., k, n]"""
+def _product(op: Any) -> ir.Value:
+    """sum_k lhs[.., m, k] rhs[.., k, n] in the accumulation type."""
     transpose = bool(op.transpose_rhs)
     type = op.result.type
     outer: list[SizeLike] = []
@@ -130,8 +156,39 @@ def lower_matmul(op: Any, rewriter: Rewriter) -> None:
         outer.append(next((size for size in sizes if size != 1), 1) if type.is_dynamic_dim(dim) else type.shape[dim])
     rows, columns = size_of(op.lhs, -2), size_of(op.rhs, -2 if transpose else -1)
     lhs_map, rhs_map = [*_batches(op.lhs, outer), type.rank - 2], _batches(op.rhs, outer)
-    product = contract(op.lhs, lhs_map, op.rhs, rhs_map, [*outer, rows, columns], transpose_rhs=transpose)
-    rewriter.replace(op, converted(product, type))
+    return contract(op.lhs, lhs_map, op.rhs, rhs_map, [*outer, rows, columns], transpose_rhs=transpose)
+
+
+@TO_LINALG.pattern(mir.MatmulOp)
+def lower_matmul(op: Any, rewriter: Rewriter) -> None:
+    """matmul(lhs, rhs) -> generic: result[.., m, n] += lhs[.., m, k] * rhs[.., k, n]"""
+    rewriter.replace(op, converted(_product(op), op.result.type))
+
+
+@TO_LINALG.pattern(mir.ScaledMatmulOp)
+def lower_scaled_matmul(op: Any, rewriter: Rewriter) -> None:
+    """scaled_matmul(lhs, rhs, s, t) -> the product, then generic: product[.., m, n] * s[.., m] * t[.., n]"""
+    product = _product(op)
+    sizes = sizes_of(product)
+    loops = range(len(sizes))
+    inputs: list[tuple[ir.Value, Map]] = [(product, loops)]
+    for scale, kept in ((op.lhs_scale, -2), (op.rhs_scale, -1)):
+        if scale is None:
+            continue
+        shape = ir.RankedTensorType(scale.type).shape
+        if list(shape) in ([], [1]):
+            inputs.append((scale, [None] * len(shape)))
+            continue
+        batches = _batches(op.lhs if kept == -2 else op.rhs, sizes[:-2])
+        inputs.append((scale, [*batches, len(sizes) + kept]))
+    target = op.result.type.element_type
+
+    def scaled(total: Scalar, *scales: Scalar) -> Scalar:
+        for scale in scales[:-1]:
+            total = total * scale
+        return total.to(target)
+
+    rewriter.replace(op, generic(len(sizes), inputs, [(empty(sizes, target), loops)], scaled))
 
 
 @TO_LINALG.pattern(mir.FusedMatmulBiasActOp)

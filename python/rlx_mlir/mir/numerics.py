@@ -11,16 +11,17 @@ import numpy as np
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
+FLOAT8 = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
 
 
 def is_float(dtype: np.dtype[Any]) -> bool:
-    """Whether it is one of f16, bf16, f32 and f64."""
-    return dtype == BF16 or dtype.kind == "f"
+    """Whether it is one of f16, bf16, f32, f64, f8E4M3FN and f8E5M2."""
+    return dtype == BF16 or dtype.kind == "f" or dtype in FLOAT8
 
 
 def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which values of `dtype` are computed: f32 for f16 and bf16, else the type itself."""
-    return F32 if dtype in (F16, BF16) else dtype
+    """The type in which values of `dtype` are computed: f32 for types of 16 and 8 bits, else the type itself."""
+    return F32 if dtype in (F16, BF16, *FLOAT8) else dtype
 
 
 def widen(x: np.ndarray) -> np.ndarray:
@@ -29,12 +30,15 @@ def widen(x: np.ndarray) -> np.ndarray:
 
 
 def narrow(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The floats rounded to `dtype` once, ties to even."""
+    """The floats rounded to `dtype` once, ties to even; floats of 8 bits saturate."""
     if x.dtype == dtype:
         return x
-    if x.dtype == F64 and dtype == BF16:
+    if x.dtype == F64 and (dtype == BF16 or dtype in FLOAT8):
         x = _round_to_odd(x)  # through f32 would round twice
-    return x.astype(dtype)
+    if dtype not in FLOAT8:
+        return x.astype(dtype)
+    limit = np.float32(ml_dtypes.finfo(dtype).max)
+    return x.astype(F32).clip(-limit, limit).astype(dtype)
 
 
 def _round_to_odd(x: np.ndarray) -> np.ndarray:

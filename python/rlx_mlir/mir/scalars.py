@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math as pymath
+import struct
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,10 @@ from rlx_mlir import ir
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+_FLOAT8 = {  # (bits of the fraction, bias of the exponent, bits of the largest number)
+    "f8E4M3FN": (3, 7, 0x7E),
+    "f8E5M2": (2, 15, 0x7B),
+}
 _PREDICATES = {  # (ordered float, signed integer)
     "eq": ("OEQ", "eq"),
     "ne": ("UNE", "ne"),
@@ -29,13 +34,13 @@ def element(word: str) -> ir.Type:
 
 
 def is_float(type: ir.Type) -> bool:
-    """Whether it is one of the float types of MIR."""
+    """Whether it is one of the float types of MIR that there is arithmetic of."""
     return str(type) in _FLOATS
 
 
 def accumulator(type: ir.Type) -> ir.Type:
-    """The type in which elements are computed: f32 for f16 and bf16, else the type itself."""
-    return element("f32") if str(type) in ("f16", "bf16") else type
+    """The type in which elements are computed: f32 for floats of 16 and 8 bits, else the type itself."""
+    return element("f32") if str(type) in ("f16", "bf16", *_FLOAT8) else type
 
 
 def constant(type: ir.Type, number: float) -> Scalar:
@@ -186,6 +191,10 @@ class Scalar:
 
 
 def _convert(x: Scalar, target: ir.Type) -> Scalar:
+    if x.word in _FLOAT8:
+        return decode_float8(unsigned(x.bitcast("i8"), "i32"), x.word).to(target)
+    if str(target) in _FLOAT8:
+        return _encode_float8(x, str(target)).bitcast(str(target))
     if "index" in (x.word, str(target)):
         if x.word == "index":
             return Scalar(arith.IndexCastOp(element("i64"), x.value).result).to(target)
@@ -244,6 +253,45 @@ def _integer_to_integer(x: Scalar, target: ir.Type) -> Scalar:
         return Scalar(extend(target, x.value).result)
     clamped = x.max(-(1 << (after - 1))).min((1 << (after - 1)) - 1)
     return Scalar(arith.TruncIOp(target, clamped.value).result)
+
+
+def decode_float8(code: Scalar, word: str) -> Scalar:
+    """A float of 8 bits as f32; the code is an unsigned i32."""
+    if word == "f8E5M2":  # the upper half of an f16
+        return Scalar(arith.TruncIOp(element("i16"), (code << 8).value).result).bitcast("f16").to("f32")
+    magnitude = code & 0x7F
+    # The exponent's bias is 7, that of f32 is 127. Without exponent, the value is a multiple of 2^-9.
+    normal = ((magnitude << 20) + (120 << 23)).bitcast("f32")
+    value = (magnitude < 8).select(magnitude.to("f32") * 2.0**-9, normal)
+    value = magnitude.compare("eq", 0x7F).select(pymath.nan, value)
+    return (code >= 0x80).select(-value, value)
+
+
+def _encode_float8(x: Scalar, word: str) -> Scalar:
+    """The bits of the nearest float of 8 bits, as i8: ties to even, saturated; NaN stays NaN."""
+    fraction, bias, most = _FLOAT8[word]
+    if not is_float(x.type):
+        x = x.to("f64")
+    x = _round_to_odd(x) if x.word == "f64" else x.to("f32")
+    bits = x.bitcast("i32")
+    magnitude = bits & 0x7FFFFFFF
+    shift = 23 - fraction
+    excess = 127 - bias << 23
+    limit = (most << shift) + excess
+    bounded = magnitude.min(limit)
+    # Half of the last bit that stays, less where that bit is 0: ties go to the even neighbour.
+    rounded = bounded + ((bounded >> shift) & 1) + ((1 << shift - 1) - 1)
+    normal = (rounded >> shift) - (excess >> shift)
+    # Below the smallest normal number, the sum with a power of two whose last bit is a multiple's unit rounds.
+    power = 2.0 ** (24 - bias - fraction)
+    small = (bounded.bitcast("f32") + power).bitcast("i32") - _f32_bits(power)
+    code = (bounded < (excess + (1 << 23))).select(small, normal)
+    code = (magnitude > 0x7F800000).select(0x7F, code) | ((bits >> 24) & 0x80)
+    return Scalar(arith.TruncIOp(element("i8"), code.value).result)
+
+
+def _f32_bits(number: float) -> int:
+    return int.from_bytes(struct.pack("<f", number), "little")
 
 
 def unsigned(x: Scalar, word: str) -> Scalar:

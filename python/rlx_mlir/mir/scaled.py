@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from mlir.dialects import arith
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -29,7 +28,7 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, element, extract, index, unsigned
+from rlx_mlir.mir.scalars import Scalar, accumulator, decode_float8, element, extract, index, unsigned
 from rlx_mlir.rewriting import Rewriter
 
 #: Rows of the weight that are decoded at a time: what is decoded stays in the cache.
@@ -140,15 +139,8 @@ def _element(op: Any, k: Scalar, n: Scalar, columns: int) -> Scalar:
 
 def _fp8(code: Scalar, word: str) -> Scalar:
     """A float of 8 bits as f32, NaN as 0; the code is an unsigned i32."""
-    if word == "fp8e5m2":  # the upper half of an f16
-        value = _bits(code << 8, "i16").bitcast("f16").to("f32")
-        return value.compare("ne", value).select(0, value)
-    magnitude = code & 0x7F
-    # The exponent's bias is 7, that of f32 is 127. Without exponent, the value is a multiple of 2^-9.
-    normal = ((magnitude << 20) + (120 << 23)).bitcast("f32")
-    value = (magnitude < 8).select(magnitude.to("f32") * 2.0**-9, normal)
-    signed = (code >= 0x80).select(-value, value)
-    return magnitude.compare("eq", 0x7F).select(0, signed)
+    value = decode_float8(code, {"fp8e4m3": "f8E4M3FN", "fp8e5m2": "f8E5M2"}[word])
+    return value.compare("ne", value).select(0, value)
 
 
 def _nvfp4(code: Scalar) -> Scalar:
@@ -159,8 +151,3 @@ def _nvfp4(code: Scalar) -> Scalar:
     twice = (exponent.compare("eq", 0).select(mantissa, mantissa + 2) << shift).to("f32")
     value = twice * 0.5
     return (code >= 8).select(-value, value)
-
-
-def _bits(x: Scalar, word: str) -> Scalar:
-    """The lowest bits of an integer."""
-    return Scalar(arith.TruncIOp(element(word), x.value).result)

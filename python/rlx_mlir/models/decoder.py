@@ -10,7 +10,7 @@ Both modules read and update a cache of keys and values, and share every paramet
 
 Numbers of the first three are i32; ``pos`` is the position of the first token, ``rows`` says which tokens of the call
 get logits. The caches of layer i are [1, context, kv_heads * head_dim] of the configuration's ``kv_dtype``, keys after
-rotation.
+rotation. On GPUs, `decode` chooses the next token as well, see `build`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def describe(config: ModelConfig, program: str, candidates: int = 0) -> dict[str
     _check_program(program)
     return {
         "program": f"decoder.{program}",
-        "candidates": candidates,
+        "chosen_among": candidates,
         **{name: value for name, value in config.numbers().items() if name not in _IN_TABLES},
         "weights": {name: [_type(config, name), *config.weights[name].shape] for name in _used(config)},
     }
@@ -68,7 +68,14 @@ def describe(config: ModelConfig, program: str, candidates: int = 0) -> dict[str
 def build(config: ModelConfig, program: str, candidates: int = 0) -> GraphModule:
     """The graph of ``program``, `prefill` or `decode`.
 
-    With ``candidates``, so many of the largest logits are results, too: ``top`` in descending order, and ``top_ids``.
+    With ``candidates``, the token that follows is chosen, too, among so many of the largest logits (`mir.sample`):
+
+    | input or result | shape | what it is |
+    |---|---|---|
+    | controls | [1, 3] | temperature, how many candidates are kept, top_p |
+    | draws | [1, context] | random numbers in [0, 1), by the position after which a token comes |
+    | chosen | [1, context] | the tokens, likewise; updated like a cache |
+    | token, next | [1, 1], [1] | the token and its position: `tokens` and `pos` of the next step |
 
     A layer whose architecture adds nothing to LLaMA's is a block named ``blk.<layer>``; other layers are blocks and
     primitives, named as their tensors are.
@@ -102,9 +109,23 @@ def build(config: ModelConfig, program: str, candidates: int = 0) -> GraphModule
     x = graph.rms_norm(x, params["output_norm.weight"], eps=config.eps, name="output_norm")
     logits = _product(graph, x, params[config.head_weight], name="output")
     if candidates:
-        outputs["top"], outputs["top_ids"] = graph.top_k(logits, candidates, name="output")
+        inputs = _choice_inputs(graph)
+        values, ids = (graph.reshape(x, [1, candidates]) for x in graph.top_k(logits, candidates, name="output"))
+        controls, draws, chosen = inputs.values()
+        token, place, chosen = graph.sample(values, ids, controls, draws, chosen, pos, name="output")
+        outputs |= {"token": token, "next": place, "chosen": chosen}
+        caches["chosen"] = inputs["chosen"]
     graph.set_outputs({"logits": logits, **outputs}, tied=caches)
     return graph
+
+
+def _choice_inputs(graph: GraphModule) -> dict[str, Value]:
+    """What a choice of tokens reads, by name."""
+    return {
+        "controls": graph.input("controls", [1, 3], "f32"),
+        "draws": graph.input("draws", [1, "context"], "f32"),
+        "chosen": graph.input("chosen", [1, "context"], "i32"),
+    }
 
 
 def parameters(config: ModelConfig, file: GGUFFile, context: int) -> dict[str, np.ndarray]:

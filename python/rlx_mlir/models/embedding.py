@@ -7,7 +7,7 @@ Threads: one `Encoder` may be used from several; calls of the compiled code take
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -276,6 +276,8 @@ class Encoder:
 
 
 def _texts(texts: str | Sequence[str]) -> list[str]:
+    if not isinstance(texts, Iterable):
+        raise InputError(f"texts are a string or several, but got {type(texts).__name__}")
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed):
         if not isinstance(text, str):

@@ -120,6 +120,10 @@ class Generation(Iterator[str]):
         self._texts: list[str] = []
         self._pieces = start(self)
 
+    def __repr__(self) -> str:
+        state = self.finish_reason or "running"
+        return f"<Generation of {len(self.prompt_ids)} tokens, {len(self.ids)} generated, {state}: {self.text!r}>"
+
     def __iter__(self) -> Generation:
         return self
 

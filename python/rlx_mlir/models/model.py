@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,8 +24,10 @@ import numpy.typing as npt
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, InputError
 from ..frontends.gguf import GGUFFile
+from ..place import located
 from ..runtime.prepare import Prepared
 from . import decoder
+from .ahead import Ahead
 from .chat import ChatTemplate
 from .config import ModelConfig, check_context
 from .generation import Generation, Stats, StopStrings, peak_rss
@@ -34,6 +37,7 @@ from .tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from ..hir import GraphModule
+    from ..runtime.cuda import CudaExecutable
 
 Floats = npt.NDArray[np.float32]
 Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, Any]]
@@ -41,7 +45,7 @@ Progress = Callable[[str], None]
 
 ACTIVATIONS = ("int8", "exact")
 CANDIDATES = 64
-"""Largest logits that a GPU finds itself: where a sampler needs no more, the others stay there."""
+"""Largest logits that a GPU chooses among itself: where a sampler needs no more, tokens are chosen there."""
 MAX_OUTPUTS = 128
 """Positions of one call that get logits, at most: the head's result is by far the largest there is."""
 
@@ -75,6 +79,7 @@ def _silent(text: str) -> None:
     """No progress is shown."""
 
 
+@located
 def load_model(
     path_or_name: str | os.PathLike[str],
     *,
@@ -211,10 +216,8 @@ class _Session:
         self._token = np.zeros((1, 1), np.int32)
         self._pos = np.zeros(1, np.int32)
         self._step: Callable[[], Any] | None = None
-        # Of a step's results, those that other memory than the host's keeps until they are asked for.
-        self._kept: Any = None
-        self._top = np.empty((1, 1, model.candidates), np.float32)
-        self._top_ids = np.empty((1, 1, model.candidates), np.int32)
+        self._ahead: Ahead | None = None
+        self._chooses: Sampler | None = None  # whose choices are under way
 
     def prefill(self, ids: Sequence[int]) -> Floats:
         """Logits [vocab] after all of ``ids``, which are processed in chunks. Good until the next call."""
@@ -233,28 +236,47 @@ class _Session:
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
         self.advance(token)
-        return self._fetched()
-
-    def choose(self, sampler: Sampler) -> int:
-        """A token by what `advance` computed."""
-        if self.model.candidates and sampler.needs_at_most(self.model.candidates):
-            return sampler.choose_among(self._top_ids[0, 0], self._top[0, 0])
-        return sampler(self._fetched())
-
-    def _fetched(self) -> Floats:
-        if self._kept is not None:
-            self._logits[...] = np.asarray(self._kept)
         return self._logits[0, 0]
+
+    def follow(self, token: int, sampler: Sampler, most: int) -> int:
+        """Processes one more token, and gives the one after it.
+
+        Args:
+            sampler: what chooses; on a GPU, where it needs no more than the candidates, ahead of what is asked for.
+            most: how many tokens may be asked for, this one among them.
+        """
+        if not (self.model.candidates and sampler.needs_at_most(self.model.candidates)):
+            return sampler(self.decode(token))
+        ahead = self._choosing()
+        if self._chooses is not sampler:
+            ahead.start(sampler, token, len(self.tokens), most)
+            self._chooses = sampler
+        self.tokens.append(token)
+        return ahead.next()
+
+    def _choosing(self) -> Ahead:
+        if self._ahead is None:
+            model, decode = self.model, cast("CudaExecutable", self.model._decode)
+            self._ahead = Ahead(
+                decode,
+                self.caches,
+                context=model.context,
+                vocab=model.config.vocab,
+                candidates=model.candidates,
+                turn=model._turn,
+            )
+        return self._ahead
 
     def advance(self, token: int) -> None:
         """Processes one more token."""
         if self._step is None:
             inputs = {"tokens": self._token, "pos": self._pos, **self.caches}
-            outputs: dict[str, Any] = {"logits": self._logits}
+            donated = set(self.caches)
             if self.model.candidates:
-                self._kept = self.model._decode.zeros(self._logits.shape, self._logits.dtype)
-                outputs = {"logits": self._kept, "top": self._top, "top_ids": self._top_ids}
-            self._step = self.model._decode.bind(inputs, outputs=outputs, donate=self.caches.keys())
+                inputs |= self._choosing().inputs
+                donated.add("chosen")
+            self._step = self.model._decode.bind(inputs, outputs={"logits": self._logits}, donate=donated)
+        self._chooses = None
         self._token[...] = token
         self._pos[...] = len(self.tokens)
         with self.model._turn:
@@ -278,7 +300,7 @@ class Model:
         context: positions that a sequence can have.
         chunk: tokens of a prompt that are processed at once.
         activations: how activations meet quantised weights, see `load_model`.
-        candidates: how many of the largest logits `decode` gives.
+        candidates: among how many of the largest logits `decode` chooses; 0 where it doesn't.
     """
 
     def __init__(
@@ -302,7 +324,8 @@ class Model:
         self._prefill = prefill
         self._decode = decode
         self._turn = threading.Lock()  # around the compiled code
-        self._state = threading.Lock()  # around everything below
+        # Around everything below. A thread may come twice: where it collects garbage, abandoned generations end.
+        self._state = threading.RLock()
         self._stats = Stats()
         self._spare: _Session | None = None
         self._tokenizer: Tokenizer | None = None
@@ -470,8 +493,8 @@ class Model:
                     yield piece
                 if not reason:
                     begin = time.perf_counter()
-                    session.advance(token)
-                    token = session.choose(sampler)
+                    most = min(max_tokens - len(generation.ids), self.context - len(session.tokens))
+                    token = session.follow(token, sampler, most)
                     spent[1] += time.perf_counter() - begin
             rest = "" if stops.found else stops.push(stream.flush())
             rest += "" if stops.found else stops.flush()
@@ -479,14 +502,15 @@ class Model:
             if rest:
                 yield rest
         finally:
-            self._give_back(session)
-            generation.stats = self._times(
-                prompt_tokens=len(generation.prompt_ids) - reused,
-                reused_tokens=reused,
-                generated_tokens=len(generation.ids),
-                prompt_seconds=spent[0],
-                decode_seconds=spent[1],
-            )
+            if not sys.is_finalizing():  # at Python's end nobody reads them, and little works
+                self._give_back(session)
+                generation.stats = self._times(
+                    prompt_tokens=len(generation.prompt_ids) - reused,
+                    reused_tokens=reused,
+                    generated_tokens=len(generation.ids),
+                    prompt_seconds=spent[0],
+                    decode_seconds=spent[1],
+                )
 
     def _prompt_ids(self, prompt: Prompt, chat: bool | None) -> Sequence[int] | np.ndarray:
         messages: Sequence[Mapping[str, Any]]
@@ -494,6 +518,8 @@ class Model:
             if not chat:
                 return self.tokenizer.tokenize(prompt)
             messages = [{"role": "user", "content": prompt}]
+        elif not isinstance(prompt, Sequence | np.ndarray):
+            raise InputError(f"a prompt is text, a list of messages or token ids, but got {type(prompt).__name__}")
         elif len(prompt) and isinstance(prompt[0], Mapping):
             if chat is False:
                 raise InputError("'chat' is False, but the prompt is a list of messages")
@@ -509,8 +535,11 @@ class Model:
     def _ids(self, given: Sequence[int] | np.ndarray, what: str) -> list[int]:
         """Checked token ids: an index outside the embedding table would be clamped in silence."""
         array = np.asarray(given)
-        if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "iu":
-            raise InputError(f"{what} must be one or more token ids, but is {array.dtype} {list(array.shape)}")
+        if array.shape == (0,):
+            raise InputError(f"{what} must have at least one token, but has none")
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            hint = ": tokenize makes them of text" if array.dtype.kind == "U" else ""
+            raise InputError(f"{what} must be one or more token ids, but is {array.dtype} {list(array.shape)}{hint}")
         bad = (array < 0) | (array >= self.config.vocab)
         if bad.any():
             at = int(bad.argmax())

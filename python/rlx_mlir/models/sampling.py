@@ -13,6 +13,9 @@ from ..errors import InputError
 
 _Ids = npt.NDArray[np.int64]
 
+_BELOW_ONE = 1 - 2.0**-24
+"""The largest f32 below 1."""
+
 
 class Sampler:
     """Draws token ids from logits, in this order:
@@ -26,6 +29,9 @@ class Sampler:
     ``greedy`` or a temperature of 0 takes the largest logit, of equal ones the first. Two samplers with the same
     parameters and ``seed`` make the same choices for the same logits; each has its own stream, and ``seed=None``
     takes one from the system. Probabilities are f64. Logits of -inf are never chosen.
+
+    Each choice takes one random number, so that they can be made ahead: where a GPU chooses (`mir.sample`, in f32), it
+    gets them as `draws`, and makes the same choices, unless a number lies within rounding of a bound.
     """
 
     def __init__(
@@ -73,19 +79,18 @@ class Sampler:
         return self._choose(logits, None)
 
     def needs_at_most(self, count: int) -> bool:
-        """Whether the ``count`` largest logits are enough for `choose_among`."""
+        """Whether the ``count`` largest logits are enough to choose."""
         return self.greedy or 0 < self.top_k <= count
 
-    def choose_among(self, ids: np.ndarray, logits: np.ndarray) -> int:
-        """What a call with all logits chooses, given the largest in descending order, of equal ones the first id first.
+    def controls(self, candidates: int) -> npt.NDArray[np.float32]:
+        """What `mir.sample` reads of a sampler that needs no more than so many candidates, [3]."""
+        return np.array([0 if self.greedy else self.temperature, self.top_k or candidates, self.top_p], np.float32)
 
-        Raises InputError as a call does, as far as these logits show it.
-        """
-        values = _checked(logits, None)
+    def draws(self, count: int) -> npt.NDArray[np.float32]:
+        """The random numbers in [0, 1) that the next ``count`` choices take, for `mir.sample`; they are used up."""
         if self.greedy:
-            return int(ids[0])
-        count = int(np.count_nonzero(values[: self.top_k] > -np.inf))
-        return self._draw(*self._nucleus(ids[:count].astype(np.int64), values[:count]))
+            return np.zeros(count, np.float32)
+        return np.minimum(self._random.random(count), _BELOW_ONE).astype(np.float32)
 
     def probabilities(self, logits: np.ndarray) -> tuple[_Ids, npt.NDArray[np.float64]]:
         """Ids that can be drawn from logits ``[vocab]``, the most likely first, and their probabilities (sum 1)."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.runtime.artifact import Artifact
 
 GENERIC = "generic"
@@ -43,6 +45,13 @@ class DispatchReport:
     name: str
     sizes: Mapping[str, int]
     kernels: tuple[KernelRow, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON can write it."""
+        return asdict(self)
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
     def __str__(self) -> str:
         calls = sum(row.calls for row in self.kernels)

@@ -6,10 +6,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlx_mlir import ir
+from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
 from rlx_mlir.rewriting.steps import clone
 
@@ -34,6 +35,19 @@ class FusionReport:
     after: Counter[str]
     fused: tuple[tuple[str, Rewrite], ...]
     missed: tuple[tuple[str, Miss], ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The report as JSON can write it."""
+        return {
+            "name": self.name,
+            "before": dict(self.before),
+            "after": dict(self.after),
+            "fused": [{"pass": name, **asdict(rewrite)} for name, rewrite in self.fused],
+            "missed": [{"pass": name, **asdict(miss)} for name, miss in self.missed],
+        }
+
+    def _repr_html_(self) -> str:
+        return preformatted(self)
 
     def __str__(self) -> str:
         lines = [f"fusion report of '{self.name}': {self.before.total()} -> {self.after.total()} operations"]

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rlx_mlir.errors import CacheError
+from rlx_mlir.reports import shown
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 4
+VERSION = 5
 #: Age at which a file that is being written is taken to be left over from a process that was killed.
 LEFT_OVER_SECONDS = 600
 _PART = ".part"
@@ -52,7 +53,7 @@ class BufferSpec:
 
     def __str__(self) -> str:
         packed = f" ({self.packed})" if self.packed else ""
-        return f"{self.name}: {'x'.join([*map(str, self.shape), self.dtype])}{packed}"
+        return f"{self.name}: [{', '.join(map(str, self.shape))}] {self.dtype}{packed}"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Preparation:
     results: tuple[tuple[str, int], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Artifact:
     """Everything that running a module needs."""
 
@@ -145,12 +146,23 @@ class Artifact:
     chip: str = ""
     device_code: bytes = b""
     device_kernels: tuple[str, ...] = ()
+    #: Machine code of the same kernels for the chip, where an assembler was at hand, and the version of that.
+    cubin: bytes = b""
+    assembler: str = ""
+
+    def __repr__(self) -> str:
+        return shown.line("Artifact", self, f"{len(self.code) + len(self.device_code)} bytes of code")
+
+    def _repr_html_(self) -> str:
+        return shown.table("Artifact", self)
 
     def to_bytes(self) -> bytes:
         """The artefact as one file with a checksum."""
         description = asdict(self)
         code = description.pop("code")
-        payload = code + description.pop("device_code")
+        device_code = description.pop("device_code")
+        payload = code + device_code + description.pop("cubin")
+        description["device_bytes"] = len(device_code)
         header = json.dumps(description, separators=(",", ":")).encode()
         digest = hashlib.sha256(_LENGTHS.pack(len(header), len(code)) + header + payload).digest()
         return _HEADER.pack(MAGIC, VERSION, len(header), len(code), digest) + header + payload
@@ -158,11 +170,14 @@ class Artifact:
     @staticmethod
     def from_bytes(data: bytes) -> Artifact:
         """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
+        if data[: len(MAGIC)] != MAGIC:
+            hint = "; models are for load_model" if data.startswith(b"GGUF") else ""
+            raise CacheError(f"not an artefact: it starts with {data[: len(MAGIC)]!r} instead of {MAGIC!r}{hint}")
         if len(data) < _HEADER.size:
             raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(data)}")
-        magic, version, length, code_length, digest = _HEADER.unpack_from(data)
-        if magic != MAGIC or version != VERSION:
-            raise CacheError(f"not an artefact of version {VERSION}: it starts with {magic!r}, version {version}")
+        _, version, length, code_length, digest = _HEADER.unpack_from(data)
+        if version != VERSION:
+            raise CacheError(f"not an artefact of version {VERSION}, but of {version}: compile the module again")
         rest = data[_HEADER.size :]
         if hashlib.sha256(_LENGTHS.pack(length, code_length) + rest).digest() != digest:
             raise CacheError("the artefact's checksum doesn't hold: it is damaged")
@@ -175,8 +190,14 @@ class Artifact:
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Artifact:
-        """Reads an artefact's file."""
-        return Artifact.from_bytes(Path(path).read_bytes())
+        """Reads an artefact's file.
+
+        Raises CacheError where it is no artefact, damaged or of another version, OSError where it can't be read.
+        """
+        try:
+            return Artifact.from_bytes(Path(path).read_bytes())
+        except CacheError as error:
+            raise CacheError(f"{os.fspath(path)}: {error}") from None
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -199,7 +220,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise
 
 
-def _restore(description: dict[str, Any], code: bytes, device_code: bytes) -> Artifact:
+def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifact:
     def buffers(entries: Sequence[dict[str, Any]]) -> tuple[BufferSpec, ...]:
         return tuple(
             BufferSpec(
@@ -209,11 +230,13 @@ def _restore(description: dict[str, Any], code: bytes, device_code: bytes) -> Ar
         )
 
     preparation = description["preparation"]
+    device_bytes = description.pop("device_bytes")
     return Artifact(
         **{
             **description,
             "code": code,
-            "device_code": device_code,
+            "device_code": device[:device_bytes],
+            "cubin": device[device_bytes:],
             "device_kernels": tuple(description["device_kernels"]),
             "symbols": tuple((name, maximum) for name, maximum in description["symbols"]),
             "slots": tuple((offset, size) for offset, size in description["slots"]),

@@ -1,72 +1,55 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Machine code for NVIDIA GPUs, as the driver made it of PTX: kept on disk, since making it takes seconds."""
+"""Which of an artefact's codes a GPU runs: machine code, or the PTX that its driver compiles, and keeps on disk."""
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import os
-from collections.abc import Sequence
-from pathlib import Path
 
+from rlx_mlir.codegen.gpu.chips import runs_binary
 from rlx_mlir.errors import DeviceError, DeviceFaultError, DeviceMemoryError
-from rlx_mlir.models.hub import cache_dir
 from rlx_mlir.runtime import native
-from rlx_mlir.runtime.artifact import write_atomically
+from rlx_mlir.runtime.artifact import Artifact
 
 log = logging.getLogger(__name__)
 
-_MAGIC = b"RLXCUBIN"
-_DIGEST_BYTES = 32
+#: Classes of kernels that sm_90a has instructions for which sm_90 lacks.
+_BY_WGMMA = {"gemm", "attention"}
 
 
-def path_of(device: native.CudaDevice, ptx: bytes) -> Path:
-    """The file for PTX on a GPU: another chip, or another version of the driver, has another one."""
-    digest = hashlib.sha256(ptx)
-    digest.update(repr((device.name, device.compute_capability, native.cuda_driver_version())).encode())
-    return cache_dir() / "cubin" / f"{digest.hexdigest()}.cubin"
+def load(device: native.CudaDevice, artifact: Artifact) -> native.CudaCode:
+    """The kernels on a GPU.
 
+    Machine code is taken where there is some for this chip by an assembler that isn't of a later major version than
+    the driver; what the driver refuses all the same is compiled from PTX.
 
-def load(device: native.CudaDevice, ptx: bytes, kernels: Sequence[str]) -> native.CudaCode:
-    """The kernels on a GPU, from the cache where it has them.
+    The driver isn't asked to link PTX, which would give machine code to be kept here: it compiles what it links as
+    code that may call functions elsewhere, without the exchange of registers between warp groups and with products
+    that wait for each other. Its own cache of what it compiles serves as well.
 
-    Raises what `CudaCode` raises. What the cache has but can't be used is made again.
+    Raises what `CudaCode` raises.
     """
-    path = path_of(device, ptx)
-    if (cubin := _read(path)) is not None:
+    if artifact.chip == "sm_90" and device.compute_capability == (9, 0) and _BY_WGMMA & set(artifact.kinds.values()):
+        log.warning("'%s' was compiled for sm_90: chip='sm_90a' has faster products and attention", artifact.name)
+    if not artifact.cubin:
+        return native.CudaCode(device, artifact.device_code, artifact.device_kernels)
+    if reason := _unfit(device, artifact):
+        log.info("machine code of '%s' isn't used: %s", artifact.name, reason)
+    else:
         try:
-            return native.CudaCode(device, cubin, kernels)
+            return native.CudaCode(device, artifact.cubin, artifact.device_kernels)
+        except (DeviceMemoryError, DeviceFaultError):
+            raise
         except DeviceError as error:
-            log.warning("ignoring cache entry %s: %s", path, str(error))  # as text: an error keeps what failed
-    try:
-        cubin = device.assemble(ptx)
-        code = native.CudaCode(device, cubin, kernels)
-    except (DeviceMemoryError, DeviceFaultError):
-        raise
-    except DeviceError as error:
-        # Code that is wrong is so in this way, too, and the error says why.
-        code = native.CudaCode(device, ptx, kernels)
-        log.warning("the driver gives no machine code to be kept: %s", str(error))
-        return code
-    try:
-        write_atomically(path, _MAGIC + hashlib.sha256(cubin).digest() + cubin)
-    except OSError as error:
-        log.warning("can't write to the cache %s: %s", os.fspath(path.parent), str(error))
-    return code
+            # As text: an error keeps what failed.
+            log.warning("machine code of '%s' isn't used: %s", artifact.name, str(error))
+    return native.CudaCode(device, artifact.device_code, artifact.device_kernels)
 
 
-def _read(path: Path) -> bytes | None:
-    """What `load` wrote; None where there is nothing, or it is damaged."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        log.warning("ignoring cache entry %s: %s", path, str(error))
-        return None
-    start = len(_MAGIC) + _DIGEST_BYTES
-    cubin = data[start:]
-    if data[: len(_MAGIC)] != _MAGIC or hashlib.sha256(cubin).digest() != data[len(_MAGIC) : start]:
-        log.warning("ignoring cache entry %s: it is damaged", path)
-        return None
-    return cubin
+def _unfit(device: native.CudaDevice, artifact: Artifact) -> str:
+    """Why machine code can't run, or nothing."""
+    if not runs_binary(artifact.chip, *device.compute_capability):
+        return f"it is for {artifact.chip}, but {device.name} isn't"
+    needed, has = int(artifact.assembler.partition(".")[0]), native.cuda_driver_version() // 1000
+    if has < needed:
+        return f"ptxas {artifact.assembler} made it, but the driver is for CUDA {has}"
+    return ""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.codegen.gpu.chips import OLDEST, chip_of, sm_version
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, WrongDeviceError
 from rlx_mlir.place import located
@@ -31,6 +31,7 @@ from rlx_mlir.runtime.executable import (
     evaluate,
 )
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
+from rlx_mlir.runtime.runs import InFlight, Run, stream_handle
 
 #: CUDA graphs that an executable keeps, where nothing else is said.
 _GRAPHS = 16
@@ -54,12 +55,69 @@ class _DeviceParameters(Parameters):
     kept: tuple[Array, ...] = ()
 
 
+class DeviceCall(BoundCall):
+    """A call on a GPU whose arrays are decided; `CudaExecutable.bind` makes one."""
+
+    def __init__(
+        self,
+        plan: Any,
+        inputs: Mapping[str, Any],
+        results: dict[str, Any],
+        parameters: Parameters,
+        arguments: tuple[Any, ...],
+        known: Mapping[str, Array],
+        flight: InFlight,
+        name: str,
+    ) -> None:
+        super().__init__(plan, inputs, results, parameters, arguments)
+        self._flight = flight
+        self._name = name
+        arrays = {id(array): array for array in (*inputs.values(), *results.values())}  # donated ones are in both
+        self._on_device = [array for array in arrays.values() if isinstance(array, DeviceArray)]
+        owners = tuple(array.owner for array in self._on_device)
+        hosts = tuple(array for array in inputs.values() if not isinstance(array, DeviceArray))
+        self._kept = (parameters, owners, hosts)
+        self._known = known  # keeps their memory
+
+    @located
+    def __call__(self, *, wait: bool = True, stream: Any = None) -> dict[str, Any]:
+        """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
+
+        Args:
+            wait, stream: as for `CudaExecutable.run`.
+
+        Raises InputError, before anything runs, where positions name rows that a table or cache doesn't have.
+        """
+        plan = self._plan
+        before = [array.run for array in self._on_device]
+        after = {run for run in before if run is not None and run.plan is not plan}
+        handle = None if stream is None else stream_handle(stream)
+        if not wait:
+            self._check_written()
+        started = plan.run(self._arguments[0], wait, handle, [run.native for run in after])
+        run = None if started is None else Run(started, plan, self._name, self._kept)
+        if run is not None:
+            self._flight.add(run)
+        self._flight.note(self._on_device, before, run)
+        return self.results
+
+    def _check_written(self) -> None:
+        """Raises InputError where a result goes to memory of the host."""
+        for name, array in self.results.items():
+            if not isinstance(array, DeviceArray):
+                raise InputError(
+                    f"output '{name}' of '{self._name}' goes to an array of numpy, which a run with wait=False can't "
+                    "write: give a DeviceArray, or none"
+                )
+
+
 class CudaExecutable(Executable):
     """A compiled module on a GPU.
 
     What `Executable` says holds here, too. Parameters are copied to the GPU once. Inputs are arrays of numpy, or of the
     GPU (`DeviceArray`, or those of other libraries that have `__dlpack__` or `__cuda_array_interface__`), which are
-    used where they are; results are arrays of numpy unless others are asked for. Every call waits for the GPU.
+    used where they are; results are arrays of numpy unless others are asked for. A call waits for the GPU unless it is
+    told not to.
 
     A call with sizes and addresses that came before is replayed as a CUDA graph, from the second time on. Arrays of
     numpy have fixed places on the GPU, so only those of the GPU have to stay where they are for that.
@@ -96,7 +154,7 @@ class CudaExecutable(Executable):
         positions = [(p.kind, p.index, p.count[1], p.rows[1], p.limit[1], p.where) for p in artifact.positions]
         self._plan: Any = native.CudaPlan(
             native.ObjectCode([artifact.code]),
-            cubins.load(self._device, artifact.device_code, artifact.device_kernels),
+            cubins.load(self._device, artifact),
             name=artifact.name,
             symbols=artifact.symbols,
             arena_bytes=artifact.arena_bytes,
@@ -116,6 +174,7 @@ class CudaExecutable(Executable):
             wait=os.environ.get("RLX_CUDA_SYNC", "") not in ("", "0"),
         )
         self._bound = None if artifact.parameters else _DeviceParameters()
+        self._flight = InFlight(self._plan)
 
     def _input_bytes(self, spec: BufferSpec) -> int:
         """Of an input at the maxima."""
@@ -140,7 +199,7 @@ class CudaExecutable(Executable):
         kept, captured, launched = self._plan.graph_counts
         return kept, captured, launched
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> DeviceArray:
+    def zeros(self, shape: Sequence[int], dtype: Any = np.float32) -> DeviceArray:
         """Zeros on the GPU."""
         return DeviceArray.zeros(shape, dtype, device=self.device)
 
@@ -175,7 +234,9 @@ class CudaExecutable(Executable):
                 if spec.name in placed:
                     continue
                 source = given[spec.name]
-                if not isinstance(source, DeviceArray):
+                if isinstance(source, DeviceArray):
+                    source.wait()
+                else:
                     host[spec.name] = source
                     source = place_source(spec.name, source, shared, place, where)
                 placed[spec.name] = source
@@ -195,6 +256,8 @@ class CudaExecutable(Executable):
         outputs: Mapping[str, Any] | None = None,
         donate: Collection[str] = (),
         device_outputs: bool = False,
+        wait: bool = True,
+        stream: Any = None,
     ) -> dict[str, Any]:
         """Runs the module once; other threads of Python go on meanwhile.
 
@@ -203,15 +266,23 @@ class CudaExecutable(Executable):
             outputs: arrays to write some of the results to, by name: of numpy, or `DeviceArray`.
             donate: names of inputs whose memory outputs tied to them take.
             device_outputs: results that have no array are `DeviceArray`, not arrays of numpy.
+            wait: False returns when the work has been started. Results are `DeviceArray`, and reading one waits
+                for it. Inputs stay unchanged until the run is over (``results[name].run.wait()``).
+            stream: a CUDA stream of another library, or its handle. The run comes after what the stream holds, and
+                what it gets later comes after the run, with ``wait=False``, too.
 
         Returns:
             The results by name, in the order of `outputs`.
 
         Raises what `Executable.run` raises, and DeviceFaultError where a kernel fails: then the process can't use the
-        GPU any more.
+        GPU any more. Of a run with ``wait=False``, whoever waits for it gets this error.
         """
-        result: dict[str, Any] = self._arrange(inputs, outputs or {}, donate, device_outputs)()
-        return result
+        call = self._arrange(inputs, outputs or {}, donate, device_outputs or not wait, stream=stream)
+        return call(wait=wait, stream=stream)
+
+    def synchronize(self) -> None:
+        """Waits for all runs; DeviceFaultError where one failed."""
+        self._plan.synchronize()
 
     @located
     def bind(
@@ -221,12 +292,18 @@ class CudaExecutable(Executable):
         outputs: Mapping[str, Any] | None = None,
         donate: Collection[str] = (),
         device_outputs: bool = False,
-    ) -> BoundCall:
+        known: Mapping[str, Array] | None = None,
+    ) -> DeviceCall:
         """A call that can be repeated without checking its arrays again: write new inputs into them, and call it.
 
         Arrays of numpy are read at each call, and written at its end. See `Executable.bind`, and `run`.
+
+        Args:
+            known: of inputs on the GPU that are positions, arrays of numpy that say at each call what these will hold
+                when the run comes to read them. Positions are checked by these, where they would be fetched otherwise,
+                for which the call has to wait. Wrong ones may end the process's use of the GPU.
         """
-        arranged = self._arrange(inputs, outputs or {}, donate, device_outputs)
+        arranged = self._arrange(inputs, outputs or {}, donate, device_outputs, known or {})
         self._check_bound(arranged, inputs, donate)
         return arranged
 
@@ -236,21 +313,51 @@ class CudaExecutable(Executable):
         outputs: Mapping[str, Any],
         donate: Collection[str],
         device_outputs: bool = False,
-    ) -> BoundCall:
+        known: Mapping[str, Array] | None = None,
+        *,
+        stream: Any = None,
+    ) -> DeviceCall:
+        if stream is not None:
+            inputs = {
+                name: value if name in donate else self._ordered_after(value, stream) for name, value in inputs.items()
+            }
         bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
         assert isinstance(bound, _DeviceParameters)
         results, tied = self._place_results(arrays, outputs, donate, ordered, device_outputs)
         addresses = [_address(array) for array in arrays.values()]
         into = [_address(array) for array in results.values()]
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
+        known = known or {}
+        self._check_known(known, arrays)
+        said = [address_of(known[name]) if name in known else 0 for name in arrays]
+        given = zip(arrays.values(), addresses, said, strict=True)
         arguments = native.CudaArguments(
-            inputs=[_argument(array, at, -1) for array, at in zip(arrays.values(), addresses, strict=True)],
+            inputs=[_argument(array, at, -1, value) for array, at, value in given],
             outputs=[_argument(array, at, of) for array, at, of in zip(results.values(), into, tied, strict=True)],
             params=bound.addresses,
             param_values=bound.values,
             sizes=ordered,
         )
-        return BoundCall(self._plan, arrays, results, bound, (arguments,))
+        return DeviceCall(self._plan, arrays, results, bound, (arguments,), known, self._flight, self.artifact.name)
+
+    def _check_known(self, known: Mapping[str, Array], arrays: Mapping[str, AnyArray]) -> None:
+        """Raises InputError where what is said of positions on the GPU doesn't fit them."""
+        for name, array in known.items():
+            own = arrays.get(name)
+            if not isinstance(own, DeviceArray):
+                raise InputError(f"'known' says what inputs on the GPU hold, but '{name}' is none")
+            fits = isinstance(array, np.ndarray) and array.shape == own.shape and array.dtype == own.dtype
+            if not (fits and array.flags.c_contiguous and array.flags.aligned):
+                raise InputError(
+                    f"what is known of input '{name}' is a contiguous array of numpy of shape {list(own.shape)} and "
+                    f"element type {own.dtype}, but got {array!r}"
+                )
+
+    def _ordered_after(self, value: Any, stream: Any) -> Any:
+        """An array of another library on the GPU as ours: the stream waits for it, where the call would otherwise."""
+        if isinstance(value, DeviceArray) or not is_device_array(value):
+            return value
+        return as_device_array(value, device=self.device, stream=stream)
 
     def _place_results(
         self,
@@ -332,14 +439,15 @@ def check_chip(artifact: Artifact, device: native.CudaDevice) -> None:
     if ours == theirs if exact else ours >= theirs:
         return
     rule = f"only {theirs // 10}.{theirs % 10}" if exact else f"{theirs // 10}.{theirs % 10} or later"
+    advice = f"compile with chip='{chip_of(major, minor)}'" if ours >= OLDEST else "no code is for such GPUs"
     raise WrongDeviceError(
         f"'{artifact.name}' was compiled for {artifact.chip}, compute capability {rule}, but GPU {device.ordinal} "
-        f"({device.name}) has {major}.{minor}: compile with chip='sm_{ours}'"
+        f"({device.name}) has {major}.{minor}: {advice}"
     )
 
 
-def _argument(array: AnyArray, address: int, tied: int) -> tuple[int, int, bool, int]:
-    return address, array.nbytes, isinstance(array, DeviceArray), tied
+def _argument(array: AnyArray, address: int, tied: int, known: int = 0) -> tuple[int, int, bool, int, int]:
+    return address, array.nbytes, isinstance(array, DeviceArray), known, tied
 
 
 def _address(array: AnyArray) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime import native
+from rlx_mlir.runtime.runs import Run, stream_handle
 
 Array = np.ndarray[Any, Any]
 
@@ -21,6 +22,8 @@ _CPU, _CUDA, _CUDA_HOST = 1, 2, 3
 _DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
     np.dtype(np.bool_): (6, 8),
     np.dtype(ml_dtypes.bfloat16): (4, 16),
+    np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
+    np.dtype(ml_dtypes.float8_e5m2): (12, 8),
     **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
     **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
     **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
@@ -34,17 +37,18 @@ class DeviceArray:
     """A contiguous array in a GPU's memory.
 
     The memory is given back when the last array on it goes. Other libraries (PyTorch, CuPy, JAX) take one by
-    `__dlpack__` or `__cuda_array_interface__`, without a copy. Everything that this package does with a GPU is over
-    when its call returns, so nobody needs to wait.
+    `__dlpack__` or `__cuda_array_interface__`, without a copy. Where a run that nobody has waited for uses it, reading,
+    writing and handing it over wait first; DLPack's consumers may name a stream that waits instead.
 
     Attributes:
         shape, dtype: as of an array of numpy.
         address: where it starts, on the GPU.
         device: the GPU's number.
         owner: what keeps the memory.
+        run: the last run with ``wait=False`` that uses it; None where there is none.
     """
 
-    __slots__ = ("address", "device", "dtype", "owner", "shape")
+    __slots__ = ("address", "device", "dtype", "owner", "run", "shape")
 
     def __init__(self, address: int, shape: Sequence[int], dtype: Any, *, device: int, owner: object) -> None:
         self.address = address
@@ -52,6 +56,7 @@ class DeviceArray:
         self.dtype = np.dtype(dtype)
         self.device = device
         self.owner = owner
+        self.run: Run | None = None
 
     # Making one ------------------------------------------------------------------------------------------------------
 
@@ -88,12 +93,20 @@ class DeviceArray:
         return copy
 
     @classmethod
-    def from_dlpack(cls, array: Any) -> DeviceArray:
+    def from_dlpack(cls, array: Any, *, stream: Any = None) -> DeviceArray:
         """The array of another library, in its memory, by DLPack; a copy where it is in memory of the host.
+
+        Args:
+            array: an object that has `__dlpack__`.
+            stream: a CUDA stream that its library lets wait for the array; without one, the call waits.
 
         Raises InputError where it isn't contiguous, or has elements that numpy has no type for.
         """
-        address, shape, strides, code, bits, kind, ordinal, owner = native.dlpack_import(array)
+        given = array
+        if is_device_array(array):
+            # DLPack numbers the default stream 1. Unasked, some libraries (PyTorch) let no stream wait.
+            given = array.__dlpack__(stream=1 if stream is None else stream_handle(stream) or 1)
+        address, shape, strides, code, bits, kind, ordinal, owner = native.dlpack_import(given)
         dtype = _FROM_DLPACK.get((code, bits))
         if dtype is None:
             raise InputError(f"DLPack's element type {code} of {bits} bits is not supported")
@@ -102,17 +115,19 @@ class DeviceArray:
         if kind != _CUDA:
             raise InputError(f"an array on a GPU of NVIDIA is needed, but DLPack says device type {kind}")
         _check_contiguous(shape, strides)
-        # The other library has made its default stream wait for the array: this waits for that stream.
-        native.CudaDevice(ordinal).synchronize()
+        if stream is None:
+            # The other library has made its default stream wait for the array: this waits for that stream.
+            native.CudaDevice(ordinal).synchronize()
         return cls(address, shape, dtype, device=ordinal, owner=owner)
 
     @classmethod
-    def from_interface(cls, array: Any, *, device: int = 0) -> DeviceArray:
+    def from_interface(cls, array: Any, *, device: int = 0, stream: Any = None) -> DeviceArray:
         """The array of another library, in its memory, by `__cuda_array_interface__` (version 2 or 3).
 
         Args:
             array: an object that has it.
             device: the number of its GPU, which the interface doesn't say.
+            stream: a CUDA stream that waits for the array; without one, the call waits.
 
         Raises InputError where it isn't contiguous, or can't be read.
         """
@@ -122,14 +137,17 @@ class DeviceArray:
             dtype = np.dtype(interface["typestr"])
             address = int(interface["data"][0] or 0)
             strides = interface.get("strides")
-            stream = interface.get("stream")
+            produced = interface.get("stream") or 0
         except (AttributeError, KeyError, TypeError, ValueError, IndexError) as error:
             raise InputError(f"__cuda_array_interface__ of {type(array).__name__} can't be read: {error}") from None
         if interface.get("mask") is not None:
             raise InputError("an array with a mask can't be used on a GPU")
         if strides is not None:
             _check_contiguous(shape, [stride // dtype.itemsize for stride in strides])
-        native.CudaDevice(device).synchronize(stream or 0)
+        if stream is None:
+            native.CudaDevice(device).synchronize(produced)
+        else:
+            native.CudaDevice(device).order(produced, stream_handle(stream))
         if address == 0:  # nothing in it
             return cls.empty(shape, dtype, device=device)
         return cls(address, shape, dtype, device=device, owner=array)
@@ -151,8 +169,30 @@ class DeviceArray:
         """Bytes of all elements."""
         return self.size * self.dtype.itemsize
 
+    def wait(self) -> None:
+        """Waits for the last run that uses the array; raises what `Run.wait` raises."""
+        run = self.run
+        if run is not None:
+            run.wait()
+            if self.run is run:
+                self.run = None
+
+    def part(self, start: int, stop: int) -> DeviceArray:
+        """Elements `start` to `stop` (exclusive) in C order, [stop - start], in the same memory.
+
+        Reading it waits for the runs that use the array so far, not for those that come later: they may write to other
+        elements meanwhile. Raises InputError where it has no such elements.
+        """
+        if not 0 <= start <= stop <= self.size:
+            raise InputError(f"an array of {self.size} elements has no part from {start} to {stop}")
+        at = self.address + start * self.dtype.itemsize
+        found = DeviceArray(at, (stop - start,), self.dtype, device=self.device, owner=self.owner)
+        found.run = self.run
+        return found
+
     def numpy(self) -> Array:
         """A copy on the host."""
+        self.wait()
         array = np.empty(self.shape, self.dtype)
         if array.nbytes:
             native.CudaDevice(self.device).read(self.address, _bytes(array))
@@ -178,12 +218,14 @@ class DeviceArray:
                 f"{list(source.shape)} and {source.dtype}"
             )
         device = native.CudaDevice(self.device)
+        self.wait()
         if not isinstance(source, DeviceArray):
             if source.nbytes:
                 device.write(self.address, _bytes(source))
         elif source.device != self.device:
             raise InputError(f"an array on GPU {self.device} can't be written from one on GPU {source.device}")
         else:
+            source.wait()
             device.copy(self.address, source.address, self.nbytes)
 
     def __repr__(self) -> str:
@@ -194,8 +236,9 @@ class DeviceArray:
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         # An AttributeError says that there is none: then libraries ask for DLPack.
-        if self.dtype.kind not in "biuf":
+        if self.dtype.kind not in "biuf" or self.dtype.isbuiltin != 1:
             raise AttributeError(f"__cuda_array_interface__ has no element type {self.dtype}")
+        self.wait()
         return {
             "shape": self.shape,
             "typestr": self.dtype.str,
@@ -216,13 +259,24 @@ class DeviceArray:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """A capsule of DLPack; on the host where `dl_device` asks for that. Everything is over, so no stream waits."""
+        """A capsule of DLPack; on the host where `dl_device` asks for that.
+
+        Args:
+            stream: of the consumer, as DLPack numbers it (1 for the default stream): it waits for the last run that
+                uses the array. -1: nobody waits. None: the call waits.
+        """
         if dl_device is not None and tuple(dl_device) == (_CPU, 0):
             if copy is False:
                 raise BufferError("an array on a GPU can't be given to the host without a copy")
             return self.numpy().__dlpack__()
         if dl_device is not None and tuple(dl_device) != self.__dlpack_device__():
             raise BufferError(f"an array on GPU {self.device} can't be given to device {tuple(dl_device)}")
+        if stream is None:
+            self.wait()
+        elif isinstance(stream, bool) or not isinstance(stream, int) or stream < -1 or stream == 0:
+            raise BufferError(f"DLPack's stream is -1, or the handle of a stream that isn't 0, but got {stream!r}")
+        elif stream > 0 and self.run is not None:
+            self.run.hold(stream)
         source = self
         if copy:
             source = DeviceArray.empty(self.shape, self.dtype, device=self.device)
@@ -252,17 +306,19 @@ def is_device_array(value: Any) -> bool:
     return place is not None and place()[0] == _CUDA
 
 
-def as_device_array(value: Any, *, device: int) -> DeviceArray:
+def as_device_array(value: Any, *, device: int, stream: Any = None) -> DeviceArray:
     """An object for which `is_device_array` holds, as one of our arrays on the same memory.
+
+    `stream` is a CUDA stream that waits for an array of another library; without one, the call waits.
 
     Raises InputError where it can't be read, or isn't on that GPU.
     """
     if isinstance(value, DeviceArray):
         array = value
     elif hasattr(value, "__dlpack_device__"):  # which says the GPU's number
-        array = DeviceArray.from_dlpack(value)
+        array = DeviceArray.from_dlpack(value, stream=stream)
     else:
-        array = DeviceArray.from_interface(value, device=device)
+        array = DeviceArray.from_interface(value, device=device, stream=stream)
     if array.device != device:
         raise InputError(f"an array on GPU {device} is needed, but it is on GPU {array.device}")
     return array

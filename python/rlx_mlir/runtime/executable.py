@@ -13,15 +13,17 @@ from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.errors import ExecutionError, InputError, StageError
+from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
+from rlx_mlir.reports import shown
 from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.prepare import Shared, prepare
-from rlx_mlir.runtime.tiles import GEMM_AMX, request_tiles
+from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
 
 Array = np.ndarray[Any, Any]
 
@@ -109,13 +111,15 @@ class Executable:
         Raises ExecutionError where the code isn't for this machine, InputError where `threads` is no number of them.
         """
         check_target(artifact)
-        if any(name.startswith(GEMM_AMX) for name in artifact.templates.values()) and not request_tiles():
+        if (
+            any(name.startswith((GEMM_AMX, ATTENTION_AMX)) for name in artifact.templates.values())
+            and not request_tiles()
+        ):
             raise ExecutionError(
                 f"the code of '{artifact.name}' uses AMX tiles, which the operating system doesn't lend: compile it "
                 "again, on this machine"
             )
-        if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-            raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
+        check_threads(threads)
         self.artifact = artifact
         code = native.ObjectCode([artifact.code])
         try:
@@ -142,6 +146,16 @@ class Executable:
         self._maxima = dict(artifact.symbols)
         self._bound = None if artifact.parameters else Parameters()
 
+    def __repr__(self) -> str:
+        return shown.line(type(self).__name__, self.artifact, *self._state())
+
+    def _repr_html_(self) -> str:
+        return shown.table(type(self).__name__, self.artifact, *self._state())
+
+    def _state(self) -> tuple[str, ...]:
+        """What `repr` says beside the artefact's facts."""
+        return (f"threads={self.threads}", *(("parameters not set",) if self._bound is None else ()))
+
     @property
     def inputs(self) -> tuple[BufferSpec, ...]:
         """What a call needs."""
@@ -162,13 +176,13 @@ class Executable:
         """Threads that one call uses at most."""
         return int(self._plan.threads)
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> Any:
         """Zeros where a call reads and writes them best: what stays between calls, such as caches.
 
         On CPUs, data starts at a multiple of 64 bytes, and memory of large arrays is taken when it is first written.
         """
-        size = math.prod(shape) * dtype.itemsize
-        raw = np.zeros(size + 64, np.uint8)
+        dtype = np.dtype(dtype)
+        raw = np.zeros(math.prod(shape) * dtype.itemsize + 64, np.uint8)
         return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
     @located
@@ -257,10 +271,25 @@ class Executable:
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
-    def __call__(self, **inputs: Any) -> Array | tuple[Array, ...]:
-        """Runs the module with inputs by keyword; returns the result, or a tuple where there are several."""
-        results = tuple(self.run(inputs).values())
+    @located
+    def __call__(self, *arrays: Any, **inputs: Any) -> Array | tuple[Array, ...]:
+        """Runs the module on inputs in their order, by keyword, or the first ones in order and the others by keyword.
+
+        Returns the result, or a tuple where there are several. Raises what `run` raises.
+        """
+        results = tuple(self.run(self._named(arrays, inputs) if arrays else inputs).values())
         return results[0] if len(results) == 1 else results
+
+    def _named(self, arrays: Sequence[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs by name; InputError where there are more than the module has, or one is given twice."""
+        names = [spec.name for spec in self.inputs]
+        if len(arrays) > len(names):
+            listed = ", ".join(names) or "none"
+            raise InputError(f"'{self.artifact.name}' has {len(names)} inputs, {listed}, but got {len(arrays)} arrays")
+        for name in names[: len(arrays)]:
+            if name in inputs:
+                raise InputError(f"input '{name}' of '{self.artifact.name}' is given by position and by keyword")
+        return {**dict(zip(names, arrays, strict=False)), **inputs}
 
     def profile(self, enabled: bool = True) -> None:
         """Starts or stops measuring each call."""
@@ -297,7 +326,8 @@ class Executable:
         unknown = [str(name) for name in given if name not in names]
         parts = [f"missing {what}s: {', '.join(missing)}"] if missing else []
         if unknown:
-            parts.append(f"unknown {what}s: {', '.join(unknown)}; known are {', '.join(names) or 'none'}")
+            guessed = [name + did_you_mean(name, missing or names) for name in unknown]
+            parts.append(f"unknown {what}s: {', '.join(guessed)}; known are {', '.join(names) or 'none'}")
         raise InputError(f"'{self.artifact.name}': {'; '.join(parts)}")
 
     def _check_inputs(
@@ -460,6 +490,12 @@ class Executable:
                 if start < reach[kind][0]:
                     raise InputError(f"{name} and {reach[kind][1]} share memory, but what a call writes is its alone")
             reach[writes] = max(reach[writes], (end, name))
+
+
+def check_threads(threads: Any) -> None:
+    """Raises InputError where it is neither a number of threads nor None."""
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
 
 
 def check_target(artifact: Artifact) -> None:

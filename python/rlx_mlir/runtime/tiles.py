@@ -14,6 +14,9 @@ GEMM_AMX = "gemm_amx"
 #: The templates whose code multiplies f32 by tiles, as parts of bf16.
 GEMM_AMX_F32 = GEMM_AMX + "_f32"
 
+#: The template of attention whose products are computed by tiles.
+ATTENTION_AMX = "attention_amx"
+
 #: Linux, x86-64: the system call arch_prctl, its request for a part of the processor's state, and the tiles' number.
 _ARCH_PRCTL, _REQUEST, _TILE_DATA = 158, 0x1023, 18
 

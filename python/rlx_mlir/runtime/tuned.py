@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Measured choices of kernels, kept beside compiled code: a file for what is compiled, how, and for which processor."""
+"""Measured choices of kernels, kept beside compiled code: a file for what is compiled, how, and for which processor.
+
+On GPUs, a file is for a GPU's name, its number of multiprocessors, and the version of the driver, too.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rlx_mlir.models.hub import cache_dir
+from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import write_atomically
 from rlx_mlir.runtime.cache import compiler_build, key_of
 
@@ -19,14 +23,26 @@ log = logging.getLogger(__name__)
 Chosen = dict[str, dict[str, int]]
 
 
+def device_parts(ordinal: int = 0) -> dict[str, Any]:
+    """What choices hold for that were measured on a GPU; raises the run time's error where there is none."""
+    device = native.CudaDevice(ordinal)
+    return {
+        "name": device.name,
+        "multiprocessors": device.multiprocessors,
+        "driver": native.cuda_driver_version(),
+    }
+
+
 def path_of(parts: Mapping[str, Any]) -> Path:
-    """The file for a key made of `cache.key_parts` without choices.
+    """The file for a key made of `cache.key_parts` without choices; for target `cuda`, of this machine's GPU.
 
     Another build of the compiler has the same file: names of kernels may have changed, so the file says which build
     measured it, and only that one uses it.
     """
     own = {**parts, "options": {k: v for k, v in parts["options"].items() if k != "choices"}}
     del own["compiler"]
+    if own["options"].get("target") == "cuda":
+        own["device"] = device_parts()
     return cache_dir() / "tuned" / f"{key_of(own)}.json"
 
 

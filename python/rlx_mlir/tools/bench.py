@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rlx_mlir.errors import ExecutionError, InputError
-from rlx_mlir.tools.options import Activations, JsonOption, print_json, progress
+from rlx_mlir.tools.options import Activations, Device, DeviceOption, JsonOption, positive_numbers, print_json, progress
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.bench import Request
@@ -33,11 +33,13 @@ def bench(
         list[Activations] | None, typer.Option(help="Of our model; may be repeated.", show_default="int8")
     ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of everything in turns; figures are medians.")] = 7,
+    device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
 ) -> None:
     """Measure ours beside others in turns: tokens per second of a model, or times of kernels.
 
     Figures are medians with their spread. A comparison that noise hides is called inconclusive. Nothing is installed.
+    On a GPU ours are beside its limits alone, and times of kernels are those of events.
     """
     from rlx_mlir.measure.bench import Request
     from rlx_mlir.measure.rivals import INSTALL, RIVALS, rivals_of
@@ -46,7 +48,13 @@ def bench(
 
     if model and kernels:
         raise InputError("'--kernels' names workloads, which are measured without '--model'")
-    fitting = [r for r in RIVALS.values() if (r.prepare is None) == bool(model)]
+    if device is Device.cuda:
+        native.CudaDevice()  # or the error that says what is missing, before anything is made
+        if vs or threads:
+            raise InputError(
+                f"'--{'vs' if vs else 'threads'}' is for CPUs: benchmarks/gpu compares with others on a GPU"
+            )
+    fitting = [r for r in RIVALS.values() if (r.prepare is None) == bool(model) and device is Device.cpu]
     wanted = rivals_of(vs) if vs else fitting
     for rival in wanted:
         if rival not in fitting:
@@ -55,17 +63,18 @@ def bench(
             raise InputError(f"'{rival.name}' has nothing to compare with {kind}: those that have are {names}")
     missing = {rival.name: rival.missing for rival in wanted if rival.missing}
     words = [word.strip() for word in kernels.split(",") if word.strip()]
-    counts = _numbers("threads", threads) or [native.default_threads()]
+    counts = positive_numbers("threads", threads) or [1 if device is Device.cuda else native.default_threads()]
     requests = [
         Request(
             threads=count,
             vs=tuple(rival.name for rival in wanted if not rival.missing),
             model=model,
             kernels=() if model else tuple(chosen(words)),
-            prompts=tuple(_numbers("prompt", prompt)),
+            prompts=tuple(positive_numbers("prompt", prompt)),
             decode=decode,
             activations=tuple(own.value for own in activations or [Activations.int8]),
             rounds=rounds,
+            device=device.value,
         )
         for count in counts
     ]
@@ -83,13 +92,6 @@ def bench(
         print_json({"about": about, "missing": missing, "rows": rows})
         return
     typer.echo(format_bench(about, rows))
-
-
-def _numbers(option: str, text: str) -> list[int]:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not all(word.isdigit() and int(word) > 0 for word in words):
-        raise InputError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
-    return [int(word) for word in words]
 
 
 def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict[str, str], list[dict[str, Any]]]:
@@ -190,15 +192,16 @@ def _conclusion(row: dict[str, Any]) -> str:
 
 
 def _machines(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """The best limits that the rounds showed, by number of threads."""
-    best: dict[int, dict[str, float]] = {}
+    """The best limits that the rounds showed, by number of threads, or of the GPU."""
+    best: dict[str, dict[str, float]] = {}
     for row in rows:
-        own = best.setdefault(row["threads"], {"flops": 0.0, "integer_ops": 0.0, "bandwidth": 0.0})
+        who = row["machine"].get("device") or f"{row['threads']} threads"
+        own = best.setdefault(who, {"flops": 0.0, "integer_ops": 0.0, "bandwidth": 0.0})
         for name in own:
             own[name] = max(own[name], row["machine"][name] or 0.0)
     return [
-        f"machine, {threads} threads: {own['flops'] / 1e9:.0f} GFLOP/s of f32, "
+        f"machine, {who}: {own['flops'] / 1e9:.0f} GFLOP/s of f32, "
         + (f"{own['integer_ops'] / 1e9:.0f} Gop/s of int8, " if own["integer_ops"] else "")
         + f"{own['bandwidth'] / 1e9:.1f} GB/s"
-        for threads, own in best.items()
+        for who, own in best.items()
     ]

@@ -26,7 +26,7 @@ from rlx_mlir.tools.options import (
 if TYPE_CHECKING:
     from rlx_mlir.runtime.artifact import Artifact
 
-_PARTS = {"models": "models", "compiled": "compiled", "cubin": "cubin", "tuned": "tuned"}
+_PARTS = {"models": "models", "compiled": "compiled", "tuned": "tuned"}
 """Folders in the cache by what they hold; nothing else in it is ours to delete."""
 
 #: Digits of a key that name an entry in lists.

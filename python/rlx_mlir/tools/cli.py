@@ -26,6 +26,8 @@ from rlx_mlir.tools.options import (
     ChipOption,
     ChunkOption,
     ContextOption,
+    Cubin,
+    CubinOption,
     Device,
     DeviceOption,
     JsonOption,
@@ -45,12 +47,20 @@ from rlx_mlir.tools.options import (
     progress,
     writing,
 )
+from rlx_mlir.version import __version__
 
 _DEBUG = "RLX_DEBUG"
 
 
+#: The order in which commands are listed: what most people need first.
+_ORDER = ("generate", "embed", "models", "inspect", "compile", "emit", "report", "bench", "profile", "tune", "cache")
+
+
 class _Commands(TyperGroup):
     """The commands; errors of ours become one line and a status."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [*_ORDER, *sorted(set(super().list_commands(ctx)) - set(_ORDER))]
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -58,7 +68,9 @@ class _Commands(TyperGroup):
         except RlxError as error:
             if os.environ.get(_DEBUG):
                 raise
-            _fail(f"error: {error}", 1)
+            # The line of Python that called is the command line's own.
+            place = f"{getattr(error, 'place', '')}: "
+            _fail(f"error: {str(error).removeprefix(place)}", 1)
         except KeyboardInterrupt:
             _fail("interrupted", 130)
         except BrokenPipeError:  # the reader has what it wants; nothing more can be written, at exit either
@@ -87,14 +99,22 @@ app.command(
     epilog=example(
         "rlx bench --kernels gemm,attention --vs torch,onnxruntime",
         "rlx bench --model smollm2 --vs llama.cpp --threads 1,2 --prompt 128",
+        "rlx bench --model smollm2 --device cuda",
     )
 )(bench.bench)
-app.command(epilog=example("rlx tune smollm2", "rlx tune model.gguf --threads 1 --dry-run"))(tune.tune)
+app.command(
+    epilog=example(
+        "rlx tune smollm2",
+        "rlx tune model.gguf --threads 1 --dry-run",
+        "rlx tune smollm2 --device cuda --prompt-tokens 16,512",
+    )
+)(tune.tune)
 app.command(
     epilog=example(
         "rlx profile smollm2",
         "rlx profile model.gguf --prompt-tokens 512 --trace trace.json --plot roofline.html",
         "rlx profile model.gguf --decode 0 --json",
+        "rlx profile smollm2 --device cuda",
     )
 )(profile.profile)
 app.command(
@@ -108,13 +128,7 @@ app.command(
 def _show_version(show: bool) -> None:
     if not show:
         return
-    import importlib.metadata
-
-    try:
-        version = importlib.metadata.version("rlx-mlir")
-    except importlib.metadata.PackageNotFoundError:
-        version = "(not installed)"
-    typer.echo(f"rlx {version}")
+    typer.echo(f"rlx {__version__}")
     raise typer.Exit
 
 
@@ -156,7 +170,7 @@ def generate(
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
-        bool, typer.Option("--stats", help="Show times, rates, and the limits of the CPU, on stderr.")
+        bool, typer.Option("--stats", help="Show times, rates, and the limits of the machine, on stderr.")
     ] = False,
 ) -> None:
     """Continue a prompt, or answer it with --chat; text appears as it is generated."""
@@ -194,7 +208,7 @@ def generate(
             "finish_reason": generation.finish_reason,
             "stats": generation.stats.to_dict(),
         }
-        if stats and device is Device.cpu:
+        if stats:
             from rlx_mlir.measure.summary import summarize
 
             found["roofline"] = summarize(loaded, generation.stats).to_dict()
@@ -216,7 +230,6 @@ def generate(
             f"peak memory {done.peak_rss / 1e6:.0f} MB",
             err=True,
         )
-    if stats and device is Device.cpu:
         from rlx_mlir.measure.summary import summarize
 
         typer.echo(str(summarize(loaded, done)), err=True)
@@ -259,6 +272,7 @@ def compile_model(
     target: TargetOption = Target.cpu,
     chip: ChipOption = "",
     ptx: PtxOption = "",
+    cubin: CubinOption = Cubin.auto,
     timing: Annotated[
         bool, typer.Option("--timing", help="Compile anew, beside the cache, and show where the time goes.")
     ] = False,
@@ -294,13 +308,14 @@ def compile_model(
                 target=target.value,
                 chip=chip,
                 ptx=ptx,
+                cubin=cubin.value,
             )
         artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
         rows[program] = {
             "seconds": time.perf_counter() - begin,
             "kernels": len(artifact.kernels),
             "calls": len(artifact.calls),
-            "code_bytes": len(artifact.code) + len(artifact.device_code),
+            "code_bytes": len(artifact.code) + len(artifact.device_code) + len(artifact.cubin),
             "arena_bytes": artifact.arena_bytes,
         }
         if output is not None:
@@ -352,6 +367,7 @@ def _time_compilation(
         "rlx emit model.gguf --stage mir -o prefill.mlir",
         "rlx emit graph.mlir --stage llvm",
         "rlx emit smollm2 --stage lir --inspect",
+        "rlx emit smollm2 --stage asm --function decode --kernel attention_0",
         "rlx emit smollm2 --stage asm --triple aarch64-linux-gnu --cpu cortex-a76",
         "rlx emit smollm2 --stage ptx --target nvptx --chip sm_90",
     )
@@ -366,6 +382,9 @@ def emit(
     inspect: Annotated[
         bool, typer.Option("--inspect", help="Tables in place of IR: stages hir, mir, kernels and lir.")
     ] = False,
+    kernel: Annotated[
+        str | None, typer.Option(help="One kernel alone, by its name in `rlx report`; from stage kernels on.")
+    ] = None,
     triple: Annotated[str, typer.Option(help="Architecture to compile for, e.g. aarch64-linux-gnu; this one's.")] = "",
     cpu: Annotated[str, typer.Option(help="CPU to compile for, as LLVM names it; this one.")] = "",
     features: Annotated[str, typer.Option(help="Features on top of the CPU's: +name or -name, with commas.")] = "",
@@ -380,7 +399,18 @@ def emit(
 
     module, maxima = any_module(model, function.value, context, chunk)
     show = stages.inspect if inspect else compiler.emit
-    machine = {"triple": triple, "cpu": cpu, "features": features, "target": target.value, "chip": chip, "ptx": ptx}
+    machine: dict[str, Any] = {
+        "triple": triple,
+        "cpu": cpu,
+        "features": features,
+        "target": target.value,
+        "chip": chip,
+        "ptx": ptx,
+    }
+    if kernel is not None:
+        if inspect:
+            raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
+        machine["kernel"] = kernel
     text = show(module, stage.value, activations=activations.value, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)
@@ -393,7 +423,7 @@ def emit(
     epilog=example(
         "rlx report smollm2",
         "rlx report model.gguf --function decode --target nvptx --chip sm_90a",
-        "rlx report graph.mlir",
+        "rlx report graph.mlir --json",
     )
 )
 def report(
@@ -404,6 +434,7 @@ def report(
     chunk: ChunkOption = 512,
     target: TargetOption = Target.cpu,
     chip: ChipOption = "",
+    as_json: JsonOption = False,
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
     from rlx_mlir.compiler import compile
@@ -411,10 +442,16 @@ def report(
     from rlx_mlir.runtime.artifact import Artifact
 
     module, maxima = any_module(model, function.value, context, chunk)
-    typer.echo(str(module.fusion_report(activations=activations.value)))
+    fusion = module.fusion_report(activations=activations.value)
+    if not as_json:
+        typer.echo(str(fusion))
     compiled: Any = compile(module, activations=activations.value, maxima=maxima, target=target.value, chip=chip)
     artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
-    typer.echo(f"\n{dispatch_report(artifact)}")
+    dispatch = dispatch_report(artifact)
+    if as_json:
+        print_json({"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()})
+    else:
+        typer.echo(f"\n{dispatch}")
 
 
 @app.command(epilog=example("rlx models"))

@@ -31,7 +31,7 @@ _OUT = Path("fuzz-findings")
 def _run(
     fuzzer: str, seed: int, count: int, minutes: float, jobs: int, first: int, out: Path, as_json: bool, **settings: Any
 ) -> None:
-    """Runs a fuzzer and reports; exits with 1 where it found something."""
+    """Runs a fuzzer and reports; exits with 1 where it found something, else 130 where it was interrupted."""
     from rlx_mlir.fuzz import campaign
 
     plan = campaign.Plan(fuzzer, seed, count or (0 if minutes else _COUNT), minutes, jobs, out, first, settings)
@@ -44,8 +44,8 @@ def _run(
         for found in report.findings:
             first_line = found.message.partition("\n")[0]
             typer.echo(f"{found.kind} ({found.owner}), {found.count} cases: {first_line}\n  {found.command}")
-    if report.findings:
-        raise typer.Exit(1)
+    if report.findings or report.interrupted:
+        raise typer.Exit(1 if report.findings else 130)
 
 
 @app.command()

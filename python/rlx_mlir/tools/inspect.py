@@ -19,12 +19,13 @@ def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]
     """Architecture, sizes, tensor types and whether the model can be run, as JSON can write them.
 
     Args:
-        name_or_path: a file, or the name of a known model that is on this machine.
+        name_or_path: a file, or the name of a known model, which is fetched if need be.
         tensors: list every tensor.
 
-    Raises InputError or DownloadError where there is no such file, GGUFError where it is malformed.
+    Raises InputError where there is no such file, DownloadError where a model can't be fetched, GGUFError where it is
+    malformed.
     """
-    path = resolve(name_or_path, download=False)
+    path = resolve(name_or_path)
     file = GGUFFile(path)
     infos = list(file.tensors.values())
     found: dict[str, Any] = {

@@ -45,6 +45,14 @@ class Target(str, enum.Enum):
     cuda = "cuda"
 
 
+class Cubin(str, enum.Enum):
+    """Whether there is machine code beside PTX."""
+
+    auto = "auto"
+    always = "always"
+    never = "never"
+
+
 class Program(str, enum.Enum):
     """Modules of a model."""
 
@@ -97,6 +105,9 @@ ChipOption = Annotated[
     str, typer.Option(help="GPU to compile for, e.g. sm_80; sm_90 by default, that of this machine for cuda.")
 ]
 PtxOption = Annotated[str, typer.Option(help="Version of PTX, e.g. 8.6; the least that knows the chip.")]
+CubinOption = Annotated[
+    Cubin, typer.Option(help="Machine code beside PTX; auto: for target nvptx, where a ptxas is found.")
+]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -162,6 +173,14 @@ def progress() -> Iterator[Callable[[str], None] | None]:
 
     with Console(stderr=True).status("starting") as status:
         yield lambda text: status.update(text)
+
+
+def positive_numbers(option: str, text: str) -> list[int]:
+    """Numbers with commas between; InputError names the option where they aren't positive numbers."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
+        raise InputError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
+    return [int(word) for word in words]
 
 
 def print_json(value: Any) -> None:

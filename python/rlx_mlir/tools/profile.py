@@ -9,25 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from rlx_mlir.tools.options import (
-    Activations,
-    ActivationsOption,
-    ChunkOption,
-    ContextOption,
-    JsonOption,
-    ModelArgument,
-    ThreadsOption,
-    print_json,
-    progress,
-    writing,
-)
+from rlx_mlir.tools.loading import Loading, loads_model
+from rlx_mlir.tools.options import JsonOption, print_json, progress, writing
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.profile import Profile, ProgramProfile
 
 
+@loads_model
 def profile(
-    model: ModelArgument,
+    loading: Loading,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 128,
     decode: Annotated[int, typer.Option(min=0, help="Tokens after each prompt, one by one.")] = 32,
     rounds: Annotated[int, typer.Option(min=1, help="Prompts to measure; figures are medians.")] = 5,
@@ -37,25 +28,19 @@ def profile(
     plot: Annotated[
         Path | None, typer.Option(help="Write a roofline plot: .html, or .png where matplotlib is installed.")
     ] = None,
-    threads: ThreadsOption = None,
-    activations: ActivationsOption = Activations.int8,
-    context: ContextOption = None,
-    chunk: ChunkOption = 512,
     as_json: JsonOption = False,
 ) -> None:
     """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches."""
     from rlx_mlir.measure.plot import check_plot, write_plot
     from rlx_mlir.measure.profile import profile_model
     from rlx_mlir.measure.trace import trace as timeline
-    from rlx_mlir.models.model import load_model
 
     if plot is not None:
         check_plot(plot)
     with progress() as say:
-        loaded = load_model(
-            model, threads=threads, activations=activations.value, context=context, chunk=chunk, progress=say
+        found = profile_model(
+            loading.load(say), prompt_tokens=prompt_tokens, decode=decode, rounds=rounds, progress=say
         )
-        found = profile_model(loaded, prompt_tokens=prompt_tokens, decode=decode, rounds=rounds, progress=say)
     if trace is not None:
         with writing(trace):
             trace.write_text(json.dumps(timeline(found), separators=(",", ":")), encoding="utf-8")

@@ -14,14 +14,14 @@ from rlx_mlir import formats, ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.function import INPUT, Argument
-from rlx_mlir.mir.numerics import is_float
+from rlx_mlir.mir.numerics import FLOAT8, is_float
 from rlx_mlir.mir.packed import packing
 
 #: Sizes of dynamic dimensions; the last entry gives each symbol an odd size of its own.
 SIZES: tuple[tuple[int, ...], ...] = ((1,), (2,), (3, 5, 7, 9))
 
 #: Factor of large values: squares of them are finite in the element type, sums of many squares too.
-_LARGE = {"float16": 16.0, "float32": 1e3, "bfloat16": 1e3, "float64": 1e3}
+_LARGE = {"float16": 16.0, "float8_e4m3fn": 16.0, "float8_e5m2": 16.0, "float32": 1e3, "bfloat16": 1e3, "float64": 1e3}
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,15 @@ def _random(seed: int, name: str) -> np.random.Generator:
 
 
 def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> Sample:
-    """The sample with each floating-point number moved by one rounding error, up or down at random."""
+    """The sample with each floating-point number moved by one rounding error, up or down at random.
+
+    Floats of 8 bits stay: what is computed from them is much more precise than they are.
+    """
     rng = np.random.default_rng(seed)
     values = {}
     for argument in arguments:
         array = sample.values[argument.name]
-        if packing(argument.type) is None and is_float(array.dtype):
+        if packing(argument.type) is None and is_float(array.dtype) and array.dtype not in FLOAT8:
             wide = np.float64 if array.dtype == np.float64 else np.float32
             unit = rounding_unit(array.dtype)
             with np.errstate(all="ignore"):
@@ -101,7 +104,8 @@ def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> S
 
 def rounding_unit(dtype: np.dtype[Any]) -> float:
     """Half of the distance of 1 to the next larger number of a floating-point type."""
-    return {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}[dtype.name]
+    units = {"float16": -11, "bfloat16": -8, "float8_e4m3fn": -4, "float8_e5m2": -3, "float32": -24, "float64": -53}
+    return 2.0 ** units[dtype.name]
 
 
 def _symbols(argument: Argument) -> list[str]:

@@ -30,7 +30,8 @@ def _names(words: str) -> frozenset[str]:
 
 
 EXACT = _names(
-    "constant reshape transpose narrow concat expand gather repack cache_update where compare max min abs neg relu"
+    "constant reshape transpose narrow concat expand gather repack cache_update "
+    "where compare max min abs neg relu sample"
 )
 ARITHMETIC = _names("add sub mul div sqrt round cast")
 #: Errors of functions of one element, in units; compiled code has polynomials of its own.

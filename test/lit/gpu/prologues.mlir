@@ -81,3 +81,25 @@ func.func @no_norm_before_other_products(%x: tensor<1x64xf32>, %g: tensor<64xf32
   %2 = mir.matmul %o, %u transpose_rhs : tensor<1x64xf32>, tensor<16x64xf32>
   return %0, %1, %2 : tensor<1x16xf32>, tensor<1x16xf32>, tensor<1x16xf32>
 }
+
+// -----
+
+/// Parts of one product's result stand where they are read, beyond the next product.
+// CHECK-LABEL: func @parts(
+//       CHECK:   %[[QK:.+]] = call @matmul_0(
+//       CHECK:   call @matmul_1(
+//       CHECK:   call @narrow_rope_neg_0(%[[QK]],
+// APART-LABEL: func @parts(
+//       APART:   call @matmul_0(
+//       APART:   call @narrow_0(
+//       APART:   call @matmul_1(
+//       APART:   call @rope_neg_0(
+func.func @parts(%x: tensor<1x2x32xf32>, %w: tensor<32x32xf32>, %u: tensor<32x8xf32>, %t: tensor<8x8xf32>) -> (tensor<1x2x16xf32>, tensor<1x2x16xf32>, tensor<1x2x8xf32>) {
+  %qk = mir.matmul %x, %w : tensor<1x2x32xf32>, tensor<32x32xf32>
+  %q = mir.narrow %qk axis 2 start 0 length 16 : tensor<1x2x32xf32>
+  %k = mir.narrow %qk axis 2 start 16 length 16 : tensor<1x2x32xf32>
+  %v = mir.matmul %x, %u : tensor<1x2x32xf32>, tensor<32x8xf32>
+  %r = mir.rope %q, %t, %t head_dim 16 : tensor<1x2x16xf32>, tensor<8x8xf32>
+  %b = mir.neg %k : tensor<1x2x16xf32>
+  return %r, %b, %v : tensor<1x2x16xf32>, tensor<1x2x16xf32>, tensor<1x2x8xf32>
+}

@@ -187,58 +187,6 @@ EXPORT int cuLaunchKernelEx(const Config *config, void *handle, void **params, v
         op->block[0], op->block[1], op->block[2], op->shared, op->pdl);
   LEAVE(submit(config->stream, op, __func__));
 }
-EXPORT int cuLinkCreate_v2(unsigned count, int *options, void **values, void **handle) {
-  ENTER(1);
-  Link *link = make(LINK, sizeof *link);
-  for (unsigned i = 0; i < count; ++i)
-    if (options[i] == 5)
-      link->cubin = values[i]; // where messages go, until there is machine code
-  *handle = link;
-  LEAVE(SUCCESS);
-}
-EXPORT int cuLinkAddData_v2(void *handle, int type, void *data, size_t bytes, const char *name, unsigned count,
-                            int *options, void **values) {
-  ENTER(1);
-  (void)name, (void)count, (void)options, (void)values;
-  Link *link = handle;
-  char log[256];
-  if (!check_live(handle, LINK, __func__) || type != 1 || !bytes || ((char *)data)[bytes - 1])
-    LEAVE(INVALID_VALUE);
-  if ((result = check_ptx(data, log))) {
-    if (link->cubin)
-      strcpy(link->cubin, log);
-    LEAVE(result);
-  }
-  link->text = strdup(data);
-  LEAVE(SUCCESS);
-}
-EXPORT int cuLinkComplete(void *handle, void **cubin, size_t *bytes) {
-  ENTER(1);
-  Link *link = handle;
-  if (!check_live(handle, LINK, __func__) || !link->text)
-    LEAVE(INVALID_VALUE);
-  link->bytes = strlen(cubin_mark) + strlen(link->text);
-  link->cubin = malloc(link->bytes + 1);
-  sprintf(link->cubin, "%s%s", cubin_mark, link->text);
-  *cubin = link->cubin, *bytes = link->bytes;
-  trace("link\n");
-  LEAVE(SUCCESS);
-}
-EXPORT int cuLinkDestroy(void *handle) {
-  ENTER(0);
-  Link *link = handle;
-  if (!check_live(handle, LINK, __func__))
-    LEAVE(INVALID_HANDLE);
-  if (link->text) {
-    if (link->bytes) {
-      memset(link->cubin, 0, link->bytes); // nobody may use it any more
-      free(link->cubin);
-    }
-    free(link->text);
-  }
-  end(handle);
-  LEAVE(SUCCESS);
-}
 
 /// Writes a tensor map as the emulator of PTX reads it: "RLXTMAP1", address u64, then as bytes element type, rank,
 /// swizzle, promotion, fill; at 24 sizes - 1 (u32), at 44 the box (u16), at 56 strides in bytes (u64).

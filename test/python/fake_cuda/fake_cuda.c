@@ -313,8 +313,39 @@ EXPORT int cuEventRecord(void *event, void *stream) {
   ENTER(1);
   if (!check_live(event, EVENT, __func__))
     LEAVE(INVALID_HANDLE);
+  Stream *own = stream_of(stream, __func__);
+  if (!own)
+    LEAVE(INVALID_HANDLE);
   Op *op = new_op(RECORD);
   op->event = event;
+  if (!own->capturing) {
+    op->bytes = ++((Event *)event)->records;
+    ((Event *)event)->pending = own;
+  }
+  LEAVE(submit(stream, op, __func__));
+}
+EXPORT int cuEventQuery(void *event) {
+  ENTER(1);
+  if (!check_live(event, EVENT, __func__))
+    LEAVE(INVALID_HANDLE);
+  LEAVE(((Event *)event)->pending ? NOT_READY : SUCCESS);
+}
+EXPORT int cuEventSynchronize(void *event) {
+  ENTER(1);
+  if (!check_live(event, EVENT, __func__))
+    LEAVE(INVALID_HANDLE);
+  reach(event, ((Event *)event)->records);
+  LEAVE((int)state.sticky);
+}
+EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
+  ENTER(1);
+  (void)flags;
+  if (!check_live(event, EVENT, __func__))
+    LEAVE(INVALID_HANDLE);
+  if (!((Event *)event)->pending)
+    LEAVE(stream_of(stream, __func__) ? SUCCESS : INVALID_HANDLE);
+  Op *op = new_op(WAIT);
+  op->event = event, op->bytes = ((Event *)event)->records;
   LEAVE(submit(stream, op, __func__));
 }
 EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {

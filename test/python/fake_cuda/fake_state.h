@@ -43,9 +43,8 @@ enum {
   CAPTURE_INVALIDATED = 901
 };
 enum { GUARD = 512, GUARD_BYTE = 0xA5, FREED_BYTE = 0xDE, FRESH_BYTE = 0xFF, NAME = 256, QUARANTINE = 64 << 20 };
-enum { MEMORY, PINNED, STREAM, EVENT, MODULE, GRAPH, EXEC, LINK, KINDS };
-static const char *const kinds[KINDS] = {"memory", "pinned memory", "stream",     "event",
-                                         "module", "graph",         "graph exec", "link"};
+enum { MEMORY, PINNED, STREAM, EVENT, MODULE, GRAPH, EXEC, KINDS };
+static const char *const kinds[KINDS] = {"memory", "pinned memory", "stream", "event", "module", "graph", "graph exec"};
 
 typedef void (*LaunchCallback)(const char *image, size_t image_bytes, const char *kernel, const unsigned *grid,
                                const unsigned *block, unsigned shared, const void *params, size_t param_bytes,
@@ -55,7 +54,7 @@ typedef void (*LaunchCallback)(const char *image, size_t image_bytes, const char
 
 typedef struct Function Function;
 typedef struct Op {
-  enum { COPY, SET, LAUNCH, RECORD } kind;
+  enum { COPY, SET, LAUNCH, RECORD, WAIT } kind;
   uint64_t to, from;
   size_t bytes;
   void *snapshot; // of pageable memory, which the caller may change at once
@@ -91,6 +90,9 @@ typedef struct Event {
   Object object;
   double time;
   int recorded;
+  size_t records;  // how often it was recorded
+  size_t reached;  // the last record that the stream has come to
+  Stream *pending; // the stream of the last record, until it has come there
 } Event;
 typedef struct {
   Object object;
@@ -110,12 +112,6 @@ typedef struct {
   Object object;
   Queue ops;
 } Graph;
-typedef struct {
-  Object object;
-  char *text;
-  size_t bytes;
-  char *cubin;
-} Link;
 
 static struct {
   pthread_mutex_t mutex;
@@ -334,6 +330,7 @@ static void check_place(uint64_t address, size_t bytes, int on_device, const cha
     fault(ILLEGAL_ADDRESS);
   }
 }
+static void reach(Event *event, size_t record);
 static void perform(Op *op) {
   state.clock += 0.001;
   switch (op->kind) {
@@ -352,6 +349,12 @@ static void perform(Op *op) {
   case RECORD:
     op->event->time = state.clock;
     op->event->recorded = 1;
+    op->event->reached = op->bytes;
+    if (op->event->records == op->bytes)
+      op->event->pending = NULL;
+    break;
+  case WAIT:
+    reach(op->event, op->bytes);
     break;
   case LAUNCH: {
     ++state.kernels;
@@ -372,12 +375,13 @@ static void perform(Op *op) {
   }
   }
 }
-static void drain(Stream *stream) {
+// Does what a stream holds: all of it, or up to a record of an event.
+static void drain_to(Stream *stream, Event *event, size_t record) {
   // Another thread is at it, and may be in a callback that waits for this one.
   if (stream->draining)
     return;
   stream->draining = 1;
-  while (stream->queue.first && !state.sticky) {
+  while (stream->queue.first && !state.sticky && !(event && event->reached >= record)) {
     Op *op = stream->queue.first;
     stream->queue.first = op->next;
     if (!op->next)
@@ -390,6 +394,13 @@ static void drain(Stream *stream) {
   if (state.sticky)
     discard(&stream->queue);
   stream->draining = 0;
+}
+static void drain(Stream *stream) { drain_to(stream, NULL, 0); }
+// The record was made before, in the stream of the event's last one: events change their stream only when nothing
+// waits.
+static void reach(Event *event, size_t record) {
+  if (event->pending && event->reached < record)
+    drain_to(event->pending, event, record);
 }
 static int is_busy(void) {
   for (Object *object = state.objects; object; object = object->next)
@@ -457,6 +468,9 @@ EXPORT void fake_set_device(int devices, int major, int minor, size_t total, int
 }
 EXPORT void fake_set_launch(LaunchCallback launch) { state.launch = launch; }
 EXPORT long fake_changes(void) { return state.changes; }
+/// The time that events see, in milliseconds: each operation takes 0.001 of it, and what tests add.
+EXPORT double fake_clock(void) { return state.clock; }
+EXPORT void fake_advance(double milliseconds) { state.clock += milliseconds; }
 /// Writes (address, bytes) of the GPU's memory that is allocated; the number of pairs that there are.
 EXPORT long fake_allocations(uint64_t *pairs, long room) {
   pthread_mutex_lock(&state.mutex);

@@ -19,15 +19,17 @@ neither on how units are cut nor on other rows: prompts (`attention_prefill.py`)
 from __future__ import annotations
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
+from rlx_mlir.runtime.tiles import ATTENTION_AMX
 
 from . import UnsupportedByTemplate
+from .attention_amx import TilePrefill
 from .attention_base import AttentionSpec, Schedule
 from .attention_decode import Decode
 from .attention_prefill import Prefill
 from .kernel import Scratch, write_kernel
 from .target import Target
 
-__all__ = ["AttentionSpec", "check_attention", "emit_attention"]
+__all__ = ["AttentionSpec", "check_attention", "emit_attention", "template_of"]
 
 LAYOUTS = ("packed", "bshd", "bhsd")
 MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
@@ -40,7 +42,7 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
     Raises UnsupportedByTemplate where an element type, rank, size or attribute is outside what the template covers.
     """
     check_attention(spec)
-    kind: type[Schedule] = Decode if shape_of(spec.q)[spec.sequence_axis] == 1 else Prefill
+    kind = schedule_of(spec, target)
     names = [operand for operand, _ in spec.operands]
 
     def units(em: Emitter, operands: list[Value]) -> Index:
@@ -58,6 +60,18 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
         schedule.body(begin, end)
 
     return write_kernel(name, spec.operands, [("out", spec.result)], units=units, scratch=scratch, body=body)
+
+
+def schedule_of(spec: AttentionSpec, target: Target) -> type[Schedule]:
+    """How a problem is computed on a processor."""
+    if shape_of(spec.q)[spec.sequence_axis] == 1:
+        return Decode
+    return TilePrefill if target.tiles("bf16") and ATTENTION_AMX not in target.without else Prefill
+
+
+def template_of(spec: AttentionSpec, target: Target) -> str:
+    """The name by which reports call what `emit_attention` makes."""
+    return ATTENTION_AMX if schedule_of(spec, target) is TilePrefill else "attention"
 
 
 def check_attention(spec: AttentionSpec, *, conditions: bool = False) -> None:

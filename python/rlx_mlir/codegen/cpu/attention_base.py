@@ -9,6 +9,7 @@ Scores are kept in the domain of the base-2 logarithm, where exp needs no multip
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
@@ -236,15 +237,22 @@ class Schedule:
 
     def exp2(self, x: Value, maximum: Value) -> Value:
         """2^(x - maximum) for vectors of x <= maximum: 0 where the result would be below 2^-126, NaN where x is NaN."""
-        em = self.em
+        return self.power_of_two(self.em.subf(x, maximum))
+
+    def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
+        """2^x for vectors of x below 127: 0 where the result would be below 2^-126, NaN where x is NaN.
+
+        Args:
+            coefficients: of the polynomial on [-0.5, 0.5].
+        """
+        em, x = self.em, difference
         integers = with_element(x.type, "i32")
-        difference = em.subf(x, maximum)
         power = self.larger(em.const(-127.0, x.type), difference)
         # Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
         shifted = em.addf(power, 12582912.0)
         rest = em.subf(power, em.subf(shifted, 12582912.0))
-        value = em.const(EXP2[-1], x.type)
-        for coefficient in reversed(EXP2[:-1]):
+        value = em.const(coefficients[-1], x.type)
+        for coefficient in reversed(coefficients[:-1]):
             value = self.fma(value, rest, em.const(coefficient, x.type))
         # The exponent of 2^-127 is 0, which makes the factor 0.0.
         exponent = em.addi(em.shli(em.bitcast(shifted, integers), 23), 127 << 23)

@@ -13,7 +13,7 @@ first visible key, so a row's bits don't depend on how a prompt was cut into chu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 
@@ -44,6 +44,7 @@ class Prefill(Schedule):
         # A tile is copied for at least six blocks of queries, if there are as many.
         self.together = -(-6 // spec.group)
         self.whole = self.size // self.lanes * self.lanes
+        self.rows = self.size  # of a block, among the transposed queries and the sums
         divisors = [width for width in range(self.step, 3, -1) if self.size % width == 0]
         self.columns = min(self.size, divisors[0] if divisors else self.step)
 
@@ -59,8 +60,8 @@ class Prefill(Schedule):
         """Rows of `queries` lanes: of each block transposed queries, sums of the result, and a row of maxima and one of
         sums; scores of one tile of keys. Then the tile itself."""
         self.slots = self.together * self.spec.group
-        self.query = parts.take([self.slots * self.size * self.queries], "f32")
-        self.total = parts.take([self.slots * self.size * self.queries], "f32")
+        self.query = parts.take([self.slots * self.rows * self.queries], "f32")
+        self.total = parts.take([self.slots * self.rows * self.queries], "f32")
         self.state = parts.take([self.slots * 2 * self.queries], "f32")
         self.scores = parts.take([self.tile * self.queries], "f32")
         keys, values = (parts.take([self.tile * self.pitch], "f32") for _ in range(2))
@@ -93,7 +94,7 @@ class Prefill(Schedule):
             start = em.iadd(first, em.imul(em.idiv(slot, group), self.queries))
             own = em.imin(em.isub(self.q.length, start), self.queries)
             h = em.iadd(em.imul(kv_head, group), em.irem(slot, group))
-            return Block(self, b, h, start, own, em.imul(slot, self.size), em.imul(slot, 2))
+            return Block(self, b, h, start, own, em.imul(slot, self.rows), em.imul(slot, 2))
 
         with em.loop(0, slots, hint="slot") as slot:
             self.start(block(slot.iv))
@@ -101,20 +102,30 @@ class Prefill(Schedule):
         start = em.imul(em.idiv(keys.lo, self.tile), self.tile)
         with em.loop(start, keys.hi, self.tile, hint="tile") as tile:
             low, high = em.imax(tile.iv, keys.lo), em.imin(em.iadd(tile.iv, self.tile), keys.hi)
-            with em.loop(low, high, hint="key") as key:
-                to = em.imul(em.isub(key.iv, low), self.pitch)
-                for x, base, target in zip((self.k, self.v), bases, self.tiles, strict=True):
-                    self.copy_wide(x.flat, em.iadd(base, em.imul(key.iv, x.stride)), target, to)
-            with em.loop(0, slots, hint="slot") as slot:
-                own = block(slot.iv)
-                if self.together == 1:
-                    self.attend(own, low, high)
-                else:  # blocks of one unit see different keys
-                    lo, hi = em.imax(low, own.keys.lo), em.imin(high, own.keys.hi)
-                    with em.if_(em.cmpi("slt", em.index(lo), em.index(hi))):
-                        self.attend(own, low, hi)
+            self.copy_tile(bases, low, high)
+            self.attend_all(block, slots, low, high)
         with em.loop(0, slots, hint="slot") as slot:
             self.finish(block(slot.iv))
+
+    def copy_tile(self, bases: tuple[Index, Index], low: Index, high: Index) -> None:
+        """Copies keys and values low .. high - 1 of a KV head, whose first elements stand at `bases`, into scratch."""
+        em = self.em
+        with em.loop(low, high, hint="key") as key:
+            to = em.imul(em.isub(key.iv, low), self.pitch)
+            for x, base, target in zip((self.k, self.v), bases, self.tiles, strict=True):
+                self.copy_wide(x.flat, em.iadd(base, em.imul(key.iv, x.stride)), target, to)
+
+    def attend_all(self, block: Callable[[Index], Block], slots: Index, low: Index, high: Index) -> None:
+        """Adds keys low .. high - 1, which were copied, to the results of the blocks of a unit that see them."""
+        em = self.em
+        with em.loop(0, slots, hint="slot") as slot:
+            own = block(slot.iv)
+            if self.together == 1:
+                self.attend(own, low, high)
+            else:  # blocks of one unit see different keys
+                lo, hi = em.imax(low, own.keys.lo), em.imin(high, own.keys.hi)
+                with em.if_(em.cmpi("slt", em.index(lo), em.index(hi))):
+                    self.attend(own, low, hi)
 
     def attend(self, block: Block, low: Index, high: Index) -> None:
         """Adds keys low .. high - 1 to the results of one block."""
@@ -174,11 +185,11 @@ class Prefill(Schedule):
             with em.loop(0, self.whole, self.lanes, hint="d") as d:
                 places = [[block.place(em.iadd(d.iv, u), group)] for u in range(self.lanes)]
                 totals = [em.vload(self.total, place, self.type) for place in places]
-                results = [self.narrow(self.normalised(total, sums, inverse)) for total in totals]
+                results = [self.normalised(total, sums, inverse) for total in totals]
                 for lane, vector in enumerate(transposed(em, results)):
                     with em.if_(em.cmpi("sgt", left, lane)):
                         at = em.iadd(em.iadd(start, lane * self.out.stride), d.iv)
-                        em.vstore(vector, self.out.flat, [at])
+                        em.vstore(self.narrow(vector), self.out.flat, [at])
             if self.whole < self.size:
                 with em.loop(self.whole, self.size, hint="d") as d:
                     place = [block.place(d.iv, group)]
@@ -378,7 +389,7 @@ class Block:
         """`row` is the first of its rows among the transposed queries and the sums, `state` that among the maxima."""
         em, spec = schedule.em, schedule.spec
         self.b, self.h, self.first, self.count, self.state = b, h, first, count, state
-        self._schedule, self._row = schedule, row
+        self._schedule, self.row = schedule, row
         self.keys = schedule.keys(b, first, count)
         start = em.iadd(self.keys.offset, first)
         # Keys that all queries of the block see, where the mask kind says so by positions: oldest .. newest - 1.
@@ -391,7 +402,7 @@ class Block:
 
     def place(self, d: Index, group: int) -> Index:
         """Where lane group `group` of element d stands, among the transposed queries and the sums."""
-        return self._schedule.group_index(self._schedule.em.iadd(self._row, d), group)
+        return self._schedule.group_index(self._schedule.em.iadd(self.row, d), group)
 
 
 def transposed(em: Emitter, vectors: Sequence[Value]) -> list[Value]:

@@ -11,7 +11,7 @@ Tiles round each addition to f32, as fused multiply-add does, but take subnormal
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
 
@@ -31,6 +31,9 @@ SIDE = 16
 
 ROWS = COLUMNS = 2 * SIDE
 """Rows, and columns, that are multiplied at a time."""
+
+PREFETCH_BYTES = 1024
+"""Bytes of a panel that are fetched ahead of its copy."""
 
 PAIRS = [lane // 2 + SIDE * (lane % 2) for lane in range(2 * SIDE)]
 """Two vectors of 16 elements, side by side in pairs."""
@@ -68,7 +71,8 @@ def gemm_amx(target: Target, product: Product) -> str:
                 for side in range(2):
                     # A panel beyond the last one is read as the last one: its columns aren't stored.
                     panel = em.imin(em.iadd(em.imul(unit.iv, 2), side), panels - 1)
-                    _copy_panel(em, tiles, data, em.imul(panel, layout.panel_bytes(product.k)), (weight, side))
+                    base = em.imul(panel, layout.panel_bytes(product.k))
+                    _copy_panel(em, tiles, data, base, (weight, side), target.choices.ahead(PREFETCH_BYTES))
             tiles.rows(x, (0, 0), rows, unit.iv, values[1 + weights :], outputs)
         tiles.release()
 
@@ -111,7 +115,17 @@ class Tiles:
 
     def configure(self) -> None:
         """Eight tiles of 16 rows of 64 bytes."""
-        words = [1, 0, 0, 0, *([0x00400040] * 4), 0, 0, 0, 0, 0x10101010, 0x10101010, 0, 0]
+        self.configure_shapes(dict.fromkeys(range(8), (SIDE, 64)))
+
+    def configure_shapes(self, shapes: Mapping[int, tuple[int, int]]) -> None:
+        """Tiles of their own shapes, (rows, bytes of a row) by register."""
+        widths = [shapes.get(tile, (0, 0))[1] for tile in range(8)]
+        heights = [shapes.get(tile, (0, 0))[0] for tile in range(8)]
+        words = [1, 0, 0, 0]
+        words += [low | high << 16 for low, high in zip(widths[::2], widths[1::2], strict=True)]
+        words += [0, 0, 0, 0]
+        words += [sum(height << 8 * place for place, height in enumerate(heights[at : at + 4])) for at in (0, 4)]
+        words += [0, 0]
         self._em.vstore(self._em.const(words, vec(16, "i32")), self._config, [0])
         self.emit("ldtilecfg", self.pointer(self._config, 0))
 
@@ -225,8 +239,8 @@ class TileUnit(Tiles):
                 self.emit("tilestored64", tile, self.pointer(self._sums.data, at), self.stride(width))
 
 
-def _copy_panel(em: Emitter, tiles: TileUnit, data: Value, base: Index, place: tuple[int, int]) -> None:
-    """A panel from byte `base` on, in pairs."""
+def _copy_panel(em: Emitter, tiles: TileUnit, data: Value, base: Index, place: tuple[int, int], ahead: int) -> None:
+    """A panel from byte `base` on, in pairs, fetched so many bytes ahead."""
     k, line = tiles.k, 2 * PANEL_ROWS
     assert isinstance(k, int)
 
@@ -236,7 +250,8 @@ def _copy_panel(em: Emitter, tiles: TileUnit, data: Value, base: Index, place: t
 
     with em.loop(0, k // 2, hint="pair") as pair:
         first = em.imul(pair.iv, 2)
-        em.prefetch(data, [em.iadd(base, em.imul(em.iadd(first, STEP), line))])
+        if ahead:
+            em.prefetch(data, [em.iadd(base, em.iadd(em.imul(first, line), ahead))])
         tiles.store_pair(em.shuffle(elements(first), elements(em.iadd(first, 1)), PAIRS), place, pair.iv)
     if k % 2:
         tiles.store_pair(em.shuffle(elements(k - 1), em.zero(vec(SIDE, "i16")), PAIRS), place, k // 2)

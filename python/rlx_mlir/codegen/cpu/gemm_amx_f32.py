@@ -31,10 +31,21 @@ from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
 from .gemm_packed import FEW_ROWS, decode_panel, multiply_tile
 from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, Panel, find_layout, panel_weights
+from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_weights
 from .target import Target
 
-__all__ = ["gemm_split", "gemm_split_batched", "splits"]
+__all__ = [
+    "Columns",
+    "Part",
+    "SplitTiles",
+    "cut",
+    "gemm_split",
+    "gemm_split_batched",
+    "need_tiles",
+    "panel_kernel",
+    "panel_number",
+    "splits",
+]
 
 FEWEST_K, FEWEST_ELEMENTS = 32, 8192
 """The smallest static K that fills a tile, and elements of x, M times K, that pay for cutting the columns."""
@@ -104,6 +115,11 @@ class Part:
     k1: Index
 
 
+def row_block(target: Target) -> int:
+    """Rows that go through all columns of a group, one block of K after the other."""
+    return target.choices.amx_rows or ROW_BLOCK
+
+
 def splits(target: Target, element: str, rows: int | None, k: int | None) -> bool:
     """Whether a product is computed in parts: of f32, where there are tiles and enough work for them.
 
@@ -115,25 +131,25 @@ def splits(target: Target, element: str, rows: int | None, k: int | None) -> boo
     return fills and (rows is None or (rows > FEW_ROWS and (k is None or rows * k >= FEWEST_ELEMENTS)))
 
 
+def cut(em: Emitter, value: Value) -> list[Value]:
+    """The three parts of a vector of f32: bf16 in the high halves of i32, with other bits in the low ones."""
+    bits = vec(SIDE, "i32")
+    parts = []
+    for _ in range(PARTS - 1):  # half of the last place rounds; numbers near the largest one become infinite
+        parts.append(em.addi(em.bitcast(value, bits), 0x8000))
+        value = em.subf(value, em.bitcast(em.andi(parts[-1], HIGH), value.type))
+    return [*parts, em.bitcast(value, bits)]
+
+
 def split(em: Emitter, low: Value, high: Value) -> list[Value]:
     """The three parts of two vectors of f32, as bf16 pairs: low in the low half of each lane, high in the high one."""
-    bits, floats = vec(SIDE, "i32"), low.type
-    parts = []
-    values = [low, high]
-    for part in range(PARTS):
-        words = [em.bitcast(value, bits) for value in values]
-        if part < PARTS - 1:  # half of the last place rounds; numbers near the largest one become infinite
-            words = [em.addi(word, 0x8000) for word in words]
-        moved = em.shrui(words[0], 16)
-        if part == PARTS - 1:
-            # moved | (high & HIGH) in one instruction; as two, they become a shuffle that takes three.
-            operands = [moved, words[1], em.const(HIGH, bits), em.const(0xF8, "i32")]
-            parts.append(em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits))
-            break
-        kept = [em.andi(word, HIGH) for word in words]
-        parts.append(em.ori(moved, kept[1]))
-        values = [em.subf(value, em.bitcast(own, floats)) for value, own in zip(values, kept, strict=True)]
-    return parts
+    bits = vec(SIDE, "i32")
+    parts = [(em.shrui(first, 16), second) for first, second in zip(cut(em, low), cut(em, high), strict=True)]
+    pairs = [em.ori(moved, em.andi(second, HIGH)) for moved, second in parts[:-1]]
+    # moved | (second & HIGH) in one instruction; as two, they become a shuffle that takes three.
+    moved, second = parts[-1]
+    operands = [moved, second, em.const(HIGH, bits), em.const(0xF8, "i32")]
+    return [*pairs, em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits)]
 
 
 class SplitTiles(Tiles):
@@ -141,6 +157,8 @@ class SplitTiles(Tiles):
 
     Registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns. Elements of K are paired 16 apart.
     """
+
+    k_block, most_units = K_BLOCK, GROUP
 
     def __init__(
         self,
@@ -153,28 +171,39 @@ class SplitTiles(Tiles):
         *,
         multiple: int = STEP,
         decoded: bool,
+        again: bool = False,
     ) -> None:
-        """Lays out the scratch for `rows` rows at most, and decoded columns if need be; blocks of K are `multiple`s."""
+        """Lays out the scratch for `rows` rows at most; blocks of K are `multiple`s.
+
+        decoded: there are columns that take room. again: they are decoded only for what is computed again, and sums
+        are in memory after each block of K.
+        """
         super().__init__(em, scratch)
         self._target, self.k, self._k_total = target, k, k if isinstance(k, int) else None
         self._count = product.program.accumulators
-        self._group = max(1, GROUP // (2 if decoded else 1) // self._count)  # decoded columns take room, too
-        self._block = -(-K_BLOCK // multiple) * multiple
-        self._blocked = self._k_total is None or self._k_total > self._block
+        most = target.choices.amx_group or self.most_units
+        self._group = max(1, most // (2 if decoded else 1) // self._count)  # decoded columns take room, too
+        self._block = -(-(target.choices.amx_k or self.k_block) // multiple) * multiple
+        self._blocked = again or self._k_total is None or self._k_total > self._block
         steps = -(-self._block // STEP)
-        self._capacity = em.imul(em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS), ROWS) if self._blocked else ROWS
+        self._capacity = em.imul(em.iceildiv(em.imin(rows, row_block(target)), ROWS), ROWS) if self._blocked else ROWS
         self._reader = RowReader(em, target, "f32", scratch, 1, 0)
         self._left = scratch.take([steps, 2, SIDE, PARTS, SIDE], "i32")
         self._right = scratch.take([2, 2, SIDE, PARTS, SIDE], "i32")
         self._sums = Accumulators(em, target, product, COLUMNS, scratch, em.imul(self._capacity, self._group))
         self._partial = scratch.take([ROWS if self._blocked else 0, COLUMNS], "f32")
         self._again = scratch.take([ROWS, self.width], "f32")
-        self.decoded = scratch.take([self._group * self._count + 1 if decoded else 0, self._block, COLUMNS], "f32")
+        # The last slot is none of the group's: strips that follow read those again.
+        self._spare = 0 if again else self._group * self._count
+        self.decoded = scratch.take([self._spare + 1 if decoded else 0, self._block, COLUMNS], "f32")
 
     @property
     def width(self) -> int:
         """Products of a row in a unit."""
         return COLUMNS * self._count
+
+    def read(self, weights: Sequence[Value]) -> None:
+        """Says where packed weights are, bytes in one dimension, before anything is multiplied."""
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -232,7 +261,7 @@ class SplitTiles(Tiles):
         arguments: Sequence[Value],
         outputs: Sequence[Value],
     ) -> None:
-        """Outputs of `count` rows, at most ROW_BLOCK, for a range of units.
+        """Outputs of `count` rows, at most `row_block`, for a range of units.
 
         The first row is at firsts[0] of x and firsts[1] of the outputs.
         """
@@ -245,10 +274,7 @@ class SplitTiles(Tiles):
         ):
             last = em.imin(em.iadd(group.iv, self._group), units[1])
             part = Part(group.iv, last, kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
-            if columns.prepare is not None:
-                with em.loop(part.first, part.last, hint="unit") as unit:
-                    for weight in range(self._count):
-                        columns.prepare(unit.iv, weight, self._slot(part, unit.iv, weight), part.k0, part.k1)
+            self._prepare(part, columns)
             with em.loop(0, count, ROWS, hint="strip") as strip:
                 own = em.imin(em.isub(count, strip.iv), ROWS)
                 row = em.iadd(firsts[0], strip.iv)
@@ -274,6 +300,13 @@ class SplitTiles(Tiles):
                 for weight in range(self._count):
                     at = strip.iv if self._blocked else 0
                     self._strip(part, at, own, columns, weight, finish if weight == self._count - 1 else None)
+
+    def _prepare(self, part: Part, columns: Columns) -> None:
+        """Decodes the columns of a part, if need be."""
+        if columns.prepare is not None:
+            with self._em.loop(part.first, part.last, hint="unit") as unit:
+                for weight in range(self._count):
+                    columns.prepare(unit.iv, weight, self._slot(part, unit.iv, weight), part.k0, part.k1)
 
     def _slot(self, part: Part, unit: Index, weight: int) -> Index:
         """Where a unit's columns are decoded."""
@@ -399,10 +432,9 @@ class SplitTiles(Tiles):
         with em.loop(0, self.k, self._block, hint="kb") as kb:
             ks = (kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
             for weight in range(self._count):
-                slot = self._group * self._count  # none of the group's: strips that follow read those again
                 if columns.prepare is not None:
-                    columns.prepare(unit, weight, slot, *ks)
-                load = columns.loader(unit, weight, slot, kb.iv)
+                    columns.prepare(unit, weight, self._spare, *ks)
+                load = columns.loader(unit, weight, self._spare, kb.iv)
                 with em.loop(0, count, hint="row") as row:
                     finite = self._is_finite(em.iadd(at, row.iv))
                     with em.if_(finite) as branch:
@@ -423,7 +455,8 @@ class SplitTiles(Tiles):
 # -- kernels ----------------------------------------------------------------------------------------------------------
 
 
-def _need_tiles(name: str, element: str, target: Target) -> None:
+def need_tiles(name: str, element: str, target: Target) -> None:
+    """Raises UnsupportedByTemplate where a product can't be computed in parts."""
     if element != "f32" or not target.tiles("bf16"):
         raise UnsupportedByTemplate(f"{name}: products of {element} in parts need f32 and tiles of bf16")
 
@@ -434,8 +467,31 @@ def gemm_split(target: Target, product: Product, scheme: str) -> str:
     Operands: x [..., K], then the weights [ceil(N / 16), panel bytes] i8, then the program's arguments; then the
     outputs [..., N]. Units are pairs of panels.
     """
-    _need_tiles(product.name, product.element, target)
+    need_tiles(product.name, product.element, target)
     layout = find_layout(scheme, product.k)
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> SplitTiles:
+        rows, multiple = row_count(em, values[0]), math.lcm(STEP, layout.block)
+        decoded = scheme != "f32"
+        return SplitTiles(em, target, product, product.k, rows, scratch, multiple=multiple, decoded=decoded)
+
+    return panel_kernel(target, product, layout, parts)
+
+
+def panel_number(em: Emitter, product: Product, unit: Index, side: Index) -> Index:
+    """The panel of half a unit's columns; one beyond the last is read as the last one: its columns aren't stored."""
+    panels = -(-product.n // PANEL_ROWS)
+    index = em.iadd(em.imul(unit, 2), side)
+    return em.imin(index, panels - 1) if panels % 2 and side != 0 else index
+
+
+def panel_kernel(
+    target: Target,
+    product: Product,
+    layout: PanelLayout,
+    parts: Callable[[Emitter, list[Value], Scratch], SplitTiles],
+) -> str:
+    """The kernel of a product with weights in panels, whose units are pairs of them, by tiles in scratch."""
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
     operands = [
@@ -444,45 +500,37 @@ def gemm_split(target: Target, product: Product, scheme: str) -> str:
         *product.arguments(),
     ]
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> SplitTiles:
-        rows, multiple = row_count(em, values[0]), math.lcm(STEP, layout.block)
-        decoded = scheme != "f32"
-        return SplitTiles(em, target, product, product.k, rows, scratch, multiple=multiple, decoded=decoded)
-
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
         tiles = parts(em, values, scratch)
         x, rows = em.rows(values[0]), row_count(em, values[0])
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
-
-        def panel_number(unit: Index, side: Index) -> Index:
-            # A panel beyond the last one is read as the last one: its columns aren't stored.
-            index = em.iadd(em.imul(unit, 2), side)
-            return em.imin(index, panels - 1) if panels % 2 and side != 0 else index
-
-        floats = [em.view(data, 0, [panels, product.k, PANEL_ROWS], "f32") for data in flat if scheme == "f32"]
+        is_f32 = layout.name == "f32"
+        floats = [em.view(data, 0, [panels, product.k, PANEL_ROWS], "f32") for data in flat if is_f32]
 
         def load_panels(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
-            here = [panel_number(unit, side) for side in range(2)]
+            here = [panel_number(em, product, unit, side) for side in range(2)]
             return lambda k, side: em.vload(floats[weight], [here[side], k, 0], vec(SIDE, "f32"))
 
         def decode(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
             with em.loop(0, 2, hint="side") as side:
-                base = em.imul(panel_number(unit, side.iv), layout.panel_bytes(product.k))
+                base = em.imul(panel_number(em, product, unit, side.iv), layout.panel_bytes(product.k))
                 panel = Panel(em, target, layout, flat[weight], base)
                 decode_panel(em, panel, tiles.decoded, (slot, em.imul(side.iv, PANEL_ROWS)), k0, k1)
 
         def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
-            here = [panel_number(unit, side) for side in range(2)]
+            here = [panel_number(em, product, unit, side) for side in range(2)]
             return lambda k, side: em.prefetch(floats[weight], [here[side], k, 0], 2)
 
         columns = Columns(load_panels, fetch=fetch)
-        if scheme != "f32":
+        if not is_f32:
             columns = Columns(lambda unit, weight, slot, first: tiles.from_scratch(slot, first), decode)
+        tiles.read(flat)
         tiles.configure()
-        with em.loop(0, rows, ROW_BLOCK, hint="rb") as first:
-            count = em.imin(em.isub(rows, first.iv), ROW_BLOCK)
+        block = row_block(target)
+        with em.loop(0, rows, block, hint="rb") as first:
+            count = em.imin(em.isub(rows, first.iv), block)
             places = (first.iv, first.iv)
             tiles.multiply(x, places, count, (begin, end), columns, values[1 + weights :], outputs)
         tiles.release()
@@ -504,11 +552,11 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
     Operands: x, the right operands (one for each of the program's products), the program's arguments; then the outputs.
     Units are blocks of columns of one block of rows, then of the next one.
     """
-    _need_tiles(product.name, product.element, target)
+    need_tiles(product.name, product.element, target)
     weights = product.program.accumulators
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[SplitTiles, Sizes]:
-        sizes = Sizes(em, product, values[0], values[1], COLUMNS, ROW_BLOCK)
+        sizes = Sizes(em, product, values[0], values[1], COLUMNS, row_block(target))
         tiles = SplitTiles(em, target, product, sizes.k, sizes.rows, scratch, decoded=product.transpose_rhs)
         return tiles, sizes
 
@@ -551,7 +599,7 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS, ROW_BLOCK).units,
+        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS, row_block(target)).units,
         scratch=parts,
         body=body,
         order=product.operand_order,

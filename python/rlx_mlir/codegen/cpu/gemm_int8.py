@@ -12,12 +12,15 @@ rows and any cut of the units.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
 
 from . import UnsupportedByTemplate
+from .gemm_amx import SIDE
+from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
 from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_weights
@@ -45,13 +48,8 @@ class _Dots:
         return _Dot(self, start, [])
 
     @property
-    def centred(self) -> int:
-        """What is subtracted from u before the product already."""
-        return 128 if self.limit > 127 and (self.avx2 or self.target.dotprod) else 0
-
-    @property
     def avx2(self) -> bool:
-        return self.target.vector_bits == 256 and self.target.has("avx2") and not self.target.vnni
+        return _by_avx2(self.target)
 
     @property
     def words(self) -> str:
@@ -80,6 +78,15 @@ class _Dots:
         pairs = em.bitcast(words, wide)
         low = em.binary("arith.shrsi", em.shli(pairs, 16), 16)
         return em.addi(low, em.binary("arith.shrsi", pairs, 16))
+
+
+def _by_avx2(target: Target) -> bool:
+    return target.vector_bits == 256 and target.has("avx2") and not target.vnni
+
+
+def _bias(target: Target, layout: PanelLayout) -> int:
+    """What is left to subtract from u, after what products by the target's instructions have subtracted."""
+    return layout.bias - (128 if layout.bits > 7 and (_by_avx2(target) or target.dotprod) else 0)
 
 
 @dataclass
@@ -134,30 +141,27 @@ def _tree(em: Emitter, values: Sequence[Value]) -> Value:
 
 @dataclass(frozen=True)
 class _Activations:
-    """q [M, K] i8, scale [M, K / 32] f32, sum [M, K / 32] i32; where needed, what `_halves` gives, [M, K / 16]."""
+    """q [M, K] i8, scale [M, K / 32] f32, sum [M, K / 32] i32; what `_add_shifts` makes of them, where it's needed.
+
+    corrections: -bias * (sum of q over a part of a block, which shares a scale), i32 [M, K / part].
+    shifts: scale * that sum, f32 [M, K / part].
+    """
 
     q: Value
     scale: Value
     sum: Value
-    halves: Value | None = None
+    corrections: Value | None
+    shifts: Value | None
+    parts: int
 
     def dword(self, em: Emitter, row: Index, k: Index, type: str) -> Value:
         """Elements k .. k + 3 of a row, in every lane."""
         four = em.vload(self.q, [row, k], vec(4, "i8"))
         return em.broadcast(em.extract(em.bitcast(four, vec(1, "i32")), 0), type)
 
-    def correction(self, em: Emitter, row: Index, block: Index, part: Index, bias: int) -> Value:
-        """-bias * sum of q, i32."""
-        if self.halves is not None:
-            return em.load(self.halves, [row, em.iadd(em.imul(block, 2), part)])
-        return em.muli(em.load(self.sum, [row, block]), -bias)
-
-    def shift(self, em: Emitter, row: Index, block: Index, part: Index) -> Value:
-        """scale * sum of q, f32."""
-        if self.halves is not None:
-            return em.load(self.halves, [row, em.iadd(em.imul(block, 2), part)])
-        total = em.cast("arith.sitofp", em.load(self.sum, [row, block]), "f32")
-        return em.mulf(total, em.load(self.scale, [row, block]))
+    def at(self, em: Emitter, table: Value, row: Index, block: Index, part: Index, type: str) -> Value:
+        """An element of `corrections` or `shifts`, in every lane."""
+        return em.broadcast(em.load(table, [row, em.iadd(em.imul(block, self.parts), part)]), type)
 
 
 @dataclass(frozen=True)
@@ -209,8 +213,9 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     groups = tile_groups(target, weights)
     vectors = len(groups[0]) * PANEL_ROWS // target.lanes("f32")
     few = product.rows is not None and product.rows <= FEW_ROWS
+    tiled = uses_integer_tiles(target, product.rows, layout)
     # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
-    joined = layout.bits < 8 and not few
+    joined = tiled or (layout.bits < 8 and not few)
     sizes = _tile_rows(target, product.rows, few)
     leading = product.x_shape[:-1]
     blocks = product.k // BLOCK
@@ -222,26 +227,29 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
         *product.arguments(),
     ]
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, Value, Value, Value | None]:
+    def parts(
+        em: Emitter, values: list[Value], scratch: Scratch
+    ) -> tuple[Accumulators, Value, Value, Value | None, Value | None, IntegerTiles | None]:
         columns = vectors * target.lanes("f32")
         count = len(groups) if joined else 0
         data = scratch.take([count, blocks, 8, columns], "i32")
         factors = scratch.take([count, blocks, _factors(layout), columns], "f32")
-        halves = None
-        if layout.sub < BLOCK and (layout.minimum or layout.bias):
-            rows = row_count(em, values[0])
-            halves = scratch.take([rows, product.k // layout.sub], "f32" if layout.minimum else "i32")
-        return Accumulators(em, target, product, per_unit * PANEL_ROWS, scratch, sizes[0]), data, factors, halves
+        sums = [row_count(em, values[0]), product.k // layout.sub]
+        corrections = scratch.take(sums, "i32") if _bias(target, layout) else None
+        shifts = scratch.take(sums, "f32") if layout.minimum else None
+        tiles = IntegerTiles(em, scratch) if tiled else None
+        most = SIDE if tiled else sizes[0]
+        accumulators = Accumulators(em, target, product, per_unit * PANEL_ROWS, scratch, most)
+        return accumulators, data, factors, corrections, shifts, tiles
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        accumulators, data, factors, halves = parts(em, values, scratch)
+        accumulators, data, factors, corrections, shifts, tiles = parts(em, values, scratch)
         q, scale, total = (em.rows(value) for value in values[:3])
-        x = _Activations(q, scale, total, halves)
+        x = _Activations(q, scale, total, corrections, shifts, BLOCK // layout.sub)
+        _add_shifts(em, target, x, row_count(em, values[0]), blocks, _bias(target, layout))
         flat = [em.bytes(value) for value in values[3 : 3 + weights]]
-        if halves is not None:
-            _halves(em, x, halves, row_count(em, values[0]), blocks, layout.bias)
 
         def panel_of(unit: Value, weight: int, position: int) -> Panel:
             index = em.iadd(em.imul(unit, per_unit), position)
@@ -249,6 +257,8 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
                 index = em.imin(index, panels - 1)  # beyond the last one; these columns are never stored
             return Panel(em, target, layout, flat[weight], em.imul(index, layout.panel_bytes(product.k)))
 
+        if tiles:
+            tiles.configure()
         with em.loop(begin, end, hint="unit") as unit:
             sources = []
             for g, group in enumerate(groups):
@@ -268,7 +278,19 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
                             em.vstore(sums[r * vectors + v], accumulators.data, [r, column])
                 accumulators.finish(values[3 + weights :], outputs, unit.iv, first, size)
 
-            row_tiles(em, row_count(em, values[0]), sizes, tile)
+            rows = row_count(em, values[0])
+            done: Index = 0
+            if tiles:
+                done = em.isub(rows, em.irem(rows, SIDE))
+                with em.loop(0, done, SIDE, hint="row") as row:
+                    for g, v in itertools.product(range(len(groups)), range(vectors)):
+                        sums = _multiply_tiles(em, target, tiles, x, row.iv, (data, factors), (g, v), vectors, blocks)
+                        for r, value in enumerate(sums):
+                            em.vstore(value, accumulators.data, [r, (g * vectors + v) * SIDE])
+                    accumulators.finish(values[3 + weights :], outputs, unit.iv, row.iv, SIDE)
+            row_tiles(em, rows, sizes, tile, done)
+        if tiles:
+            tiles.release()
 
     return write_kernel(
         product.name,
@@ -286,19 +308,35 @@ def _factors(layout: PanelLayout) -> int:
     return BLOCK // layout.sub * (2 if layout.minimum else 1)
 
 
-def _halves(em: Emitter, x: _Activations, halves: Value, rows: Index, blocks: int, bias: int) -> None:
-    """halves[m, h] = scale * (the sum of q over half block h) where halves are f32, else -bias * that sum."""
+def _add_shifts(em: Emitter, target: Target, x: _Activations, rows: Index, blocks: int, bias: int) -> None:
+    """Computes x.corrections and x.shifts of all rows, those that there are."""
+    ints, floats = target.vector("i32"), target.vector("f32")
+
+    def stored(total: Value, scale: Callable[[], Value]) -> Iterator[tuple[Value, Value]]:
+        if x.corrections is not None:
+            yield em.muli(total, -bias), x.corrections
+        if x.shifts is not None:
+            yield em.mulf(em.cast("arith.sitofp", total, with_element(total.type, "f32")), scale()), x.shifts
+
+    if x.corrections is None and x.shifts is None:
+        return
+    if x.parts == 1:
+        lanes = target.lanes("f32")
+        sums, scales = em.bytes(x.sum), em.bytes(x.scale)
+        count = em.imul(rows, blocks)
+        with em.loop(0, count, lanes, hint="block") as loop:
+            mask, at = em.mask(em.isub(count, loop.iv), lanes), [loop.iv]
+            total = em.masked_load(sums, at, mask, em.zero(ints))
+            for value, table in stored(total, lambda: em.masked_load(scales, at, mask, em.zero(floats))):
+                em.masked_store(value, em.bytes(table), at, mask)
+        return
     half = BLOCK // 2
     with em.loop(0, rows, hint="row") as row, em.loop(0, blocks, hint="block") as block:
         q = em.vload(x.q, [row.iv, em.imul(block.iv, BLOCK)], vec(half, "i8"))
         first = em.reduce("add", em.cast("arith.extsi", q, vec(half, "i32")))
         for part, total in enumerate((first, em.subi(em.load(x.sum, [row.iv, block.iv]), first))):
-            if halves.type.endswith("f32>"):
-                number = em.cast("arith.sitofp", total, "f32")
-                value = em.mulf(number, em.load(x.scale, [row.iv, block.iv]))
-            else:
-                value = em.muli(total, -bias)
-            em.store(value, halves, [row.iv, em.iadd(em.imul(block.iv, 2), part)])
+            for value, table in stored(total, lambda: em.load(x.scale, [row.iv, block.iv])):
+                em.store(value, table, [row.iv, em.iadd(em.imul(block.iv, 2), part)])
 
 
 def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool) -> _Source:
@@ -387,7 +425,6 @@ def _multiply(
     """x[first : first + size] times `vectors` columns, block by block."""
     floats, ints = target.vector("f32"), target.vector("i32")
     dots = _Dots(em, target, (1 << layout.bits) - 1)
-    bias = layout.bias - dots.centred
     parts = BLOCK // layout.sub
     rows = [em.iadd(first, r) for r in range(size)]
 
@@ -405,8 +442,8 @@ def _multiply(
         running = []
         for row in rows:
             start = em.zero(ints)
-            if bias:
-                start = em.broadcast(x.correction(em, row, block, part, bias), ints)
+            if x.corrections is not None:
+                start = x.at(em, x.corrections, row, block, part, ints)
             running.append([dots.begin(start) for _ in range(vectors)])
         quads = 8 // parts
         first_quad = em.imul(part, quads)
@@ -422,7 +459,7 @@ def _multiply(
         result = []
         for r, row in enumerate(rows):
             x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
-            shift = em.broadcast(x.shift(em, row, block, part), floats) if layout.minimum else None
+            shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             for v, minimum in enumerate(minima):
                 value = em.mulf(em.cast("arith.sitofp", running[r][v].finish(), floats), scales[v])
                 sums = target.fma(em, value, x_scale, carried[r * vectors + v])
@@ -432,6 +469,44 @@ def _multiply(
         return result
 
     return source([em.zero(floats)] * (size * vectors), step)
+
+
+def _multiply_tiles(
+    em: Emitter,
+    target: Target,
+    tiles: IntegerTiles,
+    x: _Activations,
+    first: Index,
+    joined: tuple[Value, Value],
+    place: tuple[int, int],
+    vectors: int,
+    blocks: int,
+) -> list[Value]:
+    """What `_multiply` gives for 16 rows and one vector of columns, place: (group, vector), of what `_join` stored."""
+    data, factors = joined
+    floats, ints = target.vector("f32"), target.vector("i32")
+    g, column = place[0], place[1] * SIDE
+
+    def add(block: Index, sums: Callable[[int], Value], carried: list[Value]) -> list[Value]:
+        scale = em.vload(factors, [g, block, 0, column], floats)
+        minimum = em.vload(factors, [g, block, 1, column], floats) if x.shifts is not None else None
+        result = []
+        for r in range(SIDE):
+            row, total = em.iadd(first, r), sums(r)
+            if x.corrections is not None:
+                total = em.addi(total, x.at(em, x.corrections, row, block, 0, ints))
+            value = em.mulf(em.cast("arith.sitofp", total, floats), scale)
+            value = target.fma(em, value, em.broadcast(em.load(x.scale, [row, block]), floats), carried[r])
+            if minimum is not None and x.shifts is not None:
+                value = target.fma(em, minimum, x.at(em, x.shifts, row, block, 0, floats), value)
+            result.append(value)
+        return result
+
+    k = blocks * BLOCK
+    line = 4 * vectors * SIDE
+    start = g * blocks * (BLOCK // 4) * line + 4 * column
+    inits = [em.zero(floats)] * SIDE
+    return tiles.over_steps((x.q, em.imul(first, k), k), (data, start, line), blocks, inits, add)
 
 
 # -- quantisation -----------------------------------------------------------------------------------------------------

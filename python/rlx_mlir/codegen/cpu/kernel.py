@@ -139,9 +139,10 @@ def _guarded(em: Emitter, start: Index, count: Index, size: int) -> Iterator[Ind
         yield em.iadd(start, em.imul(loop.iv, size))
 
 
-def row_tiles(em: Emitter, rows: Index, sizes: Sequence[int], tile: Callable[[Index, int], None]) -> None:
-    """Covers rows [0, `rows`) by tiles: `tile(first_row, size)` once per size, in a loop; `sizes` descend to 1."""
-    done: Index = 0
+def row_tiles(
+    em: Emitter, rows: Index, sizes: Sequence[int], tile: Callable[[Index, int], None], done: Index = 0
+) -> None:
+    """Covers rows [`done`, `rows`) by tiles: `tile(first_row, size)` once per size, in a loop; `sizes` descend to 1."""
     for size in sizes:
         count = em.idiv(em.isub(rows, done), size)
         if isinstance(count, int) and count == 0:

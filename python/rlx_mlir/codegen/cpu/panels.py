@@ -18,7 +18,17 @@ from . import UnsupportedByTemplate
 from .kernel import Product
 from .target import ELEMENT_BITS, Target
 
-__all__ = ["PANEL_ROWS", "RUN", "Panel", "PanelLayout", "Run", "find_layout", "over_runs", "panel_weights"]
+__all__ = [
+    "PANEL_ROWS",
+    "RUN",
+    "Panel",
+    "PanelLayout",
+    "Run",
+    "block_heads",
+    "find_layout",
+    "over_runs",
+    "panel_weights",
+]
 
 
 def find_layout(scheme: str, k: int) -> PanelLayout:
@@ -150,6 +160,13 @@ class Run:
         assert total is not None
         return em.bitcast(total, vec(4 * self.panel.lanes, "i8"))
 
+    def dword(self, first: Index, i: int, v: int) -> tuple[Value, int]:
+        """Quad `first` + i, the integer of byte j from a bit on plus 8 j, beside other bits: (dwords, the bit)."""
+        if len(self.panel.layout.widths) == 1:
+            ((dword, bit, _, _),) = self._moved(first, i, v)
+            return dword, bit
+        return self.panel.em.bitcast(self.quad(first, i, v), vec(self.panel.lanes, "i32")), 0
+
     @property
     def _tabulated(self) -> bool:
         """Whether a table in a register turns integers into floats: a permutation looks at the low four bits only."""
@@ -169,10 +186,7 @@ class Run:
             # Mask, conversion and bias in one.
             top = 1 << layout.bits
             table = em.const([float(entry % top - layout.bias) for entry in range(16)], wide)
-            if len(layout.widths) == 1:
-                ((dword, bit, _, _),) = self._moved(first, i, v)
-            else:
-                dword, bit = em.bitcast(self.quad(first, i, v), vec(lanes, "i32")), 0
+            dword, bit = self.dword(first, i, v)
             moved = [em.shrui(dword, bit + 8 * j) if bit + 8 * j else dword for j in range(4)]
             return [em.intrinsic("llvm.x86.avx512.permvar.sf.512", [table, index], wide) for index in moved]
         # A byte shuffle with zeros; a signed byte goes to the top of its lane, which is its sign extension times 2^24.
@@ -206,7 +220,7 @@ def over_runs(
         if ahead:
             for panel, at in zip(panels, starts, strict=True):
                 panel.prefetch(at, ahead, layout.payload if layout.runs > 1 else layout.block_bytes)
-        heads = [_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
+        heads = [block_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
 
         def at_run(number: Index, carried: list[Value]) -> list[Value]:
             runs = [Run(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
@@ -228,7 +242,7 @@ def over_runs(
     return blocks.results
 
 
-def _heads(panel: Panel, at: Index) -> list[list[Value]]:
+def block_heads(panel: Panel, at: Index) -> list[list[Value]]:
     """The floats of a block with the sign of their factor, f32 [float][vector]."""
     em, layout = panel.em, panel.layout
     heads = []

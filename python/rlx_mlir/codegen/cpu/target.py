@@ -91,9 +91,10 @@ class Target:
         return self.vector_bits == 256 and (self.has("avxvnni") or (self.has("avx512vnni") and self.has("avx512vl")))
 
     def tiles(self, element: str) -> bool:
-        """Whether AMX multiplies tiles of bf16 or f16; the system lends their registers (`runtime/tiles.py`)."""
-        feature = {"bf16": "amx-bf16", "f16": "amx-fp16"}.get(element, "")
-        return self.x86 and self.vector_bits == 512 and self.has("amx-tile") and self.has(feature)
+        """Whether AMX multiplies tiles of bf16, f16 or i8; the system lends their registers (`runtime/tiles.py`)."""
+        feature = {"bf16": "amx-bf16", "f16": "amx-fp16", "i8": "amx-int8"}.get(element, "")
+        usable = self.x86 and self.vector_bits == 512 and self.choices.amx != 0
+        return usable and self.has("amx-tile") and self.has(feature)
 
     @property
     def dotprod(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.cpu.attention import check_attention
 from rlx_mlir.codegen.gpu.attention_base import VECTOR_BYTES, AttentionSpec
 from rlx_mlir.codegen.gpu.attention_decode import decode
@@ -28,11 +29,11 @@ FEW_ROWS = 64
 MAX_SIZE = 256
 """Elements of a head, beyond which tiles don't fit."""
 
-Schedule = Callable[[str, AttentionSpec, str], DeviceKernel]
+Schedule = Callable[..., DeviceKernel]
 
 
-def gpu_attention(name: str, spec: AttentionSpec, chip: str) -> DeviceKernel:
-    """The kernel of an attention for a chip.
+def gpu_attention(name: str, spec: AttentionSpec, chip: str, choices: Chosen = NOTHING_CHOSEN) -> DeviceKernel:
+    """The kernel of an attention for a chip, by measured choices where there are some.
 
     Raises UnsupportedByTemplate where an element type, rank, size or attribute is outside what schedules cover.
     """
@@ -46,16 +47,16 @@ def gpu_attention(name: str, spec: AttentionSpec, chip: str) -> DeviceKernel:
         )
     queries = shape_of(spec.q)[spec.sequence_axis]
     if queries is not None and queries <= FEW_QUERIES and queries * spec.group <= FEW_ROWS:
-        return decode(name, spec, chip)
-    return _first(name, spec, chip, [prefill_hopper, prefill_mma, prefill_f32])
+        return decode(name, spec, chip, choices=choices)
+    return _first(name, spec, chip, choices, [prefill_hopper, prefill_mma, prefill_f32])
 
 
-def _first(name: str, spec: AttentionSpec, chip: str, schedules: Sequence[Schedule]) -> DeviceKernel:
+def _first(name: str, spec: AttentionSpec, chip: str, choices: Chosen, schedules: Sequence[Schedule]) -> DeviceKernel:
     """The first of some schedules that covers the problem."""
     *others, last = schedules
     for schedule in others:
         try:
-            return schedule(name, spec, chip)
+            return schedule(name, spec, chip, choices=choices)
         except UnsupportedByTemplate:
             continue
-    return last(name, spec, chip)
+    return last(name, spec, chip, choices=choices)

@@ -217,8 +217,11 @@ class Problem:
         """Key j of a row of the mask: a condition (custom), or f32 (bias)."""
         em = self.em
         value = em.ld(row, self.mask_element, em.wide(j))
-        if self.spec.mask_kind == "bias":
-            return em.widen(value)
+        return em.widen(value) if self.spec.mask_kind == "bias" else self.condition(value)
+
+    def condition(self, value: Value) -> Value:
+        """Whether an element of the mask shows a key."""
+        em = self.em
         return em.cmpi("ne", value, 0) if value.type == "i8" else em.cmpf("oge", em.widen(value), 0.5)
 
     # Arithmetic -----------------------------------------------------------------------------------
@@ -283,11 +286,7 @@ class Problem:
         em = self.em
         if element == "f32":
             return [em.bitcast(word, "f32") for word in words]
-        if element == "f16":
-            return [x for word in words for x in em.unpack(word, element)]
-        # A bf16 is the upper half of an f32.
-        halves = [half for word in words for half in (em.shli(word, 16), em.andi(word, -65536))]
-        return [em.bitcast(half, "f32") for half in halves]
+        return [x for word in words for x in em.unpack(word, element)]
 
     def load_wide(self, address: Value, element: str, count: int) -> list[Value]:
         """`count` consecutive elements as f32; the address is a multiple of their size, at most 16 bytes."""

@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.attention_base import (
     NEGATIVE_INFINITY,
     VECTOR_BYTES,
@@ -46,7 +47,8 @@ class DecodeConfig:
     """How one block works.
 
     rows: rows of queries that share its keys; groups: blocks that the rows of one head of keys take; loads: rows of
-    keys that a lane works on in one step; stages: steps whose keys and values are under way; warps: warps a block.
+    keys that a lane works on in one step; stages: steps whose keys and values are under way; warps: warps a block;
+    parts: of the keys at most, None for as many as fill the GPU.
     """
 
     rows: int
@@ -54,6 +56,7 @@ class DecodeConfig:
     loads: int
     stages: int = 2
     warps: int = 4
+    parts: int | None = None
 
     def lanes(self, spec: AttentionSpec) -> int:
         """Lanes that hold one row of keys; a power of two."""
@@ -505,11 +508,18 @@ def combine_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
         kernel.emit(*values[-3:])
 
 
-def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | None = None) -> DeviceKernel:
+def decode(
+    name: str,
+    spec: AttentionSpec,
+    chip: str,
+    config: DecodeConfig | None = None,
+    *,
+    choices: Chosen = NOTHING_CHOSEN,
+) -> DeviceKernel:
     """Attention of a static number of queries, each of which costs registers."""
     queries = shape_of(spec.q)[spec.sequence_axis]
     assert queries is not None, "a decoding schedule is for a static number of queries"
-    config = config or decode_config(spec, queries)
+    config = config or replace(decode_config(spec, queries), parts=choices.take("key_parts", range(1, MAX_PARTS + 1)))
     rows, kv, symbol = spec.group * queries, spec.kv_heads, symbol_of(name)
     slots = config.slots(spec, chip)
     device = DeviceEmitter(chip)
@@ -522,13 +532,16 @@ def decode(name: str, spec: AttentionSpec, chip: str, config: DecodeConfig | Non
     def parts(em: HostEmitter, operands: Sequence[Value]) -> Index:
         """Into how many parts keys are cut: steps of a block, or as many as fill the GPU."""
         keys = em.dim(operands[1], spec.sequence_axis)
+        steps = em.iceildiv(keys, config.step(spec))
+        if config.parts is not None:
+            return em.imax(em.imin(steps, config.parts), 1)
         heads = em.imul(batch(em, operands[0]), kv * config.groups)
         heads = em.imax(heads, 1)
         fitting = em.idiv(slots, heads)
         several = em.idiv(em.iadd(heads, WAVES * slots - 1), heads)
         one_wave = em.cmpi("uge", em.index(fitting), WAVES)
         most = em.imin(em.select(one_wave, em.index(fitting), em.index(several)), MAX_PARTS)
-        return em.imax(em.imin(em.iceildiv(keys, config.step(spec)), most), 1)
+        return em.imax(em.imin(steps, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
         count = em.imul(em.imul(batch(em, operands[0]), kv * rows), parts(em, operands))

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem
 from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, shape_of, vec
@@ -34,11 +35,15 @@ PAD = 4
 
 @dataclass(frozen=True)
 class F32Config:
-    """Tiles: `queries`, a multiple of 8, `keys`, a multiple of 16; `least` tiles, or more, are a part of the keys."""
+    """Tiles: `queries`, a multiple of 8, `keys`, a multiple of 16; `least` tiles, or more, are a part of the keys.
+
+    parts: of the keys at most.
+    """
 
     queries: int
     keys: int
     least: int = 4
+    parts: int = MAX_PARTS
 
     @property
     def threads(self) -> int:
@@ -314,9 +319,15 @@ class PrefillF32(Problem):
         return self.em.if_(self.em.cmpi("slt", self.em.index(self.rows[r]), self.em.index(self.queries)))
 
 
-def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | None = None) -> DeviceKernel:
+def prefill_f32(
+    name: str, spec: AttentionSpec, chip: str, config: F32Config | None = None, *, choices: Chosen = NOTHING_CHOSEN
+) -> DeviceKernel:
     """Attention of any number of queries in f32."""
-    config = config or f32_config(spec)
+    if config is None:
+        config = f32_config(spec)
+        keys = choices.take("key_tile", range(LANES, config.keys + 1, LANES)) or config.keys
+        parts = choices.take("key_parts", range(1, MAX_PARTS + 1)) or config.parts
+        config = replace(config, keys=keys, parts=parts)
     symbol = f"{symbol_of(name)}_f32"
     device = DeviceEmitter(chip)
     slots = config.slots(spec, chip)
@@ -341,7 +352,7 @@ def prefill_f32(name: str, spec: AttentionSpec, chip: str, config: F32Config | N
         queries, keys = em.dim(q, axis), em.dim(k, axis)
         tiles = em.iceildiv(queries, config.queries)
         wanted = em.idiv(slots, em.imax(em.imul(em.imul(tiles, spec.num_heads), batch), 1))
-        most = em.imin(em.idiv(keys, config.least * config.keys), MAX_PARTS)
+        most = em.imin(em.idiv(keys, config.least * config.keys), config.parts)
         return batch, queries, tiles, em.imax(em.imin(wanted, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:

@@ -5,6 +5,7 @@ Three warp groups make a block. One thread of the first fetches the tile of quer
 into rings of stages, whose barriers say what is full and what is empty. The two others take 64 queries each. Their
 accumulators stay in registers, and weights go straight from softmax into the second product. While the tensor cores
 multiply a tile's weights by its values, the scores of the next tile are on their way, and their softmax is computed.
+A mask in memory is read by the threads that need it, tile by tile, while products are on their way.
 
 Tiles are walked from the last to the first: only those at the ends, where some query doesn't see some key, need
 conditions. They have loops of their own, as branches would keep products from overlapping.
@@ -16,9 +17,10 @@ many keys come first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
@@ -27,6 +29,7 @@ from rlx_mlir.codegen.gpu.emit import (
     Index,
     Parameter,
     Value,
+    element_of,
     pointer,
     shape_of,
     struct_of,
@@ -57,13 +60,14 @@ MAX_SIZE = 256
 class HopperConfig:
     """Tiles of `keys` keys and as many values in `stages`; registers of the copying and the computing threads.
 
-    A part of the keys has at least `least` tiles.
+    A part of the keys has at least `least` tiles, and there are at most `parts` of them.
     """
 
     keys: int
     stages: int = 2
     registers: tuple[int, int] = (24, 240)
     least: int = 4
+    parts: int = MAX_PARTS
 
     def offsets(self, size: int) -> tuple[int, int, int]:
         """Where keys, values and barriers start in shared memory, in bytes."""
@@ -81,8 +85,9 @@ class HopperConfig:
 
 
 def hopper_config(spec: AttentionSpec) -> HopperConfig:
-    """As many keys as registers hold scores."""
-    return HopperConfig(128 if spec.head_dim <= 128 else 64)
+    """As many keys as registers hold scores, and what a mask in memory has for them."""
+    keys = 128 if spec.head_dim <= 128 else 64
+    return HopperConfig(keys if spec.mask is None else keys // 2)
 
 
 @dataclass
@@ -229,6 +234,10 @@ class PrefillHopper(Problem):
         row = em.iadd(self.first, row)
         self.rows = [row, em.iadd(row, 8)]
         self.column = em.imul(em.andi(self.lane, 3), 2)
+        last = em.isub(self.queries, 1)
+        self.mask_rows = [
+            self.mask_row(self.b, self.h, em.imin(own, last)) for own in self.rows if self.mask is not None
+        ]
         em.mbarrier_wait(self.barriers, 0)
         zero = em.const(0.0, "f32")
         kinds = ["f32"] * (4 + self.size // 2)
@@ -274,11 +283,12 @@ class PrefillHopper(Problem):
         """Scores and weights of the last tile; its values beyond the last key become zeros."""
         em = self.em
         zero = em.const(0)
+        mask = self.mask_tile(zero)
         em.mbarrier_wait(self.barrier_of("keys full", zero), zero)
         scores = em.wgmma_wait_tied(0, self.products(zero))
         self.arrive("keys empty", zero)
         self.clear_values()
-        scores = self.transformed(scores, zero, True)
+        scores = self.transformed(scores, zero, True, mask)
         maxima, sums, weights, _ = self.softmax(scores, None, None)
         totals = [em.const(0.0, "f32")] * (self.size // 2)
         ring = list(em.advance(zero, zero, self.config.stages))
@@ -291,9 +301,10 @@ class PrefillHopper(Problem):
         products = self.products(state.key_ring[0])
         em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
         totals = self.weigh(state)
+        mask = self.mask_tile(tile)
         products = em.wgmma_wait_tied(1, products)
         self.arrive("keys empty", state.key_ring[0])
-        scores = self.transformed(products, tile, masked)
+        scores = self.transformed(products, tile, masked, mask)
         maxima, sums, weights, decays = self.softmax(scores, state.maxima, state.sums)
         # Weights pass through the wait, too: packed before, they would take registers that products still read.
         done = em.wgmma_wait_tied(0, [*totals, *weights])
@@ -346,16 +357,48 @@ class PrefillHopper(Problem):
         em.wgmma_commit()
         return totals
 
-    def transformed(self, products: list[Value], tile: Value, masked: bool) -> list[Value]:
+    def first_key(self, tile: Value) -> Index:
+        """The thread's first key in a tile, which counts from the last."""
+        em = self.em
+        start = em.iadd(self.seen.lo, em.imul(em.isub(em.isub(self.count, 1), tile), self.config.keys))
+        return em.iadd(start, self.column)
+
+    def mask_tile(self, tile: Value) -> list[Value]:
+        """What a mask in memory has for the thread's scores of a tile, as it stands there; none without one."""
+        em, keys = self.em, self.keys
+        if self.mask is None:
+            return []
+        start, kind = self.first_key(tile), self.mask_element
+        # Neighbours are one access where rows of the mask begin at even places.
+        pairs = isinstance(keys, int) and keys % 2 == 0
+        last = em.isub(keys, 2 if pairs else 1)
+        found: list[Value] = []
+        for n in range(self.config.keys // 8):
+            for row in self.mask_rows:
+                if pairs:
+                    place = em.index(em.imin(em.iadd(start, 8 * n), last))
+                    found += em.lanes(em.ld(em.at(row, em.wide(place), kind), vec(2, kind)))
+                    continue
+                for e in range(2):
+                    found.append(em.ld(row, kind, em.wide(em.imin(em.iadd(start, 8 * n + e), last))))
+        return found
+
+    def transformed(self, products: list[Value], tile: Value, masked: bool, mask: Sequence[Value]) -> list[Value]:
         """What softmax is taken of; `tile` counts from the last, and `masked` hides keys that a row doesn't see."""
         em, spec, config, seen = self.em, self.spec, self.config, self.seen
         scores = products
         if not self.folded:
-            scores = [self.score(em.mulf(x, self.query_factor), None) for x in products]
+            biases: list[Value | None] = [None] * len(products)
+            if spec.mask_kind == "bias":
+                biases = [em.widen(x) for x in mask]
+            pairs = zip(products, biases, strict=True)
+            scores = [self.score(em.mulf(x, self.query_factor), bias) for x, bias in pairs]
+        if spec.mask_kind == "custom":
+            conditions = [self.condition(x) for x in mask]
+            scores = [em.select(own, x, NEGATIVE_INFINITY) for own, x in zip(conditions, scores, strict=True)]
         if not masked:
             return scores
-        start = em.iadd(seen.lo, em.imul(em.isub(em.isub(self.count, 1), tile), config.keys))
-        start = em.iadd(start, self.column)
+        start = self.first_key(tile)
         shown = list(scores)
         for half, row in enumerate(self.rows):
             limit, oldest = em.isub(seen.hi, 1), None
@@ -536,30 +579,39 @@ class PrefillHopper(Problem):
         repair(self, (self.b, self.h, self.em.idiv(self.h, self.spec.group)), self.seen, rows, put)
 
 
-def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConfig | None = None) -> DeviceKernel:
+def prefill_hopper(
+    name: str,
+    spec: AttentionSpec,
+    chip: str,
+    config: HopperConfig | None = None,
+    *,
+    choices: Chosen = NOTHING_CHOSEN,
+) -> DeviceKernel:
     """Attention of any number of queries in f16 or bf16 on sm_90a.
 
-    Raises UnsupportedByTemplate for other chips and element types, sizes of heads that aren't multiples of 16 up to
-    256, and masks in memory.
+    Raises UnsupportedByTemplate for other chips and element types, and sizes of heads that aren't multiples of 16 up to
+    256.
     """
     device = DeviceEmitter(chip)
     device.need("attention by warp groups", 90, exactly=True)
-    kernel = PrefillHopper(device, spec, config := config or hopper_config(spec))
-    if kernel.element == "f32" or kernel.stored != kernel.element:
-        raise UnsupportedByTemplate(
-            f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
-        )
+    element, stored = element_of(spec.q), element_of(spec.k)
+    if element == "f32" or stored != element:
+        raise UnsupportedByTemplate(f"{name}: tensor cores take f16 or bf16 throughout, but got {element} and {stored}")
     if spec.head_dim % 16 or spec.head_dim > MAX_SIZE:
         raise UnsupportedByTemplate(
             f"{name}: warp groups take heads of multiples of 16 up to {MAX_SIZE}, but they are of {spec.head_dim}"
         )
-    if spec.mask is not None:
-        raise UnsupportedByTemplate(f"{name}: warp groups take no mask in memory")
+    if config is None:
+        config = hopper_config(spec)
+        keys = choices.take("key_tile", range(32, config.keys + 1, 32)) or config.keys
+        parts = choices.take("key_parts", range(1, MAX_PARTS + 1)) or config.parts
+        config = replace(config, keys=keys, parts=parts)
+    kernel = PrefillHopper(device, spec, config)
     symbol = f"{symbol_of(name)}_wgmma"
     maps = [tensor_map(f"{x}_map") for x in ("q", "k", "v", "out")]
     parameters = [
         *maps,
-        *kernel.parameters("q", "k", "v", "pos", "out"),
+        *kernel.parameters("q", "k", "v", "mask", "pos", "out"),
         *((x, "i32") for x in ("tiles", "heads", "live")),
     ]
     memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
@@ -580,7 +632,7 @@ def prefill_hopper(name: str, spec: AttentionSpec, chip: str, config: HopperConf
         batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(operands[0], 0)
         queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
         tiles = em.imul(em.imul(em.iceildiv(queries, TILE), batch), spec.num_heads)
-        most = em.imin(em.idiv(keys, config.least * config.keys), MAX_PARTS)
+        most = em.imin(em.idiv(keys, config.least * config.keys), config.parts)
         parts = em.imax(em.imin(em.idiv(slots, em.imax(tiles, 1)), most), 1)
         rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
         return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))

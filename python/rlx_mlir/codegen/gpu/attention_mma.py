@@ -14,13 +14,14 @@ values: values arrive during the first product, the next keys during softmax and
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
 from rlx_mlir.codegen.gpu.chips import sm_version
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, shape_of, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 
 __all__ = ["MmaConfig", "mma_config", "prefill_mma"]
@@ -28,6 +29,8 @@ __all__ = ["MmaConfig", "mma_config", "prefill_mma"]
 WARP = 32
 TWO_BLOCKS = (80, 87, 90, 100, 103)
 """Chips with 160 KiB of shared memory and more a multiprocessor; others have 100."""
+KEY_TILES = (16, 32, 64)
+"""Keys of a tile that may be chosen."""
 MAX_SIZE = 256
 """Elements of a head: the results of 16 queries are that many registers, times a half."""
 
@@ -303,7 +306,9 @@ class PrefillMma(Problem):
                 em.st(words, em.at(self.out.row(em, head, query), em.imul(piece, 8), self.element))
 
 
-def prefill_mma(name: str, spec: AttentionSpec, chip: str, config: MmaConfig | None = None) -> DeviceKernel:
+def prefill_mma(
+    name: str, spec: AttentionSpec, chip: str, config: MmaConfig | None = None, *, choices: Chosen = NOTHING_CHOSEN
+) -> DeviceKernel:
     """Attention of any number of queries in f16 or bf16.
 
     Raises UnsupportedByTemplate for other element types, and sizes of heads that aren't multiples of 16 up to 256.
@@ -312,14 +317,15 @@ def prefill_mma(name: str, spec: AttentionSpec, chip: str, config: MmaConfig | N
         raise UnsupportedByTemplate(
             f"{name}: tensor cores take heads of multiples of 16 up to {MAX_SIZE}, but they are of {spec.head_dim}"
         )
-    config = config or mma_config(spec, chip)
+    element, stored = element_of(spec.q), element_of(spec.k)
+    if element == "f32" or stored != element:
+        raise UnsupportedByTemplate(f"{name}: tensor cores take f16 or bf16 throughout, but got {element} and {stored}")
+    if config is None:
+        config = mma_config(spec, chip)
+        config = replace(config, keys=choices.take("key_tile", KEY_TILES) or config.keys)
     symbol = f"{symbol_of(name)}_mma"
     device = DeviceEmitter(chip)
     kernel = PrefillMma(device, spec, config)
-    if kernel.element == "f32" or kernel.stored != kernel.element:
-        raise UnsupportedByTemplate(
-            f"{name}: tensor cores take f16 or bf16 throughout, but got {kernel.element} and {kernel.stored}"
-        )
     parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
     with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1) as values:
         kernel.bind(values)

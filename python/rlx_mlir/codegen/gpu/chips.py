@@ -31,9 +31,8 @@ CHIPS = {
     "sm_121": 88,
     "sm_121a": 88,
 }
-#: What may be chosen for a kernel in place of its schedule's rule, with the least and greatest value.
-#: tf32: products of f32 by tensor cores, which round operands to 11 bits.
-CHOICES = {"tf32": (0, 1)}
+#: Number of the oldest chip.
+OLDEST = 80
 #: Versions of PTX, times ten, that the code generator writes.
 PTX_VERSIONS = (70, 71, 72, 73, 74, 75, 76, 77, 78, 80, 81, 82, 83, 84, 85, 86, 87, 88)
 
@@ -64,27 +63,35 @@ def sm_version(chip: str) -> int:
     return int(check_chip(chip).removeprefix("sm_").rstrip("a"))
 
 
+def runs_binary(chip: str, major: int, minor: int) -> bool:
+    """Whether a GPU of a compute capability runs machine code for a chip: later minor ones do, but for those with a."""
+    own, same = sm_version(chip), 10 * major + minor
+    return own == same if chip.endswith("a") else own // 10 == major and own <= same
+
+
 def shared_memory(chip: str) -> int:
     """Bytes of shared memory that a block may have."""
     return 1024 * {80: 163, 87: 163, 90: 227, 100: 227, 103: 227}.get(sm_version(chip), 99)
 
 
-def ptx_feature(chip: str, ptx: str = "") -> str:
+def ptx_feature(chip: str, ptx: str = "", kernels: int = 0) -> str:
     """The feature by which LLVM is told the version of PTX.
 
     Args:
         chip: a name of `CHIPS`.
         ptx: the version, such as ``8.6``; the least that knows the chip where empty: drivers of any later release
             take the code.
+        kernels: the least that has the instructions of the kernels, times ten.
 
-    Raises InputError where the chip or version isn't known, or the version doesn't know the chip.
+    Raises InputError where the chip or version isn't known, or the version doesn't know the chip or the kernels.
     """
-    least = CHIPS[check_chip(chip)]
+    least = max(CHIPS[check_chip(chip)], kernels)
     if not ptx:
         return f"+ptx{least}"
     known = {f"{version // 10}.{version % 10}": version for version in PTX_VERSIONS}
     if ptx not in known:
         raise InputError(f"'ptx' expects one of {', '.join(known)}, but got '{ptx}'")
     if known[ptx] < least:
-        raise InputError(f"'ptx' expects at least {least // 10}.{least % 10} for {chip}, but got {ptx}")
+        what = f"kernels of this module on {chip}" if least == kernels else chip
+        raise InputError(f"'ptx' expects at least {least // 10}.{least % 10} for {what}, but got {ptx}")
     return f"+ptx{known[ptx]}"

@@ -54,6 +54,11 @@ GENERIC, GLOBAL, SHARED = "!llvm.ptr", "!llvm.ptr<1>", "!llvm.ptr<3>"
 _CLUSTER = "!llvm.ptr<7>"
 #: Width of elements in bits.
 BITS = {"i1": 8, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f16": 16, "bf16": 16, "f32": 32, "f64": 64}
+BITS |= {"f8E4M3FN": 8, "f8E5M2": 8}
+#: Attribute of a kernel that needs a later version of PTX than its chip does: the version, times ten.
+PTX_VERSION = "rlx.ptx"
+#: What PTX calls floats of 8 bits.
+FLOAT8 = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 #: All threads of a warp.
 _FULL = -1
 #: For each word of a reduction, the operation that joins two values.
@@ -115,6 +120,7 @@ class DeviceEmitter(Emitter):
         super().__init__()
         self.chip = check_chip(chip)
         self.sm = sm_version(chip)
+        self._ptx = 0
 
     def need(self, what: str, sm: int, *, exactly: bool = False) -> None:
         """Raises UnsupportedByTemplate where the chip is older than `sm`, or (`exactly`) isn't sm_<sm>a."""
@@ -141,6 +147,7 @@ class DeviceEmitter(Emitter):
         shape = (threads, 1, 1) if isinstance(threads, int) else threads
         values = [Value(f"%{parameter[0]}", parameter[1]) for parameter in parameters]
         self._begin()
+        self._ptx = 0
         yield values
         self.line("llvm.return")
         signature = ", ".join(
@@ -153,6 +160,8 @@ class DeviceEmitter(Emitter):
         if cluster is not None:
             self.need("a cluster", 90)
             attributes.append(f"nvvm.cluster_dim = array<i32: {cluster}, 1, 1>")
+        if self._ptx:
+            attributes.append(f"{PTX_VERSION} = {self._ptx} : i32")
         self._finish(f"llvm.func @{name}({signature}) attributes {{{', '.join(attributes)}}} {{")
 
     # -- threads ------------------------------------------------------------------------------------------------------
@@ -227,6 +236,7 @@ class DeviceEmitter(Emitter):
         """The address `offset` elements after `base`."""
         if isinstance(offset, int) and offset == 0:
             return base
+        element = _held(element)
         if isinstance(offset, int) and -(1 << 31) <= offset < 1 << 31:
             return self.op(f"llvm.getelementptr {base}[{offset}] : ({base.type}) -> {base.type}, {element}", base.type)
         place = offset if isinstance(offset, Value) else self.const(offset, "i64")
@@ -236,7 +246,11 @@ class DeviceEmitter(Emitter):
     def ld(
         self, base: Value, type: str, offset: Index = 0, *, align: int | None = None, constant: bool = False
     ) -> Value:
-        """A scalar or vector at `offset`, in elements. `constant`: nothing writes the memory while the kernel runs."""
+        """A scalar or vector at `offset`, in elements. `constant`: nothing writes the memory while the kernel runs.
+
+        Floats of 8 bits are bytes here.
+        """
+        type = _held(type)
         address = self.at(base, offset, element_of(type))
         words = " invariant" if constant else ""
         return self.op(
@@ -285,7 +299,17 @@ class DeviceEmitter(Emitter):
 
     def unpack(self, x: Value, element: str) -> list[Value]:
         """Two f16 or bf16 of an i32 as f32."""
-        return self.lanes(self.widen(self.bitcast(x, vec(2, element))))
+        return self.floats(self.bitcast(x, vec(2, element)))
+
+    def floats(self, x: Value) -> list[Value]:
+        """The elements of a scalar or a vector as f32: `lanes` of `widen`, but one operation for each bf16."""
+        count = math.prod(size or 0 for size in shape_of(x.type))
+        if element_of(x.type) != "bf16" or not shape_of(x.type) or count % 2:
+            return self.lanes(self.widen(x))
+        words = self.lanes(self.bitcast(x, vec(count // 2, "i32") if count > 2 else "i32"))
+        # A bf16 is the upper half of an f32.
+        halves = [half for word in words for half in (self.shli(word, 16), self.andi(word, -65536))]
+        return [self.bitcast(half, "f32") for half in halves]
 
     def vector(self, values: Sequence[Value]) -> Value:
         """A vector of scalars."""
@@ -506,6 +530,21 @@ class DeviceEmitter(Emitter):
         )
         return self.fields(made, [x.type for x in c])
 
+    def mma_float8(
+        self, kinds: tuple[str, str], a: Sequence[Value], b: Sequence[Value], c: Sequence[Value]
+    ) -> list[Value]:
+        """c + a b for a tile m16 n8 k32 of a warp; registers as of `mma`. kinds: of a and b, e4m3 or e5m2."""
+        self.need("mma of floats of 8 bits", 89)
+        self._ptx = 84
+        outs, left, right, sums = (
+            f"{{{', '.join(f'${i}' for i in numbers)}}}"
+            for numbers in (range(4), range(4, 8), range(8, 10), range(10, 14))
+        )
+        text = f"mma.sync.aligned.m16n8k32.row.col.f32.{kinds[0]}.{kinds[1]}.f32 {outs}, {left}, {right}, {sums};"
+        constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+        # All threads of the warp take part: as an effect, it stays out of branches where the results are used.
+        return self.asm(text, constraints, [*a, *b, *c], ["f32"] * 4)
+
     # -- mbarriers and bulk copies (sm_90 on) -------------------------------------------------------------------------
 
     def mbarrier_init(self, barrier: Value, count: int) -> None:
@@ -621,13 +660,14 @@ class DeviceEmitter(Emitter):
         accumulators: Value,
         *,
         first: bool = False,
+        right: str = "",
         layouts: tuple[str, str] = ("row", "col"),
         negate: tuple[bool, bool] = (False, False),
     ) -> Value:
         """accumulators + a b for a tile m64 of a warp group; `first` leaves the accumulators' values out.
 
         a, b: descriptors. accumulators: a struct of n / 2 f32 (`struct`, `fields`). kind: f16, bf16, tf32, e4m3, e5m2,
-        s8 (i32). layouts: (row, col) where both lie along k.
+        s8 (i32). right: that of b, where it is another one of 8 bits. layouts: (row, col) where both lie along k.
         """
         self.need("wgmma", 90, exactly=True)
         k = {"f16": 16, "bf16": 16, "tf32": 8}.get(kind, 32)
@@ -636,7 +676,7 @@ class DeviceEmitter(Emitter):
         return self.op(
             f"nvvm.wgmma.mma_async {a}, {b}, {accumulators}, <m = 64, n = {n}, k = {k}>, "
             f"D [<{total}>, <{'zero' if first else 'one'}>], A [<{kind}>, {signs[0]}, <{layouts[0]}>], "
-            f"B [<{kind}>, {signs[1]}, <{layouts[1]}>] : {accumulators.type} -> {accumulators.type}",
+            f"B [<{right or kind}>, {signs[1]}, <{layouts[1]}>] : {accumulators.type} -> {accumulators.type}",
             accumulators.type,
         )
 
@@ -669,6 +709,11 @@ class DeviceEmitter(Emitter):
         """Waits for the kernels before in the chain: before it, only weights may be read; nothing before sm_90."""
         if self.sm >= 90:
             self.line("nvvm.griddepcontrol wait")
+
+
+def _held(type: str) -> str:
+    """What registers hold of a type: floats of 8 bits are bytes."""
+    return with_element(type, "i8") if element_of(type) in FLOAT8 else type
 
 
 def _alignment(type: str) -> int:

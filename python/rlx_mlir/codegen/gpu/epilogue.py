@@ -182,13 +182,13 @@ class Epilogue:
 
     def _load(self, number: int, row: Index, column: Index, count: int) -> list[Value]:
         """An argument's values for the columns, as f32."""
-        em, base = self.em, self.arguments[number]
-        kind = self.program.arguments[number].broadcast
+        em, base, argument = self.em, self.arguments[number], self.program.arguments[number]
+        kind, element = argument.broadcast, argument.element or self.element
         if kind in ("scalar", "column"):
-            value = em.widen(em.ld(base, self.element, 0 if kind == "scalar" else em.wide(row)))
+            value = em.widen(em.ld(base, element, 0 if kind == "scalar" else em.wide(row)))
             return [value] * count
         place = self.place(row, column) if kind == "full" else em.wide(column)
         if self._is_vector(count):
-            return em.lanes(em.widen(em.ld(base, vec(count, self.element), place)))
-        first = em.at(base, place, self.element)
-        return [em.widen(em.ld(first, self.element, lane)) for lane in range(count)]
+            return em.lanes(em.widen(em.ld(base, vec(count, element), place)))
+        first = em.at(base, place, element)
+        return [em.widen(em.ld(first, element, lane)) for lane in range(count)]

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Protocol
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
+from rlx_mlir.codegen.gpu.gemm_float8 import gemm_float8
 from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
 from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma, gemm_tf32
 from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
@@ -40,16 +43,22 @@ class ProductSpec(Protocol):
     def scheme(self) -> str: ...
     @property
     def layout(self) -> str: ...
+    @property
+    def float8(self) -> tuple[str, str] | None: ...
 
 
 def emit_product(
-    name: str, spec: ProductSpec, chip: str, constants: frozenset[int] = frozenset(), *, tf32: bool = False
+    name: str,
+    spec: ProductSpec,
+    chip: str,
+    constants: frozenset[int] = frozenset(),
+    choices: Chosen = NOTHING_CHOSEN,
 ) -> DeviceKernel:
     """The kernels of a product; UnsupportedByTemplate where no portable schedule covers it.
 
     Args:
         constants: the kernel's operands that are parameters of the model.
-        tf32: products of f32 may round their operands to tf32; else they are exact.
+        choices: measured ones; products of f32 round their operands to tf32 only where `tf32` is chosen.
     """
 
     first = 3 if spec.kind == "block_dot" else 1
@@ -57,9 +66,13 @@ def emit_product(
 
     def gemm(weight: Shape, *, transposed: bool, stride: int | None = None) -> Gemm:
         shapes = (spec.x, weight, spec.result)
-        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride, constant)
+        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride, constant, choices)
 
-    dense = gemm_mma if spec.element != "f32" else gemm_tf32 if tf32 else gemm_fma
+    dense = gemm_mma
+    if spec.element == "f32":
+        dense = gemm_tf32 if choices.take("tf32") else gemm_fma
+    if spec.kind == "scaled_matmul":
+        return gemm_float8(chip, replace(gemm(spec.weight, transposed=spec.transposed), float8=spec.float8))
     if spec.kind == "matmul":
         return dense(chip, gemm(spec.weight, transposed=spec.transposed))
     k, n = spec.x[-1], spec.result[-1]

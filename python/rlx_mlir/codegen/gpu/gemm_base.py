@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value, pointer, vec, with_element
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
@@ -34,9 +35,11 @@ class Gemm:
     Where no W has batches, those of x are further rows.
 
     element: type of x, the arguments and the outputs. Products and program are f32, and outputs are rounded once.
+    float8: types of x and of the weights, f8E4M3FN or f8E5M2, where they aren't `element`.
     operand_order: the kernel's operand for each of x, the weights and the arguments; None where it is the same order.
     w_stride: elements between rows of a weight [N, K], where that isn't K; what lies between is zero.
     constant: the weights are parameters of the model: they may be read while kernels before still run.
+    chosen: measured choices, in place of rules.
     """
 
     name: str
@@ -49,6 +52,8 @@ class Gemm:
     transpose_rhs: bool = False
     w_stride: int | None = None
     constant: bool = False
+    chosen: Chosen = NOTHING_CHOSEN
+    float8: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         if self.element not in ("f32", "f16", "bf16"):
@@ -56,6 +61,16 @@ class Gemm:
         if len(self.x_shape) < (2 if self.batched else 1) or len(self.w_shape) < 2:
             shapes = f"{self.x_shape} and {self.w_shape}"
             raise UnsupportedByTemplate(f"{self.name}: expects a matrix of weights, but the operands are {shapes}")
+
+    @property
+    def operand_bytes(self) -> int:
+        """Bytes of an element of x, and of the weights."""
+        return size_bytes(self.element) if self.float8 is None else 1
+
+    @property
+    def stored(self) -> str:
+        """What x and the weights are to code that copies them: its element, or bytes."""
+        return self.element if self.float8 is None else "i8"
 
     @property
     def batched(self) -> bool:
@@ -462,7 +477,6 @@ class Finisher:
     def finish(self, row: Index, column: Index, products: Sequence[Value]) -> None:
         """The outputs at (row, column ...), which exist; products are scalars or vectors of f32 along columns."""
         em = self.em
-        type = with_element(products[0].type, self.element)
         flat = em.wide(em.iadd(self.rows, row))
         place = em.iadd(offset64(em, (flat, self.columns)), em.wide(column))
         lanes = [em.lanes(product) for product in products]
@@ -470,9 +484,11 @@ class Finisher:
 
         def load(i: int) -> list[Value]:
             kind, pointer = self.program.arguments[i].broadcast, self.arguments[i]
+            element = self.program.arguments[i].element or self.element
             if kind in ("scalar", "column"):
                 at = 0 if kind == "scalar" else flat
-                return [em.widen(em.ld(pointer, self.element, at))] * len(lanes[0])
+                return [em.widen(em.ld(pointer, element, at))] * len(lanes[0])
+            type = with_element(products[0].type, element)
             return em.lanes(em.widen(em.ld(pointer, type, em.wide(column) if kind == "row" else place)))
 
         def argument(lane: int, i: int) -> Value:

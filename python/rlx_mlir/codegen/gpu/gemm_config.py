@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = [
     "DECODE_FMA_TILES",
@@ -14,6 +16,7 @@ __all__ = [
     "TF32_TILES",
     "Choice",
     "Tile",
+    "candidates",
     "choose",
     "choose_by_rows",
     "resources",
@@ -136,32 +139,98 @@ MIN_STEPS = 4
 """Steps of the ring below which cutting K further costs more than it gives."""
 
 
+MOST_SPLITS = 16
+"""Parts of K at most."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """A product [m, k] times `products` weights [k, n], `batch` times."""
+
+    m: int
+    n: int
+    k: int
+    products: int = 1
+    batch: int = 1
+
+
+def time(choice: Choice, sizes: Sizes, processors: int) -> float:
+    """What a choice should take, in some unit: waves of blocks, each as long as its work."""
+    tile, parts = choice.tile, choice.splits
+    blocks = _ceil(sizes.m, tile.bm) * _ceil(sizes.n, tile.bn) * sizes.batch
+    waves = _ceil(blocks * parts, processors)
+    steps = max(1, _ceil(sizes.k, tile.bk))
+    work = tile.bm * tile.bn * sizes.products * _ceil(steps, parts) * tile.bk / tile.rate
+    # Adding up parts writes and reads them once more: some hundred operations for an element's transfer.
+    extra = 200.0 * sizes.m * sizes.n * sizes.products * sizes.batch * parts / processors if parts > 1 else 0.0
+    return waves * work + extra
+
+
+def _by_rule(tile: Tile, sizes: Sizes, processors: int, *, splits: bool) -> Choice:
+    """A tile with as many parts of K as fill the chip."""
+    blocks = _ceil(sizes.m, tile.bm) * _ceil(sizes.n, tile.bn) * sizes.batch
+    parts = 1
+    if splits and blocks < processors:
+        steps = max(1, _ceil(sizes.k, tile.bk))
+        parts = max(1, min(processors // max(blocks, 1), steps // MIN_STEPS, MOST_SPLITS))
+    return Choice(tile, parts)
+
+
+def fitted(tiles: Sequence[Tile], products: int) -> list[Tile]:
+    """The tiles for so many products, those whose sums fit."""
+    fits = [tile for tile in tiles if _sums(for_products(tile, products), products) <= MOST_SUMS]
+    return [for_products(tile, products) for tile in fits or tiles[-1:]]
+
+
 def choose(
     m: int, n: int, k: int, tiles: Sequence[Tile], chip: str, *, batch: int = 1, products: int = 1, splits: bool = True
 ) -> Choice:
-    """The tile that should take least time for [m, k] times [k, n]: waves of blocks, each as long as its work.
+    """The tile that should take least time for [m, k] times [k, n].
 
     products: how many products share x (two for SwiGLU). splits: whether K may be cut.
     """
+    return _least(Sizes(m, n, k, products, batch), fitted(tiles, products), chip, splits=splits)
+
+
+def _least(sizes: Sizes, tiles: Sequence[Tile], chip: str, *, splits: bool) -> Choice:
     processors = resources(chip).processors
-    best: tuple[float, Choice] | None = None
-    fits = [tile for tile in tiles if _sums(for_products(tile, products), products) <= MOST_SUMS]
-    for tile in fits or tiles[-1:]:
-        fitted = for_products(tile, products)
-        blocks = _ceil(m, fitted.bm) * _ceil(n, fitted.bn) * batch
-        steps = max(1, _ceil(k, fitted.bk))
-        parts = 1
-        if splits and blocks < processors:
-            parts = max(1, min(processors // max(blocks, 1), steps // MIN_STEPS, 16))
-        waves = _ceil(blocks * parts, processors)
-        work = fitted.bm * fitted.bn * products * _ceil(steps, parts) * fitted.bk / fitted.rate
-        # Adding up parts writes and reads them once more: some hundred operations for an element's transfer.
-        extra = 200.0 * m * n * products * batch * parts / processors if parts > 1 else 0.0
-        time = waves * work + extra
-        if best is None or time < best[0]:
-            best = time, Choice(fitted, parts)
-    assert best is not None, "at least one tile"
-    return best[1]
+    options = [_by_rule(tile, sizes, processors, splits=splits) for tile in tiles]
+    return min(options, key=lambda option: time(option, sizes, processors))
+
+
+def _chosen(
+    choices: Chosen, above: int, limit: int | None, sizes: Sizes, tiles: Sequence[Tile], chip: str, *, splits: bool
+) -> Choice:
+    """The best of what choices leave, for more than `above` and up to `limit` rows; by rule where there are none."""
+    left = fitted(tiles, sizes.products)
+    for name, size in (("tile_rows", "bm"), ("tile_columns", "bn")):
+        value = choices.take(name, sorted({getattr(tile, size) for tile in left}), above=above, limit=limit)
+        left = [tile for tile in left if value is None or getattr(tile, size) == value]
+    found = _least(sizes, left, chip, splits=splits)
+    most = max(1, min(MOST_SPLITS, _ceil(sizes.k, found.tile.bk)))
+    parts = choices.take("split", range(1, most + 1), above=above, limit=limit)
+    stages = choices.take("stages", above=above, limit=limit) or found.tile.stages
+    sweep = choices.take("sweep", above=above, limit=limit) or found.tile.group
+    return Choice(replace(found.tile, stages=stages, group=sweep), parts or found.splits)
+
+
+def candidates(sizes: Sizes, tiles: Sequence[Tile], chip: str, most: int = 6) -> Iterator[dict[str, int]]:
+    """Choices that are worth a measurement, beside the rule's: first those that should take least time."""
+    processors = resources(chip).processors
+    own = _least(sizes, fitted(tiles, sizes.products), chip, splits=True)
+    options = []
+    for tile in fitted(tiles, sizes.products):
+        rule = _by_rule(tile, sizes, processors, splits=True).splits
+        steps = max(1, _ceil(sizes.k, tile.bk))
+        for parts in sorted({1, rule, max(1, rule // 2), 2 * rule}):
+            if parts <= min(MOST_SPLITS, steps) and (tile, parts) != (own.tile, own.splits):
+                options.append(Choice(tile, parts))
+    options.sort(key=lambda option: time(option, sizes, processors))
+    for option in options[: most - 2]:
+        yield {"tile_rows": option.tile.bm, "tile_columns": option.tile.bn, "split": option.splits}
+    if own.tile.stages > 2:
+        yield {"stages": own.tile.stages - 1}
+    yield {"sweep": 1 if own.tile.group > 1 else 8}
 
 
 MOST_SUMS = 128
@@ -190,18 +259,27 @@ MANY_ROWS = 2048
 
 
 def choose_by_rows(
-    m: int | None, n: int, k: int, tiles: Sequence[Tile], chip: str, *, products: int = 1, batch: int = 1
+    m: int | None,
+    n: int,
+    k: int,
+    tiles: Sequence[Tile],
+    chip: str,
+    *,
+    products: int = 1,
+    batch: int = 1,
+    choices: Chosen = NOTHING_CHOSEN,
 ) -> list[tuple[int | None, Choice]]:
     """(rows, choice) by rising rows: the choice for products of up to so many rows; None stands for any number.
 
-    A static number of rows has one choice. For a dynamic one, neighbours that agree are one.
+    A static number of rows has one choice. For a dynamic one, neighbours that agree are one. Measured choices come
+    before the rule.
     """
     if m is not None:
-        return [(None, choose(m, n, k, tiles, chip, products=products, batch=batch))]
+        return [(None, _chosen(choices, m - 1, m, Sizes(m, n, k, products, batch), tiles, chip, splits=True))]
     result: list[tuple[int | None, Choice]] = []
-    for limit in (*ROW_STEPS, None):
-        rows = MANY_ROWS if limit is None else limit
-        choice = choose(rows, n, k, tiles, chip, products=products, batch=batch, splits=limit is not None)
+    for above, limit in zip((0, *ROW_STEPS), (*ROW_STEPS, None), strict=True):
+        sizes = Sizes(MANY_ROWS if limit is None else limit, n, k, products, batch)
+        choice = _chosen(choices, above, limit, sizes, tiles, chip, splits=limit is not None)
         if result and result[-1][1] == choice:
             result.pop()
         result.append((limit, choice))

@@ -96,7 +96,7 @@ class PackedRows:
             quads.append(total)
         return quads
 
-    def factor(self, row: Value, run: Index, sub: int, factor: Factor) -> Value:
+    def factor(self, row: Value, run: Index, sub: Index, factor: Factor) -> Value:
         """A scale or minimum, f32, of a sub-block of a run."""
         em, layout = self.em, self.layout
         starts = layout.offsets(self.k)

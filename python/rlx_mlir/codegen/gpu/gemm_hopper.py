@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Matrix products of f16 and bf16 on Hopper (sm_90a): kernels by wgmma and TMA, and the host's part of them.
+"""Products of f16, bf16 and floats of 8 bits on Hopper (sm_90a): kernels by wgmma and TMA, and their host's part.
 
 The tile follows from sizes (`gemm_hopper_config`). Products with a dynamic number of rows have a kernel for each of a
 few ranges, between which the host chooses. `gemm_hopper_loop` has the loads and products, `gemm_hopper_epilogue` what
@@ -13,15 +13,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, tensor_map
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
+from rlx_mlir.codegen.gpu.emit import FLOAT8, DeviceEmitter, Index, Parameter, Value, pointer, tensor_map
 from rlx_mlir.codegen.gpu.gemm import ProductSpec
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
 from rlx_mlir.codegen.gpu.gemm_config import resources
-from rlx_mlir.codegen.gpu.gemm_hopper_config import K_STEP, Choice, Layout, choose_by_rows
-from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import REDUCE_COLUMNS, REDUCE_THREADS, PartStorer, Storer, reduce_parts
+from rlx_mlir.codegen.gpu.gemm_hopper_config import (
+    ACCUMULATORS,
+    PROMOTED_ACCUMULATORS,
+    STEP_BYTES,
+    Choice,
+    Layout,
+    choose_by_rows,
+)
+from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import (
+    REDUCE_COLUMNS,
+    REDUCE_THREADS,
+    DirectStorer,
+    PartStorer,
+    Storer,
+    reduce_parts,
+)
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Finisher, Mainloop, Operands, warp_specialised
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.errors import InputError
 from rlx_mlir.formats.planes import plane_layout
 
 __all__ = ["Limited", "Schedule", "emit_product_hopper", "gemm_hopper"]
@@ -34,25 +50,36 @@ UNKNOWN_BATCH = 16
 Limited = list[tuple[int | None, Choice]]
 
 
-def emit_product_hopper(name: str, spec: ProductSpec, chip: str, *, constant_weights: bool = False) -> DeviceKernel:
+def emit_product_hopper(
+    name: str,
+    spec: ProductSpec,
+    chip: str,
+    *,
+    constant_weights: bool = False,
+    chosen: Chosen = NOTHING_CHOSEN,
+    few_rows: int | None = None,
+) -> DeviceKernel:
     """The kernels of a product as `lowering.kernel_specs` reads it; see `gemm_hopper` and `gemm_hopper_packed`.
 
-    Weights in planes are dense where their format is the type of x.
+    Weights in planes are dense where their format is the type of x. Others are multiplied for more than `few_rows`
+    rows, by default as many as `gemm_hopper_packed` says.
     """
-    from rlx_mlir.codegen.gpu.gemm_hopper_packed import gemm_hopper_packed
+    from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS, gemm_hopper_packed
 
-    if spec.kind == "matmul":
+    if spec.kind in ("matmul", "scaled_matmul"):
         shapes = (spec.x, spec.weight, spec.result)
-        gemm = Gemm(name, *shapes, spec.program, spec.order, spec.element, spec.transposed)
-        return gemm_hopper(gemm, chip, constant_weights=constant_weights)
+        gemm = Gemm(name, *shapes, spec.program, spec.order, spec.element, spec.transposed, chosen=chosen)
+        return gemm_hopper(replace(gemm, float8=spec.float8), chip, constant_weights=constant_weights)
     if spec.kind != "dequant_matmul" or spec.layout != "planes":
         raise UnsupportedByTemplate(f"{name}: wgmma multiplies floats here, but this is {spec.kind}")
     k, n = spec.x[-1], spec.result[-1]
     if k is None or n is None:
         raise UnsupportedByTemplate(f"{name}: TMA needs rows of known length, but the weight is [{n}, {k}]")
-    gemm = Gemm(name, spec.x, (n, k), spec.result, spec.program, spec.order, spec.element, transpose_rhs=True)
+    shapes = (spec.x, (n, k), spec.result)
+    gemm = Gemm(name, *shapes, spec.program, spec.order, spec.element, transpose_rhs=True, chosen=chosen)
     if spec.scheme != spec.element:
-        return gemm_hopper_packed(gemm, spec.scheme, chip, constant_weights=constant_weights)
+        few = FEW_ROWS if few_rows is None else few_rows
+        return gemm_hopper_packed(gemm, spec.scheme, chip, constant_weights=constant_weights, few_rows=few)
     layout = plane_layout(spec.scheme)
     stride = layout.row_bytes(k) // layout.format.nbytes
     return gemm_hopper(replace(gemm, w_stride=stride), chip, constant_weights=constant_weights)
@@ -70,8 +97,8 @@ def gemm_hopper(
             kernels before.
         choices: tiles by rising numbers of rows, up to which they serve; those of the cost model where None.
 
-    Raises UnsupportedByTemplate where the chip isn't sm_90a, elements don't have 16 bits, or N or K is dynamic or gives
-    rows that TMA can't reach.
+    Raises UnsupportedByTemplate where the chip isn't sm_90a, operands have neither 16 nor 8 bits, weights of 8 bits are
+    [K, N], or N or K is dynamic or gives rows that TMA can't reach.
     """
     return Schedule(gemm, chip, constant_weights, choices).kernel()
 
@@ -79,15 +106,17 @@ def gemm_hopper(
 def _check(gemm: Gemm, chip: str) -> None:
     if chip != "sm_90a":
         raise UnsupportedByTemplate(f"{gemm.name}: wgmma needs sm_90a, but the chip is {chip}")
-    if gemm.element not in ("f16", "bf16"):
+    if gemm.float8 is None and gemm.element not in ("f16", "bf16"):
         raise UnsupportedByTemplate(f"{gemm.name}: wgmma multiplies f16 or bf16 here, but elements are {gemm.element}")
-    for letter, size in (("N", gemm.n), ("K", gemm.k)):
+    if gemm.float8 is not None and not gemm.transpose_rhs:
+        raise UnsupportedByTemplate(f"{gemm.name}: wgmma reads elements of 8 bits along K, but weights are [K, N]")
+    for letter, size, nbytes in (("N", gemm.n, 2), ("K", gemm.k, gemm.operand_bytes)):
         if size is None:
             raise UnsupportedByTemplate(f"{gemm.name}: TMA needs rows of known length, but {letter} is dynamic")
-        if size == 0 or 2 * size % STRIDE_BYTES:
+        if size == 0 or nbytes * size % STRIDE_BYTES:
             raise UnsupportedByTemplate(
                 f"{gemm.name}: TMA needs rows of a multiple of {STRIDE_BYTES} bytes, but {letter} is {size}, "
-                f"{2 * size} bytes"
+                f"{nbytes * size} bytes"
             )
     if 0 in (*gemm.x_shape, *gemm.out_shape):
         raise UnsupportedByTemplate(f"{gemm.name}: an operand is empty")
@@ -138,6 +167,9 @@ class Schedule:
         self.program = gemm.program
         self.products, self.outputs = self.program.accumulators, len(self.program.results)
         self.n_major = not gemm.transpose_rhs
+        # Outputs of 16 bits are stored by TMA, those of f32 by the threads that have them.
+        self.staged = gemm.element != "f32"
+        self.promote = gemm.float8 is not None and not gemm.chosen.take("fast_sums")
         self.processors = resources(chip).processors
         self.choices = choices or self.choose()
         self.stem = symbol_of(gemm.name)
@@ -149,19 +181,26 @@ class Schedule:
             return choose_by_rows(
                 self.gemm.m,
                 self.n,
-                self.k,
+                -(-self.k * self.gemm.operand_bytes // 2),
                 processors=self.processors,
                 batch=math.prod(sizes),
                 products=self.products,
                 split=not self.gemm.batched,
+                accumulators=PROMOTED_ACCUMULATORS if self.promote else ACCUMULATORS,
+                choices=self.gemm.chosen,
             )
+        except InputError:  # about a choice
+            raise
         except ValueError as error:
             raise UnsupportedByTemplate(f"{self.gemm.name}: {error}") from None
 
     def operands(self, choice: Choice) -> Operands:
         """What the main loop has to know."""
-        outputs = self.outputs if choice.splits == 1 else 0
-        return Operands(self.gemm.element, self.products, self.n_major, self.gemm.batched, outputs, self.constant)
+        gemm = self.gemm
+        outputs = self.outputs if choice.splits == 1 and self.staged else 0
+        x, weight = gemm.float8 or (gemm.element, gemm.element)
+        kinds = (FLOAT8.get(x, x), FLOAT8.get(weight, weight))
+        return Operands(kinds, self.products, self.n_major, gemm.batched, outputs, self.constant, self.promote)
 
     def symbol(self, number: int) -> str:
         """The name of the kernel of a choice."""
@@ -180,9 +219,11 @@ class Schedule:
         if choice.splits > 1:
             ends = [pointer("parts")]
         else:
-            maps += [f"out{i}" for i in range(self.outputs)]
+            outputs = [f"out{i}" for i in range(self.outputs)]
+            maps += outputs if self.staged else []
             # Not marked as read-only: loads of what kernels before write must stay behind the wait for them.
             ends = [pointer(f"arg{i}", readonly=True) for i in range(len(self.program.arguments))]
+            ends += [] if self.staged else [pointer(name) for name in outputs]
         return [*map(tensor_map, maps), *ends, *((name, "i32") for name in sizes)]
 
     def layout(self, choice: Choice) -> Layout:
@@ -198,7 +239,7 @@ class Schedule:
             with em.kernel(self.symbol(number), parameters, choice.tile.threads, min_blocks=1) as values:
                 named = {parameter[0]: value for parameter, value in zip(parameters, values, strict=True)}
                 main = Mainloop(em, self.operands(choice), choice, named)
-                kind = PartStorer if choice.splits > 1 else Storer
+                kind = PartStorer if choice.splits > 1 else Storer if self.staged else DirectStorer
                 finisher: Finisher = kind(em, self.gemm, main)
                 warp_specialised(main, finisher)
             if choice.splits > 1:
@@ -296,23 +337,26 @@ class Schedule:
             weight_share = _share(em, gemm, results[0], gemm.w_shape)
             for axis in range(len(gemm.batch_shape)):
                 batches = em.imul(batches, em.dim(results[0], axis))
-        x_map = self._map(em, x, (rows, self.k), x_share.count, (tile.out_rows, K_STEP))
-        shape, box = (self.n, self.k), (tile.out_columns, K_STEP)
+        k_step = STEP_BYTES // gemm.operand_bytes
+        x_map = self._map(em, x, (rows, self.k), x_share.count, (tile.out_rows, k_step))
+        shape, box = (self.n, self.k), (tile.out_columns, k_step)
         if self.n_major:
-            shape, box = (self.k, self.n), (K_STEP, 64)
+            shape, box = (self.k, self.n), (k_step, 64)
         weight_maps = [self._map(em, weight, shape, weight_share.count, box, gemm.w_stride) for weight in weights]
         maps = [*weight_maps, x_map] if tile.swapped else [x_map, *weight_maps]
         row_tiles, column_tiles = em.iceildiv(rows, tile.out_rows), -(-self.n // tile.out_columns)
         left_tiles, right_tiles = (column_tiles, row_tiles) if tile.swapped else (row_tiles, column_tiles)
-        steps = -(-self.k // K_STEP)
+        steps = -(-self.k // k_step)
         sizes: list[Index] = [left_tiles, right_tiles, steps, rows]
         if gemm.batched:
             sizes += [batches, x_share.inner, x_share.count, weight_share.inner, weight_share.count]
         tiles = em.imul(em.imul(em.imul(row_tiles, column_tiles), batches), choice.splits)
-        if parts is None:
+        if parts is None and self.staged:
             out_box = (tile.columns if tile.swapped else 64, 64)
             maps += [self._map(em, result, (rows, self.n), batches, out_box) for result in results]
             pointers = arguments
+        elif parts is None:
+            pointers = [*arguments, *results]
         else:
             pointers = [parts]
         passed = [*maps, *pointers, *(em.i32(size) for size in sizes)]

@@ -10,10 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["K_STEP", "ROW_LIMITS", "TILES", "Choice", "Layout", "Tile", "choose", "choose_by_rows", "microseconds"]
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 
-K_STEP = 64
-"""Elements of K in one stage: 128 bytes of 16-bit elements, a row of the swizzled layout."""
+__all__ = [
+    "ACCUMULATORS",
+    "K_STEP",
+    "PROMOTED_ACCUMULATORS",
+    "ROW_LIMITS",
+    "STEP_BYTES",
+    "TILES",
+    "Choice",
+    "Layout",
+    "Tile",
+    "candidates",
+    "choose",
+    "choose_by_rows",
+    "microseconds",
+]
+
+STEP_BYTES = 128
+"""Bytes of K in one stage: a row of the swizzled layout."""
+K_STEP = STEP_BYTES // 2
+"""The same in elements of 16 bits, in which the K of the functions below counts: twice as many are of 8 bits."""
 SHARED_BYTES = 232_448
 """Shared memory that a block may have."""
 BARRIER_BYTES = 1024
@@ -21,6 +39,8 @@ BARRIER_BYTES = 1024
 MAX_STAGES = 12
 ACCUMULATORS = 256
 """Columns of accumulators, times blocks of 64 rows, that a consumer has registers for."""
+PROMOTED_ACCUMULATORS = 192
+"""The same where it keeps the sums of a stage beside those of all."""
 MIN_COLUMNS = 64
 """Columns of a tile whose output rows are stored in boxes of 128 bytes."""
 
@@ -104,7 +124,7 @@ class Layout:
     @property
     def left_bytes(self) -> int:
         """One left operand of a stage."""
-        return self.tile.rows * 2 * K_STEP
+        return self.tile.rows * STEP_BYTES
 
     @property
     def right_bytes(self) -> int:
@@ -112,7 +132,7 @@ class Layout:
         columns = self.tile.columns
         if self.n_major and not self.tile.swapped:
             columns = -(-columns // 64) * 64
-        return columns * 2 * K_STEP
+        return columns * STEP_BYTES
 
     @property
     def lefts(self) -> int:
@@ -246,10 +266,16 @@ def _candidates(
         # Swapped operands were faster only where they let K be cut for idle multiprocessors.
         if tile.swapped and (blocks >= processors or m > tile.columns):
             continue
-        for splits in SPLITS:
-            fits = blocks * splits <= processors and _ceil(k, K_STEP) >= MIN_STEPS * splits
-            if splits == 1 or (split and fits):
-                yield Choice(tile, splits)
+        yield from _splits(tile, m, n, k, processors, batch, split=split)
+
+
+def _splits(tile: Tile, m: int, n: int, k: int, processors: int, batch: int, *, split: bool) -> Iterator[Choice]:
+    """A tile with each number of parts of K that may pay."""
+    blocks = _blocks(tile, m, n, batch)
+    for splits in SPLITS:
+        fits = blocks * splits <= processors and _ceil(k, K_STEP) >= MIN_STEPS * splits
+        if splits == 1 or (split and fits):
+            yield Choice(tile, splits)
 
 
 def choose(
@@ -276,6 +302,85 @@ def choose(
     )
 
 
+MOST_SPLITS = 16
+"""Parts of K that may be chosen at most."""
+
+
+def _chosen(
+    choices: Chosen,
+    above: int,
+    limit: int | None,
+    sizes: tuple[int, int, int],
+    *,
+    processors: int,
+    batch: int,
+    products: int,
+    tiles: Sequence[Tile],
+    every: Sequence[Tile],
+    split: bool,
+) -> Choice:
+    """The best of what choices leave, for more than `above` and up to `limit` rows; by rule where there are none.
+
+    A chosen tile may be any of `every`, those included that the rule wouldn't take for such sizes.
+    """
+    left = [own for tile in every if (own := tile.shared_by(products)) is not None]
+    if not left:
+        raise ValueError(f"no tile has accumulators for {products} products")
+    rows = choices.take("tile_rows", sorted({tile.out_rows for tile in left}), above=above, limit=limit)
+    left = [tile for tile in left if rows in (None, tile.out_rows)]
+    columns = choices.take("tile_columns", sorted({tile.out_columns for tile in left}), above=above, limit=limit)
+    left = [tile for tile in left if columns in (None, tile.out_columns)]
+    options: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
+    if rows is None and columns is None:
+        found = choose(*sizes, processors=processors, batch=batch, products=products, tiles=tiles, split=split)
+    else:
+        found = min(
+            (own for tile in left for own in _splits(tile, *sizes, processors, batch, split=split)),
+            key=lambda choice: microseconds(choice, *sizes, **options),
+        )
+    most = min(MOST_SPLITS, _ceil(sizes[2], K_STEP)) if split else 1
+    splits = choices.take("split", range(1, most + 1), above=above, limit=limit)
+    sweep = choices.take("sweep", above=above, limit=limit)
+    tile = found.tile if sweep is None else replace(found.tile, group=sweep)
+    return Choice(tile, splits or found.splits)
+
+
+def _fitting(tiles: Sequence[Tile], accumulators: int) -> list[Tile]:
+    """The tiles that have at most so many."""
+    return [tile for tile in tiles if tile.blocks * tile.columns <= accumulators]
+
+
+def candidates(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    processors: int,
+    batch: int = 1,
+    products: int = 1,
+    split: bool = True,
+    accumulators: int = ACCUMULATORS,
+    most: int = 7,
+) -> Iterator[dict[str, int]]:
+    """Choices that are worth a measurement, beside the rule's: first those that should take least time."""
+    options: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
+    every = _fitting(TILES, accumulators)
+    own = choose(m, n, k, processors=processors, batch=batch, products=products, tiles=every, split=split)
+    tiles = [tile for whole in every if (tile := whole.shared_by(products)) is not None]
+    found = [
+        choice
+        for tile in tiles
+        if not tile.swapped or m <= 4 * tile.columns
+        for choice in _splits(tile, m, n, k, processors, batch, split=split)
+        if choice != own
+    ]
+    found.sort(key=lambda choice: microseconds(choice, m, n, k, **options))
+    for choice in found[: most - 1]:
+        more = {"split": choice.splits} if split else {}
+        yield {"tile_rows": choice.tile.out_rows, "tile_columns": choice.tile.out_columns, **more}
+    yield {"sweep": 1 if own.tile.group > 1 else 8}
+
+
 ROW_LIMITS = (16, 64, 128, 256, 512, 1024)
 """Numbers of rows up to which products with a dynamic number of rows choose; beyond the last, as for 4096."""
 MANY_ROWS = 4096
@@ -290,20 +395,26 @@ def choose_by_rows(
     batch: int = 1,
     products: int = 1,
     split: bool = True,
+    accumulators: int = ACCUMULATORS,
+    choices: Chosen = NOTHING_CHOSEN,
 ) -> list[tuple[int | None, Choice]]:
     """(limit, choice) by rising limits: the choice for products of up to so many rows; None stands for any number.
 
-    A static number of rows has one choice. For a dynamic one, neighbours that agree are one.
+    A static number of rows has one choice. For a dynamic one, neighbours that agree are one. Measured choices come
+    before the rule. Tiles have at most so many `accumulators`.
     """
+
+    def best(above: int, limit: int | None, rows: int, tiles: Sequence[Tile]) -> Choice:
+        sizes = (rows, n, k)
+        fixed: dict[str, int] = {"processors": processors, "batch": batch, "products": products}
+        left, every = _fitting(tiles, accumulators), _fitting(TILES, accumulators)
+        return _chosen(choices, above, limit, sizes, **fixed, tiles=left, every=every, split=split)
+
     if m is not None:
-        choice = choose(m, n, k, processors=processors, batch=batch, products=products, split=split)
-        return [(None, choice)]
+        return [(None, best(m - 1, m, m, TILES))]
     result: list[tuple[int | None, Choice]] = []
-    for limit in (*ROW_LIMITS, None):
-        rows = MANY_ROWS if limit is None else limit
-        choice = choose(
-            rows, n, k, processors=processors, batch=batch, products=products, tiles=DYNAMIC_TILES, split=split
-        )
+    for above, limit in zip((0, *ROW_LIMITS), (*ROW_LIMITS, None), strict=True):
+        choice = best(above, limit, MANY_ROWS if limit is None else limit, DYNAMIC_TILES)
         if result and result[-1][1] == choice:
             result.pop()
         result.append((limit, choice))

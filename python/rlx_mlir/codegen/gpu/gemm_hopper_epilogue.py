@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What products by wgmma end with: the program on accumulators, rounding, and stores.
 
-Outputs are staged in shared memory, in boxes of 64 columns that TMA writes: rows and columns beyond the output are left
-out by it. Parts of K go to memory in f32, and a second kernel adds them up in a fixed order.
+Outputs of 16 bits are staged in shared memory, in boxes of 64 columns that TMA writes: rows and columns beyond the
+output are left out by it. Those of f32 are stored as they are. Parts of K go to memory in f32, and a second kernel adds
+them up in a fixed order.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from rlx_mlir.codegen.gpu.gemm_hopper_config import Layout, Tile
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Accumulators, Mainloop, TilePlace
 from rlx_mlir.codegen.program import Unary
 
-__all__ = ["PartStorer", "Storer", "reduce_parts"]
+__all__ = ["DirectStorer", "PartStorer", "Storer", "reduce_parts"]
 
 BOX = 64
 """Columns of a box of outputs: 128 bytes."""
@@ -235,10 +236,11 @@ class _Arguments:
     pairs of rows and two columns. Loads stand where they are first asked for.
     """
 
-    def __init__(self, storer: Storer, rows: Sequence[Value], columns: Sequence[Value]) -> None:
+    def __init__(self, storer: Storer | DirectStorer, rows: Sequence[Value], columns: Sequence[Value]) -> None:
         em, gemm = storer.em, storer.gemm
         self.em, self.gemm = em, gemm
         self.kinds = [argument.broadcast for argument in gemm.program.arguments]
+        self.elements = [argument.element or gemm.element for argument in gemm.program.arguments]
         self.pointers = [storer.values[f"arg{i}"] for i in range(len(self.kinds))]
         self.loaded: dict[tuple[int, ...], list[Value]] = {}
         if not self.kinds:
@@ -278,7 +280,7 @@ class _Arguments:
 
     def pair(self, i: int, half: int, j: int) -> list[Value]:
         """Argument i at row `half` and the two columns of pair j."""
-        em, kind, element = self.em, self.kinds[i], self.gemm.element
+        em, kind, element = self.em, self.kinds[i], self.elements[i]
         if kind == "scalar":
             return self._once((i,), element, i, 0) * 2
         if kind == "column":
@@ -289,7 +291,7 @@ class _Arguments:
 
     def element(self, i: int, group: int, e: int, half: int) -> Value:
         """Argument i at row `e` of the pair `group` and column `half`."""
-        em, kind, element = self.em, self.kinds[i], self.gemm.element
+        em, kind, element = self.em, self.kinds[i], self.elements[i]
         row = em.addi(self.rows[group], e)
         if kind == "scalar":
             return self._once((i,), element, i, 0)[0]
@@ -298,6 +300,70 @@ class _Arguments:
         if kind == "row":
             return self._once((i, half), element, i, em.wide(self.columns[half]))[0]
         return self._once((i, group, e, half), element, i, self._place(row, self.columns[half]))[0]
+
+
+class DirectStorer(_Finisher):
+    """Runs the program, and stores outputs of f32 from registers: pairs of columns, or single ones where swapped."""
+
+    def finish(self, place: TilePlace, accumulators: Accumulators, consumer: Value, thread: Value) -> None:
+        """Outputs of one tile, by the warpgroup `consumer`."""
+        em, tile = self.em, self.tile
+        self.place = place
+        lane = _Lane.of(em, thread)
+        for block in range(tile.blocks):
+            left = em.addi(self.first_row(place, consumer, block), lane.row)
+            own = [em.addi(left, 8 * half) for half in range(2)]
+            across = [em.addi(em.addi(place.right, lane.column), 8 * j) for j in range(tile.columns // 8)]
+            rows, columns = (across, own) if tile.swapped else (own, across)
+            arguments = _Arguments(self, rows, columns)
+            for j in range(tile.columns // 8):
+                for half in range(2):
+                    at = 4 * j + 2 * half
+                    pair = [[product[at + e] for product in accumulators[block]] for e in range(2)]
+                    if tile.swapped:
+                        self._swapped(pair, arguments, rows[j], columns[half], (j, half))
+                    else:
+                        self._straight(pair, arguments, rows[half], columns[j], (half, j))
+
+    def _straight(
+        self, pair: list[list[Value]], arguments: _Arguments, row: Value, column: Value, at: tuple[int, int]
+    ) -> None:
+        em, program = self.em, self.gemm.program
+        lanes = [
+            program.emit(em, pair[e], lambda i, e=e: arguments.pair(i, *at)[e], DEVICE_UNARY)  # type: ignore[misc]
+            for e in range(2)
+        ]
+        exists = em.andi(em.cmpi("ult", row, self.values["rows"]), em.cmpi("ult", column, self.n))
+        with em.if_(exists):
+            for output, values in enumerate(zip(*lanes, strict=True)):
+                em.st(em.vector(values), self.values[f"out{output}"], self._place(row, column), align=8)
+
+    def _swapped(
+        self, pair: list[list[Value]], arguments: _Arguments, row: Value, column: Value, at: tuple[int, int]
+    ) -> None:
+        em, program = self.em, self.gemm.program
+        for e in range(2):
+            values = program.emit(
+                em,
+                pair[e],
+                lambda i, e=e: arguments.element(i, at[0], e, at[1]),  # type: ignore[misc]
+                DEVICE_UNARY,
+            )
+            here = em.addi(row, e)
+            exists = em.andi(em.cmpi("ult", here, self.values["rows"]), em.cmpi("ult", column, self.n))
+            with em.if_(exists):
+                for output, value in enumerate(values):
+                    em.st(value, self.values[f"out{output}"], self._place(here, column))
+
+    def _place(self, row: Value, column: Value) -> Value:
+        em, batch = self.em, self.place.batch
+        flat = em.wide(row)
+        if batch is not None:
+            flat = em.addi(em.muli(em.wide(batch), em.wide(self.values["rows"])), flat)
+        return em.addi(em.muli(flat, em.wide(self.n)), em.wide(column))
+
+    def close(self, thread: Value) -> None:
+        """Nothing is under way."""
 
 
 class PartStorer(_Finisher):

@@ -2,9 +2,12 @@
 """Matrix products by wgmma (sm_90a): loads and products of the kernel.
 
 One warpgroup loads, one or two multiply. A single thread of the loading group fills a ring of stages by TMA: a stage is
-64 elements of K of both operands, in the layout of 128-byte swizzling that wgmma reads. Two barriers for each stage say
+128 bytes of K of both operands, in the layout of 128-byte swizzling that wgmma reads. Two barriers for each stage say
 that it is full, and that it may be filled again. Blocks stay for several tiles, so loads of the next tile run while
 outputs of the last one are stored; tiles are numbered so that the blocks of a wave share operands in L2.
+
+Of floats of 8 bits, wgmma adds products with fewer bits than f32 has. Unless that is enough (`promote`), the sums of
+each stage begin at zero, and are added up in f32 by other instructions.
 
 What TMA reads beyond a tensor are zeros, and what it stores there is left out: rows, columns and K of any number need
 no other code.
@@ -17,7 +20,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, struct_of
-from rlx_mlir.codegen.gpu.gemm_hopper_config import K_STEP, Choice, Layout, Tile
+from rlx_mlir.codegen.gpu.gemm_hopper_config import STEP_BYTES, Choice, Layout, Tile
 
 __all__ = ["Accumulators", "Finisher", "Mainloop", "Operands", "TilePlace", "warp_specialised"]
 
@@ -30,21 +33,28 @@ class Operands:
     """What the kernel has to know of a product.
 
     Attributes:
-        element: f16 or bf16.
+        kinds: what wgmma calls the types of x and of the weights: f16 or bf16 both, or each e4m3 or e5m2.
         products: weights that share x.
         n_major: whether weights are stored [K, N].
         batched: whether weights have batches, as x has.
         outputs: of the program; none where parts of K go to memory.
         constant: whether nothing writes the weights while kernels run, so that they may be read ahead of the kernels
             before.
+        promote: whether the sums of a stage are added up in f32 by other instructions.
     """
 
-    element: str
+    kinds: tuple[str, str]
     products: int = 1
     n_major: bool = False
     batched: bool = False
     outputs: int = 1
     constant: bool = False
+    promote: bool = False
+
+    @property
+    def k_step(self) -> int:
+        """Elements of K in one stage."""
+        return STEP_BYTES if self.kinds[0] in ("e4m3", "e5m2") else STEP_BYTES // 2
 
 
 @dataclass(frozen=True)
@@ -203,7 +213,7 @@ class Mainloop:
         """Starts the loads of a stage: of the weights, of x, or of both."""
         em, layout, swapped = self.em, self.layout, self.tile.swapped
         base = em.at(self.shared, em.imul(stage, layout.stage_bytes), "i8")
-        k = em.imul(step, K_STEP)
+        k = em.imul(step, self.operands.k_step)
         barrier = self.full(stage)
         for i in range(layout.lefts):
             if weights if swapped else activations:
@@ -237,25 +247,25 @@ class Mainloop:
             em.tma_load(target, self.values[name], [k, first, *outer], barrier)
             return
         for box in range(-(-extent // 64)):
-            at = em.at(target, box * 64 * 2 * K_STEP, "i8")
+            at = em.at(target, box * 64 * STEP_BYTES, "i8")
             em.tma_load(at, self.values[name], [em.iadd(first, 64 * box), k, *outer], barrier)
 
     # -- products -----------------------------------------------------------------------------------------------------
 
     def _descriptors(self, stage: Value, consumer: Value) -> tuple[list[list[Value]], list[Value], int, int]:
-        """Descriptors of the left operands [block][product] and the right ones, and their strides for 16 of K."""
+        """Descriptors of the left operands [block][product] and the right ones, and their strides for 32 bytes of K."""
         em, layout, tile = self.em, self.layout, self.tile
         base = em.addi(self.address, em.muli(stage, layout.stage_bytes))
         left_major, right_major = (self.operands.n_major and tile.swapped, self.operands.n_major and not tile.swapped)
-        rows = em.addi(base, em.muli(consumer, tile.blocks * 64 * 2 * K_STEP))
+        rows = em.addi(base, em.muli(consumer, tile.blocks * 64 * STEP_BYTES))
 
         def descriptor(address: Value, *, major: bool) -> Value:
             # Along K rows of 128 bytes lie 8 to a swizzled block of 1024; boxes of 64 columns are 8192 bytes apart.
-            return em.wgmma_descriptor(address, 64 * 2 * K_STEP if major else 16, 1024)
+            return em.wgmma_descriptor(address, 64 * STEP_BYTES if major else 16, 1024)
 
         lefts = [
             [
-                descriptor(em.addi(rows, i * layout.left_bytes + block * 64 * 2 * K_STEP), major=left_major)
+                descriptor(em.addi(rows, i * layout.left_bytes + block * 64 * STEP_BYTES), major=left_major)
                 for i in range(layout.lefts)
             ]
             for block in range(tile.blocks)
@@ -264,26 +274,32 @@ class Mainloop:
         rights = [descriptor(em.addi(columns, i * layout.right_bytes), major=right_major) for i in range(layout.rights)]
         return lefts, rights, 128 if left_major else 2, 128 if right_major else 2
 
-    def _multiply(self, accumulators: Sequence[Value], stage: Value, consumer: Value) -> list[Value]:
-        """Starts the products of one stage; accumulators are [block][product]."""
+    def _multiply(
+        self, accumulators: Sequence[Value], stage: Value, consumer: Value, *, first: bool = False
+    ) -> list[Value]:
+        """Starts the products of one stage; accumulators are [block][product], whose values `first` leaves out."""
         em, tile, products = self.em, self.tile, self.operands.products
         lefts, rights, left_stride, right_stride = self._descriptors(stage, consumer)
         major = self.operands.n_major
         layouts = ("col" if major and tile.swapped else "row", "row" if major and not tile.swapped else "col")
         result = list(accumulators)
         em.wgmma_fence()
-        for k in range(K_STEP // 16):
+        x, weight = self.operands.kinds
+        kinds = (weight, x) if tile.swapped else (x, weight)
+        for k in range(STEP_BYTES // 32):
             for block in range(tile.blocks):
                 for i in range(products):
                     left = lefts[block][i if tile.swapped else 0]
                     right = rights[0 if tile.swapped else i]
                     at = block * products + i
                     result[at] = em.wgmma(
-                        self.operands.element,
+                        kinds[0],
                         tile.columns,
                         em.addi(left, k * left_stride) if k else left,
                         em.addi(right, k * right_stride) if k else right,
                         result[at],
+                        first=first and k == 0,
+                        right=kinds[1],
                         layouts=layouts,
                     )
         em.wgmma_commit()
@@ -293,21 +309,22 @@ class Mainloop:
         with self.em.if_(leader):
             self.em.mbarrier_arrive(self.empty(stage))
 
-    def _registers(self, accumulators: Sequence[Value]) -> Accumulators:
-        """The accumulators' registers, [block][product], when all products are done.
+    def _registers(self, accumulators: Sequence[Value]) -> list[Value]:
+        """The accumulators' registers when all products are done.
 
         They pass through the wait, so that no code that reads them moves before it.
         """
-        em, products = self.em, self.operands.products
+        em, each = self.em, self.tile.columns // 2
+        return em.wgmma_wait_tied(0, [value for part in accumulators for value in em.fields(part, ["f32"] * each)])
+
+    def _parts(self, registers: Sequence[Value]) -> list[Sequence[Value]]:
+        """Registers by block and product."""
         each = self.tile.columns // 2
-        flat = [value for part in accumulators for value in em.fields(part, ["f32"] * each)]
-        flat = em.wgmma_wait_tied(0, flat)
-        parts = [flat[i : i + each] for i in range(0, len(flat), each)]
-        return [parts[i : i + products] for i in range(0, len(parts), products)]
+        return [registers[i : i + each] for i in range(0, len(registers), each)]
 
     def consume(self, group: Value, finisher: Finisher) -> None:
         """A multiplying warpgroup."""
-        em, stages = self.em, self.layout.stages
+        em = self.em
         consumer = em.subi(group, 1)
         thread = em.andi(em.thread(), 127)
         leader = em.cmpi("eq", thread, 0)
@@ -318,24 +335,54 @@ class Mainloop:
         with em.loop(*self.span(), [em.const(0), em.const(0)], hint="tile") as tiles:
             stage, phase = tiles.args
             place = self.place(tiles.iv)
-            em.mbarrier_wait(self.full(stage), phase)
-            accumulators = self._multiply([zero] * count, stage, consumer)
-            following = em.advance(stage, phase, stages)
-            first = em.iadd(place.steps[0], 1)
-            with em.loop(first, place.steps[1], 1, [*accumulators, *following, stage], hint="k") as loop:
-                *accumulators, stage, phase, before = loop.args
-                em.mbarrier_wait(self.full(stage), phase)
-                accumulators = self._multiply(accumulators, stage, consumer)
-                # The products before these are done, and the stage that they read is free.
-                em.wgmma_wait(1)
-                self._release(before, leader)
-                loop.yield_([*accumulators, *em.advance(stage, phase, stages), stage])
-            *accumulators, stage, phase, before = loop.results
-            registers = self._registers(accumulators)
-            self._release(before, leader)
-            finisher.finish(place, registers, consumer, thread)
+            summed = self._promoted if self.operands.promote else self._summed
+            registers, stage, phase = summed(place, zero, count, stage, phase, consumer, leader)
+            parts, products = self._parts(registers), self.operands.products
+            accumulators = [parts[i : i + products] for i in range(0, count, products)]
+            finisher.finish(place, accumulators, consumer, thread)
             tiles.yield_([stage, phase])
         finisher.close(thread)
+
+    def _summed(
+        self, place: TilePlace, zero: Value, count: int, stage: Value, phase: Value, consumer: Value, leader: Value
+    ) -> tuple[list[Value], Value, Value]:
+        """The sums of a tile in their registers, and the next stage: wgmma adds up all of them."""
+        em, stages = self.em, self.layout.stages
+        em.mbarrier_wait(self.full(stage), phase)
+        accumulators = self._multiply([zero] * count, stage, consumer)
+        following = em.advance(stage, phase, stages)
+        first = em.iadd(place.steps[0], 1)
+        with em.loop(first, place.steps[1], 1, [*accumulators, *following, stage], hint="k") as loop:
+            *accumulators, stage, phase, before = loop.args
+            em.mbarrier_wait(self.full(stage), phase)
+            accumulators = self._multiply(accumulators, stage, consumer)
+            # The products before these are done, and the stage that they read is free.
+            em.wgmma_wait(1)
+            self._release(before, leader)
+            loop.yield_([*accumulators, *em.advance(stage, phase, stages), stage])
+        *accumulators, stage, phase, before = loop.results
+        registers = self._registers(accumulators)
+        self._release(before, leader)
+        return registers, stage, phase
+
+    def _promoted(
+        self, place: TilePlace, zero: Value, count: int, stage: Value, phase: Value, consumer: Value, leader: Value
+    ) -> tuple[list[Value], Value, Value]:
+        """As `_summed`, but wgmma adds up those of a stage. While one consumer adds these, the other multiplies."""
+        em, each = self.em, self.tile.columns // 2
+        sums = [em.const(0.0, "f32")] * (count * each)
+        # The registers of a stage's sums are those of the stage before: nothing has to clear them.
+        with em.loop(*place.steps, 1, [*sums, *[zero] * count, stage, phase], hint="k") as loop:
+            sums, (*accumulators, stage, phase) = loop.args[: count * each], loop.args[count * each :]
+            em.mbarrier_wait(self.full(stage), phase)
+            accumulators = self._multiply(accumulators, stage, consumer, first=True)
+            registers = self._registers(accumulators)
+            self._release(stage, leader)
+            sums = [em.addf(total, value) for total, value in zip(sums, registers, strict=True)]
+            structs = [em.struct(part) for part in self._parts(registers)]
+            loop.yield_([*sums, *structs, *em.advance(stage, phase, self.layout.stages)])
+        *rest, stage, phase = loop.results
+        return rest[: count * each], stage, phase
 
 
 def warp_specialised(main: Mainloop, finisher: Finisher) -> None:

@@ -32,18 +32,24 @@ THREADS, PIECE = 256, 8
 
 
 def gemm_hopper_packed(
-    gemm: Gemm, scheme: str, chip: str, *, constant_weights: bool = False, choices: Limited | None = None
+    gemm: Gemm,
+    scheme: str,
+    chip: str,
+    *,
+    constant_weights: bool = False,
+    choices: Limited | None = None,
+    few_rows: int = FEW_ROWS,
 ) -> DeviceKernel:
     """The kernels of a product with weights [N, K] in layout `planes`, which are rounded to the type of x.
 
     Operands: x, the weights (bytes), the program's arguments; then the outputs.
 
-    Raises UnsupportedByTemplate where `gemm_hopper` does, for few rows, and for more weights than scratch memory may
-    take.
+    Raises UnsupportedByTemplate where `gemm_hopper` does, for up to `few_rows` rows, and for more weights than scratch
+    memory may take.
     """
-    if gemm.m is not None and gemm.m <= FEW_ROWS:
-        raise UnsupportedByTemplate(f"{gemm.name}: decoding beforehand pays beyond {FEW_ROWS} rows, but M is {gemm.m}")
-    return _Packed(gemm, plane_layout(scheme), chip, constant_weights, choices).kernel()
+    if gemm.m is not None and gemm.m <= few_rows:
+        raise UnsupportedByTemplate(f"{gemm.name}: decoding beforehand pays beyond {few_rows} rows, but M is {gemm.m}")
+    return _Packed(gemm, plane_layout(scheme), chip, constant_weights, choices, few_rows).kernel()
 
 
 class _Packed(Schedule):
@@ -51,7 +57,10 @@ class _Packed(Schedule):
 
     schedule = "gemm_hopper_packed"
 
-    def __init__(self, gemm: Gemm, layout: PlaneLayout, chip: str, constant: bool, choices: Limited | None) -> None:
+    def __init__(
+        self, gemm: Gemm, layout: PlaneLayout, chip: str, constant: bool, choices: Limited | None, few_rows: int
+    ) -> None:
+        self._few_rows = few_rows
         # What is multiplied was written by the kernel before: it isn't constant.
         super().__init__(replace(gemm, transpose_rhs=True, w_stride=None), chip, False, choices)
         self.packed, self.fixed = layout, constant
@@ -61,7 +70,7 @@ class _Packed(Schedule):
 
     def choose(self) -> Limited:
         """Tiles for many rows alone."""
-        return [(limit, choice) for limit, choice in super().choose() if limit is None or limit > FEW_ROWS]
+        return [(limit, choice) for limit, choice in super().choose() if limit is None or limit > self._few_rows]
 
     def buffers(self) -> list[tuple[str, str]]:
         """x, the packed weights, and the arguments."""

@@ -33,7 +33,8 @@ def arguments_of(gemm: Gemm) -> list[tuple[str, str]]:
         "scalar": (),
     }
     shapes = [natural[a.broadcast] if a.shape is None else a.shape for a in gemm.program.arguments]
-    return [(f"arg{i}", memref(shape, gemm.element)) for i, shape in enumerate(shapes)]
+    elements = [a.element or gemm.element for a in gemm.program.arguments]
+    return [(f"arg{i}", memref(*own)) for i, own in enumerate(zip(shapes, elements, strict=True))]
 
 
 def results_of(gemm: Gemm) -> list[tuple[str, str]]:
@@ -43,11 +44,12 @@ def results_of(gemm: Gemm) -> list[tuple[str, str]]:
 
 def dense_operands(gemm: Gemm) -> list[tuple[str, str]]:
     """The buffers of x, of the weights and of the arguments, for dense weights; with a stride, these are bytes."""
-    type = memref(gemm.w_shape, gemm.element)
+    x_element, w_element = gemm.float8 or (gemm.element, gemm.element)
+    type = memref(gemm.w_shape, w_element)
     if gemm.w_stride is not None:
         type = memref((gemm.n, gemm.w_stride * BITS[gemm.element] // 8), "i8")
     weights = [(f"w{i}", type) for i in range(gemm.program.accumulators)]
-    return [("x", memref(gemm.x_shape, gemm.element)), *weights, *arguments_of(gemm)]
+    return [("x", memref(gemm.x_shape, x_element)), *weights, *arguments_of(gemm)]
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class _Device:
     def __init__(self, chip: str, symbol: str, gemm: Gemm, core: MakeCore, more: int) -> None:
         self.em, self._symbol, self._gemm, self._core, self._more = DeviceEmitter(chip), symbol, gemm, core, more
         self._made: dict[str, int] = {}
+        self._tiles: dict[str, Tile] = {}
 
     def fitted(self, tile: Tile) -> Tile:
         """The tile with as many stages as shared memory has room for, of less of K where that is little.
@@ -93,6 +96,8 @@ class _Device:
         tile = self.fitted(choice.tile)
         parts = f"_s{choice.splits}" if choice.splits > 1 else ""
         name = f"{self._symbol}_{tile.bm}x{tile.bn}x{tile.bk}{parts}{suffix}"
+        if self._tiles.setdefault(name, tile) != tile:  # ranges of rows whose rings or sweeps differ
+            name += f"_r{tile.stages}g{tile.group}"
         if name not in self._made:
             core = self._core(tile)
             ring_kernel(self.em, name, self._gemm, tile, access, choice.splits, core, self._more)
@@ -145,6 +150,7 @@ def product_kernel(
         chip,
         products=gemm.program.accumulators,
         batch=gemm.batch,
+        choices=gemm.chosen,
     )
     plain: list[tuple[int | None, Choice]] = [(None, Choice(for_products(modest, gemm.program.accumulators)))]
     variants = []

@@ -19,14 +19,23 @@ those of bytes, with the meaning of `mir.block_dot`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from rlx_mlir.codegen.gpu.chips import sm_version
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemm_config import resources
-from rlx_mlir.codegen.gpu.gemv_columns import ColumnsConfig, ColumnsTask, choose_columns, columns_bytes, emit_columns
-from rlx_mlir.codegen.gpu.gemv_config import GemvConfig, choose_persistent, choose_portable, tiles
+from rlx_mlir.codegen.gpu.gemv_columns import (
+    ColumnsConfig,
+    ColumnsTask,
+    choose_columns,
+    columns_bytes,
+    emit_columns,
+    splits_of,
+)
+from rlx_mlir.codegen.gpu.gemv_config import MAX_TILE, GemvConfig, choose, ranges, tiles
+from rlx_mlir.codegen.gpu.gemv_config import candidates as config_candidates
 from rlx_mlir.codegen.gpu.gemv_core import MAX_ROWS, Gemv, Products, Task, parameters_of
 from rlx_mlir.codegen.gpu.gemv_prologue import Prologue
 from rlx_mlir.codegen.gpu.gemv_ring import emit_persistent, persistent_bytes
@@ -35,7 +44,17 @@ from rlx_mlir.codegen.gpu.gemv_stage import PROLOGUE_THREADS, emit_prologue
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.formats.blocks import RUN
 
-__all__ = ["MAX_ROWS", "Gemv", "Prologue", "configurations", "emit_kernels", "gemv", "launch", "shared_bytes"]
+__all__ = [
+    "MAX_ROWS",
+    "Gemv",
+    "Prologue",
+    "candidates",
+    "configurations",
+    "emit_kernels",
+    "gemv",
+    "launch",
+    "shared_bytes",
+]
 
 
 def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> None:
@@ -103,14 +122,30 @@ Configs = Mapping[int, GemvConfig | ColumnsConfig]
 def configurations(spec: Gemv, chip: str) -> Configs:
     """For each tile that the number of rows may need, how threads share the work."""
     chosen: dict[int, GemvConfig | ColumnsConfig] = {}
-    for tile in tiles(spec.m):
+    for tile, (above, limit) in ranges(spec.m).items():
         if spec.columns:
-            chosen[tile] = choose_columns(spec.k, spec.n, spec.scheme, spec.weights, tile, chip)
+            own = choose_columns(spec.k, spec.n, spec.scheme, spec.weights, tile, chip)
+            split = spec.chosen.take("gemv_split", splits_of(own, spec.k, spec.weights), above=above, limit=limit)
+            chosen[tile] = own if split is None else replace(own, warps=split)
             continue
-        work = spec.work(tile)
-        aligned = spec.quantised or spec.k * BITS[spec.element] // 8 % 16 == 0
-        chosen[tile] = (choose_persistent(work, chip) if aligned else None) or choose_portable(work, chip)
+        options: dict[str, Any] = {"aligned": _is_aligned(spec), "choices": spec.chosen}
+        chosen[tile] = choose(spec.work(tile), chip, **options, above=above, limit=limit)
     return chosen
+
+
+def candidates(spec: Gemv, chip: str, rows: int) -> Iterator[dict[str, int]]:
+    """Choices that are worth a measurement for so many rows, beside the rule's."""
+    tile = next((tile for tile in tiles(spec.m) if rows <= tile), MAX_TILE)
+    if not spec.columns:
+        yield from config_candidates(spec.work(tile), chip, aligned=_is_aligned(spec))
+        return
+    own = choose_columns(spec.k, spec.n, spec.scheme, spec.weights, tile, chip)
+    yield from ({"gemv_split": n} for n in splits_of(own, spec.k, spec.weights) if n != own.warps)
+
+
+def _is_aligned(spec: Gemv) -> bool:
+    """Whether rows of x can be copied in bulk."""
+    return spec.quantised or spec.k * BITS[spec.element] // 8 % 16 == 0
 
 
 def emit_kernels(em: DeviceEmitter, spec: Gemv, configs: Configs) -> None:

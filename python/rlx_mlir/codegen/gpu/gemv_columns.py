@@ -16,7 +16,7 @@ from rlx_mlir.codegen.gpu.epilogue import Epilogue
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.program import Program
 
-__all__ = ["ColumnsConfig", "ColumnsTask", "choose_columns", "columns_bytes", "emit_columns"]
+__all__ = ["ColumnsConfig", "ColumnsTask", "choose_columns", "columns_bytes", "emit_columns", "splits_of"]
 
 #: Sums that a thread holds at most.
 MAX_SUMS = 64
@@ -69,6 +69,18 @@ def choose_columns(k: int, n: int, element: str, weights: int, tile: int, chip: 
         warps //= 2
     unroll = 4 if columns * tile * weights <= 32 else 2
     return ColumnsConfig(tile, columns, lanes, max(1, min(unroll, k // (32 // lanes * warps))), warps)
+
+
+def splits_of(config: ColumnsConfig, k: int, weights: int) -> list[int]:
+    """Numbers of warps that may share K in place of the rule's."""
+    most = 16 if config.columns * config.tile * weights <= 32 else 8
+    return [
+        warps
+        for warps in (1, 2, 4, 8, 16)
+        if warps <= most
+        and (warps == 1 or 32 // config.lanes * warps <= k)
+        and _bytes(warps, weights, config.tile, config.width) <= MEMORY
+    ]
 
 
 def _bytes(warps: int, weights: int, tile: int, width: int) -> int:
@@ -131,7 +143,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
             activations = [em.widen(em.ld(row, task.element, offset)) for row in x]
             place = 0
             for weight in weights:
-                elements = em.lanes(em.widen(weight))
+                elements = em.floats(weight)
                 for activation in activations:
                     for element in elements:
                         values[place] = em.fmaf(activation, element, values[place])

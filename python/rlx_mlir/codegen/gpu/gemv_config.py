@@ -3,12 +3,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.chips import sm_version
 from rlx_mlir.codegen.gpu.gemm_config import resources
+from rlx_mlir.errors import InputError
 
-__all__ = ["MAX_TILE", "GemvConfig", "Work", "choose_persistent", "choose_portable", "tiles"]
+__all__ = [
+    "MAX_TILE",
+    "GemvConfig",
+    "Work",
+    "candidates",
+    "choose",
+    "choose_persistent",
+    "choose_portable",
+    "ranges",
+    "tiles",
+]
 
 #: Rows of x that one pass over the weights serves at most.
 MAX_TILE = 8
@@ -20,6 +33,10 @@ MAX_SUMS = 16
 IN_FLIGHT = 40 << 10
 #: Bytes of the persistent form's shared memory besides ring and x: barriers, and the alignment of what is aligned.
 RESERVED = 2 << 10
+#: Slots of the ring at most.
+MAX_SLOTS = 64
+#: Rows of the weights for a lane, and warps of a block, that may be chosen.
+ROWS, WARPS = (1, 2, 4, 8, 16), (1, 2, 4, 8, 12, 16)
 
 
 @dataclass(frozen=True)
@@ -89,6 +106,14 @@ def tiles(m: int | None) -> tuple[int, ...]:
     return (min(max(m, 1), MAX_TILE),)
 
 
+def ranges(m: int | None) -> dict[int, tuple[int, int | None]]:
+    """For each of the `tiles`, the rows that it serves: more than the first number, up to the second."""
+    if m is not None:
+        return {tile: (max(m, 1) - 1, max(m, 1)) for tile in tiles(m)}
+    found = tiles(m)
+    return dict(zip(found, zip((0, *found[:-1]), (*found[:-1], None), strict=True), strict=True))
+
+
 def _lanes(units: int, most: int = 32) -> int:
     """The lanes for a row of so many pieces: those that idle least, the more the better."""
 
@@ -129,7 +154,7 @@ def choose_persistent(work: Work, chip: str) -> GemvConfig | None:
     if not 90 <= sm_version(chip) < 120 or work.row_bytes % 16:
         return None
     chosen = resources(chip)
-    memory = (chosen.block_kib << 10) - RESERVED - work.tile * (work.x_bytes + 128)
+    memory = _ring_bytes(work, chip)
     per_processor = work.n // chosen.processors
     lanes = _lanes(work.units)
     # A slot holds the rows of one turn of a warp, at least a few KiB, as copies have a cost of their own.
@@ -142,12 +167,73 @@ def choose_persistent(work: Work, chip: str) -> GemvConfig | None:
         rows *= 2
     if 32 // lanes * rows > work.n:
         return None
-    slot = 32 // lanes * rows * work.row_bytes * work.weights
+    slot = _slot_bytes(work, lanes, rows)
     unroll = max(1, min(-(-work.units // lanes), _unroll(rows, work)))
     for warps in (12, 8, 4):
         turns = -(-work.n // (32 // lanes * rows * chosen.processors))
-        slots = min(memory // slot, 64, max(turns, warps))
+        slots = min(memory // slot, MAX_SLOTS, max(turns, warps))
         # What warps work on isn't on its way.
         if slots >= warps and (slots - warps) * slot >= min(IN_FLIGHT, (turns - warps) * slot):
             return GemvConfig(work.tile, lanes, rows, unroll, warps, 1, slots)
     return None
+
+
+def _ring_bytes(work: Work, chip: str) -> int:
+    """Bytes that the ring may have."""
+    return (resources(chip).block_kib << 10) - RESERVED - work.tile * (work.x_bytes + 128)
+
+
+def _slot_bytes(work: Work, lanes: int, rows: int) -> int:
+    """Bytes of a slot: the rows of one turn of a warp."""
+    return 32 // lanes * rows * work.row_bytes * work.weights
+
+
+def choose(
+    work: Work,
+    chip: str,
+    *,
+    aligned: bool = True,
+    choices: Chosen = NOTHING_CHOSEN,
+    above: int = 0,
+    limit: int | None = None,
+) -> GemvConfig:
+    """How threads share the work, by rule or as it was chosen.
+
+    Args:
+        aligned: whether rows of x can be copied in bulk, which the ring needs.
+        choices: for more than `above` and up to `limit` rows of x.
+    """
+    ring = choose_persistent(work, chip) if aligned else None
+    slots = choices.take("gemv_slots", range(MAX_SLOTS + 1) if ring else (0,), above=above, limit=limit)
+    own = choose_portable(work, chip) if ring is None or slots == 0 else ring
+    fitting = [rows for rows in ROWS if rows == 1 or rows * work.weights * work.tile <= MAX_SUMS]
+    rows = choices.take("gemv_rows", fitting, above=above, limit=limit) or own.rows
+    warps = choices.take("gemv_warps", [w for w in WARPS if w % own.split == 0], above=above, limit=limit) or own.warps
+    if (rows, warps, slots or own.slots) == (own.rows, own.warps, own.slots):
+        return own
+    if not own.slots:
+        return replace(own, rows=rows, warps=warps)
+    room = min(_ring_bytes(work, chip) // _slot_bytes(work, own.lanes, rows), MAX_SLOTS)
+    count = slots or max(warps, min(room, own.slots * own.rows // rows))
+    if not warps <= count <= room or 32 // own.lanes * rows > work.n:
+        choices.refuse(
+            "gemv_slots",
+            count,
+            f"from {warps} slots, one for each warp, to the {room} of {rows} rows a lane that fit",
+        )
+    return replace(own, rows=rows, warps=warps, slots=count)
+
+
+def candidates(work: Work, chip: str, *, aligned: bool = True) -> Iterator[dict[str, int]]:
+    """Choices that are worth a measurement, beside the rule's."""
+    own = choose(work, chip, aligned=aligned)
+    options = [{"gemv_warps": warps} for warps in (4, 8, 12, 16)] + [{"gemv_rows": rows} for rows in (1, 2, 4)]
+    if own.slots:
+        options += [{"gemv_slots": 0}, {"gemv_slots": max(own.warps, own.slots // 2)}]
+    for option in options:
+        try:
+            found = choose(work, chip, aligned=aligned, choices=Chosen(values=option))
+        except InputError:
+            continue
+        if found != own:
+            yield option

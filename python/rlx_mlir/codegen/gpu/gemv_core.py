@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
@@ -54,6 +55,7 @@ class Gemv:
         columns: whether dense weights are [K, N].
         fixed: whether weights are parameters, which no kernel writes.
         prologue: what is done to x first; with a norm, its scale follows x as an operand.
+        chosen: measured choices, in place of rules.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Gemv:
     columns: bool = False
     fixed: bool = True
     prologue: Prologue = IDENTITY_PROLOGUE
+    chosen: Chosen = NOTHING_CHOSEN
 
     def __post_init__(self) -> None:
         fmt = get_format(self.scheme)

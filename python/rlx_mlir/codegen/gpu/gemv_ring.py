@@ -80,10 +80,14 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             em.mbarrier_init(barrier(loop.iv, 0), 1)
         em.mbarrier_fence()
         em.barrier()
+        # Where a GPU has fewer multiprocessors than the grid was made for, blocks beyond them would start when others
+        # end, with as many groups still to do: these have none.
+        blocks = em.index(em.imin(em.blocks(), em.sreg("nsmid")))
+        begin = em.select(em.cmpi("ult", em.block(), blocks), em.block(), groups)
         with em.if_(em.cmpi("eq", warp, config.warps)) as role:
             if not spec.fixed:
                 em.wait_dependencies()
-            with em.if_(em.elect()), em.loop(em.block(), groups, em.blocks(), [em.const(0), em.const(1)]) as turn:
+            with em.if_(em.elect()), em.loop(begin, groups, blocks, [em.const(0), em.const(1)]) as turn:
                 slot, phase = turn.args
                 em.mbarrier_wait(barrier(slot, 1), phase)
                 _fill(em, spec, ring, task.w, em.at(memory, em.imul(slot, ring.slot), "i8"), barrier(slot, 0), turn.iv)
@@ -100,9 +104,8 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             own, group = em.andi(lane, config.lanes - 1), em.shrui(lane, config.lanes.bit_length() - 1)
             x = Activations(em, task.x, spec.x_element, spec.k, [], spec.unit, own, staged)
             # Of the block's turns, each warp takes every `warps`-th, beginning with that of its number.
-            begin = em.iadd(em.block(), em.imul(warp, em.blocks()))
-            step = em.imul(em.blocks(), config.warps)
-            with em.loop(begin, groups, step, [warp, em.const(0)]) as turn:
+            first_turn, step = em.iadd(begin, em.imul(warp, blocks)), em.imul(blocks, config.warps)
+            with em.loop(first_turn, groups, step, [warp, em.const(0)]) as turn:
                 slot, phase = turn.args
                 em.mbarrier_wait(barrier(slot, 0), phase)
                 base = em.at(memory, em.imul(slot, ring.slot), "i8")

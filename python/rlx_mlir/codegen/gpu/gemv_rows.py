@@ -258,7 +258,7 @@ class DenseUnit:
 
     def floats(self, loaded: Value) -> list[Value]:
         """The unit's elements as f32."""
-        return self.em.lanes(self.em.widen(loaded))
+        return self.em.floats(loaded)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -372,11 +372,11 @@ class Activations:
             size = self.unit * self.bytes
             place = em.imul(self.lane, size), em.imul(offset, size)
             type = self.element if self.unit == 1 else vec(self.unit, self.element)
-            return em.lanes(em.widen(_load(em, self.x[m], type, place, size)))
+            return em.floats(_load(em, self.x[m], type, place, size))
         per_chunk = 16 // self.bytes
         type = vec(per_chunk, self.element)
         assert element_of(type) == self.element
         assert first % per_chunk == 0
         assert count % per_chunk == 0
         chunks = range(first // per_chunk, (first + count) // per_chunk)
-        return [x for chunk in chunks for x in em.lanes(em.widen(self._chunk(m, offset, chunk, type)))]
+        return [x for chunk in chunks for x in em.floats(self._chunk(m, offset, chunk, type))]

@@ -16,14 +16,14 @@ The host computes sizes and launches; it touches no memory. A launch with no blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
 
-__all__ = ["Buffers", "DeviceKernel", "HostEmitter", "Scratch", "symbol_of", "write_device_kernel"]
+__all__ = ["Buffers", "DeviceKernel", "HostEmitter", "Scratch", "by_vectors", "symbol_of", "write_device_kernel"]
 
 #: Alignment of scratch memory, and of each of its parts, in bytes.
 SCRATCH_ALIGNMENT = 256
@@ -155,6 +155,31 @@ class HostEmitter(Emitter):
         )
         sides = ", ".join(self.index(size) for size in box)
         return self.op(f"nvgpu.tma.create.descriptor {cast} box[{sides}] : {unranked} -> {kind}", kind, "map")
+
+
+def by_vectors(
+    host: HostEmitter, widths: Sequence[int], divisors: Iterable[Index], launch: Callable[[int], None]
+) -> None:
+    """Launches the kernel of a number of elements a vector.
+
+    Args:
+        widths: for which there are kernels: one, or two between which the host decides.
+        divisors: sizes that have to be multiples of the first.
+        launch: launches the kernel of a width.
+    """
+    if len(widths) == 1:
+        launch(widths[0])
+        return
+    total: Index = 0
+    for own in dict.fromkeys(divisors):
+        total = host.iadd(total, host.irem(own, widths[0]))
+    if isinstance(total, int):
+        launch(widths[total > 0])
+        return
+    with host.if_(host.cmpi("eq", host.index(total), 0)) as branch:
+        launch(widths[0])
+        branch.else_()
+        launch(widths[1])
 
 
 def write_device_kernel(

@@ -9,6 +9,8 @@ read and written by whole lines. With M the memory before the step, a = e^g and 
 
 so each step passes over the rows once before the warps exchange their sums, by one barrier: sums, keys and queries have
 two places each, and while a step is computed the operands of the next one are on their way.
+
+From `PROMPT` steps on, `recurrence_chunks.py` takes several steps at a time.
 """
 
 from __future__ import annotations
@@ -20,14 +22,17 @@ from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.epilogue import exp
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.recurrence_chunks import Chunks, chunk_memory
 
-__all__ = ["MAX_SIZE", "emit_recurrence"]
+__all__ = ["MAX_SIZE", "PROMPT", "emit_recurrence"]
 
 WARP = 32
 #: Rows that a thread keeps.
 ROWS = 32
 #: The largest n: 8 warps.
 MAX_SIZE = 8 * ROWS
+#: Steps from which on they are taken in chunks: fewer would leave much of a chunk empty.
+PROMPT = 16
 
 
 def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
@@ -51,19 +56,40 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
         ("steps", "i32"),
         ("heads", "i32"),
     ]
-    symbol = symbol_of(f"{name}_recurrence")
-    with em.kernel(symbol, parameters, WARP * warps) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
-        buffers = dict(zip([label for label, _ in [*operands, *results]], values, strict=False))
-        _Recurrence(em, element, n, buffers, values[-2], values[-1]).run()
+    known = shape_of(spec.q)[1]
+    symbols = []
+    if known is None or known < PROMPT:
+        symbols.append(symbol_of(f"{name}_recurrence"))
+    if known is None or known >= PROMPT:
+        symbols.append(symbol_of(f"{name}_chunks"))
+    for symbol in symbols:
+        with em.kernel(symbol, parameters, WARP * warps) as values:
+            em.launch_dependents()
+            em.wait_dependencies()
+            buffers = dict(zip([label for label, _ in [*operands, *results]], values, strict=False))
+            body = _Recurrence(em, element, n, buffers, values[-2], values[-1])
+            if symbol.endswith("_chunks"):
+                body.run_in_chunks()
+            else:
+                body.run()
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         batch, steps, heads = (host.dim(sources[0], axis) for axis in range(3))
         blocks = host.imul(host.imul(batch, heads), groups)
         arguments = [*sources, *targets, host.i32(steps), host.i32(heads)]
-        shared = (2 * 2 * WARP * warps + 2 * 3 * WARP * warps) * 4
-        host.launch(symbol, blocks, WARP * warps, arguments, shared=shared, pdl=em.sm >= 90)
+
+        def launch(symbol: str) -> None:
+            in_chunks = symbol.endswith("_chunks")
+            shared = chunk_memory(warps) if in_chunks else (2 * 2 * WARP * warps + 2 * 3 * WARP * warps) * 4
+            host.launch(symbol, blocks, WARP * warps, arguments, shared=shared, pdl=em.sm >= 90)
+
+        if len(symbols) == 1:
+            launch(symbols[0])
+            return
+        with host.if_(host.cmpi("ult", host.index(steps), PROMPT)) as branch:
+            launch(symbols[0])
+            branch.else_()
+            launch(symbols[1])
 
     return write_device_kernel(name, "recurrence", operands, results, em, host, order=spec.operand_order)
 
@@ -81,14 +107,14 @@ class _Recurrence:
         groups = -(-n // WARP)
         head = em.index(em.idiv(em.block(), groups))
         self.head = head
-        self.batch, h = em.index(em.idiv(head, heads)), em.index(em.irem(head, heads))
+        self.batch, self.h = em.index(em.idiv(head, heads)), em.index(em.irem(head, heads))
         self.lane, self.warp = em.lane(), em.warp()
         self.column = em.index(em.iadd(em.imul(em.irem(em.block(), groups), WARP), self.lane))
         self.exists = em.cmpi("ult", self.column, n)
         self.row = em.index(em.imul(self.warp, ROWS))
         # Gates of step t are at (batch steps + t) heads + h; rows of q, k and v at n times that.
         first = em.muli(em.wide(self.batch), em.wide(steps))
-        self.gate = em.addi(em.muli(first, em.wide(heads)), em.wide(h))
+        self.gate = em.addi(em.muli(first, em.wide(heads)), em.wide(self.h))
         self.keys = em.shared()
         self.sums = em.shared(2 * 2 * self.width * 4)
 
@@ -118,6 +144,13 @@ class _Recurrence:
             memory = [em.fmaf(k, change, em.mulf(decay, m)) for k, m in zip(key, memory, strict=True)]
             loop.yield_([*memory, following, other, *ahead[2:]])
         self._state_out(loop.results[:ROWS])
+
+    def run_in_chunks(self) -> None:
+        """All steps, several at a time."""
+        chunks = Chunks(
+            self.em, self.element, self.n, self.buffers, self.steps, self.heads, (self.batch, self.h), self.column
+        )
+        self._state_out(chunks.run(self._state_in()))
 
     # -- state --------------------------------------------------------------------------------------------------------
 

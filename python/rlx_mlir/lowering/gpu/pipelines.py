@@ -10,10 +10,14 @@ KERNELS = named_pipeline(
     "rlx-gpu-to-kernels",
     "Outline kernels for GPUs",
     ("gpu-split-swiglu", "both products of a SwiGLU are one kernel, and what follows them is done on their sums"),
+    ("gpu-turn-float8", "tensor cores read floats of 8 bits along K; before parameters are prepared"),
     ("mir-pack-weights{layout=planes}", "integers, scales and minima of packed rows apart; after fusion, as for CPUs"),
     ("cse", "a table that is looked up and multiplied with has one copy"),
     ("mir-hoist-params", "what depends on parameters alone runs once; dense weights keep their rows"),
-    ("mir-outline-kernels{prologues=true}", "from here on compile time depends on distinct kernels, not on layers"),
+    (
+        "mir-outline-kernels{prologues=true gathers=true}",
+        "from here on compile time depends on distinct kernels, not on layers",
+    ),
 )
 
 LAUNCH = named_pipeline(

@@ -3,6 +3,8 @@
 
 Each block of such a kernel does them again, which costs less than a kernel of their own: weights are on their way
 meanwhile.
+
+Parts of what a product makes stand where they are read, so that they are part of the kernel that reads them.
 """
 
 from __future__ import annotations
@@ -16,12 +18,27 @@ from rlx_mlir.codegen.gpu.gemv_config import MAX_TILE
 from rlx_mlir.dialects import mir
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.lowering.fuse import producer, shape_of
-from rlx_mlir.lowering.outline import PRODUCTS, Group
+from rlx_mlir.lowering.outline import PRODUCTS, ROW_WISE, Group
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.rewriting import identity
+from rlx_mlir.rewriting import identity, operations
 
 #: Kernels that may repeat an operation.
 MOST_READERS = 2
+
+
+def sink_parts(entry: Any) -> None:
+    """Moves parts of rows to before the first operation that reads them, where all that do work on rows.
+
+    Else a product that stands between, such as that of values after one of queries and keys, would end their kernel.
+    """
+    ops = list(operations(entry, nested=False))
+    order = {identity(op): number for number, op in enumerate(ops)}
+    for op in reversed(ops):
+        if op.name != "mir.narrow":
+            continue
+        readers = [use.owner for use in op.results[0].uses]
+        if readers and all(reader.name in ROW_WISE and identity(reader) in order for reader in readers):
+            op.move_before(min(readers, key=lambda reader: order[identity(reader)]))
 
 
 def join_prologues(groups: list[Group]) -> list[Group]:
@@ -49,7 +66,7 @@ def _is_product_of_few_rows(group: Group) -> bool:
     if group.kind != "gemm" or not products:
         return False
     x, *others = products[0].operands
-    weight = others[0 if isinstance(products[0].opview, mir.FusedMatmulBiasActOp) else -1]
+    weight = others[0 if isinstance(products[0].opview, mir.FusedMatmulBiasActOp | mir.ScaledMatmulOp) else -1]
     rows, k, encoding = shape_of(x)[:-1], shape_of(x)[-1], packing(ir.RankedTensorType(weight.type))
     if min(rows, default=1) < 1 or math.prod(rows) > MAX_TILE or k < 1 or k % RUN:
         return False

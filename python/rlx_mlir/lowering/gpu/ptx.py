@@ -6,7 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.gpu import chips
+from rlx_mlir.codegen.gpu.emit import PTX_VERSION
 from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Option, compiler_pass
 
@@ -24,12 +26,15 @@ def emit_ptx(module: ir.Operation, *, chip: str, ptx: str, level: int) -> None:
     """Turn the GPU module into a `gpu.binary` that holds PTX.
 
     LLVM's code generator is part of the package: neither a CUDA toolkit nor a GPU is needed. PTX is text; drivers
-    compile it for the GPU at hand. Runs after rlx-gpu-to-nvvm.
+    compile it for the GPU at hand. Kernels may need a later version of PTX than their chip does. Runs after
+    rlx-gpu-to-nvvm.
 
     Raises CompileError where the PTX names functions that it doesn't hold.
     """
-    feature = chips.ptx_feature(chip, ptx)
     for gpu_module in [op for op in module.regions[0].blocks[0].operations if op.operation.name == "gpu.module"]:
+        kernels = [op.operation.attributes for op in gpu_module.operation.regions[0].blocks[0].operations]
+        needed = [python_value(own[PTX_VERSION]) for own in kernels if PTX_VERSION in own]
+        feature = chips.ptx_feature(chip, ptx, max(needed, default=0))
         text = generate(gpu_module, chip, feature, level)
         name = gpu_module.operation.attributes["sym_name"].value
         with gpu_module.operation.location, ir.InsertionPoint(gpu_module.operation):

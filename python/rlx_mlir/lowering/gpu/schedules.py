@@ -9,15 +9,17 @@ chip, raises UnsupportedByTemplate, and the next is asked.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.choices import read_choices
+from rlx_mlir.codegen.choices import Chosen, check_kernels, read_choices
 from rlx_mlir.codegen.gpu import chips
+from rlx_mlir.codegen.gpu.choices import KNOWN
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.row_graph import RowProgram
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
@@ -25,15 +27,25 @@ from rlx_mlir.lowering.functions import KERNEL, PREPARE, argument_attributes, en
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.kernel_specs import (
     read_attention,
+    read_broadcast,
     read_conv,
+    read_conv2d,
+    read_gather,
+    read_move,
     read_product,
     read_quantize,
     read_recurrence,
+    read_reduce,
     read_rows,
+    read_sample,
+    read_scan,
     read_top_k,
 )
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.unsupported import blame
+
+if TYPE_CHECKING:
+    from rlx_mlir.codegen.gpu.gemv import Gemv
 
 #: Dynamic shared memory of all kernels: each launch says how much there is.
 SHARED_MEMORY = "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>"
@@ -49,14 +61,14 @@ class Request:
         chip: compute capability.
         constants: numbers of the kernel's operands that are parameters of the model at every call: only these may be
             read before `wait_dependencies`, and be `constant` pointers.
-        choices: measured choices by name, in place of the schedule's rule.
+        choices: measured ones, in place of the schedule's rules.
     """
 
     name: str
     spec: Any
     chip: str
     constants: frozenset[int] = frozenset()
-    choices: Mapping[str, int] = field(default_factory=dict)
+    choices: Chosen = field(default_factory=Chosen)
 
 
 Schedule = Callable[[Request], DeviceKernel]
@@ -71,12 +83,31 @@ def _pointwise(request: Request) -> DeviceKernel:
 def _few_rows(request: Request) -> DeviceKernel:
     """Products of few rows; where the number of rows is dynamic, together with a schedule for many, if there is one."""
     from rlx_mlir.codegen.gpu.alternatives import by_rows
-    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, Gemv, Prologue, gemv
+    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, gemv
 
     spec = request.spec
     rows = spec.rows
-    if rows is not None and rows > MAX_ROWS:
-        raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows is for at most {MAX_ROWS}, not {rows}")
+    # A norm or quantisation that is part of the kernel is of this schedule alone.
+    few_rows = request.choices.take("few_rows", (MAX_ROWS,) if spec.norm is not None or spec.quantises else None)
+    most = MAX_ROWS if few_rows is None else few_rows
+    if rows is not None and rows > most:
+        raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows is for at most {most}, not {rows}")
+    few = gemv(request.chip, few_rows_of(request))
+    if rows is not None:
+        return few
+    for schedule in (_gemm_hopper, _gemm_portable):
+        try:
+            return by_rows(request.name, few, schedule(request), most, spec.order[0])
+        except UnsupportedByTemplate:
+            continue
+    return few
+
+
+def few_rows_of(request: Request) -> Gemv:
+    """A product as the schedule for few rows takes it; UnsupportedByTemplate where that doesn't cover it."""
+    from rlx_mlir.codegen.gpu.gemv import Gemv, Prologue
+
+    spec = request.spec
     dense, quantised = spec.kind == "matmul", spec.kind == "block_dot"
     if (dense and not spec.is_matrix) or (not dense and spec.layout != "planes"):
         raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows reads a matrix of weights, or planes")
@@ -89,16 +120,7 @@ def _few_rows(request: Request) -> DeviceKernel:
     columns = dense and not spec.transposed
     common = (request.name, spec.x, n, scheme, spec.program, spec.order, spec.element)
     flags = {"quantised": quantised, "dense": dense, "columns": columns, "fixed": fixed}
-    product = Gemv(*common, **flags, prologue=prologue)
-    few = gemv(request.chip, product)
-    if rows is not None:
-        return few
-    for schedule in (_gemm_hopper, _gemm_portable):
-        try:
-            return by_rows(request.name, few, schedule(request), MAX_ROWS, spec.order[0])
-        except UnsupportedByTemplate:
-            continue
-    return few
+    return Gemv(*common, **flags, prologue=prologue, chosen=request.choices)
 
 
 def _quantize(request: Request) -> DeviceKernel:
@@ -116,19 +138,35 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
     spec = request.spec
     spec.need_plain()
     weights = spec.order[1 : 1 + spec.program.accumulators]
-    constant = request.constants.issuperset(weights)
-    many = emit_product_hopper(request.name, spec, request.chip, constant_weights=constant)
+    constant, choices = request.constants.issuperset(weights), request.choices
+    few_rows = FEW_ROWS
+    if spec.kind == "dequant_matmul" and spec.scheme != spec.element:
+        given = choices.take("decode_rows")
+        few_rows = FEW_ROWS if given is None else given
+        choices = choices if spec.rows is not None else choices.part(above=few_rows)
+    many = emit_product_hopper(
+        request.name, spec, request.chip, constant_weights=constant, chosen=choices, few_rows=few_rows
+    )
     if many.schedule == "gemm_hopper" or spec.rows is not None:
         return many
-    return by_rows(request.name, _gemm_portable(request), many, FEW_ROWS, spec.order[0])
+    few = _gemm_portable(replace(request, choices=request.choices.part(limit=few_rows)))
+    return by_rows(request.name, few, many, few_rows, spec.order[0])
 
 
 def _gemm_portable(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.gemm import emit_product
 
     request.spec.need_plain()
-    tf32 = request.choices.get("tf32") == 1
-    return emit_product(request.name, request.spec, request.chip, request.constants, tf32=tf32)
+    return emit_product(request.name, request.spec, request.chip, request.constants, choices=request.choices)
+
+
+def _read_rows(name: str, kernel: Any) -> RowProgram:
+    """A kernel of class rows; where there are vectors alone, they are one row."""
+    program = read_rows(name, kernel)
+    if any(own.role == "row" for own in program.operands):
+        return program
+    operands = tuple(replace(own, role="row") if own.role == "vector" else own for own in program.operands)
+    return replace(program, operands=operands)
 
 
 def _rows(request: Request) -> DeviceKernel:
@@ -140,13 +178,61 @@ def _rows(request: Request) -> DeviceKernel:
 def _attention(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.attention import gpu_attention
 
-    return gpu_attention(request.name, request.spec, request.chip)
+    return gpu_attention(request.name, request.spec, request.chip, request.choices)
 
 
 def _top_k(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.top_k import emit_top_k
 
     return emit_top_k(request.name, request.spec, request.chip)
+
+
+def _sample(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.sample import emit_sample
+
+    return emit_sample(request.name, request.spec, request.chip)
+
+
+def _gather(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.gather import emit_gather
+
+    return emit_gather(request.name, request.spec, request.chip, request.constants)
+
+
+def _transpose(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.transpose import emit_transpose
+
+    return emit_transpose(request.name, request.spec, request.chip, request.constants)
+
+
+def _copies(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.copies import emit_copies
+
+    return emit_copies(request.name, request.spec, request.chip, request.constants)
+
+
+def _broadcast(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.broadcast import emit_broadcast
+
+    return emit_broadcast(request.name, request.spec, request.chip, request.constants)
+
+
+def _conv2d(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.conv2d import emit_conv2d
+
+    return emit_conv2d(request.name, request.spec, request.chip, request.constants)
+
+
+def _reduce(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.reduce import emit_reduce
+
+    return emit_reduce(request.name, request.spec, request.chip, request.constants)
+
+
+def _scan(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.scan import emit_scan
+
+    return emit_scan(request.name, request.spec, request.chip, request.constants)
 
 
 def _recurrence(request: Request) -> DeviceKernel:
@@ -164,12 +250,19 @@ def _conv(request: Request) -> DeviceKernel:
 #: By class of kernels: what reads their specification, and the schedules, the best first.
 SCHEDULES: dict[str, tuple[Callable[[str, Any], Any], tuple[Schedule, ...]]] = {
     "gemm": (read_product, (_few_rows, _gemm_hopper, _gemm_portable)),
-    "rows": (read_rows, (_pointwise, _rows)),
+    "rows": (_read_rows, (_pointwise, _rows)),
     "attention": (read_attention, (_attention,)),
     "quantize": (read_quantize, (_quantize,)),
     "recurrence": (read_recurrence, (_recurrence,)),
     "conv": (read_conv, (_conv,)),
     "top_k": (read_top_k, (_top_k,)),
+    "sample": (read_sample, (_sample,)),
+    "gather": (read_gather, (_gather,)),
+    "broadcast": (read_broadcast, (_broadcast,)),
+    "conv2d": (read_conv2d, (_conv2d,)),
+    "reduce": (read_reduce, (_reduce,)),
+    "scan": (read_scan, (_scan,)),
+    "move": (read_move, (_copies, _transpose)),
 }
 
 
@@ -187,7 +280,7 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
 
     The attribute `mir.template` says which schedule a kernel got, or why none.
     """
-    chosen = read_choices(choices, chips.CHOICES)
+    chosen = read_choices(choices, KNOWN, by_rows=True)
     skipped = set(filter(None, disable.split("+")))
     if unknown := sorted(skipped - {*SCHEDULES, "all"}):
         raise InputError(
@@ -196,7 +289,9 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
     constants = constant_operands(module)
     for prepare in functions(module, PREPARE):
         prepare.operation.erase()
-    for kernel in functions(module, KERNEL):
+    kernels = functions(module, KERNEL)
+    check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
+    for kernel in kernels:
         attributes, name = kernel.operation.attributes, kernel_name(kernel)
         kind = python_value(attributes["mir.kernel"])
         if "all" in skipped or kind in skipped:
@@ -208,6 +303,8 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
             continue
+        except InputError:  # about a choice
+            raise
         except Exception as error:
             first = next((op for op in operations(kernel) if op.name != "mir.constant"), kernel.operation)
             raise CompileError(
@@ -231,13 +328,17 @@ def select_schedule(
     if kind not in SCHEDULES or not SCHEDULES[kind][1]:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no schedule")
     read, schedules = SCHEDULES[kind]
-    request = Request(name, read(name, kernel), chip, constants, choices)
+    chosen = Chosen(name, choices)
+    request = Request(name, read(name, kernel), chip, constants, chosen)
     reasons = []
     for schedule in schedules:
         try:
-            return schedule(request)
+            made = schedule(request)
         except UnsupportedByTemplate as reason:
             reasons.append(str(reason))
+            continue
+        chosen.finish(made.schedule)
+        return made
     raise UnsupportedByTemplate("; ".join(dict.fromkeys(reasons)))
 
 

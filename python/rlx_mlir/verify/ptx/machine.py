@@ -38,6 +38,8 @@ AWAY = "away"
 PATIENCE = 20
 #: Branches that groups may take: kernels that take more have a loop without end.
 BRANCHES = 10_000_000
+#: What `%nsmid` says.
+MULTIPROCESSORS = 132
 
 _PATTERN = 0xA5A5A5A5A5A5A5A5
 
@@ -249,7 +251,7 @@ class Machine:
         if word == "is_explicit_cluster":
             return row.astype(bool)
         if word == "nsmid":
-            row += u32(132)
+            row += u32(MULTIPROCESSORS)
         return row
 
     def find_races(self, wanted: bool) -> None:

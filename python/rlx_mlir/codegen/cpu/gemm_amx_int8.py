@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The integer sums of `gemm_int8` by the tile registers of AMX, 16 rows by 16 columns at a time.
+
+Elements that share a scale are one product of tiles, of signed bytes with unsigned ones, whose exact sums go through
+memory to vector registers, which scale and add them up. That is the same chain for each output as with dot products in
+vector registers: results are the same bits. Tiles of the next elements are multiplied while those before are added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+
+from .gemm_amx import SIDE, Tiles
+from .kernel import Scratch
+from .panels import PanelLayout
+from .target import Target
+
+__all__ = ["IntegerTiles", "uses_integer_tiles"]
+
+_SUMS, _ROWS, _COLUMNS = 0, 4, 6
+"""Tile registers: the sums, the rows of x, the columns."""
+
+
+STEP = 32
+"""Elements along K that share a scale; where they are fewer, dot products take no longer."""
+
+
+def uses_integer_tiles(target: Target, rows: int | None, layout: PanelLayout) -> bool:
+    """Whether products of bytes are computed by tiles; rows: None where their number is dynamic."""
+    return target.tiles("i8") and target.vnni and layout.sub == STEP and (rows is None or rows >= SIDE)
+
+
+class IntegerTiles(Tiles):
+    """What a thread needs to multiply tiles of bytes."""
+
+    def __init__(self, em: Emitter, scratch: Scratch) -> None:
+        super().__init__(em, scratch)
+        self._sums = scratch.take([2, SIDE, SIDE], "i32")
+
+    def configure(self) -> None:
+        """Sums of 16 dwords a row, rows of 32 bytes, and columns, four bytes of 16 columns a row."""
+        self.configure_shapes({_SUMS: (SIDE, 64), _ROWS: (SIDE, STEP), _COLUMNS: (STEP // 4, 64)})
+
+    def over_steps(
+        self,
+        q: tuple[Value, Index, int],
+        columns: tuple[Value, Index, int],
+        steps: int,
+        inits: Sequence[Value],
+        add: Callable[[Index, Callable[[int], Value], list[Value]], list[Value]],
+    ) -> list[Value]:
+        """Calls add(step, sums of row r as i32 [16], carried values) for each 32 elements along K, in order.
+
+        Args:
+            q: buffer of the rows, byte of the first one, bytes between rows.
+            columns: buffer of 32-bit words [quad along K][column], byte of the first, bytes between quads.
+        """
+        em = self._em
+
+        def multiply(step: Index) -> None:
+            rows = self.pointer(q[0], em.iadd(q[1], em.imul(step, STEP)))
+            quads = self.pointer(columns[0], em.iadd(columns[1], em.imul(step, STEP // 4 * columns[2])))
+            sums = self.pointer(self._sums, em.imul(em.irem(step, 2), 4 * SIDE * SIDE))
+            self.emit("tilezero", _SUMS)
+            self.emit("tileloadd64", _ROWS, rows, self.stride(q[2]))
+            self.emit("tileloadd64", _COLUMNS, quads, self.stride(columns[2]))
+            self.emit("tdpbsud", _SUMS, _ROWS, _COLUMNS)
+            self.emit("tilestored64", _SUMS, sums, self.stride(4 * SIDE))
+
+        multiply(0)
+        with em.loop(0, steps, 1, inits, hint="step") as loop:
+            step = loop.iv
+            multiply(em.imin(em.iadd(step, 1), steps - 1))
+
+            def sums(row: int) -> Value:
+                return em.vload(self._sums, [em.irem(step, 2), row, 0], vec(SIDE, "i32"))
+
+            loop.yield_(add(step, sums, loop.args))
+        return loop.results

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The schedule for element-wise operations that aren't on rows: operands broadcast as numpy's do, of any type.
+
+Comparisons, choices by conditions (which are bytes), and arithmetic. Axes along which all operands go together become
+one. A thread makes one vector of the result, of at most 16 bytes in any operand: an operand that goes along the last
+axis is read as a vector, one that doesn't once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.epilogue import elementwise
+from rlx_mlir.codegen.gpu.kernel import (
+    DeviceKernel,
+    HostEmitter,
+    Scratch,
+    by_vectors,
+    symbol_of,
+    write_device_kernel,
+)
+from rlx_mlir.codegen.program import emit_elementwise
+from rlx_mlir.codegen.row_graph import COMPARISONS
+from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
+
+__all__ = ["emit_broadcast"]
+
+THREADS = 256
+_HALVES = ("f32", "f16", "bf16")
+#: Operations of f64 that need no expansion.
+_PLAIN = ("add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """Elements along an axis; of each operand, how far apart neighbours are: 0 where it repeats."""
+
+    size: Index
+    steps: tuple[Index, ...]
+
+
+def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+    """The kernel of a `BroadcastSpec`.
+
+    Args:
+        constants: numbers of the kernel's operands that are parameters of the model.
+
+    Raises UnsupportedByTemplate for conversions that round in other ways than f32 does, and functions of f64.
+    """
+    for step in spec.steps:
+        _check(name, step, spec)
+    operands = [(f"arg{i}", type) for i, type in enumerate(spec.operands)]
+    results = [("out", spec.result)]
+    axes = _axes(HostEmitter(), spec, [Value(f"%{own}", type) for own, type in operands])
+    flat = [number for axis in axes for number in (axis.size, *axis.steps)]
+    dynamic = [at for at, number in enumerate(flat) if isinstance(number, Value)]
+    widths = _vectors(spec, axes[-1].size)
+    em = DeviceEmitter(chip)
+    parameters: list[Parameter] = [
+        *(pointer(own, readonly=True, constant=i in constants) for i, (own, _) in enumerate(operands)),
+        pointer("out"),
+        *((f"n{at}", "i64") for at in dynamic),
+    ]
+    symbols = {lanes: symbol_of(f"{name}_broadcast{lanes}") for lanes in widths}
+    for lanes, symbol in symbols.items():
+        with em.kernel(symbol, parameters, THREADS) as values:
+            em.launch_dependents()
+            em.wait_dependencies()
+            numbers = list(flat)
+            for at, value in zip(dynamic, values[len(operands) + 1 :], strict=True):
+                numbers[at] = value
+            width = 1 + len(operands)
+            own = [_Axis(numbers[at], tuple(numbers[at + 1 : at + width])) for at in range(0, len(numbers), width)]
+            _Body(em, spec, values[: len(operands)], values[len(operands)], own, lanes).run()
+
+    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
+        made = _axes(host, spec, sources)
+        numbers = [number for axis in made for number in (axis.size, *axis.steps)]
+        arguments = [*sources, *targets, *(host.i64(numbers[at]) for at in dynamic)]
+        count = product(host, [axis.size for axis in made])
+
+        def launch(lanes: int) -> None:
+            blocks = host.iceildiv(host.idiv(count, lanes), THREADS)
+            host.launch(symbols[lanes], blocks, THREADS, arguments, pdl=em.sm >= 90)
+
+        by_vectors(host, widths, [made[-1].size], launch)
+
+    return write_device_kernel(name, "broadcast", operands, results, em, host)
+
+
+def _check(name: str, step: BroadcastStep, spec: BroadcastSpec) -> None:
+    """Raises UnsupportedByTemplate where the code of a step would mean something else."""
+    types = [element_of(type) for type in spec.operands] + [own.result for own in spec.steps]
+    read = [types[at] for at in step.reads if isinstance(at, int)]
+    if step.op == "cast" and not (step.result in _HALVES and read[0] in (*_HALVES, "i1")):
+        raise UnsupportedByTemplate(f"{name}: conversions of {read[0]} to {step.result} have no schedule")
+    if step.result == "f64" and step.op not in _PLAIN:
+        raise UnsupportedByTemplate(f"{name}: {step.op} of f64 has no schedule")
+    if any(type not in BITS for type in (*read, step.result)):
+        raise UnsupportedByTemplate(f"{name}: elements of {', '.join(read)} have no schedule")
+
+
+def _axes(em: HostEmitter, spec: BroadcastSpec, buffers: Sequence[Value]) -> list[_Axis]:
+    """The axes of the result, outermost first; at least one."""
+    shape = shape_of(spec.result)
+    distances: list[Index] = [1] * len(buffers)
+    found: list[tuple[tuple[bool, ...], Index, tuple[Index, ...]]] = []  # which operands go along, size, distances
+    for axis in reversed(range(len(shape))):
+        declared = shape[axis]
+        size: Index = 1 if declared is None else declared
+        along = []
+        for value in buffers:
+            own = axis - len(shape) + len(shape_of(value.type))
+            goes = own >= 0 and shape_of(value.type)[own] != 1
+            along.append(goes)
+            if goes and declared is None:
+                size = em.dim(value, own)
+        steps = tuple(distance if goes else 0 for distance, goes in zip(distances, along, strict=True))
+        distances = [em.imul(d, size) if goes else d for d, goes in zip(distances, along, strict=True)]
+        if not any(along) and isinstance(size, int) and size == 1:
+            continue
+        if found and found[-1][0] == tuple(along):
+            kind, before, inner = found.pop()
+            found.append((kind, em.imul(size, before), inner))
+        else:
+            found.append((tuple(along), size, steps))
+    return [_Axis(size, steps) for _, size, steps in reversed(found)] or [_Axis(1, (0,) * len(buffers))]
+
+
+def _vectors(spec: BroadcastSpec, size: Index) -> tuple[int, ...]:
+    """Elements that a thread makes: one number, or two where the host has to choose."""
+    lanes = 128 // max(BITS[element_of(type)] for type in (*spec.operands, spec.result))
+    if not isinstance(size, int):
+        return (lanes, 1) if lanes > 1 else (1,)
+    return (math.gcd(size, lanes) or lanes,)
+
+
+class _Body:
+    """Emits the vector of one thread."""
+
+    def __init__(
+        self,
+        em: DeviceEmitter,
+        spec: BroadcastSpec,
+        operands: Sequence[Value],
+        out: Value,
+        axes: Sequence[_Axis],
+        lanes: int,
+    ) -> None:
+        self.em, self.spec, self.operands, self.out, self.axes, self.lanes = em, spec, operands, out, axes, lanes
+
+    def run(self) -> None:
+        """The thread's vector, where it exists."""
+        em, lanes = self.em, self.lanes
+        number = em.addi(em.muli(em.wide(em.block()), THREADS), em.wide(em.thread()))
+        *outer, last = self.axes
+        per_run = em.idiv(last.size, lanes)
+        count: Index = per_run
+        for axis in outer:
+            count = em.imul(count, axis.size)
+        with em.if_(em.cmpi("ult", number, em.wide(count))):
+            along = em.imul(em.irem(number, per_run), lanes)
+            rest: Index = em.idiv(number, per_run)
+            places = [em.imul(along, step) for step in last.steps]
+            for position, axis in reversed(list(enumerate(outer))):
+                at = rest if position == 0 else em.irem(rest, axis.size)
+                rest = em.idiv(rest, axis.size)
+                places = [em.iadd(place, em.imul(at, step)) for place, step in zip(places, axis.steps, strict=True)]
+            values = [self._load(i, place, last.steps[i]) for i, place in enumerate(places)]
+            types = [element_of(type) for type in self.spec.operands]
+            for step in self.spec.steps:
+                values.append([self._compute(step, values, types, lane) for lane in range(lanes)])
+                types.append(step.result)
+            self._store(values[-1], em.muli(number, lanes))
+
+    def _load(self, operand: int, place: Index, step: Index) -> list[Value]:
+        """The operand's elements, conditions as i1, f16 and bf16 as f32."""
+        em, element = self.em, element_of(self.spec.operands[operand])
+        stored = "i8" if element == "i1" else element
+        repeats = isinstance(step, int) and step == 0
+        type = stored if repeats or self.lanes == 1 else vec(self.lanes, stored)
+        loaded = em.ld(self.operands[operand], type, em.wide(place))
+        values = em.lanes(em.widen(loaded) if element in _HALVES else loaded)
+        values = [em.cmpi("ne", value, 0) for value in values] if element == "i1" else values
+        return values * self.lanes if repeats else values
+
+    def _compute(
+        self, step: BroadcastStep, values: Sequence[Sequence[Value]], types: Sequence[str], lane: int
+    ) -> Value:
+        """One element of a step."""
+        em = self.em
+        known = next((types[at] for at in step.reads[step.op == "where" :] if isinstance(at, int)), step.result)
+        kind = "f32" if known in _HALVES else known
+        own = [values[at][lane] if isinstance(at, int) else em.const(at, kind) for at in step.reads]
+        if step.op == "compare":
+            if kind.startswith("f"):
+                return em.cmpf(COMPARISONS[step.word], *own)
+            return em.cmpi(step.word if step.word in ("eq", "ne") else f"s{step.word}", *own)
+        if step.op == "cast":
+            value = em.cast("arith.uitofp", own[0], "f32") if known == "i1" else own[0]
+            return em.widen(em.narrow(value, step.result))
+        if step.op == "where":
+            return em.select(own[0], own[1], own[2])
+        if kind == "f32":
+            return elementwise(em, step.op, own)
+        return emit_elementwise(em, step.op, own, kind)
+
+    def _store(self, values: Sequence[Value], place: Value) -> None:
+        em, element = self.em, element_of(self.spec.result)
+        if element == "i1":
+            values = [em.cast("arith.extui", value, "i8") for value in values]
+        value = em.vector(values) if self.lanes > 1 else values[0]
+        em.st(em.narrow(value, element) if element in _HALVES else value, self.out, place)

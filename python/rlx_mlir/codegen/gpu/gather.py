@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The schedule for gathers: entries of a table, dense or packed, and element-wise operations on what is read.
+
+A thread makes one vector of the result, of 16 bytes where rows are of whole ones: it reads its index, then its part of
+the entry, which it decodes where the table is packed. Neighbouring threads have neighbouring parts of a row, so tables
+and results are read and written by whole lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.epilogue import Epilogue
+from rlx_mlir.codegen.gpu.kernel import (
+    DeviceKernel,
+    HostEmitter,
+    Scratch,
+    by_vectors,
+    symbol_of,
+    write_device_kernel,
+)
+from rlx_mlir.codegen.gpu.packed_elements import QUAD, FileRows, PlaneRows, elements_of
+from rlx_mlir.codegen.specs import GatherSpec
+
+__all__ = ["GatherConfig", "emit_gather"]
+
+_FLOATS = ("f32", "f16", "bf16")
+#: Beyond the positions of every table, and an f32.
+_FAR = float(1 << 62)
+
+
+@dataclass(frozen=True)
+class GatherConfig:
+    """threads: of a block. Few, so that the row of one token is read by several multiprocessors."""
+
+    threads: int = 128
+
+
+def emit_gather(
+    name: str,
+    spec: GatherSpec,
+    chip: str,
+    constants: frozenset[int] = frozenset(),
+    config: GatherConfig = GatherConfig(),
+) -> DeviceKernel:
+    """The kernel of a gather.
+
+    Args:
+        constants: numbers of the kernel's operands that are parameters of the model.
+
+    Raises UnsupportedByTemplate for tables in panels, packed rows that aren't whole quads, and operations on elements
+    that aren't floats, or on entries of several dimensions.
+    """
+    element = element_of(spec.results[0])
+    em = DeviceEmitter(chip)
+    packed = elements_of(em, spec.scheme, spec.layout, spec.k) if spec.scheme else None
+    if spec.layout == "panels" or (packed is not None and spec.k % QUAD):
+        raise UnsupportedByTemplate(f"{name}: a table in {spec.layout} with rows of {spec.k} elements has no schedule")
+    if element not in BITS:
+        raise UnsupportedByTemplate(f"{name}: tables of {element} have no schedule")
+    computes = bool(spec.program.steps)
+    if computes and (element not in _FLOATS or (packed is None and len(shape_of(spec.table)) != spec.axis + 2)):
+        raise UnsupportedByTemplate(f"{name}: operations on entries of several dimensions, or of {element}")
+    operands = [("table", spec.table), ("indices", spec.indices)]
+    operands += [(f"arg{i}", type) for i, type in enumerate(spec.arguments)]
+    results = [(f"out{i}", type) for i, type in enumerate(spec.results)]
+    # Sizes that types say are numbers in the kernel's code, the others are its parameters.
+    sizes = _sizes(HostEmitter(), spec, [Value(f"%{own}", type) for own, type in operands])
+    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
+    parameters: list[Parameter] = [
+        *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
+        *(pointer(own) for own, _ in results),
+        *((key, "i64") for key in dynamic),
+    ]
+    widths = _vectors(sizes["columns"], element, packed is not None)
+    symbols = {lanes: symbol_of(f"{name}_gather{lanes}") for lanes in widths}
+    for lanes, symbol in symbols.items():
+        with em.kernel(symbol, parameters, config.threads) as values:
+            em.launch_dependents()
+            em.wait_dependencies()
+            known = {**sizes, **dict(zip(dynamic, values[len(operands) + len(results) :], strict=True))}
+            buffers = values[: len(operands) + len(results)]
+            _Gather(em, spec, element, packed, buffers, known, lanes).run(config.threads)
+
+    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
+        own = _sizes(host, spec, sources)
+        arguments = [*sources, *targets, *(host.i64(own[key]) for key in dynamic)]
+
+        def launch(lanes: int) -> None:
+            count = host.imul(own["rows"], host.idiv(own["columns"], lanes))
+            blocks = host.iceildiv(count, config.threads)
+            host.launch(symbols[lanes], blocks, config.threads, arguments, pdl=em.sm >= 90)
+
+        by_vectors(host, widths, [own["columns"]], launch)
+
+    return write_device_kernel(name, "gather", operands, results, em, host, order=spec.order)
+
+
+def _vectors(columns: Index, element: str, packed: bool) -> tuple[int, ...]:
+    """Elements that a thread makes: one number, or two where the host has to choose by the length of rows."""
+    lanes = QUAD if packed else 128 // BITS[element]
+    if not isinstance(columns, int):
+        return (lanes, 1) if lanes > 1 else (1,)
+    while columns % lanes:
+        lanes //= 2
+    return (lanes,)
+
+
+def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> dict[str, Index]:
+    """The sizes that a kernel works with, by name.
+
+    rows: of the result, as [rows, columns]. chosen: indices of each batch item. outer: entries of a batch item that
+    each index chooses from all of. entries: of the table along the axis.
+    """
+    table, indices = buffers[:2]
+
+    def product(buffer: Value, axes: range) -> Index:
+        total: Index = 1
+        for axis in axes:
+            total = em.imul(total, em.dim(buffer, axis))
+        return total
+
+    outer = product(table, range(spec.batch_dims, spec.axis))
+    batch = product(indices, range(spec.batch_dims))
+    chosen = product(indices, range(spec.batch_dims, len(shape_of(indices.type))))
+    columns = spec.k if spec.scheme else product(table, range(spec.axis + 1, len(shape_of(table.type))))
+    return {
+        "rows": em.imul(em.imul(batch, outer), chosen),
+        "columns": columns,
+        "chosen": chosen,
+        "outer": outer,
+        "entries": em.dim(table, spec.axis),
+    }
+
+
+class _Gather:
+    """Emits the vector of one thread."""
+
+    def __init__(
+        self,
+        em: DeviceEmitter,
+        spec: GatherSpec,
+        element: str,
+        packed: FileRows | PlaneRows | None,
+        buffers: Sequence[Value],
+        sizes: dict[str, Index],
+        lanes: int,
+    ) -> None:
+        self.em, self.spec, self.element, self.packed = em, spec, element, packed
+        count = 2 + len(spec.arguments)
+        self.table, self.indices, *self.arguments = buffers[:count]
+        self.outputs = list(buffers[count:])
+        self.sizes, self.lanes = sizes, lanes
+
+    def run(self, threads: int) -> None:
+        """The thread's vector, where it exists."""
+        em, sizes = self.em, self.sizes
+        number = em.addi(em.muli(em.wide(em.block()), threads), em.wide(em.thread()))
+        per_row = em.idiv(sizes["columns"], self.lanes)
+        count = em.wide(em.imul(sizes["rows"], per_row))
+        with em.if_(em.cmpi("ult", number, count)):
+            row = em.wide(em.idiv(number, per_row))
+            column = em.wide(em.imul(em.irem(number, per_row), self.lanes))
+            entry = self._entry(row)
+            if self.packed is None and not self.spec.program.steps:
+                self._copy(entry, row, column)
+                return
+            source = self._decoded(entry, column) if self.packed is not None else self._read(entry, column)
+            epilogue = Epilogue(em, self.spec.program, self.element, self.arguments, self.outputs, sizes["columns"])
+            epilogue.store([source], row, column)
+
+    def _entry(self, row: Value) -> Value:
+        """The entry of the table [.., entries, columns] for a row of the result."""
+        em, sizes, spec = self.em, self.sizes, self.spec
+        if spec.axis == 0:
+            return self._chosen(row)
+        above, inside = em.idiv(row, sizes["chosen"]), em.irem(row, sizes["chosen"])
+        batch = em.idiv(above, sizes["outer"]) if spec.batch_dims else 0
+        place = em.wide(em.iadd(em.imul(batch, sizes["chosen"]), inside))
+        first = em.imul(above, sizes["entries"])
+        return em.wide(em.iadd(first, self._chosen(place)))
+
+    def _chosen(self, place: Value) -> Value:
+        """An index, i64: without its fraction, inside of the table; NaN is 0."""
+        em, kind = self.em, element_of(self.spec.indices)
+        index = em.ld(self.indices, kind, place)
+        if kind.startswith(("f", "bf")):
+            wide = index if kind == "f64" else em.widen(index)
+            positive = em.select(em.cmpf("ogt", wide, 0.0), wide, 0.0)
+            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
+        elif kind != "i64":
+            index = em.cast("arith.extsi", index, "i64")
+        last = em.isub(self.sizes["entries"], 1)
+        return em.wide(em.imax(em.imin(index, last), 0))
+
+    def _copy(self, entry: Value, row: Value, column: Value) -> None:
+        em, columns, lanes = self.em, self.sizes["columns"], self.lanes
+        stored = "i8" if self.element == "i1" else self.element
+        type = stored if lanes == 1 else vec(lanes, stored)
+        source = em.iadd(em.imul(entry, columns), column)
+        value = em.ld(self.table, type, source)
+        for output in self.outputs:
+            em.st(value, output, em.iadd(em.imul(row, columns), column))
+
+    def _read(self, entry: Value, column: Value) -> list[Value]:
+        em, lanes = self.em, self.lanes
+        type = self.element if lanes == 1 else vec(lanes, self.element)
+        place = em.iadd(em.imul(entry, self.sizes["columns"]), column)
+        return em.lanes(em.widen(em.ld(self.table, type, place)))
+
+    def _decoded(self, entry: Value, column: Value) -> list[Value]:
+        em = self.em
+        assert self.packed is not None
+        row = em.at(self.table, em.muli(entry, self.packed.row_bytes), "i8")
+        return self.packed.quad(row, em.short(column))

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Four neighbouring elements of a row of a packed weight as a thread decodes them: of rows in planes, and as in files.
+
+Both follow from the format's description, and give what `formats.decode` gives, bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
+from rlx_mlir.codegen.gpu.gemm_decode import PackedRows, values
+from rlx_mlir.formats import BlockFormat, PlaneLayout, get_format, plane_layout
+from rlx_mlir.formats.blocks import RUN, Plane, Scaled
+from rlx_mlir.formats.planes import HALF
+
+__all__ = ["QUAD", "FileRows", "PlaneRows", "elements_of"]
+
+#: Elements that are decoded together.
+QUAD = 4
+_FLOATS = {"<f2": "f16", "<f4": "f32"}
+
+
+def elements_of(em: DeviceEmitter, scheme: str, layout: str, k: int) -> FileRows | PlaneRows:
+    """What decodes rows of `k` elements of a format, in layout `rows` or `planes`.
+
+    Raises UnsupportedByTemplate for formats whose blocks or scales aren't of whole quads.
+    """
+    fmt = get_format(scheme)
+    if layout == "planes":
+        return PlaneRows(em, plane_layout(fmt), k)
+    if fmt.dense is None and (fmt.block % QUAD or fmt.sub % QUAD):
+        raise UnsupportedByTemplate(f"blocks of {fmt.block} elements with scales for {fmt.sub} aren't whole quads")
+    return FileRows(em, fmt, k)
+
+
+@dataclass(frozen=True)
+class PlaneRows:
+    """Rows in layout `planes` (`formats.planes`)."""
+
+    em: DeviceEmitter
+    layout: PlaneLayout
+    k: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row, a multiple of 16."""
+        return self.layout.row_bytes(self.k)
+
+    def quad(self, row: Value, column: Value) -> list[Value]:
+        """The elements from `column`, a multiple of four, on, as f32; `row` is the row's address."""
+        em, layout = self.em, self.layout
+        if layout.dense:
+            return _dense(em, row, layout.name, column)
+        run, quad = em.idiv(column, RUN), em.idiv(em.irem(column, RUN), QUAD)
+        integers = values(em, self._integers(row, run, quad), layout)
+        parts = PackedRows(em, layout, row, 0, self.k)
+        sub = em.idiv(em.irem(column, RUN), layout.sub) if layout.sub < RUN else 0
+        assert layout.scale is not None, "a quantised format"
+        scale = parts.factor(row, run, sub, layout.scale)
+        found = [em.mulf(q, scale) for q in integers]
+        if layout.minimum is None:
+            return found
+        minimum = parts.factor(row, run, sub, layout.minimum)
+        return [em.addf(value, minimum) for value in found]
+
+    def _integers(self, row: Value, run: Index, quad: Index) -> Value:
+        """The integers as stored, four bytes."""
+        em, layout = self.em, self.layout
+        starts = layout.offsets(self.k)
+        if layout.widths == (8,):
+            half = em.imul(em.idiv(quad, HALF // QUAD), starts[1])
+            place = em.iadd(em.imul(run, HALF), em.imul(em.irem(quad, HALF // QUAD), QUAD))
+            return em.ld(em.at(row, em.iadd(half, place), "i8"), "i32")
+        total: Value | None = None
+        into = 0
+        for plane, start, width in zip(layout.quants, starts, layout.widths, strict=False):
+            per_dword = 8 // width
+            place = em.iadd(em.imul(run, plane.nbytes), em.imul(em.idiv(quad, per_dword), 4))
+            dword = em.ld(em.at(row, em.iadd(place, start), "i8"), "i32")
+            moved = em.shrui(dword, em.index(em.imul(em.irem(quad, per_dword), width)))
+            bits = em.andi(moved, 0x01010101 * ((1 << width) - 1))
+            bits = em.shli(bits, into) if into else bits
+            total = bits if total is None else em.ori(total, bits)
+            into += width
+        assert total is not None, "a format with planes"
+        return total
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows in the order of files: blocks one after the other, which start at any byte."""
+
+    em: DeviceEmitter
+    format: BlockFormat
+    k: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row."""
+        return self.format.row_bytes(self.k)
+
+    def quad(self, row: Value, column: Value) -> list[Value]:
+        """The elements from `column`, a multiple of four, on, as f32; `row` is the row's address."""
+        em, fmt = self.em, self.format
+        if fmt.dense is not None:
+            return _dense(em, row, fmt.name, column)
+        block = em.at(row, em.imul(em.idiv(column, fmt.block), fmt.nbytes), "i8")
+        inside = em.index(em.irem(column, fmt.block))
+        sub = em.idiv(inside, fmt.sub)
+        assert fmt.scale is not None, "a quantised format"
+        scale = self._factor(block, fmt.scale, sub)
+        minimum = None if fmt.minimum is None else self._factor(block, fmt.minimum, sub)
+        if minimum is not None and fmt.minimum_sign < 0:
+            minimum = em.negf(minimum)
+        found = []
+        for lane in range(QUAD):
+            stored = self._integer(block, fmt.quants, em.iadd(inside, lane), signed=fmt.signed, offset=fmt.offset)
+            value = em.mulf(em.cast("arith.sitofp", stored, "f32"), scale)
+            found.append(value if minimum is None else em.addf(value, minimum))
+        return found
+
+    def _factor(self, block: Value, what: Scaled, sub: Index) -> Value:
+        """A scale or minimum of a sub-block."""
+        em, field = self.em, self.format.field(what.field)
+        element = _FLOATS[field.dtype]
+        # A block's bytes may be odd, so floats are read as their bytes are aligned.
+        aligned = 2 if self.format.nbytes % 2 == 0 and field.offset % 2 == 0 else 1
+        factor = em.widen(em.ld(em.at(block, field.offset, "i8"), element, align=aligned))
+        if not what.planes:
+            return factor
+        integer = self._integer(block, what.planes, sub, signed=what.signed, offset=what.offset)
+        return em.mulf(factor, em.cast("arith.sitofp", integer, "f32"))
+
+    def _integer(self, block: Value, planes: tuple[Plane, ...], position: Index, *, signed: bool, offset: int) -> Value:
+        """An integer of a sequence, the offset subtracted: its planes joined."""
+        em = self.em
+        total: Value | None = None
+        for plane in planes:
+            place: Index = self.format.field(plane.field).offset + plane.byte0
+            shift: Index = plane.shift0
+            rest: Index = position
+            for size, byte, bits in reversed(list(zip(plane.digits, plane.byte, plane.shift, strict=True))):
+                digit, rest = em.irem(rest, size), em.idiv(rest, size)
+                place, shift = em.iadd(place, em.imul(digit, byte)), em.iadd(shift, em.imul(digit, bits))
+            stored = em.cast("arith.extui", em.ld(em.at(block, place, "i8"), "i8"), "i32")
+            here = em.andi(em.shrui(stored, em.index(shift)), (1 << plane.bits) - 1)
+            here = em.shli(here, plane.into) if plane.into else here
+            total = here if total is None else em.ori(total, here)
+        assert total is not None, "a format with planes"
+        if signed:
+            total = em.subi(em.xori(total, 0x80), 0x80)
+        return em.subi(total, offset) if offset else total
+
+
+def _dense(em: DeviceEmitter, row: Value, name: str, column: Value) -> list[Value]:
+    return em.lanes(em.widen(em.ld(em.at(row, column, name), vec(QUAD, name))))

@@ -1,0 +1,493 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The schedule for reductions along any axes: each group of neighbouring axes is one pass over [outer, length, inner].
+
+- Where inner is 1, a warp or a block has a row, and its threads join what they have by shuffles.
+- Elsewhere a thread has a vector of neighbouring columns, and the threads of a block that have the same columns join
+  theirs through shared memory.
+
+Where that makes few blocks, the length is cut into parts, and a second pass over [parts, ..] joins them in their order,
+so that results are the same bits at each call. Everything between is f32, or i32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.kernel import (
+    DeviceKernel,
+    HostEmitter,
+    Scratch,
+    by_vectors,
+    symbol_of,
+    write_device_kernel,
+)
+from rlx_mlir.codegen.specs import ReduceSpec
+
+__all__ = ["Joins", "Pass", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
+
+THREADS = 256
+WARP = 32
+#: Blocks that are worth cutting the length into parts for, and what a part is long at least.
+BLOCKS, LEAST, MOST_PARTS = 256, 256, 64
+#: Rows up to this length are a warp's.
+SHORT = 1024
+#: Vectors that a thread loads before it joins them.
+UNROLL = 4
+_FLOATS = {"sum": "arith.addf", "mean": "arith.addf", "max": "arith.maximumf", "min": "arith.minimumf"}
+_INTEGERS = {"sum": "arith.addi", "max": "arith.maxsi", "min": "arith.minsi", "prod": "arith.muli"}
+_START = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
+_INTEGER_START = {"sum": 0, "max": -(1 << 31), "min": (1 << 31) - 1, "prod": 1}
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of a pass: x is [outer, length, inner]."""
+
+    outer: Index
+    length: Index
+    inner: Index
+
+    def all(self) -> list[Index]:
+        """In a fixed order."""
+        return [self.outer, self.length, self.inner]
+
+
+@dataclass(frozen=True)
+class Joins:
+    """How numbers are joined, in the type that sums have: f32, or i32 of integers."""
+
+    em: DeviceEmitter
+    kind: str
+    wide: str
+
+    @staticmethod
+    def of(em: DeviceEmitter, kind: str, element: str) -> Joins:
+        """For elements of a type; UnsupportedByTemplate where there is no schedule."""
+        known = {**_FLOATS, "prod": "arith.mulf"} if element in ("f32", "f16", "bf16") else _INTEGERS
+        if element not in ("f32", "f16", "bf16", "i32") or kind not in known:
+            raise UnsupportedByTemplate(f"reductions by {kind} of {element} have no schedule")
+        return Joins(em, kind, "i32" if element == "i32" else "f32")
+
+    @property
+    def start(self) -> Value:
+        """What changes nothing."""
+        return self.em.const(_START[self.kind] if self.wide == "f32" else _INTEGER_START[self.kind], self.wide)
+
+    def two(self, x: Value, y: Value) -> Value:
+        """Two numbers."""
+        words = {**_FLOATS, "prod": "arith.mulf"} if self.wide == "f32" else _INTEGERS
+        return self.em.binary(words[self.kind], x, y)
+
+    def tree(self, values: Sequence[Value]) -> Value:
+        """Several, pair by pair."""
+        left = list(values)
+        while len(left) > 1:
+            pairs = [left[i : i + 2] for i in range(0, len(left), 2)]
+            left = [pair[0] if len(pair) == 1 else self.two(*pair) for pair in pairs]
+        return left[0]
+
+    def warp(self, x: Value) -> Value:
+        """Those of a warp's threads; each gets the same bits."""
+        for distance in (1, 2, 4, 8, 16):
+            x = self.two(x, self.em.shuffle_lane("bfly", x, distance))
+        return x
+
+    def load(self, base: Value, element: str, lanes: int, place: Index) -> list[Value]:
+        """Neighbouring elements, widened."""
+        em = self.em
+        loaded = em.ld(base, element if lanes == 1 else vec(lanes, element), em.index(place))
+        return em.lanes(em.widen(loaded) if self.wide == "f32" else loaded)
+
+    def store(self, values: Sequence[Value], base: Value, element: str, place: Index) -> None:
+        """Neighbouring elements, rounded once."""
+        em = self.em
+        step = 128 // BITS[element]
+        for first in range(0, len(values), step):
+            part = values[first : first + step]
+            value = em.vector(part) if len(part) > 1 else part[0]
+            value = em.narrow(value, element) if self.wide == "f32" else value
+            em.st(value, base, em.index(em.iadd(place, first)))
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass of a reduction.
+
+    Attributes:
+        symbol: of its kernels.
+        sizes: where types say them; Values stand for those that the kernel is told.
+        source, target: types of elements.
+        last: whether it writes results: then a mean is divided.
+    """
+
+    symbol: str
+    sizes: Sizes
+    source: str
+    target: str
+    last: bool
+
+    @property
+    def rows(self) -> bool:
+        """Whether what is joined lies side by side."""
+        return isinstance(self.sizes.inner, int) and self.sizes.inner == 1
+
+    @property
+    def team(self) -> int:
+        """Threads that have a row, or the same columns."""
+        if not self.rows:
+            return THREADS // self.across
+        length = self.sizes.length
+        return WARP if isinstance(length, int) and length <= SHORT else THREADS
+
+    @property
+    def across(self) -> int:
+        """Threads side by side along columns."""
+        inner, across = self.sizes.inner, WARP
+        if isinstance(inner, int):
+            while across > 1 and across // 2 * self.lanes[0] >= inner:
+                across //= 2
+        return across
+
+    @property
+    def lanes(self) -> tuple[int, ...]:
+        """Elements of a vector: one number, or two where the host chooses."""
+        run = self.sizes.length if self.rows else self.sizes.inner
+        lanes = 128 // BITS[self.source]
+        if not isinstance(run, int):
+            return lanes, 1
+        while run % lanes:
+            lanes //= 2
+        return (lanes,)
+
+    def per_block(self, lanes: int) -> int:
+        """Rows, or columns, of a block."""
+        return THREADS // self.team if self.rows else self.across * lanes
+
+
+def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+    """The kernel of a reduction.
+
+    Args:
+        constants: numbers of the kernel's operands that are parameters of the model.
+
+    Raises UnsupportedByTemplate for types of elements other than f32, f16, bf16 and i32, and means of integers.
+    """
+    em = DeviceEmitter(chip)
+    element = element_of(spec.x)
+    joins = Joins.of(em, spec.kind, element)
+    passes = _passes(HostEmitter(), name, spec, joins.wide, Value("%x", spec.x))
+    for number, own in enumerate(passes):
+        constant = number == 0 and 0 in constants
+        parts, _ = parts_of(HostEmitter(), own)
+        several = not (isinstance(parts, int) and parts == 1)
+        if own.last and not (isinstance(parts, int) and several):
+            write_pass(em, joins, own, constant=constant)
+        if several or not own.last:
+            write_pass(em, joins, _part(own, joins.wide), constant=constant)
+        if several:
+            write_pass(em, joins, _join(own, joins.wide))
+
+    def buffers(host: HostEmitter, made: Sequence[Pass], scratch: Scratch) -> list[tuple[Value | None, Value]]:
+        """Of each pass, where its result is between passes, and where its parts are."""
+        found = []
+        for own in made:
+            sizes = own.sizes
+            between = None if own.last else scratch.take([sizes.outer, sizes.inner], joins.wide)
+            parts, _ = parts_of(host, own)
+            found.append((between, scratch.take([parts, sizes.outer, sizes.inner], joins.wide)))
+        return found
+
+    def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> None:
+        buffers(host, _passes(host, name, spec, joins.wide, operands[0]), scratch)
+
+    def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        made = _passes(host, name, spec, joins.wide, operands[0])
+        count = product(host, [host.dim(operands[0], axis) for axis in spec.axes])
+        source = operands[0]
+        for own, (between, kept) in zip(made, buffers(host, made, scratch), strict=True):
+            target = results[0] if between is None else between
+            _launch(host, em, joins.wide, own, source, target, kept, count)
+            source = target
+
+    return write_device_kernel(
+        name, "reduce", [("x", spec.x)], [("out", spec.result)], em, host, scratch=take, order=(0,)
+    )
+
+
+def _passes(em: HostEmitter, name: str, spec: ReduceSpec, wide: str, x: Value) -> list[Pass]:
+    """The passes, the innermost group of axes first."""
+    sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
+    ones = {axis for axis, size in enumerate(shape_of(x.type)) if size == 1}
+    groups: list[list[int]] = []
+    for axis in (axis for axis in spec.axes if axis not in ones):
+        between = range(groups[-1][-1] + 1, axis) if groups else ()
+        if groups and all(other in ones for other in between):
+            groups[-1].append(axis)
+        else:
+            groups.append([axis])
+    groups = groups or [[]]
+    done: set[int] = set()
+    made = []
+    symbol, element = symbol_of(name), element_of(x.type)
+    for number, group in enumerate(reversed(groups)):
+        first = group[0] if group else len(sizes)
+        behind = group[-1] + 1 if group else len(sizes)
+        shape = Sizes(
+            product(em, sizes[:first]),
+            product(em, [sizes[axis] for axis in group]),
+            product(em, [size for axis, size in enumerate(sizes) if axis >= behind and axis not in done]),
+        )
+        last = number == len(groups) - 1
+        made.append(Pass(f"{symbol}_pass{number}", shape, element, element_of(spec.result) if last else wide, last))
+        done |= set(group)
+        element = wide
+    return made
+
+
+def _part(own: Pass, wide: str) -> Pass:
+    """The pass that makes parts, or, but for the last, all that there is."""
+    return Pass(f"{own.symbol}_parts", own.sizes, own.source, wide, False)
+
+
+def _join(own: Pass, wide: str) -> Pass:
+    """The pass that joins parts: over [1, parts, outer * inner]."""
+    unknown = Value("%unknown", "index")
+    outer, inner = own.sizes.outer, own.sizes.inner
+    columns = outer * inner if isinstance(outer, int) and isinstance(inner, int) else unknown
+    # Results of one row each are columns here, even where there is only one.
+    columns = unknown if columns == 1 else columns
+    return Pass(f"{own.symbol}_join", Sizes(1, unknown, columns), wide, own.target, own.last)
+
+
+def parts_of(em: HostEmitter, own: Pass, multiple: int = 0) -> tuple[Index, Index]:
+    """(parts into which the length is cut, length of a part).
+
+    multiple: parts begin at multiples of it; of vectors, in rows, by default.
+    """
+    sizes = own.sizes
+    multiple = multiple or (own.lanes[0] if own.rows else 1)
+    run = sizes.outer if own.rows else em.imul(sizes.outer, em.iceildiv(sizes.inner, own.per_block(own.lanes[0])))
+    blocks = em.imax(em.iceildiv(run, own.per_block(1)) if own.rows else run, 1)
+    wanted = em.idiv(em.iadd(blocks, BLOCKS - 1), blocks)
+    parts = em.imax(em.imin(em.imin(wanted, MOST_PARTS), em.idiv(sizes.length, LEAST)), 1)
+    length = em.imax(em.idiv(em.iadd(sizes.length, em.isub(parts, 1)), parts), 1)
+    length = em.imul(em.iceildiv(length, multiple), multiple)
+    return em.imax(em.idiv(em.iadd(sizes.length, em.isub(length, 1)), length), 1), length
+
+
+def _launch(
+    host: HostEmitter,
+    em: DeviceEmitter,
+    wide: str,
+    own: Pass,
+    source: Value,
+    target: Value,
+    kept: Value,
+    count: Index,
+) -> None:
+    """Launches a pass, in parts and their join where there are several."""
+    parts, length = parts_of(host, own)
+
+    def whole() -> None:
+        launch_pass(
+            host, em, own if own.last else _part(own, wide), source, target, own.sizes, 1, own.sizes.length, count
+        )
+
+    def in_parts() -> None:
+        launch_pass(host, em, _part(own, wide), source, kept, own.sizes, parts, length, count)
+        columns = host.imul(own.sizes.outer, own.sizes.inner)
+        launch_pass(host, em, _join(own, wide), kept, target, Sizes(1, parts, columns), 1, parts, count)
+
+    if isinstance(parts, int):
+        whole() if parts == 1 else in_parts()
+        return
+    with host.if_(host.cmpi("eq", parts, 1)) as branch:
+        whole()
+        branch.else_()
+        in_parts()
+
+
+def launch_pass(
+    host: HostEmitter,
+    em: DeviceEmitter,
+    own: Pass,
+    source: Value,
+    target: Value,
+    sizes: Sizes,
+    parts: Index,
+    length: Index,
+    count: Index,
+) -> None:
+    """Launches a pass whose kernels `write_pass` wrote.
+
+    Args:
+        parts, length: into how many parts the length is cut, and how long these are.
+        count: what a mean is divided by.
+    """
+    arguments = [source, target, *(host.i64(size) for size in [*sizes.all(), length, count])]
+
+    def launch(lanes: int) -> None:
+        if own.rows:
+            blocks = host.iceildiv(sizes.outer, own.per_block(lanes))
+        else:
+            blocks = host.imul(sizes.outer, host.iceildiv(sizes.inner, own.per_block(lanes)))
+        shared = 4 * (THREADS // WARP) if own.rows else 4 * THREADS * lanes
+        host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared, pdl=em.sm >= 90)
+
+    by_vectors(host, own.lanes, [sizes.length if own.rows else sizes.inner], launch)
+
+
+def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = False) -> None:
+    """Writes the kernels of a pass; `constant`: x is a parameter of the model."""
+    parameters: list[Parameter] = [pointer("x", readonly=True, constant=constant), pointer("out")]
+    parameters += [(key, "i64") for key in ("outer", "length", "inner", "per_part", "count")]
+    for lanes in own.lanes:
+        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS) as (x, out, *numbers):
+            em.launch_dependents()
+            em.wait_dependencies()
+            told = zip(own.sizes.all(), numbers, strict=False)
+            sizes = Sizes(*(known if isinstance(known, int) else given for known, given in told))
+            body = _Body(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)
+            if own.rows:
+                body.rows()
+            else:
+                body.columns()
+
+
+@dataclass(frozen=True)
+class _Body:
+    """Emits a block of a pass, which has one part of its rows or columns."""
+
+    em: DeviceEmitter
+    joins: Joins
+    own: Pass
+    sizes: Sizes
+    per_part: Value
+    count: Value
+    lanes: int
+    x: Value
+    out: Value
+
+    def bounds(self) -> tuple[Value, Value]:
+        """Where the block's part of the length begins and ends."""
+        em = self.em
+        first = em.muli(em.wide(em.block("y")), self.per_part)
+        return first, em.wide(em.imin(em.addi(first, self.per_part), self.sizes.length))
+
+    def rows(self) -> None:
+        """A team of threads for each row."""
+        em, own, lanes, joins = self.em, self.own, self.lanes, self.joins
+        begin, end = self.bounds()
+        member = em.wide(em.irem(em.thread(), own.team))
+        place = em.iadd(em.imul(em.wide(em.block()), THREADS // own.team), em.wide(em.idiv(em.thread(), own.team)))
+        # Threads beyond the last row work on it, too, since warps exchange values; they store nothing.
+        row = em.wide(em.imin(place, em.isub(self.sizes.outer, 1)))
+        start = em.wide(em.imul(row, self.sizes.length))
+        first = em.addi(begin, em.muli(member, lanes))
+
+        def load(at: Value) -> list[Value]:
+            return joins.load(self.x, own.source, lanes, em.addi(start, at))
+
+        totals = self.accumulate(first, end, own.team * lanes, load)
+        total = joins.warp(joins.tree(totals))
+        is_first = em.cmpi("eq", member, 0)
+        if own.team > WARP:
+            total = self.block_join(total)
+        with em.if_(em.andi(is_first, em.cmpi("ult", em.wide(place), self.sizes.outer))):
+            self.store([total], em.iadd(em.imul(em.wide(em.block("y")), self.sizes.outer), row))
+
+    def block_join(self, total: Value) -> Value:
+        """The totals of a block's warps, for every thread."""
+        em, memory = self.em, self.em.shared()
+        with em.if_(em.cmpi("eq", em.lane(), 0)):
+            em.st(total, memory, em.shrui(em.thread(), 5))
+        em.barrier()
+        loaded = [em.ld(memory, vec(4, total.type), at) for at in range(0, THREADS // WARP, 4)]
+        return self.joins.tree([part for vector in loaded for part in em.lanes(vector)])
+
+    def columns(self) -> None:
+        """A team of threads for the same columns."""
+        em, own, lanes, joins = self.em, self.own, self.lanes, self.joins
+        begin, end = self.bounds()
+        across = own.across
+        lane, member = em.irem(em.thread(), across), em.index(em.idiv(em.thread(), across))
+        per_row = em.iceildiv(self.sizes.inner, own.per_block(lanes))
+        outer, part = em.idiv(em.wide(em.block()), per_row), em.irem(em.wide(em.block()), per_row)
+        column = em.wide(em.imul(em.iadd(em.imul(part, across), em.wide(lane)), lanes))
+        exists = em.cmpi("ult", column, self.sizes.inner)
+        start = em.wide(em.iadd(em.imul(em.imul(outer, self.sizes.length), self.sizes.inner), column))
+        # Threads without columns have no elements either.
+        last = em.select(exists, end, begin)
+
+        def load(at: Value) -> list[Value]:
+            place = em.iadd(start, em.imul(at, self.sizes.inner))
+            return joins.load(self.x, own.source, lanes, place)
+
+        totals = self.accumulate(em.addi(begin, em.wide(member)), last, own.team, load)
+        totals = self.column_join(totals, member, em.index(lane))
+        with em.if_(em.andi(exists, em.cmpi("eq", member, 0))):
+            row = em.iadd(em.imul(em.wide(em.block("y")), self.sizes.outer), outer)
+            self.store(totals, em.iadd(em.imul(row, self.sizes.inner), column))
+
+    def column_join(self, totals: list[Value], member: Value, lane: Value) -> list[Value]:
+        """The totals of the threads with the same columns; those of member 0 count."""
+        em, team, across = self.em, self.own.team, self.own.across
+        width = min(self.lanes, 4)
+        kind = vec(width, self.joins.wide) if width > 1 else self.joins.wide
+
+        def place(of: Index, group: int) -> Index:
+            own = em.iadd(em.imul(of, across), lane)
+            return em.iadd(em.imul(own, width), group * THREADS * width)
+
+        step = team
+        while step > 1:
+            step //= 2
+            # Those of the upper half hand theirs to the lower half.
+            giving = em.andi(em.cmpi("uge", member, step), em.cmpi("ult", member, 2 * step))
+            with em.if_(giving):
+                for group in range(self.lanes // width):
+                    own = totals[group * width : (group + 1) * width]
+                    em.st(em.vector(own) if width > 1 else own[0], em.shared(), em.index(place(member, group)))
+            em.barrier()
+            with em.if_(em.cmpi("ult", member, step), [self.joins.wide] * self.lanes) as branch:
+                joined = []
+                for group in range(self.lanes // width):
+                    other = em.ld(em.shared(), kind, em.index(place(em.iadd(member, step), group)))
+                    pairs = zip(totals[group * width :], em.lanes(other), strict=False)
+                    joined += [self.joins.two(*pair) for pair in pairs]
+                branch.yield_(joined)
+                branch.else_()
+                branch.yield_(totals)
+            totals = branch.results
+        return totals
+
+    def accumulate(self, first: Value, end: Value, step: int, load: Callable[[Value], list[Value]]) -> list[Value]:
+        """The elements at first, first + step, .. before `end` joined, lane by lane; several loads at a time."""
+        em, joins = self.em, self.joins
+        totals = [joins.start] * self.lanes
+        whole = em.subi(end, (UNROLL - 1) * step)
+        stride = em.const(UNROLL * step, "i64")
+        # Bounds are signed: `whole` is negative where there is little.
+        with em.loop(first, em.wide(em.imax(whole, first)), stride, totals) as loop:
+            loaded = [load(em.addi(loop.iv, u * step)) for u in range(UNROLL)]
+            totals = [joins.two(total, joins.tree(lane)) for total, *lane in zip(loop.args, *loaded, strict=True)]
+            loop.yield_(totals)
+        # What is left begins where the loop above ends.
+        turns = em.idiv(em.addi(em.wide(em.imax(em.subi(whole, first), 0)), UNROLL * step - 1), UNROLL * step)
+        rest = em.iadd(first, em.imul(turns, UNROLL * step))
+        with em.loop(em.index(rest), end, em.const(step, "i64"), loop.results) as left:
+            left.yield_([joins.two(total, x) for total, x in zip(left.args, load(left.iv), strict=True)])
+        return left.results
+
+    def store(self, totals: Sequence[Value], place: Index) -> None:
+        em = self.em
+        if self.own.last and self.joins.kind == "mean":
+            count = em.cast("arith.uitofp", self.count, "f32")
+            totals = [em.divf(total, count) for total in totals]
+        self.joins.store(totals, self.out, self.own.target, place)

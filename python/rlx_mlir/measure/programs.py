@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The two modules of a loaded model as the compiler had them: graphs, options, executables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rlx_mlir.compiler import CompileOptions
+from rlx_mlir.measure.work import ModuleWork
+from rlx_mlir.models import decoder
+from rlx_mlir.models.model import Model, maxima
+from rlx_mlir.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
+
+__all__ = ["executable_of", "graph_of", "is_on_gpu", "material_of", "options_of", "work_of"]
+
+
+def executable_of(model: Model, program: str) -> Executable:
+    """The compiled module."""
+    found: Any = {"prefill": model._prefill, "decode": model._decode}[program]
+    assert isinstance(found, Executable)
+    return found
+
+
+def is_on_gpu(model: Model) -> bool:
+    """Whether a GPU runs the model."""
+    # What stands in for compiled code has no artefact.
+    return isinstance(model._decode, Executable) and bool(model._decode.artifact.chip)
+
+
+def _candidates(model: Model, program: str) -> int:
+    return model.candidates if program == "decode" else 0
+
+
+def graph_of(model: Model, program: str) -> GraphModule:
+    """The graph that was compiled."""
+    return decoder.build(model.config, program, _candidates(model, program))
+
+
+def material_of(model: Model, program: str) -> dict[str, Any]:
+    """What the graph is made of, for keys of caches."""
+    return decoder.describe(model.config, program, _candidates(model, program))
+
+
+def options_of(model: Model, program: str) -> CompileOptions:
+    """How it is compiled by `load_model`, without what the environment says of checks and dumps."""
+    return CompileOptions(
+        target="cuda" if is_on_gpu(model) else "cpu",
+        activations=model.activations,
+        maxima=maxima(program, context=model.context, chunk=model.chunk),
+        verify=False,
+        dump_dir=None,
+    )
+
+
+def work_of(model: Model, program: str) -> ModuleWork:
+    """What its calls do."""
+    return ModuleWork(graph_of(model, program), options_of(model, program))

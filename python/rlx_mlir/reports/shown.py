@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How compiled modules show themselves: one line in a terminal, a table in a notebook. Needs no MLIR."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+
+#: Of inputs and of outputs, so many are in the line.
+_SHOWN = 3
+
+
+def machine_of(artifact: Artifact) -> str:
+    """What the code is for: a chip, or the CPU and its architecture."""
+    if artifact.chip:
+        return artifact.chip
+    architecture, cpu = artifact.target.get("triple", "").partition("-")[0], artifact.target.get("cpu", "")
+    return " ".join(filter(None, (architecture, cpu))) or "this machine"
+
+
+def line(kind: str, artifact: Artifact, *details: str) -> str:
+    """One line: what it is, what it takes and gives, how many parameters and kernels it has."""
+    counts = [_count(len(artifact.parameters), "parameter"), _count(len(artifact.kernels), "kernel"), *details]
+    given, results = _few(artifact.inputs), _few(artifact.outputs)
+    return f"<{kind} '{artifact.name}' for {machine_of(artifact)}: ({given}) -> ({results}); {', '.join(counts)}>"
+
+
+def table(kind: str, artifact: Artifact, *details: str) -> str:
+    """The same as a table of HTML, which notebooks show."""
+    from html import escape
+
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in (role, spec.name, _type(spec), note))}</tr>"
+        for role, specs in (
+            ("input", artifact.inputs),
+            ("parameter", artifact.parameters),
+            ("output", artifact.outputs),
+        )
+        for spec in specs
+        for note in (f"may take the memory of {spec.tied}" if spec.tied else "",)
+    )
+    sizes = "".join(f", {symbol} up to {size}" for symbol, size in artifact.symbols)
+    facts = "".join(f", {detail}" for detail in details)
+    heading = f"{kind} {artifact.name} for {machine_of(artifact)}, {_count(len(artifact.kernels), 'kernel')}"
+    return f"<p>{escape(heading + sizes + facts)}</p><table>{rows}</table>"
+
+
+def preformatted(report: Any) -> str:
+    """The text of a report as HTML, which notebooks show."""
+    from html import escape
+
+    return f"<pre>{escape(str(report))}</pre>"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _few(specs: Sequence[BufferSpec]) -> str:
+    listed = [str(spec) for spec in specs[:_SHOWN]]
+    return ", ".join([*listed, f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else listed)
+
+
+def _type(spec: BufferSpec) -> str:
+    return str(spec).removeprefix(f"{spec.name}: ")

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What compiling costs as modules grow: code not at all with layers, time linearly with whatever grows."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+from rlx_mlir import Executable, GraphModule, compile
+
+
+def compiled(module: GraphModule) -> tuple[Executable, float]:
+    """The module compiled anew, and the processor time that it took."""
+    begin = time.process_time()
+    executable = compile(module, cache=False)
+    return executable, time.process_time() - begin
+
+
+def layers(count: int) -> GraphModule:
+    m = GraphModule.hir("layers")
+    h = m.input("x", ["rows", 32])
+    for i in range(count):
+        weights = {
+            name: m.param(f"{i}.{name}", shape)
+            for name, shape in (("gate_w", [32, 64]), ("up_w", [32, 64]), ("down_w", [64, 32]))
+        }
+        h = h + m.swiglu(m.rms_norm(h, m.param(f"{i}.gamma", [32])), **weights)
+    m.set_outputs(h)
+    return m
+
+
+def test_layers_share_their_code() -> None:
+    few, _ = compiled(layers(2))
+    many, spent = compiled(layers(24))
+    assert many.artifact.kernels == few.artifact.kernels
+    assert len(many.artifact.code) == len(few.artifact.code)
+    assert len(many.artifact.calls) == 12 * len(few.artifact.calls)
+    assert spent < 30
+
+
+@pytest.mark.parametrize("op", ["add", "where"])
+def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
+    """The definitions of an index are not looked through again for each of its uses."""
+
+    def chain(length: int) -> GraphModule:
+        m = GraphModule.mir("chain")
+        table, index = m.input("table", [64, 8]), m.input("index", [4], "i32")
+        for i in range(length):
+            # Each step reads the one before twice: without sharing, there are 2^length paths.
+            index = index + index if op == "add" else m.where(index < 7, index, index - np.int32(i))
+        m.set_outputs(m.gather(table, index))
+        return m
+
+    compiled(chain(2))  # what the first compilation loads isn't counted
+    (_, short), (executable, long) = compiled(chain(12)), compiled(chain(96))
+    assert long < 8 * 3 * max(short, 0.1)
+    index, table = np.array([0, 0, 0, 0], np.int32), np.arange(512, dtype=np.float32).reshape(64, 8)
+    assert np.array_equal(executable(table, index), table[[0, 0, 0, 0]])
