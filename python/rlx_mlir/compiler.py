@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 from rlx_mlir.codegen.choices import check_choices, format_choices
 from rlx_mlir.codegen.cpu import choices as cpu_choices
 from rlx_mlir.errors import CompileError, InputError, StageError, did_you_mean
+from rlx_mlir.kernel_classes import CLASSES, TEMPLATES
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
@@ -41,25 +42,7 @@ TARGETS = ("cpu", "nvptx", "cuda")
 CUBIN = ("auto", "always", "never")
 
 #: What `disable_templates` may name.
-KERNEL_CLASSES = (
-    "gemm",
-    "rows",
-    "attention",
-    "quantize",
-    "recurrence",
-    "conv",
-    "top_k",
-    "sample",
-    "gather",
-    "move",
-    "broadcast",
-    "conv2d",
-    "reduce",
-    "scan",
-    "all",
-    "gemm_amx_f32",
-    "attention_amx",
-)
+_DISABLED = (*CLASSES, "all", *TEMPLATES)
 
 
 #: What the environment's RLX_VERIFY may say.
@@ -131,8 +114,8 @@ class CompileOptions:
         if isinstance(self.disable_templates, str):
             raise InputError(f"'disable_templates' expects several names, but got '{self.disable_templates}'")
         for name in self.disable_templates:
-            if name not in KERNEL_CLASSES:
-                raise InputError(f"'disable_templates' expects {', '.join(KERNEL_CLASSES)}, but got {name!r}")
+            if name not in _DISABLED:
+                raise InputError(f"'disable_templates' expects {', '.join(_DISABLED)}, but got {name!r}")
         if self.target == "cpu":
             check_choices(self.choices, cpu_choices.KNOWN)
         if self.level not in range(4):

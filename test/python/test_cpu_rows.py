@@ -672,7 +672,7 @@ OUT = Result("out", "memref<?x8xf32>", "y")
         ((X,), Step("y", "rope", ("x", "c", "s"), {"head_dim": 4}), OUT, "tables .P, 2."),
         ((Operand("x", "memref<?x?xf32>"),), Step("y", "exp", ("x",)), OUT, "a static last dimension"),
         ((Operand("x", "memref<?x8xi32>"),), Step("y", "exp", ("x",)), OUT, "'x' in f32, f16, bf16"),
-        ((Operand("x", "memref<8xf32>", "vector"),), Step("y", "exp", ("x",)), OUT, "a row operand"),
+        ((Operand("x", "memref<8xf32>", "vector"),), Step("y", "exp", ("x",)), OUT, "an operand of several rows"),
         (
             (Operand("x", "memref<3x8xf32>"), Operand("z", "memref<4x8xf32>")),
             Step("y", "add", ("x", "z")),

@@ -43,9 +43,11 @@ def test_exact_activations_give_exact_logits(exact: Model, tokens: list[int]) ->
 
 
 def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[int]) -> None:
-    found = distance(GOLD, int8.logits(tokens))
+    """Where the exact model nearly has two likeliest tokens, rounding chooses: 20 of these 171 leads are below 0.2."""
+    found = distance(GOLD, int8.logits(tokens), margin=0.3)
     assert found.kl_mean <= found.rival_kl_mean, found
-    assert found.agreement >= 0.97, found
+    assert found.agreement >= 0.95, found
+    assert not found.clear_misses, found
 
 
 @pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), ("bf16", 1e-4)])
@@ -64,7 +66,7 @@ def test_narrow_caches_are_close(
     for program in ("prefill", "decode"):
         ways = getattr(model, f"_{program}").artifact.templates
         assert any(name.startswith("attention") for name in ways)
-        assert all(how == "attention" for name, how in ways.items() if name.startswith("attention"))
+        assert all(how.startswith("attention") for name, how in ways.items() if name.startswith("attention"))
 
 
 def test_a_cache_of_another_type_is_refused(smollm2_path: Path) -> None:

@@ -21,6 +21,7 @@ from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.choices import BY_RULE, parse_choices
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
+from rlx_mlir.kernel_classes import TEMPLATES
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, memref_of, parse_into
@@ -29,7 +30,7 @@ from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX_F32, request_tiles
+from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.
@@ -67,8 +68,8 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         target = replace(target, features=target.features - {"amx-tile"})
     chosen = parse_choices(choices)
     skipped = set(filter(None, disable.split("+")))
-    if unknown := sorted(skipped - {*CLASSES, GEMM_AMX_F32, ATTENTION_AMX, "all"}):
-        known = ", ".join([*CLASSES, GEMM_AMX_F32, ATTENTION_AMX])
+    if unknown := sorted(skipped - {*CLASSES, *TEMPLATES, "all"}):
+        known = ", ".join([*CLASSES, *TEMPLATES])
         raise InputError(f"option 'disable' expects {known} or all, joined by +, but got '{'+'.join(unknown)}'")
     target = replace(target, without=frozenset(skipped))
     block = module.regions[0].blocks[0]

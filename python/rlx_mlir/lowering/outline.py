@@ -17,6 +17,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.dims import Dims, propagate
+from rlx_mlir.kernel_classes import GENERIC
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.parameters import clone_into
@@ -262,7 +263,7 @@ def _single_class(view: Any) -> str:
         return "reduce"
     if isinstance(view, mir.CumsumOp):
         return "scan"
-    return "generic"
+    return GENERIC
 
 
 def _depthwise(op: Any) -> list[Any]:

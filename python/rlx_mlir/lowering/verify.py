@@ -15,6 +15,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
+from rlx_mlir.kernel_classes import CLASSES, GENERIC
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE, follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
@@ -35,28 +36,6 @@ from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
-#: Classes of kernels.
-CLASSES = frozenset(
-    {
-        "gemm",
-        "gemv",
-        "attention",
-        "rows",
-        "pointwise",
-        "quantize",
-        "recurrence",
-        "conv",
-        "top_k",
-        "sample",
-        "gather",
-        "move",
-        "broadcast",
-        "conv2d",
-        "reduce",
-        "scan",
-        "generic",
-    }
-)
 #: A report ends after so many lines: one mistake often breaks a rule many times.
 MAX_REPORTED = 10
 
@@ -156,8 +135,8 @@ def _kernels(module: ir.Operation) -> Problems:
 def _has_class(kernel: Any) -> Problems:
     attributes = kernel.operation.attributes
     own = python_value(attributes[CLASS]) if CLASS in attributes else None
-    if own not in CLASSES:
-        yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join(sorted(CLASSES))}, but got {own!r}"
+    if own not in (*CLASSES, GENERIC):
+        yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join((*CLASSES, GENERIC))}, but got {own!r}"
 
 
 def _preparation(module: ir.Operation, entry: Any) -> Problems:
