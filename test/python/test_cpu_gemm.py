@@ -20,6 +20,7 @@ from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
+from rlx_mlir.codegen.cpu.gemm_amx_int8 import uses_integer_tiles
 from rlx_mlir.codegen.cpu.gemm_int8 import block_quantize, gemm_int8
 from rlx_mlir.codegen.cpu.gemm_packed import gemm_panels
 from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
@@ -248,8 +249,9 @@ def test_int8(case: Case) -> None:
     check(case)
 
 
-@pytest.mark.parametrize("scheme", [name for name in BLOCK_SCHEMES if SCHEMES[name].sub == 32])
+@pytest.mark.parametrize("scheme", ["q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q5_k"])
 def test_int8_tiles_give_the_bits_of_vectors(scheme: str) -> None:
+    assert uses_integer_tiles(ALL_TARGETS["amx512"], None, SCHEMES[scheme])
     case = Case("int8", "amx512", scheme, 39, 40, 5 * SCHEMES[scheme].block, True, "swiglu")
     for by_tiles, by_vectors in zip(check(case), check(replace(case, target="vnni512")), strict=True):
         assert by_tiles.tobytes() == by_vectors.tobytes()

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 
+from rlx_mlir.version import __version__
+
 #: Above this spread (interquartile range over median), figures say nothing.
 NOISY = 0.25
 #: Above this change of the median from the first half of the rounds to the second, they say nothing either.
@@ -167,5 +169,6 @@ def versions(packages: Sequence[str]) -> dict[str, str]:
         try:
             found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:
-            found[package] = "not installed"
+            # This package may run from its source.
+            found[package] = __version__ if package == "rlx-mlir" else "not installed"
     return found

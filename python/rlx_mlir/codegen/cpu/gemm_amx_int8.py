@@ -24,12 +24,16 @@ _SUMS, _ROWS, _COLUMNS = 0, 4, 6
 
 
 STEP = 32
-"""Elements along K that share a scale; where they are fewer, dot products take no longer."""
+"""Elements along K that share a scale."""
 
 
 def uses_integer_tiles(target: Target, rows: int | None, layout: PanelLayout) -> bool:
-    """Whether products of bytes are computed by tiles; rows: None where their number is dynamic."""
-    return target.tiles("i8") and target.vnni and layout.sub == STEP and (rows is None or rows >= SIDE)
+    """Whether products of bytes are computed by tiles; rows: None where their number is dynamic.
+
+    Where fewer elements share a scale, or bytes would be copied for tiles alone, dot products take no longer.
+    """
+    suits = layout.sub == STEP and layout.bits < 8
+    return target.tiles("i8") and target.vnni and suits and (rows is None or rows >= SIDE)
 
 
 class IntegerTiles(Tiles):

@@ -215,7 +215,7 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
     few = product.rows is not None and product.rows <= FEW_ROWS
     tiled = uses_integer_tiles(target, product.rows, layout)
     # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
-    joined = tiled or (layout.bits < 8 and not few)
+    joined = layout.bits < 8 and not few
     sizes = _tile_rows(target, product.rows, few)
     leading = product.x_shape[:-1]
     blocks = product.k // BLOCK
