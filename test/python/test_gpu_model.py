@@ -21,12 +21,15 @@ def text_of(model: Model, **options: object) -> str:
 
 
 def check(got: np.ndarray, wanted: np.ndarray, activations: str) -> None:
-    """Equal to rounding; where activations are rounded to 8 bits, a sum's last bit may be one of these: KL is small."""
-    if activations == "exact":
-        np.testing.assert_allclose(got, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max())
+    """Equal to rounding; where activations are rounded to 8 bits, a sum's last bit may be one of these.
+
+    From there on all later positions differ, which read the keys and values of that one: KL is small.
+    """
+    equal = len(got) if activations == "exact" else 1
+    limit = 2e-4 * np.abs(wanted).max()
+    np.testing.assert_allclose(got[:equal], wanted[:equal], rtol=2e-4, atol=limit)
     p, q = (x - np.log(np.exp(x.astype(np.float64)).sum(-1, keepdims=True)) for x in (wanted, got))
     assert (np.exp(p) * (p - q)).sum(-1).mean() < 1e-4
-    assert np.median(np.abs(got - wanted)) < 1e-4 * np.abs(wanted).max()
 
 
 @pytest.mark.parametrize(
