@@ -7,9 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from cuda_harness import emulated_device
 from gpu_emulated import emulate
 from gpu_host import scratch_bytes
 
+import rlx_mlir as rlx
 from rlx_mlir.codegen.emit import Value, memref
 from rlx_mlir.codegen.gpu.alternatives import by_rows
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
@@ -64,3 +66,16 @@ def test_schedules_of_different_kernels_are_refused() -> None:
     other = replace(many, host=many.host.replace("memref<5x32xf32>", "memref<6x32xf32>"))
     with pytest.raises(ValueError, match="p: the schedules have other arguments"):
         by_rows("p", few, other, 4)
+
+
+@pytest.mark.parametrize("shape", [["s", 0, 64], [0, "s", 64]])
+def test_a_dynamic_batch_that_is_known_to_be_empty(shape: list[str | int]) -> None:
+    m = rlx.GraphModule.hir("empty")
+    weight = np.zeros((48, 68), np.uint8)
+    m.set_outputs({"y": m.dequant_matmul(m.input("x", shape), m.param("w", [48, 64], packed="q8_0"))})
+    with emulated_device("sm_90a"):
+        executable = rlx.compile(m, target="cuda", chip="sm_90a", cache=False)
+        executable.set_params({"w": weight})
+        result = executable(x=np.ones([3 if size == "s" else size for size in shape], np.float32))
+        assert result.size == 0
+        del executable
