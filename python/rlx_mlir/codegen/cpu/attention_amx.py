@@ -32,6 +32,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
 from .attention_base import EXP2, NEGATIVE_INFINITY, AttentionSpec, Heads
 from .attention_prefill import GROUPS, Block, Prefill, transposed
 from .gemm_amx import SIDE, STEP, Tiles
+from .gemm_amx_f32 import HIGH, split
 from .kernel import Scratch
 from .target import Target
 
@@ -55,9 +56,6 @@ UNROLLED = 2
 SLACK = 8.0
 """How far scores may exceed the running maximum, in the domain of the base-2 logarithm."""
 
-HIGH = -0x10000
-"""The bits of an f32 that a bf16 has."""
-
 UNFIT = 0x7F7F8000
 """From these bits on, without the sign, numbers are infinite as bf16, or already."""
 
@@ -65,32 +63,6 @@ INFINITE = 0x7F800000
 
 NARROW_EXP2 = (1.0, 0.6931241750717163, 0.24024099111557007, 0.055906426161527634, 0.009582852944731712)
 """2^r on [-0.5, 0.5] with a relative error of 3e-6, for weights of 16 bits."""
-
-
-def cut(em: Emitter, low: Value, high: Value, parts: int, *, rounded: bool) -> list[Value]:
-    """Parts of two vectors of f32, as pairs of bf16: low in the low half of each lane, high in the high one.
-
-    Args:
-        rounded: whether what a part leaves to the next ones is of either sign; else parts have the number's sign.
-    """
-    bits, floats = with_element(low.type, "i32"), low.type
-    found = []
-    values = [low, high]
-    for part in range(parts):
-        words = [em.bitcast(value, bits) for value in values]
-        last = part == parts - 1
-        if rounded and not last:
-            words = [em.addi(word, 0x8000) for word in words]
-        moved = em.shrui(words[0], 16)
-        if last:
-            # moved | (high & HIGH) in one instruction; as two, they become a shuffle that takes three.
-            operands = [moved, words[1], em.const(HIGH, bits), em.const(0xF8, "i32")]
-            found.append(em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits))
-            break
-        kept = [em.andi(word, HIGH) for word in words]
-        found.append(em.ori(moved, kept[1]))
-        values = [em.subf(value, em.bitcast(own, floats)) for value, own in zip(values, kept, strict=True)]
-    return found
 
 
 class TilePrefill(Prefill):
@@ -136,7 +108,7 @@ class TilePrefill(Prefill):
         self.amx.release()
 
     def cut(self, low: Value, high: Value, parts: int, *, rounded: bool = True) -> list[Value]:
-        return cut(self.em, low, high, parts, rounded=rounded)
+        return split(self.em, low, high, parts, rounded=rounded)
 
     # Operands -------------------------------------------------------------------------------------
 

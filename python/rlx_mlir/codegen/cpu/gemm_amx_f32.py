@@ -22,7 +22,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
 from rlx_mlir.runtime.tiles import GEMM_AMX_F32
 
 from . import UnsupportedByTemplate
@@ -35,15 +35,16 @@ from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_weights
 from .target import Target
 
 __all__ = [
+    "HIGH",
     "Columns",
     "Part",
     "SplitTiles",
-    "cut",
     "gemm_split",
     "gemm_split_batched",
     "need_tiles",
     "panel_kernel",
     "panel_number",
+    "split",
     "splits",
 ]
 
@@ -131,25 +132,30 @@ def splits(target: Target, element: str, rows: int | None, k: int | None) -> boo
     return fills and (rows is None or (rows > FEW_ROWS and (k is None or rows * k >= FEWEST_ELEMENTS)))
 
 
-def cut(em: Emitter, value: Value) -> list[Value]:
-    """The three parts of a vector of f32: bf16 in the high halves of i32, with other bits in the low ones."""
-    bits = vec(SIDE, "i32")
-    parts = []
-    for _ in range(PARTS - 1):  # half of the last place rounds; numbers near the largest one become infinite
-        parts.append(em.addi(em.bitcast(value, bits), 0x8000))
-        value = em.subf(value, em.bitcast(em.andi(parts[-1], HIGH), value.type))
-    return [*parts, em.bitcast(value, bits)]
+def split(em: Emitter, low: Value, high: Value, parts: int = PARTS, *, rounded: bool = True) -> list[Value]:
+    """Parts of two vectors of f32, as pairs of bf16: low in the low half of each lane, high in the high one.
 
-
-def split(em: Emitter, low: Value, high: Value) -> list[Value]:
-    """The three parts of two vectors of f32, as bf16 pairs: low in the low half of each lane, high in the high one."""
-    bits = vec(SIDE, "i32")
-    parts = [(em.shrui(first, 16), second) for first, second in zip(cut(em, low), cut(em, high), strict=True)]
-    pairs = [em.ori(moved, em.andi(second, HIGH)) for moved, second in parts[:-1]]
-    # moved | (second & HIGH) in one instruction; as two, they become a shuffle that takes three.
-    moved, second = parts[-1]
-    operands = [moved, second, em.const(HIGH, bits), em.const(0xF8, "i32")]
-    return [*pairs, em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits)]
+    Args:
+        rounded: whether what a part leaves to the next ones is of either sign; else parts have the number's sign.
+    """
+    bits, floats = with_element(low.type, "i32"), low.type
+    found = []
+    values = [low, high]
+    for part in range(parts):
+        words = [em.bitcast(value, bits) for value in values]
+        last = part == parts - 1
+        if rounded and not last:
+            words = [em.addi(word, 0x8000) for word in words]
+        moved = em.shrui(words[0], 16)
+        if last:
+            # moved | (high & HIGH) in one instruction; as two, they become a shuffle that takes three.
+            operands = [moved, words[1], em.const(HIGH, bits), em.const(0xF8, "i32")]
+            found.append(em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits))
+            break
+        kept = [em.andi(word, HIGH) for word in words]
+        found.append(em.ori(moved, kept[1]))
+        values = [em.subf(value, em.bitcast(own, floats)) for value, own in zip(values, kept, strict=True)]
+    return found
 
 
 class SplitTiles(Tiles):

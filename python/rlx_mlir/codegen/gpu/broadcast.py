@@ -20,6 +20,7 @@ from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import (
     DeviceKernel,
     HostEmitter,
+    Numbers,
     Scratch,
     by_vectors,
     symbol_of,
@@ -58,23 +59,20 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
     operands = [(f"arg{i}", type) for i, type in enumerate(spec.operands)]
     results = [("out", spec.result)]
     axes = _axes(HostEmitter(), spec, [Value(f"%{own}", type) for own, type in operands])
-    flat = [number for axis in axes for number in (axis.size, *axis.steps)]
-    dynamic = [at for at, number in enumerate(flat) if isinstance(number, Value)]
+    sizes = Numbers([number for axis in axes for number in (axis.size, *axis.steps)])
     widths = _vectors(spec, axes[-1].size)
     em = DeviceEmitter(chip)
     parameters: list[Parameter] = [
         *(pointer(own, readonly=True, constant=i in constants) for i, (own, _) in enumerate(operands)),
         pointer("out"),
-        *((f"n{at}", "i64") for at in dynamic),
+        *sizes.parameters,
     ]
     symbols = {lanes: symbol_of(f"{name}_broadcast{lanes}") for lanes in widths}
     for lanes, symbol in symbols.items():
         with em.kernel(symbol, parameters, THREADS) as values:
             em.launch_dependents()
             em.wait_dependencies()
-            numbers = list(flat)
-            for at, value in zip(dynamic, values[len(operands) + 1 :], strict=True):
-                numbers[at] = value
+            numbers = sizes.filled(values[len(operands) + 1 :])
             width = 1 + len(operands)
             own = [_Axis(numbers[at], tuple(numbers[at + 1 : at + width])) for at in range(0, len(numbers), width)]
             _Body(em, spec, values[: len(operands)], values[len(operands)], own, lanes).run()
@@ -82,7 +80,7 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         made = _axes(host, spec, sources)
         numbers = [number for axis in made for number in (axis.size, *axis.steps)]
-        arguments = [*sources, *targets, *(host.i64(numbers[at]) for at in dynamic)]
+        arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
         count = product(host, [axis.size for axis in made])
 
         def launch(lanes: int) -> None:

@@ -19,6 +19,7 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.kernel import (
     DeviceKernel,
     HostEmitter,
+    Numbers,
     Scratch,
     by_vectors,
     symbol_of,
@@ -94,24 +95,20 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
     results = [("out", spec.result)]
     signature = [Value(f"%{own}", type) for own, type in [*operands, *results]]
     copies = copies_of(HostEmitter(), spec, signature[:-1])
-    # Sizes that types say are numbers in the kernel's code, the others are its parameters.
-    flat = [number for copy in copies for number in copy.numbers()]
-    dynamic = [at for at, number in enumerate(flat) if isinstance(number, Value)]
+    sizes = Numbers([number for copy in copies for number in copy.numbers()])
     widths = _vectors(copies, element)
     em = DeviceEmitter(chip)
     parameters: list[Parameter] = [
         *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
         pointer("out"),
-        *((f"n{at}", "i64") for at in dynamic),
+        *sizes.parameters,
     ]
     symbols = {lanes: symbol_of(f"{name}_copy{lanes}") for lanes in widths}
     for lanes, symbol in symbols.items():
         with em.kernel(symbol, parameters, THREADS) as values:
             em.launch_dependents()
             em.wait_dependencies()
-            numbers = list(flat)
-            for at, value in zip(dynamic, values[len(operands) + 1 :], strict=True):
-                numbers[at] = value
+            numbers = sizes.filled(values[len(operands) + 1 :])
             for i, copy in enumerate(copies):
                 own, numbers = copy.replaced(numbers[: len(copy.numbers())]), numbers[len(copy.numbers()) :]
                 if len(copies) == 1:
@@ -123,7 +120,7 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         made = copies_of(host, spec, sources)
         numbers = [number for copy in made for number in copy.numbers()]
-        arguments = [*sources, *targets, *(host.i64(numbers[at]) for at in dynamic)]
+        arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
 
         def launch(lanes: int) -> None:
             counts = [host.idiv(product(host, [axis.size for axis in copy.axes]), lanes) for copy in made]

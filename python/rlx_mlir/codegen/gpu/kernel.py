@@ -20,10 +20,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
 
-__all__ = ["Buffers", "DeviceKernel", "HostEmitter", "Scratch", "by_vectors", "symbol_of", "write_device_kernel"]
+__all__ = [
+    "Buffers",
+    "DeviceKernel",
+    "HostEmitter",
+    "Numbers",
+    "Scratch",
+    "by_vectors",
+    "symbol_of",
+    "write_device_kernel",
+]
 
 #: Alignment of scratch memory, and of each of its parts, in bytes.
 SCRATCH_ALIGNMENT = 256
@@ -155,6 +164,34 @@ class HostEmitter(Emitter):
         )
         sides = ", ".join(self.index(size) for size in box)
         return self.op(f"nvgpu.tma.create.descriptor {cast} box[{sides}] : {unranked} -> {kind}", kind, "map")
+
+
+class Numbers:
+    """Sizes and distances that a kernel reads: those that types say stand in its code, the others are its parameters.
+
+    Args:
+        known: all of them, as the host finds them by types.
+    """
+
+    def __init__(self, known: Sequence[Index]) -> None:
+        self._known = list(known)
+        self._dynamic = [at for at, number in enumerate(self._known) if isinstance(number, Value)]
+
+    @property
+    def parameters(self) -> list[Parameter]:
+        """The kernel's parameters for those that aren't known."""
+        return [(f"n{at}", "i64") for at in self._dynamic]
+
+    def filled(self, given: Sequence[Value]) -> list[Index]:
+        """All numbers in the kernel's code, of what its parameters are."""
+        numbers = list(self._known)
+        for at, value in zip(self._dynamic, given, strict=True):
+            numbers[at] = value
+        return numbers
+
+    def arguments(self, host: HostEmitter, numbers: Sequence[Index]) -> list[Value]:
+        """What the host passes for the parameters; `numbers` are all of them, of this launch."""
+        return [host.i64(numbers[at]) for at in self._dynamic]
 
 
 def by_vectors(

@@ -20,6 +20,7 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer, s
 from rlx_mlir.codegen.gpu.kernel import (
     DeviceKernel,
     HostEmitter,
+    Numbers,
     Scratch,
     by_vectors,
     symbol_of,
@@ -77,13 +78,13 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
         raise UnsupportedByTemplate(f"{name}: elements of {element} have no schedule")
     operands, results = [("x", spec.inputs[0])], [("out", spec.result)]
     flat = _turn(HostEmitter(), spec, Value("%x", spec.inputs[0])).numbers()
-    dynamic = [at for at, number in enumerate(flat) if isinstance(number, Value)]
+    sizes = Numbers(flat)
     lanes = _lanes(_Turn.of(flat), element)
     em = DeviceEmitter(chip)
     parameters: list[Parameter] = [
         pointer("x", readonly=True, constant=spec.order[0] in constants),
         pointer("out"),
-        *((f"n{at}", "i64") for at in dynamic),
+        *sizes.parameters,
     ]
     whole, single = symbol_of(f"{name}_turn"), symbol_of(f"{name}_tiles")
     threads = 32 * WARPS[0] * WARPS[1]
@@ -93,10 +94,7 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
         with em.kernel(symbol, parameters, threads if symbol == whole else SIDE * DEEP) as (x, out, *given):
             em.launch_dependents()
             em.wait_dependencies()
-            numbers = list(flat)
-            for at, value in zip(dynamic, given, strict=True):
-                numbers[at] = value
-            tiles = _Tiles(em, _Turn.of(numbers), x, out, element)
+            tiles = _Tiles(em, _Turn.of(sizes.filled(given)), x, out, element)
             if symbol == whole:
                 tiles.in_registers(lanes)
             else:
@@ -104,8 +102,7 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         turn = _turn(host, spec, sources[0])
-        numbers = turn.numbers()
-        arguments = [*sources, *targets, *(host.i64(numbers[at]) for at in dynamic)]
+        arguments = [*sources, *targets, *sizes.arguments(host, turn.numbers())]
         matrices = product(host, [axis.size for axis in turn.outer])
 
         def launch(width: int) -> None:
