@@ -7,8 +7,9 @@ Decoding is one query over a cache of which `keys` are filled, prompts are `keys
 Each figure is microseconds of one attention, in a chain of several over caches of their own, as the layers of a model
 are: every result is the next one's query. torch gets heads before positions, contiguous, and the faster of two forms,
 `enable_gqa` or keys and values that were repeated for every query head before the clock starts; with a window and one
-query, the window's keys alone. With narrow keys and values its queries are as narrow, ours stay f32. `--clock cpu`
-counts the processor time of one thread: for machines that do something else, too.
+query, the window's keys alone. With narrow keys and values its queries and results are as narrow; ours are f32, as in a
+model with a narrow cache, or with `--queries narrow` as narrow as torch's. `--clock cpu` counts the processor time of
+one thread: for machines that do something else, too.
 """
 
 from __future__ import annotations
@@ -45,12 +46,15 @@ class Problem:
     keys: int
     dtype: str = "f32"
     window: int | None = None
+    narrow: bool = False
+    """Whether our queries and results are of `dtype`, too."""
 
     @property
     def what(self) -> str:
         kind = "decode" if self.queries == 1 else "prompt"
         window = "" if self.window is None else f" window {self.window}"
-        return f"{kind} {self.keys}{window}, heads {self.heads[0]}/{self.heads[1]} x {self.head_dim}, {self.dtype}"
+        dtype = self.dtype + (" queries too" if self.narrow else "")
+        return f"{kind} {self.keys}{window}, heads {self.heads[0]}/{self.heads[1]} x {self.head_dim}, {dtype}"
 
     @property
     def layers(self) -> int:
@@ -82,9 +86,11 @@ class Ours:
         heads, kv_heads = problem.heads
         decode = problem.queries == 1
         graph = rlx.GraphModule.mir("attention")
-        result = graph.input("q", [1, 1 if decode else "seq", heads * problem.head_dim])
+        own = problem.dtype if problem.narrow else "f32"
+        result = graph.input("q", [1, 1 if decode else "seq", heads * problem.head_dim], own)
         pos = graph.input("pos", [1], "i32")
         q, numbers = problem.numbers()
+        q = q.astype(DTYPES[own])
         arrays: dict[str, Any] = {"q": q, "pos": np.array([problem.keys - problem.queries], np.int32)}
         caches: list[list[Any]] = []
         for number, own in enumerate(numbers):
@@ -112,12 +118,12 @@ class Ours:
         if how.startswith("generic"):
             raise SystemExit(f"{problem.what}: {kernel} has no template, {how}")
         self.arrays = arrays
-        self.out = {"out": np.empty(q.shape, np.float32)}
+        self.out = {"out": np.empty(q.shape, q.dtype)}
 
     def run(self) -> Floats:
         """The result [1, Sq, H D] of the last attention."""
         self.executable.run(self.arrays, outputs=self.out)
-        return self.out["out"]
+        return self.out["out"].astype(np.float32)
 
 
 class Torch:
@@ -200,12 +206,12 @@ def problems(options: argparse.Namespace) -> list[Problem]:
     """What the command line asks for."""
     shapes = [(HEADS[name], size) for name in options.heads for size in options.head_dims]
     chosen = [
-        Problem(heads, size, 1, keys, options.dtype, options.window)
+        Problem(heads, size, 1, keys, options.dtype, options.window, options.queries == "narrow")
         for heads, size in shapes
         for keys in options.decode
     ]
     chosen += [
-        Problem(heads, size, keys, keys, options.dtype, options.window)
+        Problem(heads, size, keys, keys, options.dtype, options.window, options.queries == "narrow")
         for heads, size in shapes
         for keys in options.prompts
     ]
@@ -221,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--decode", type=int, nargs="*", default=[512, 1024, 2048, 4096], help="keys in the cache")
     parser.add_argument("--prompts", type=int, nargs="*", default=[512, 1024, 2048], help="tokens of a prompt")
     parser.add_argument("--dtype", default="f32", choices=["f32", "f16", "bf16"], help="of keys and values")
+    parser.add_argument("--queries", default="f32", choices=["f32", "narrow"], help="narrow: of --dtype, as torch's")
     parser.add_argument("--window", type=int, help="keys that a query sees, its own included; all by default")
     parser.add_argument("--clock", default="wall", choices=list(CLOCKS), help="cpu needs --threads 1")
     parser.add_argument("--rounds", type=int, default=7)

@@ -45,6 +45,8 @@ static LogicalResult checkLinear(Adaptor op, EmitError error, SmallVectorImpl<Ty
     if (type.getElementType() != x.getElementType()) // C8
       return error() << "expects 'bias' to have the element type of 'x', " << x.getElementType()
                      << ", but got " << type.getElementType();
+    if (ShapedType::isDynamic(*outputs)) // The size that is known is the size of both.
+      outputs = type.getDimSize(0);
   }
   results.push_back(withColumns(x, *outputs));
   return success();

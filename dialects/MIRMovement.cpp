@@ -293,6 +293,9 @@ LogicalResult GatherOp::inferReturnTypes(MLIRContext *context, std::optional<Loc
                         dim, " of 'batch_dims', but got ", size, " and ", other);
     size = *joined;
   }
+  if (all[axis] == 0 && llvm::all_of(own, [](int64_t size) { return size > 0; })) // C5
+    return inferError(location, op, "expects 'table' to have an entry along axis ", axis,
+                      " for indices ", shapeText(own), ", but it is ", shapeText(all));
   llvm::append_range(shape, own.drop_front(batches));
   llvm::append_range(shape, all.drop_front(axis + 1));
   results.push_back(RankedTensorType::get(shape, element));

@@ -6,6 +6,8 @@
 #ifndef RLX_PASSES_BRIDGE_H
 #define RLX_PASSES_BRIDGE_H
 
+#include "passes/Watch.h"
+
 #include "mlir-c/IR.h"
 
 #include <functional>
@@ -76,6 +78,9 @@ struct PipelineOptions {
   /// Print the IR after each pass that changed it.
   bool printChanged = false;
   bool timing = false;
+  /// Asked whether to go on, or null. Once it is over, nothing that is left of the pipeline runs,
+  /// and the pipeline doesn't succeed.
+  Watch *watch = nullptr;
 };
 
 struct PipelineResult {
@@ -115,9 +120,10 @@ struct CodeResult {
   std::string code, error;
 };
 
-/// Translates a module of the LLVM dialect, optimises at level 0 to 3, and emits code.
-CodeResult emitCode(MlirOperation module, const TargetDescription &target, int level,
-                    CodeKind kind);
+/// Translates a module of the LLVM dialect, optimises at level 0 to 3, and emits code. The watch,
+/// if there is one, is asked whether to go on; once it is over, the result is an error.
+CodeResult emitCode(MlirOperation module, const TargetDescription &target, int level, CodeKind kind,
+                    Watch *watch);
 
 TargetDescription hostTarget();
 

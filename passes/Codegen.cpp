@@ -11,20 +11,31 @@
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Analysis/LoopInfo.h"
+#include "llvm/CodeGen/Passes.h"
+#include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/Function.h"
+#include "llvm/IR/Instructions.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
+#include "llvm/IR/OptBisect.h"
+#include "llvm/IR/PassInstrumentation.h"
 #include "llvm/MC/MCSubtargetInfo.h"
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/RegisterTargetPassConfigCallback.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
 #include "llvm/TargetParser/SubtargetFeature.h"
 
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <vector>
 
 using namespace mlir;
 
@@ -60,12 +71,103 @@ static llvm::OptimizationLevel optimizationLevel(int level) {
   }
 }
 
-static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int level) {
+/// The function that a pass of LLVM runs on; empty where it is more than one.
+static std::string functionOf(const llvm::Any &unit) {
+  if (const auto *function = llvm::any_cast<const llvm::Function *>(&unit))
+    return (*function)->getName().str();
+  if (const auto *loop = llvm::any_cast<const llvm::Loop *>(&unit))
+    return (*loop)->getHeader()->getParent()->getName().str();
+  return "";
+}
+
+namespace {
+/// Tells a watch of LLVM's optimisations, and skips those that are left when it is over.
+class WatchedOptimizations {
+public:
+  explicit WatchedOptimizations(rlx::Watch *watch) {
+    if (!watch)
+      return;
+    callbacks.registerShouldRunOptionalPassCallback(
+        [watch](StringRef, llvm::Any) { return !watch->isOver(); });
+    callbacks.registerBeforeNonSkippedPassCallback([this, watch](StringRef pass, llvm::Any unit) {
+      running.push_back(std::make_unique<rlx::Working>(watch, pass.str(), functionOf(unit)));
+    });
+    callbacks.registerAfterPassCallback(
+        [this](StringRef, llvm::Any, const llvm::PreservedAnalyses &) { running.pop_back(); });
+    callbacks.registerAfterPassInvalidatedCallback(
+        [this](StringRef, const llvm::PreservedAnalyses &) { running.pop_back(); });
+  }
+  llvm::PassInstrumentationCallbacks callbacks;
+
+private:
+  std::vector<std::unique_ptr<rlx::Working>> running;
+};
+
+/// Skips optional passes of code generation once a watch is over.
+class WatchedGate final : public llvm::OptPassGate {
+public:
+  explicit WatchedGate(rlx::Watch &watch) : watch(watch) {}
+  bool shouldRunPass(StringRef, StringRef) const override { return !watch.isOver(); }
+  bool isEnabled() const override { return true; }
+
+private:
+  rlx::Watch &watch;
+};
+
+/// Stands among the passes of code generation, which runs them all on one function after the other.
+/// Once the watch is over, functions lose their bodies, and there is nothing to generate.
+class WatchedFunctions final : public llvm::FunctionPass {
+public:
+  static char ID;
+  explicit WatchedFunctions(rlx::Watch &watch) : FunctionPass(ID), watch(watch) {}
+  StringRef getPassName() const override { return "Ask whether to go on"; }
+  bool runOnFunction(llvm::Function &function) override {
+    working.reset();
+    if (!watch.isOver()) {
+      working.emplace(&watch, "code generation", function.getName().str());
+      return false;
+    }
+    function.dropAllReferences();
+    auto *block = llvm::BasicBlock::Create(function.getContext(), "", &function);
+    new llvm::UnreachableInst(function.getContext(), block);
+    return true;
+  }
+  bool doFinalization(llvm::Module &) override {
+    working.reset();
+    return false;
+  }
+
+private:
+  rlx::Watch &watch;
+  std::optional<rlx::Working> working;
+};
+char WatchedFunctions::ID = 0;
+
+/// The watch of the code generation that this thread sets up.
+thread_local rlx::Watch *watchOfCodegen = nullptr;
+} // namespace
+
+/// Makes LLVM call back where it sets up code generation; the list of callbacks is the process's.
+static void watchCodegen() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    new llvm::RegisterTargetPassConfigCallback(
+        [](llvm::TargetMachine &, llvm::PassManagerBase &, llvm::TargetPassConfig *config) {
+          if (watchOfCodegen) // after the first pass on functions, which every target has
+            config->insertPass(&llvm::AtomicExpandID, new WatchedFunctions(*watchOfCodegen));
+        });
+  });
+}
+
+static void optimize(llvm::Module &module, llvm::TargetMachine &machine, int level,
+                     rlx::Watch *watch) {
+  WatchedOptimizations watched(watch);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager callGraph;
   llvm::ModuleAnalysisManager modules;
-  llvm::PassBuilder builder(&machine);
+  llvm::PassBuilder builder(&machine, llvm::PipelineTuningOptions(), std::nullopt,
+                            &watched.callbacks);
   builder.registerModuleAnalyses(modules);
   builder.registerCGSCCAnalyses(callGraph);
   builder.registerFunctionAnalyses(functions);
@@ -149,8 +251,10 @@ struct LLVMReports final : llvm::DiagnosticHandler {
 };
 } // namespace
 
+static constexpr const char *kStopped = "code generation was stopped";
+
 rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &description,
-                              int level, CodeKind kind) {
+                              int level, CodeKind kind, Watch *watch) {
   initializeTargets();
   Operation *op = unwrap(cModule);
   registerBuiltinDialectTranslation(*op->getContext());
@@ -158,7 +262,7 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
   registerNVVMDialectTranslation(*op->getContext());
 
   Reports reports;
-  ScopedDiagnosticHandler watch(op->getContext(), [&](mlir::Diagnostic &diagnostic) {
+  ScopedDiagnosticHandler handler(op->getContext(), [&](mlir::Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
       return success();
     std::string text;
@@ -192,7 +296,15 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
                     description.cpu + "'"};
   module->setTargetTriple(triple);
   module->setDataLayout(machine->createDataLayout());
-  optimize(*module, *machine, level);
+  std::unique_ptr<WatchedGate> gate;
+  if (watch) {
+    gate = std::make_unique<WatchedGate>(*watch);
+    context.setOptPassGate(*gate);
+  }
+  optimize(*module, *machine, level, watch);
+  auto isOver = [&] { return watch && watch->isOver(); };
+  if (isOver())
+    return {"", kStopped};
   if (reports.any())
     return {"", "LLVM reports errors while it optimises" + reports.text()};
 
@@ -207,9 +319,15 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
   llvm::legacy::PassManager emitter;
   auto type = kind == CodeKind::Object ? llvm::CodeGenFileType::ObjectFile
                                        : llvm::CodeGenFileType::AssemblyFile;
-  if (machine->addPassesToEmitFile(emitter, stream, nullptr, type))
+  watchCodegen();
+  watchOfCodegen = watch;
+  bool fails = machine->addPassesToEmitFile(emitter, stream, nullptr, type);
+  watchOfCodegen = nullptr;
+  if (fails)
     return {"", "target '" + description.triple + "' can't emit this kind of file"};
   emitter.run(*module);
+  if (isOver())
+    return {"", kStopped};
   if (reports.any())
     return {"", "LLVM reports errors while it generates code" + reports.text()};
   return {std::string(buffer.data(), buffer.size()), ""};

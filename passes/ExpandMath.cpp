@@ -3,6 +3,7 @@
 // The native pass `rlx-expand-math`: upstream has the patterns but registers no pass for them.
 
 #include "passes/Bridge.h"
+#include "passes/Cycles.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -57,4 +58,7 @@ struct ExpandMath final : PassWrapper<ExpandMath, OperationPass<>> {
 
 } // namespace
 
-void rlx::registerNativePasses() { PassRegistration<ExpandMath>(); }
+void rlx::registerNativePasses() {
+  PassRegistration<ExpandMath>();
+  registerVerifyAcyclic();
+}

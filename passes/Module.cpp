@@ -27,11 +27,13 @@ std::string callPython(PyObject *callable, MlirOperation op, const rlx::OptionVa
 }
 
 nb::object emitCode(MlirOperation module, const std::string &triple, const std::string &cpu,
-                    const std::string &features, int level, rlx::CodeKind kind) {
+                    const std::string &features, int level, rlx::CodeKind kind, rlx::Watch *watch) {
   rlx::CodeResult result;
+  if (!watch)
+    watch = rlx::Watch::current();
   {
     nb::gil_scoped_release release;
-    result = rlx::emitCode(module, {triple, cpu, features}, level, kind);
+    result = rlx::emitCode(module, {triple, cpu, features}, level, kind, watch);
   }
   if (!result.error.empty())
     throw nb::value_error(result.error.c_str());
@@ -88,6 +90,20 @@ NB_MODULE(_compiler, m) {
         nb::arg("text"), nb::arg("options") = rlx::OptionValues(),
         "Registers a name for a textual pipeline, with options that replace $name in the text.");
 
+  nb::class_<rlx::Watch>(m, "Watch")
+      .def(nb::init<double>(), nb::arg("seconds") = 0.0)
+      .def("stop", &rlx::Watch::stop)
+      .def_prop_ro("is_over", &rlx::Watch::isOver)
+      .def_prop_ro("is_late", &rlx::Watch::isLate)
+      .def_prop_ro("place", &rlx::Watch::place)
+      .def_prop_ro("work", &rlx::Watch::work);
+  m.def(
+      "is_over",
+      [] {
+        rlx::Watch *watch = rlx::Watch::current();
+        return watch && watch->isOver();
+      },
+      "Whether the compilation that this thread works for is to end.");
   nb::class_<rlx::Diagnostic>(m, "Diagnostic")
       .def_ro("severity", &rlx::Diagnostic::severity)
       .def_ro("location", &rlx::Diagnostic::location)
@@ -99,17 +115,18 @@ NB_MODULE(_compiler, m) {
       .def_ro("reproducer", &rlx::PipelineResult::reproducer);
   m.def(
       "run_pipeline",
-      [](MlirOperation op, const std::string &pipeline, bool verify, bool printChanged,
-         bool timing) {
+      [](MlirOperation op, const std::string &pipeline, bool verify, bool printChanged, bool timing,
+         rlx::Watch *watch) {
         nb::gil_scoped_release release;
         rlx::PipelineOptions options;
         options.verify = verify;
         options.printChanged = printChanged;
         options.timing = timing;
+        options.watch = watch;
         return rlx::runPipeline(op, pipeline, options);
       },
       nb::arg("op"), nb::arg("pipeline"), nb::kw_only(), nb::arg("verify") = true,
-      nb::arg("print_changed") = false, nb::arg("timing") = false,
+      nb::arg("print_changed") = false, nb::arg("timing") = false, nb::arg("watch") = nb::none(),
       "Runs a textual pipeline on an operation, without the interpreter lock.");
   m.def(
       "opt_main",
@@ -165,6 +182,6 @@ NB_MODULE(_compiler, m) {
       .value("ASSEMBLY", rlx::CodeKind::Assembly)
       .value("LLVM", rlx::CodeKind::LLVM);
   m.def("emit_code", &emitCode, nb::arg("module"), nb::arg("triple"), nb::arg("cpu"),
-        nb::arg("features"), nb::arg("level"), nb::arg("kind"),
+        nb::arg("features"), nb::arg("level"), nb::arg("kind"), nb::arg("watch") = nb::none(),
         "Code of a module of the LLVM dialect, as bytes; level is 0 to 3.");
 }

@@ -3,6 +3,7 @@
 // Registration, running of textual pipelines, and the tools built on MLIR's mains.
 
 #include "passes/Bridge.h"
+#include "passes/Cycles.h"
 
 #include "dialects/HIR.h"
 #include "dialects/MIR.h"
@@ -10,6 +11,7 @@
 
 #include "mlir/CAPI/IR.h"
 #include "mlir/CAPI/Registration.h"
+#include "mlir/IR/Action.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/OperationSupport.h"
@@ -84,13 +86,29 @@ static StringRef toString(DiagnosticSeverity severity) {
 /// may be unregistered; the passes then look for such operations, and fail.
 static void prepareForPasses(MLIRContext *context) { context->allowUnregisteredDialects(); }
 
+/// Runs a step of a pass manager, a pass or a pattern, unless the watch is over. What doesn't run
+/// changes nothing: a pass leaves the IR as it is, a pattern doesn't match.
+static void runWatched(rlx::Watch &watch, function_ref<void()> run, const tracing::Action &action) {
+  if (watch.isOver())
+    return;
+  if (action.getTag() != PassExecutionAction::tag)
+    return run();
+  const Pass &pass = static_cast<const PassExecutionAction &>(action).getPass();
+  std::string function;
+  if (auto *op = dyn_cast<Operation *>(action.getContextIRUnits().front()))
+    if (auto symbol = op->getAttrOfType<StringAttr>(SymbolTable::getSymbolAttrName()))
+      function = symbol.str();
+  rlx::Working working(&watch, pass.getArgument().str(), std::move(function));
+  run();
+}
+
 namespace {
 /// Holds a context ready while a pipeline runs in it. Pipelines of one context take turns: its
 /// settings can't change while one runs, and each reads what the context reports.
 class Session {
 public:
   /// Printing between passes needs a context without threads.
-  Session(MLIRContext *context, bool withoutThreads)
+  Session(MLIRContext *context, bool withoutThreads, rlx::Watch *watch)
       : context(context), turn(turnOf(context)), guard(*turn),
         unregistered(context->allowsUnregisteredDialects()),
         printsOperations(context->shouldPrintOpOnDiagnostic()),
@@ -100,8 +118,14 @@ public:
     context->printOpOnDiagnostic(false);
     if (withoutThreads)
       context->disableMultithreading();
+    if (watch)
+      context->registerActionHandler(
+          [watch](function_ref<void()> run, const tracing::Action &action) {
+            runWatched(*watch, run, action);
+          });
   }
   ~Session() {
+    context->registerActionHandler(nullptr);
     context->allowUnregisteredDialects(unregistered);
     context->printOpOnDiagnostic(printsOperations);
     if (threads && !context->isMultithreadingEnabled())
@@ -136,7 +160,7 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
         {"error", "pipeline", "a pass can't run a pipeline in its own context"});
     return result;
   }
-  Session session(context, /*withoutThreads=*/options.printChanged);
+  Session session(context, /*withoutThreads=*/options.printChanged, options.watch);
 
   auto record = [&](mlir::Diagnostic &diagnostic) {
     auto add = [&](mlir::Diagnostic &part) {
@@ -180,7 +204,8 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     manager.enableTiming(timingScope);
 
   OwningOpRef<Operation *> before = op->clone();
-  result.succeeded = succeeded(manager.run(op));
+  result.succeeded = succeeded(rlx::verifyAcyclic(op)) && succeeded(manager.run(op)) &&
+                     !(options.watch && options.watch->isOver());
   if (!result.succeeded) {
     llvm::raw_string_ostream stream(result.reproducer);
     stream << "// rlx-opt %s --pass-pipeline='builtin.module(" << text << ")'\n";
@@ -209,6 +234,7 @@ static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry) {
   MlirOptMainConfig config = given;
   config.setPassPipelineSetupFn([&given](PassManager &manager) {
     prepareForPasses(manager.getContext());
+    manager.addPass(rlx::createVerifyAcyclic());
     return given.setupPassPipeline(manager);
   });
   std::string message;

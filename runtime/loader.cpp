@@ -223,6 +223,16 @@ void *ObjectCode::lookup(const std::string &name) {
   return reinterpret_cast<void *>(address);
 }
 
+void *ObjectCode::find(const std::string &name) {
+  std::lock_guard<std::mutex> guard(llvmMutex);
+  LLVMOrcExecutorAddress address = 0;
+  if (LLVMErrorRef error = LLVMOrcLLJITLookup(session->jit, &address, name.c_str())) {
+    LLVMConsumeError(error);
+    return nullptr;
+  }
+  return reinterpret_cast<void *>(address);
+}
+
 HostTarget hostTarget() {
   std::lock_guard<std::mutex> guard(llvmMutex);
   return {take(LLVMGetDefaultTargetTriple()), take(LLVMGetHostCPUName()),

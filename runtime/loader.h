@@ -34,6 +34,9 @@ public:
   /// the symbol and what else is missing, where there is none or its object uses an unknown symbol.
   void *lookup(const std::string &name);
 
+  /// The same; null where there is no such symbol.
+  void *find(const std::string &name);
+
 private:
   struct Session;
   Session *session;

@@ -93,8 +93,14 @@ void Plan::prepare() {
   // Not less than one line even where no kernel needs any: a kernel may hand the pointer on.
   scratchStride = kAlignment;
   layout.update(spec.maxima());
-  for (size_t i = 0; i < spec.calls.size(); ++i)
-    scratchStride = std::max(scratchStride, kernels[spec.calls[i].kernel].scratch(layout.dims(i)));
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    const KernelFunctions &kernel = kernels[spec.calls[i].kernel];
+    scratchStride = std::max(scratchStride, kernel.scratch(layout.dims(i)));
+    if (!kernel.shared)
+      continue;
+    scratchStride = std::max(scratchStride, kernel.finish->scratch(layout.dims(i)));
+    sharedBytes = std::max(sharedBytes, kernel.shared(layout.dims(i)));
+  }
   layout.forget();
   if (scratchStride > std::numeric_limits<int64_t>::max() / 2 / maxThreads)
     throw ExecutionError("the kernels ask for " + std::to_string(scratchStride) +
@@ -102,21 +108,30 @@ void Plan::prepare() {
   scratchStride = roundUp(scratchStride, 2 * kAlignment); // no line is shared by two threads
   arena.emplace(size_t(spec.arenaBytes), "arena");
   scratch.emplace(size_t(scratchStride) * size_t(maxThreads), "scratch memory");
+  shared.emplace(size_t(sharedBytes), "memory that the units of a kernel share");
 
   size_t bufferCount = 0;
   for (const PlanSpec::Call &call : spec.calls)
-    bufferCount += call.buffers.size();
+    bufferCount += call.buffers.size() + 1; // the last one is shared memory
   pointers.resize(bufferCount);
   size_t pointer = 0;
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const PlanSpec::Call &call = spec.calls[i];
-    steps.push_back({&kernels[call.kernel], pointers.data() + pointer, layout.dims(i),
-                     scratch->data(), scratchStride, 0, 1});
+    const KernelFunctions &kernel = kernels[call.kernel];
+    Step step = {
+        i, &kernel, pointers.data() + pointer, layout.dims(i), scratch->data(), scratchStride,
+        0, 1};
+    steps.push_back(step);
+    if (kernel.shared) {
+      step.kernel = kernel.finish.get();
+      steps.push_back(step);
+    }
     for (const PlanSpec::Buffer &buffer : call.buffers) {
       if (buffer.source != Source::Arena)
         patches.push_back({uint32_t(pointer), buffer.source, uint32_t(buffer.index), 0});
       ++pointer;
     }
+    pointers[pointer++] = shared->data();
   }
   nanoseconds.resize(spec.calls.size());
 }
@@ -129,7 +144,6 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
   size_t pointer = 0, patch = 0;
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const PlanSpec::Call &call = spec.calls[i];
-    Step &step = steps[i];
     const int64_t *offset = layout.offsets(i);
     for (const PlanSpec::Buffer &buffer : call.buffers) {
       if (buffer.source == Source::Arena)
@@ -139,16 +153,27 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
       ++pointer;
       ++offset;
     }
-    int64_t needed = step.kernel->scratch(step.dims);
-    if (needed > scratchStride) {
-      layout.forget();
-      spec.fail(i, "it needs " + std::to_string(needed) +
-                       " bytes of scratch memory for these sizes, more than the " +
-                       std::to_string(scratchStride) + " planned for the maxima");
-    }
+    ++pointer; // shared memory stays where it is
+  }
+  auto need = [&](size_t call, int64_t needed, int64_t planned, const char *what) {
+    if (needed <= planned)
+      return;
+    layout.forget();
+    spec.fail(call, "it needs " + std::to_string(needed) + " bytes of " + what +
+                        " for these sizes, more than the " + std::to_string(planned) +
+                        " planned for the maxima");
+  };
+  for (Step &step : steps) {
+    const PlanSpec::Call &call = spec.calls[step.call];
+    const KernelFunctions &kernel = kernels[call.kernel];
+    need(step.call, step.kernel->scratch(step.dims), scratchStride, "scratch memory");
+    const int64_t together = kernel.shared ? kernel.shared(step.dims) : 0;
+    need(step.call, together, sharedBytes, "shared memory");
     step.units = step.kernel->units(step.dims);
     int64_t useful = maxThreads;
-    if (call.work)
+    if (step.kernel != &kernel)
+      useful = std::max<int64_t>(1, together / kWorkPerThread);
+    else if (call.work)
       useful = std::max<int64_t>(1, call.work->evaluate(sizes) / kWorkPerThread);
     step.team = int(std::min<int64_t>({useful, maxThreads, std::max<int64_t>(step.units, 1)}));
   }
@@ -183,15 +208,14 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
 
   DefaultFloatEnvironment environment;
   int64_t before = profiling ? nanosecondsNow() : 0;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    Step &step = steps[i];
+  for (Step &step : steps) {
     if (step.team > 1)
       parallelFor(runRange, &step, step.units, step.team);
     else if (step.units > 0)
       step.kernel->compute(step.buffers, step.dims, 0, step.units, step.scratch);
     if (profiling) {
       int64_t now = nanosecondsNow();
-      nanoseconds[i] += now - before;
+      nanoseconds[step.call] += now - before;
       before = now;
     }
   }

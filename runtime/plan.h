@@ -64,8 +64,9 @@ public:
   const std::string &kernelOf(size_t call) const { return spec.kernels[spec.calls[call].kernel]; }
 
 private:
-  /// A call as it is executed. Buffers and dims lie in the flat lists below.
+  /// A call as it is executed, or what finishes one. Buffers and dims lie in the flat lists below.
   struct Step {
+    size_t call;
     const KernelFunctions *kernel;
     void *const *buffers;
     const int64_t *dims;
@@ -96,8 +97,8 @@ private:
   std::vector<Step> steps;
   std::vector<Patch> patches;
   std::vector<void *> pointers;
-  std::optional<Memory> arena, scratch;
-  int64_t scratchStride = 0;
+  std::optional<Memory> arena, scratch, shared;
+  int64_t scratchStride = 0, sharedBytes = 0;
 
   uint64_t generation = 0; // of forks
 

@@ -227,6 +227,10 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
 KernelFunctions::KernelFunctions(ObjectCode &code, const std::string &name)
     : compute(reinterpret_cast<decltype(compute)>(code.lookup(name))),
       units(reinterpret_cast<decltype(units)>(code.lookup(name + "_units"))),
-      scratch(reinterpret_cast<decltype(scratch)>(code.lookup(name + "_scratch"))) {}
+      scratch(reinterpret_cast<decltype(scratch)>(code.lookup(name + "_scratch"))),
+      shared(reinterpret_cast<decltype(shared)>(code.find(name + "_shared"))) {
+  if (shared)
+    finish = std::make_unique<KernelFunctions>(code, name + "_finish");
+}
 
 } // namespace rlx::runtime

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -135,8 +136,13 @@ struct KernelFunctions {
                   void *scratch);
   int64_t (*units)(const int64_t *dims);
   int64_t (*scratch)(const int64_t *dims); // bytes
+  /// Bytes of memory that all ranges of a call share, whose address comes after the buffers; null
+  /// where the kernel has none.
+  int64_t (*shared)(const int64_t *dims) = nullptr;
+  /// What a kernel with shared memory does once all of its units are done; null without.
+  std::unique_ptr<KernelFunctions> finish;
 
-  /// Throws ExecutionError where one is missing.
+  /// Throws ExecutionError where one that every kernel has is missing.
   KernelFunctions(ObjectCode &code, const std::string &name);
 };
 

@@ -158,6 +158,8 @@ def MIR_GatherOp : MIR_InferredOp<"gather"> {
     - (C2) with a packed `table`, `axis` is 0 and its layout isn't panels.
     - (C3) `batch_dims` isn't negative, and at most `axis` and the rank of `indices`.
     - (C4) the first `batch_dims` dimensions of `table` and `indices` are alike.
+    - (C5) `table` has an entry along `axis`, or `indices` is empty. Where sizes are dynamic,
+      this is a condition at run time.
 
     ```mlir
     func.func @f(%t: tensor<32x20xi8, #mir.packed<q4_1, k = 32>>, %i: tensor<2x?xi32>, %last: tensor<2x1xi32>) -> tensor<2x1x32xf32> {

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule as GraphModule
     from rlx_mlir.hir import Value as Value
     from rlx_mlir.interpreter import interpret as interpret
+    from rlx_mlir.measure.tune import tune as tune
     from rlx_mlir.models.embedding import Encoder as Encoder
     from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.model import Model as Model
@@ -50,6 +51,7 @@ _EXPORTS: dict[str, str | None] = {
     "errors": None,
     "inspect": "rlx_mlir.reports.stages",
     "interpret": "rlx_mlir.interpreter",
+    "tune": "rlx_mlir.measure.tune",
 }
 
 __all__ = sorted(_EXPORTS)
@@ -58,13 +60,19 @@ __all__ = sorted(_EXPORTS)
 def __getattr__(name: str) -> Any:
     """Imports a name of the public API at its first use."""
     if name not in _EXPORTS:
-        raise AttributeError(f"module 'rlx_mlir' has no attribute '{name}'")
+        raise AttributeError(f"module 'rlx_mlir' has no attribute '{name}'{_did_you_mean(name)}")
     home = _EXPORTS[name]
     if home is None:
         return importlib.import_module(f"rlx_mlir.{name}")
     value = getattr(importlib.import_module(home), name)
     globals()[name] = value
     return value
+
+
+def _did_you_mean(name: str) -> str:
+    from rlx_mlir.errors import did_you_mean
+
+    return did_you_mean(name, _EXPORTS)
 
 
 def __dir__() -> list[str]:

@@ -67,6 +67,34 @@ def register_pipeline(name: str, description: str, text: str, options: Sequence[
         options: (name, default) of each; values take the place of `$name` in the text.
     """
 
+class Watch:
+    """Asked by native code whether to go on: a compilation that ends early, and where its time went."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        """Its time is up so many seconds from now; never where they are 0."""
+
+    def stop(self) -> None:
+        """Ends the compilation; from any thread."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the compilation is to end."""
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it ends because its time was up."""
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """(pass, function) that ran when its time was up; both are empty where it isn't or nothing did."""
+
+    @property
+    def work(self) -> list[tuple[tuple[str, str], float]]:
+        """((pass, function), seconds) that were spent there, by all threads together."""
+
+def is_over() -> bool:
+    """Whether the compilation that this thread works for is to end."""
+
 class Diagnostic:
     """A diagnostic that a pipeline emitted."""
 
@@ -105,11 +133,18 @@ def emit_remark(location: Location, message: str) -> None:
     """Reports a remark at a location, as passes do."""
 
 def run_pipeline(
-    op: Operation, pipeline: str, *, verify: bool = True, print_changed: bool = False, timing: bool = False
+    op: Operation,
+    pipeline: str,
+    *,
+    verify: bool = True,
+    print_changed: bool = False,
+    timing: bool = False,
+    watch: Watch | None = None,
 ) -> PipelineResult:
     """Runs a textual pipeline on an operation, without the interpreter lock.
 
-    Use `rlx_mlir.rewriting.run_pipeline`, which registers the passes first and raises what went wrong.
+    Once the watch is over, no pass and no pattern is started, and the pipeline doesn't succeed. Use
+    `rlx_mlir.rewriting.run_pipeline`, which registers the passes first and raises what went wrong.
     """
 
 def opt_main(arguments: Sequence[str]) -> int:
@@ -146,8 +181,17 @@ class CodeKind(enum.Enum):
     ASSEMBLY = ...
     LLVM = ...
 
-def emit_code(module: Operation, triple: str, cpu: str, features: str, level: int, kind: CodeKind) -> bytes:
+def emit_code(
+    module: Operation,
+    triple: str,
+    cpu: str,
+    features: str,
+    level: int,
+    kind: CodeKind,
+    watch: Watch | None = None,
+) -> bytes:
     """Optimises a module of the LLVM dialect at level 0 to 3, and gives its code, without the interpreter lock.
 
-    Raises ValueError where the module holds another dialect too, or LLVM doesn't know the target.
+    Raises ValueError where the module holds another dialect too, LLVM doesn't know the target, or the watch is over
+    before the code is there; in a pass of a pipeline, the pipeline's watch is asked where none is given.
     """

@@ -233,6 +233,12 @@ class CudaDevice:
     def synchronize(self, stream: int = 0) -> None:
         """Waits for everything in a stream, given by its handle; the default stream is 0."""
 
+    def check_outside_capture(self, stream: int) -> None:
+        """Raises InputError where a stream is being captured to a CUDA graph."""
+
+    def ordinal_of(self, address: int) -> int | None:
+        """The number of the GPU whose memory an address is; None where it is memory of none."""
+
     def order(self, before: int, after: int) -> None:
         """Lets one stream wait for what another one holds by now; both are given by their handles."""
 
@@ -352,6 +358,21 @@ class CudaPlan:
         DeviceFaultError where a kernel failed.
         """
 
+    def repeat(
+        self, turns: Sequence[CudaArguments], *, first: int, count: int, joined: bool, after: Sequence[CudaRun] = ()
+    ) -> CudaRun:
+        """Starts runs one after the other, without the GIL, and gives the last one.
+
+        Args:
+            turns: arguments of the runs, in turn, of the same sizes; all arrays are on the GPU.
+            first: which of them comes first.
+            count: of runs.
+            joined: what is repeated like that becomes one CUDA graph.
+            after: runs of other plans that come before.
+
+        Raises what `run` raises; positions are checked once, by what is known of them.
+        """
+
     def synchronize(self) -> None:
         """Waits for all runs; DeviceFaultError where one failed."""
 
@@ -363,7 +384,7 @@ class CudaPlan:
 
     @property
     def graph_counts(self) -> tuple[int, int, int]:
-        """Graphs that are kept, that were captured, and launches of graphs."""
+        """Graphs that are kept, that were captured, and runs that were replayed by one."""
 
     @property
     def calls(self) -> list[str]:

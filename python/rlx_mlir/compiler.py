@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import dataclasses
-import logging
+import math
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
+from rlx_mlir import limits
 from rlx_mlir.codegen.choices import check_choices, format_choices
 from rlx_mlir.codegen.cpu import choices as cpu_choices
+from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import CompileError, InputError, StageError, did_you_mean
 from rlx_mlir.kernel_classes import CLASSES, TEMPLATES
 from rlx_mlir.place import located
@@ -24,10 +28,7 @@ from rlx_mlir.runtime.executable import Executable, check_threads
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from rlx_mlir.codegen.gpu.assembler import Assembler
     from rlx_mlir.hir.module import GraphModule
-
-log = logging.getLogger(__name__)
 
 #: Stages that `emit` can print, in order.
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
@@ -37,9 +38,6 @@ GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "h
 
 #: What `target` may name.
 TARGETS = ("cpu", "nvptx", "cuda")
-
-#: What `cubin` may say.
-CUBIN = ("auto", "always", "never")
 
 #: What `disable_templates` may name.
 _DISABLED = (*CLASSES, "all", *TEMPLATES)
@@ -79,6 +77,8 @@ class CompileOptions:
             that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
         dump_dir: folder that gets a file for each pass that changed something, and an overview, README.md. By default
             what RLX_DUMP_DIR says.
+        time_limit: seconds that passes and code generation may take; None for any time. TimeLimitError names the pass
+            and the kernel that were at work then. A pass that is under way isn't interrupted.
     """
 
     target: str = "cpu"
@@ -95,6 +95,7 @@ class CompileOptions:
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
     dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
+    time_limit: float | None = None
 
     def __post_init__(self) -> None:
         if self.target not in TARGETS:
@@ -122,6 +123,11 @@ class CompileOptions:
             raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
         if self.verify not in (False, True, "numeric"):
             raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
+        limit = self.time_limit
+        if limit is not None and (
+            isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf
+        ):
+            raise InputError(f"'time_limit' expects a positive number of seconds, or None, but got {limit!r}")
         if self.cubin not in CUBIN:
             raise InputError(f"'cubin' expects {', '.join(CUBIN)}, but got {self.cubin!r}")
         if self.is_gpu:
@@ -162,16 +168,14 @@ class CompileOptions:
             return machine()[0], "", ""
         return machine(self.triple, self.cpu, self.features)
 
+    @property
+    def machine_code(self) -> str:
+        """Whether there is machine code beside PTX, of `CUBIN`; drivers at hand compile PTX unless it is asked for."""
+        return "never" if self.cubin == "auto" and self.target != "nvptx" else self.cubin
+
     def assembler(self) -> Assembler | None:
         """What makes machine code of PTX, or None; InputError where there has to be one, but none is found."""
-        from rlx_mlir.codegen.gpu.assembler import WHERE, find_assembler
-
-        if not self.is_gpu or self.cubin == "never" or (self.cubin == "auto" and self.target == "cuda"):
-            return None
-        found = find_assembler()
-        if found is None and self.cubin == "always":
-            raise InputError(f"'cubin' is 'always', but there is no ptxas in {WHERE}")
-        return found
+        return chosen_assembler(self.machine_code)
 
     @property
     def is_observed(self) -> bool:
@@ -212,6 +216,7 @@ class OptionKeywords(TypedDict, total=False):
     choices: Mapping[str, Mapping[str, int]]
     verify: bool | str
     dump_dir: str | os.PathLike[str] | None
+    time_limit: float | None
 
 
 def _options(target: str, given: Mapping[str, Any]) -> CompileOptions:
@@ -285,10 +290,10 @@ def compile(
         cache: look for the compiled module on disk, and keep it there.
         options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"), `maxima`
             (of dynamic sizes, by symbol), `disable_templates`, `choices`, `level`; `verify` and `dump_dir` to look
-            inside; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
+            inside; `time_limit`; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
 
     Raises InputError for options that aren't valid, UnsupportedError for operations that can't be compiled, and
-    CompileError (or PassError) with the pass, the place and a file that reproduces the failure.
+    CompileError (or PassError, or TimeLimitError) with the pass, the place and a file that reproduces the failure.
     """
     chosen = _options(target, options)
     check_threads(threads)
@@ -370,13 +375,14 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     ]
     if options.is_gpu:
         schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
+        assemble = f"gpu-assemble-ptx{{chip={options.chip} cubin={options.machine_code}}}"
         steps[1:] = [
             ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-gpu-to-kernels"),
             steps[2],
             ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
             ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),
             ("nvvm", "rlx-gpu-to-nvvm"),
-            ("ptx", f"gpu-emit-ptx{{chip={options.chip} ptx={options.ptx} level={options.level}}}"),
+            ("ptx", f"gpu-emit-ptx{{chip={options.chip} ptx={options.ptx} level={options.level}}},{assemble}"),
             ("host", "rlx-gpu-host-to-llvm"),
         ]
     first = {"hir": 0, "mir": 1}.get(start)
@@ -448,9 +454,11 @@ class Compilation:
         self.kinds: dict[str, str] = {}
         self.kernels: Any = None
         self.ptx = ""
+        self.cubin, self.assembler = b"", ""
         self.device_kernels: tuple[str, ...] = ()
         self.verifier: Any = None
         self._dumper: Any = None
+        self.watch = limits.Watch(module.name, options.time_limit)
         self._check_supported(module)
         self._check_maxima(module)
         self._declare()
@@ -499,10 +507,11 @@ class Compilation:
         while self._steps:
             stage, pipeline = self._steps[0]
             begin = time.perf_counter()
-            if observers := [o for o in (self._dumper, self.verifier) if o is not None]:
-                run_observed(self.module, pipeline, observers)
-            else:
-                self._run_pipeline(pipeline)
+            with limits.watched(self.watch):
+                if observers := [o for o in (self._dumper, self.verifier) if o is not None]:
+                    run_observed(self.module, pipeline, observers)
+                else:
+                    self._run_pipeline(pipeline)
             with self.module.context:
                 self._mark(stage)
                 self._read(stage)
@@ -538,6 +547,7 @@ class Compilation:
             self.preparation = read_preparation(self.module)
             kernels = functions(self.module, KERNEL)
             self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
+            self.watch.kernels = tuple(self.kinds)
             if self.verifier is not None:
                 self.kernels = clone(self.module)
             sizes = [size for dims in argument_dims(entry_function(self.module)) for size in dims]
@@ -546,14 +556,15 @@ class Compilation:
             self.plan = PlanReader(self.module)
         elif stage == "ptx":
             from rlx_mlir.lowering.gpu.host import kernel_names
-            from rlx_mlir.lowering.gpu.ptx import ptx_of
+            from rlx_mlir.lowering.gpu.ptx import machine_code_of, ptx_of
 
+            self.cubin, self.assembler = machine_code_of(self.module)
             self.ptx, self.device_kernels = ptx_of(self.module), tuple(kernel_names(self.module))
         elif stage in ("cpu", "gpu"):
             for function in functions(self.module):
-                name = str(function.name.value)
-                if name.endswith(".body"):
-                    self.templates[name.removesuffix(".body")] = function.operation.attributes["mir.template"].value
+                name, _, part = str(function.name.value).rpartition(".")
+                if part == "body" and name in self.plan.kernels:  # what finishes a kernel is a part of it
+                    self.templates[name] = function.operation.attributes["mir.template"].value
 
     def _drop_maxima(self, used: set[str]) -> None:
         """Leaves out the maxima of symbols that only arguments had which nothing reads, and which are gone."""
@@ -567,25 +578,41 @@ class Compilation:
         from rlx_mlir.rewriting import operations
         from rlx_mlir.unsupported import list_operations
 
+        emit_code = partial(
+            ir.native.emit_code,
+            self.module.operation,
+            *self.options.machine(),
+            self.options.level,
+            getattr(ir.native.CodeKind, kind),
+            self.watch.native,
+        )
         try:
-            return bytes(
-                ir.native.emit_code(
-                    self.module.operation,
-                    *self.options.machine(),
-                    self.options.level,
-                    getattr(ir.native.CodeKind, kind),
-                )
-            )
+            return bytes(limits.interruptible(emit_code, self.watch))
         except ValueError as error:
+            if self.watch.native.is_over:
+                raise self.watch.error(self._unoptimised()) from None
             left = [(op, "") for op in operations(self.module) if not op.name.startswith("llvm.")]
             raise CompileError("\n  ".join([f"'{self.name}': {error}", *list_operations(left)])) from None
+
+    def _unoptimised(self) -> Path | None:
+        """A file with LLVM IR, not optimised, of the kernel that took the most time: for LLVM's own tools."""
+        from rlx_mlir import ir
+        from rlx_mlir.reports.kernel import keep_kernel
+        from rlx_mlir.rewriting.failure import write_reproducer
+
+        triple, cpu, features = self.options.machine()
+        if culprit := self.watch.culprit():
+            with self.module.context:
+                keep_kernel(self.module, culprit)
+        text = ir.native.emit_code(self.module.operation, triple, cpu, features, 0, ir.native.CodeKind.LLVM)
+        command = f"; opt -O{self.options.level} %s | llc -relocation-model=pic --mcpu={cpu}\n"
+        return write_reproducer(command + bytes(text).decode(), ".ll")
 
     def artifact(self) -> Artifact:
         """The compiled module."""
         self.run()
         plan = self.plan
         triple, cpu, features = self.options.machine()
-        cubin, assembler = self._machine_code()
         return Artifact(
             name=self.name,
             target={"triple": triple, "cpu": cpu, "features": features},
@@ -607,22 +634,9 @@ class Compilation:
             chip=self.options.chip,
             device_code=self.ptx.encode(),
             device_kernels=self.device_kernels,
-            cubin=cubin,
-            assembler=assembler,
+            cubin=self.cubin,
+            assembler=self.assembler,
         )
-
-    def _machine_code(self) -> tuple[bytes, str]:
-        """Machine code of the PTX and the version of what made it; nothing where the options don't ask for it."""
-        assembler = self.options.assembler()
-        if assembler is None:
-            return b"", ""
-        try:
-            return assembler.assemble(self.ptx, self.options.chip), assembler.version
-        except CompileError as error:
-            if self.options.cubin == "always":
-                raise
-            log.warning("'%s' has no machine code beside its PTX: %s", self.name, error)
-            return b"", ""
 
 
 def build_artifact(module: Any, options: CompileOptions) -> Artifact:

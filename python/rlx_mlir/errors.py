@@ -74,6 +74,30 @@ class NumericError(CompileError):
         super().__init__(message, reproducer=reproducer)
 
 
+class TimeLimitError(CompileError):
+    """A compilation isn't done within its time limit.
+
+    Attributes:
+        seconds: the limit.
+        pass_name: the pass of MLIR or LLVM that was running then, or None.
+        kernel: the kernel that it was running on, or None.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        seconds: float = 0.0,
+        pass_name: str | None = None,
+        kernel: str | None = None,
+        reproducer: str | os.PathLike[str] | None = None,
+    ) -> None:
+        self.seconds = seconds
+        self.pass_name = pass_name
+        self.kernel = kernel
+        super().__init__(message, reproducer=reproducer)
+
+
 class UnsupportedError(CompileError):
     """The input is valid, but uses something that is not implemented for the chosen target or format."""
 

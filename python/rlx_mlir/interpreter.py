@@ -18,6 +18,7 @@ from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError
 from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
+from rlx_mlir.hir.dims import type_dims
 from rlx_mlir.hir.function import (
     PREPARE,
     Argument,
@@ -30,16 +31,20 @@ from rlx_mlir.hir.function import (
     role,
 )
 from rlx_mlir.hir.module import GraphModule
+from rlx_mlir.hir.ops import operand_name
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import REFERENCES, evaluate
+from rlx_mlir.place import located
 from rlx_mlir.unsupported import list_operations
 
 #: Called after each operation: the operation, the values of its operands, and those of its results.
 Watch = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
 
 
+@located
 def interpret(
     module: GraphModule | ir.Module,
     inputs: Mapping[str, np.ndarray],
@@ -196,6 +201,34 @@ def _without_reference(op: ir.Operation) -> str:
     return "\n  ".join(["operations have no numpy reference", *list_operations(missing, REFERENCES)])
 
 
+def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
+    """Raises InputError where dynamic sizes that meet aren't as executables demand: numpy broadcasts any size of 1."""
+    types = [ir.RankedTensorType(value.type) for value in op.operands]
+    if all(type.has_static_shape for type in types):
+        return
+    from rlx_mlir.lowering.conditions import conditions
+
+    dims: dict[ir.Value, tuple[Size, ...]] = {}
+    sizes: dict[str, int] = {}
+    for value, type, array in zip(op.operands, types, operands, strict=True):
+        shape = array.bytes.shape if isinstance(array, PackedWeight) else array.shape
+        names = [f"{operand_name(op, value)}[{i}]" for i in range(type.rank)]
+        sizes.update(zip(names, shape, strict=True))
+        dims[value] = type_dims(type, names)
+    for result in op.results:
+        dims[result] = type_dims(result.type)
+    for own in conditions(op, dims.__getitem__):
+        try:
+            left, right = own.left.evaluate(sizes), own.right.evaluate(sizes)
+        except KeyError:  # a size of a result, which the reference checks
+            continue
+        if left != right and not (own.at_least and left > right):
+            rule = "is at least" if own.at_least else "is equal to"
+            raise InputError(
+                f"{own.where} expects that {own.left} {rule} {own.right}, but {left} and {right} were given"
+            )
+
+
 def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
     """The results of one operation, which must fit its result types."""
     if op.name not in REFERENCES:
@@ -205,7 +238,12 @@ def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
     except InputError as error:
         raise InputError(f"{describe_operation(op)}: {error}") from None
     except ValueError as error:  # numpy's, where dynamic sizes that meet aren't equal
+        _check_conditions(op, operands)
         raise InputError(f"'{op.name}' at {op.location}: {error}") from None
+    except IndexError:
+        _check_conditions(op, operands)
+        raise
+    _check_conditions(op, operands)
     for result, value in zip(op.results, computed, strict=True):
         if isinstance(value, PackedWeight):
             continue

@@ -21,6 +21,7 @@ CLASSES = (
     "conv2d",
     "reduce",
     "scan",
+    "norm",
 )
 
 #: Templates that can be turned off by themselves, since they round otherwise than those they replace.

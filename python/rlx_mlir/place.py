@@ -32,12 +32,20 @@ class Place:
         return f"{self.file}:{self.line}"
 
 
+Kind = TypeVar("Kind", bound=Place)
+
+
 def caller(skipped: str = PACKAGE) -> Place:
     """The innermost frame whose file isn't in a folder, by default that of this package."""
+    return caller_as(Place, skipped)
+
+
+def caller_as(kind: type[Kind], skipped: str) -> Kind:
+    """The same as a place of some kind; the caller of this function is in the folder."""
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(skipped):
         frame = frame.f_back
-    return Place(frame.f_code.co_filename, frame.f_lineno)
+    return kind(frame.f_code.co_filename, frame.f_lineno)
 
 
 def located(function: Function) -> Function:

@@ -24,6 +24,7 @@ using GraphExecHandle = struct GraphExecOpaque *;
 /// Results that are told apart.
 enum Result : int {
   kSuccess = 0,
+  kInvalidValue = 1,
   kOutOfMemory = 2,
   kStubLibrary = 34,
   kNeedsNewerDriver = 36,
@@ -33,6 +34,7 @@ enum Result : int {
   kUncorrectableEcc = 214,
   kUncorrectableNvlink = 220,
   kUnsupportedPtxVersion = 222,
+  kContained = 226,
   kNotReady = 600,
   kIllegalAddress = 700,
   kLaunchTimeout = 702,
@@ -43,8 +45,10 @@ enum Result : int {
   kInvalidAddressSpace = 717,
   kInvalidPc = 718,
   kLaunchFailed = 719,
+  kTensorMemoryLeak = 721,
   kSystemDriverMismatch = 803,
   kCompatNotSupported = 804,
+  kMpsClientTerminated = 810,
 };
 
 enum DeviceAttribute : int {
@@ -60,6 +64,10 @@ enum FunctionAttribute : int {
   kMaxDynamicSharedSizeBytes = 8,
 };
 
+enum PointerAttribute : int {
+  kDeviceOrdinal = 9,
+};
+
 enum JitOption : int {
   kJitErrorLogBuffer = 5,
   kJitErrorLogBufferSizeBytes = 6,
@@ -69,6 +77,7 @@ constexpr unsigned kStreamNonBlocking = 1;
 constexpr unsigned kEventDefault = 0;
 constexpr unsigned kEventDisableTiming = 2;
 constexpr int kCaptureThreadLocal = 1;
+constexpr int kNotCapturing = 0;
 
 /// An attribute of a launch; `value` is a union of 64 bytes.
 struct LaunchAttribute {
@@ -111,6 +120,7 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(cuMemGetInfo, "cuMemGetInfo_v2", size_t *, size_t *)                                           \
   X(cuMemAlloc, "cuMemAlloc_v2", Address *, size_t)                                                \
   X(cuMemFree, "cuMemFree_v2", Address)                                                            \
+  X(cuPointerGetAttribute, "cuPointerGetAttribute", void *, int, Address)                          \
   X(cuMemHostAlloc, "cuMemHostAlloc", void **, size_t, unsigned)                                   \
   X(cuMemFreeHost, "cuMemFreeHost", void *)                                                        \
   X(cuMemcpyHtoDAsync, "cuMemcpyHtoDAsync_v2", Address, const void *, size_t, StreamHandle)        \
@@ -123,6 +133,8 @@ static_assert(sizeof(LaunchConfig) == 56);
   X(cuStreamWaitEvent, "cuStreamWaitEvent", StreamHandle, EventHandle, unsigned)                   \
   X(cuStreamBeginCapture, "cuStreamBeginCapture_v2", StreamHandle, int)                            \
   X(cuStreamEndCapture, "cuStreamEndCapture", StreamHandle, GraphHandle *)                         \
+  X(cuStreamIsCapturing, "cuStreamIsCapturing", StreamHandle, int *)                               \
+  X(cuThreadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", int *)                 \
   X(cuGraphInstantiate, "cuGraphInstantiateWithFlags", GraphExecHandle *, GraphHandle,             \
     unsigned long long)                                                                            \
   X(cuGraphLaunch, "cuGraphLaunch", GraphExecHandle, StreamHandle)                                 \

@@ -217,6 +217,19 @@ void bind(nb::module_ &m) {
           },
           nb::arg("stream") = 0, Released())
       .def(
+          "check_outside_capture",
+          [](const DeviceHandle &self, uintptr_t stream) {
+            self.device->checkOutsideCapture(reinterpret_cast<StreamHandle>(stream));
+          },
+          nb::arg("stream"), Released())
+      .def(
+          "ordinal_of",
+          [](const DeviceHandle &self, Address address) -> std::optional<int> {
+            const int found = self.device->ordinalOf(address);
+            return found < 0 ? std::nullopt : std::optional<int>(found);
+          },
+          nb::arg("address"), Released())
+      .def(
           "order",
           [](const DeviceHandle &self, uintptr_t before, uintptr_t after) {
             self.device->order(reinterpret_cast<StreamHandle>(before),
@@ -258,6 +271,7 @@ void bind(nb::module_ &m) {
       .def(
           "hold",
           [](CudaRun &self, uintptr_t stream) {
+            self.checkOutsideCapture(reinterpret_cast<StreamHandle>(stream));
             self.hold(reinterpret_cast<StreamHandle>(stream));
           },
           nb::arg("stream"), Released())
@@ -279,6 +293,15 @@ void bind(nb::module_ &m) {
             return self.run(arguments, order);
           },
           nb::arg("arguments"), nb::arg("wait") = true, nb::arg("stream") = nb::none(),
+          nb::arg("after") = nb::tuple(), Released())
+      .def(
+          "repeat",
+          [](CudaPlan &self, const std::vector<const Arguments *> &turns, size_t first,
+             int64_t count, bool joined, std::vector<std::shared_ptr<CudaRun>> after) {
+            return self.repeat(turns, first, count, joined,
+                               {/*wait=*/false, std::nullopt, std::move(after)});
+          },
+          nb::arg("turns"), nb::kw_only(), nb::arg("first"), nb::arg("count"), nb::arg("joined"),
           nb::arg("after") = nb::tuple(), Released())
       .def("synchronize", &CudaPlan::synchronize, Released())
       .def("profile", &CudaPlan::profile, nb::arg("enabled"), Released())

@@ -165,6 +165,7 @@ void Launches::launch(const int64_t *launch, void *const *params) {
   code.allowShared(size_t(number), shared);
 
   const bool programmatic = flags != 0 && early;
+  asked |= programmatic;
   LaunchAttribute attribute;
   std::memset(&attribute, 0, sizeof(attribute));
   attribute.id = kProgrammaticStreamSerialization;
@@ -187,6 +188,20 @@ void Launches::launch(const int64_t *launch, void *const *params) {
     result = device.api.cuStreamSynchronize(stream);
   if (result != kSuccess)
     device.driver.fail(result, what());
+}
+
+void Launches::checkCounts(const int64_t *counts, const char *names) const {
+  const int64_t most = counts[2], *values = counts + 3;
+  for (int64_t i = 0; i < counts[1]; ++i, names += std::strlen(names) + 1) {
+    if (values[i] >= 0 && values[i] <= most)
+      continue;
+    const size_t number = size_t(counts[0]);
+    const std::string kernel =
+        number < code.kernelCount() ? code.kernel(number).name : std::to_string(counts[0]);
+    throw ExecutionError("kernel '" + kernel + "': size '" + names + "' is " +
+                         std::to_string(values[i]) + ", but may be at most " +
+                         std::to_string(most));
+  }
 }
 
 void Launches::tensorMap(void *map, void *address, const int64_t *spec) {
@@ -214,16 +229,16 @@ void Launches::tensorMap(void *map, void *address, const int64_t *spec) {
       text += " " + std::to_string(boxes[i]);
     return text + ", the innermost dimension first)";
   };
-  constexpr int64_t most = std::numeric_limits<uint32_t>::max();
+  constexpr int64_t most = int64_t(1) << 31;
   bool fits = reinterpret_cast<uintptr_t>(address) % 16 == 0;
   for (int64_t i = 0; i < rank; ++i)
-    fits &= sizes[i] > 0 && sizes[i] - 1 <= most && boxes[i] > 0 && boxes[i] <= 256;
+    fits &= sizes[i] > 0 && sizes[i] <= most && boxes[i] > 0 && boxes[i] <= 256;
   for (int64_t i = 0; i + 1 < rank; ++i)
     fits &= strides[i] >= 0 && strides[i] % 16 == 0 && strides[i] < (int64_t(1) << 40);
   if (!fits)
     throw ExecutionError(what() +
                          ": addresses and strides are multiples of 16 bytes, strides below "
-                         "2^40, sizes from 1 to 2^32, boxes from 1 to 256");
+                         "2^40, sizes from 1 to 2^31, boxes from 1 to 256");
   if (device.api.cuTensorMapEncodeTiled == nullptr)
     throw DeviceError(Kind::DriverTooOld,
                       "the driver " + device.driver.path + " has no function for tensor maps");
@@ -268,8 +283,14 @@ void encodeTensorMap(void *map, void *address, const int64_t *spec) noexcept {
     guarded(own->error, [&] { own->tensorMap(map, address, spec); });
 }
 
+void checkCounts(const int64_t *counts, const char *names) noexcept {
+  if (Launches *own = current)
+    guarded(own->error, [&] { own->checkCounts(counts, names); });
+}
+
 std::vector<HostSymbol> hostSymbols() {
   return {{"rlx_cuda_launch", reinterpret_cast<void *>(launchKernel)},
+          {"rlx_cuda_check_counts", reinterpret_cast<void *>(checkCounts)},
           {"rlx_cuda_tensor_map", reinterpret_cast<void *>(encodeTensorMap)}};
 }
 

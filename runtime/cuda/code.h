@@ -64,17 +64,21 @@ public:
   void check();
   /// Whether that is of a launch that may start early.
   bool refusedEarly() const { return refused; }
+  /// Whether any launch was of that kind.
+  bool askedEarly() const { return asked; }
 
 private:
   friend void launchKernel(const int64_t *, void *const *) noexcept;
   friend void encodeTensorMap(void *, void *, const int64_t *) noexcept;
+  friend void checkCounts(const int64_t *, const char *) noexcept;
   void launch(const int64_t *launch, void *const *params);
   void tensorMap(void *map, void *address, const int64_t *spec);
+  void checkCounts(const int64_t *counts, const char *names) const;
 
   DeviceCode &code;
   const StreamHandle stream;
   const bool wait, early;
-  bool refused = false;
+  bool refused = false, asked = false;
   Launches *const before; // of this thread
   std::exception_ptr error;
 };
@@ -94,6 +98,12 @@ private:
 /// element type, the rank, swizzle, promotion to L2 and the fill outside of the tensor, as the
 /// driver numbers them, then sizes (elements), strides (bytes, but of the first dimension) and the
 /// box (elements), the innermost dimension first. The map of a tensor without elements is zeros.
+///
+///     void rlx_cuda_check_counts(const int64_t *counts, const char *names)
+///
+/// makes sizes that are too large for a kernel, which counts in 32 bits, an error before it is
+/// launched. `counts` is the kernel's number, how many sizes there are, the largest that is
+/// allowed, and the sizes; `names` are theirs, each of which a zero ends.
 std::vector<HostSymbol> hostSymbols();
 
 } // namespace rlx::runtime::cuda

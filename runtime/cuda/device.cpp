@@ -32,6 +32,7 @@ Kind kindOf(int result) {
     return Kind::WrongDevice;
   case kUncorrectableEcc:
   case kUncorrectableNvlink:
+  case kContained:
   case kIllegalAddress:
   case kLaunchTimeout:
   case kAssert:
@@ -41,6 +42,8 @@ Kind kindOf(int result) {
   case kInvalidAddressSpace:
   case kInvalidPc:
   case kLaunchFailed:
+  case kTensorMemoryLeak:
+  case kMpsClientTerminated:
     return Kind::Fault;
   default:
     return Kind::Other;
@@ -200,9 +203,11 @@ std::pair<size_t, size_t> Device::memory() const {
 Device::Scope::Scope(const Device &device) : device(device) {
   device.driver.checkUsable();
   device.driver.check(device.api.cuCtxPushCurrent(device.context), "the GPU cannot be selected");
+  device.api.cuThreadExchangeStreamCaptureMode(&captureMode);
 }
 
 Device::Scope::~Scope() {
+  device.api.cuThreadExchangeStreamCaptureMode(&captureMode);
   ContextHandle popped;
   device.api.cuCtxPopCurrent(&popped);
 }
@@ -240,6 +245,25 @@ void Device::clear(Address from, size_t bytes) {
 void Device::synchronize(StreamHandle stream) {
   Scope scope(*this);
   driver.check(api.cuStreamSynchronize(stream), "a stream cannot be waited for");
+}
+
+void Device::checkOutsideCapture(StreamHandle stream) const {
+  Scope scope(*this);
+  int status = kNotCapturing;
+  driver.check(api.cuStreamIsCapturing(stream, &status), "a stream cannot be used");
+  if (status != kNotCapturing)
+    throw InputError("a run cannot be a part of a CUDA graph: the stream that it is ordered by is "
+                     "being captured");
+}
+
+int Device::ordinalOf(Address address) const {
+  Scope scope(*this);
+  int found = 0;
+  const int result = api.cuPointerGetAttribute(&found, kDeviceOrdinal, address);
+  if (result == kInvalidValue)
+    return -1;
+  driver.check(result, "the driver doesn't tell whose memory an array is");
+  return found;
 }
 
 void Device::order(StreamHandle before, StreamHandle after) {

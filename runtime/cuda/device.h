@@ -73,10 +73,16 @@ public:
   void clear(Address from, size_t bytes);
   /// Waits for what other users of the GPU put into a stream.
   void synchronize(StreamHandle stream);
+  /// Throws InputError where a stream is being captured to a graph: whatever is ordered by it would
+  /// become a part of the graph, or end the capture.
+  void checkOutsideCapture(StreamHandle stream) const;
+  /// The number of the GPU whose memory an address is; -1 where it is memory of none.
+  int ordinalOf(Address address) const;
   /// Lets a stream wait for what another one holds by now. Nobody waits here.
   void order(StreamHandle before, StreamHandle after);
 
-  /// Makes the context current in this thread, and the one before it again at the end.
+  /// Makes the context current in this thread, and the one before it again at the end. What others
+  /// capture in other threads doesn't matter to calls meanwhile, nor they to that.
   class Scope {
   public:
     /// Throws DeviceError where that is impossible, as in a forked process.
@@ -87,13 +93,17 @@ public:
 
   private:
     const Device &device;
+    int captureMode = kCaptureThreadLocal; // then the one before it
   };
 
   /// The same where what fails is ignored, in destructors.
   template <typename Release> void release(Release call) const noexcept {
     if (!driver.isUsable() || api.cuCtxPushCurrent(context) != kSuccess)
       return;
+    int captureMode = kCaptureThreadLocal;
+    api.cuThreadExchangeStreamCaptureMode(&captureMode);
     call();
+    api.cuThreadExchangeStreamCaptureMode(&captureMode);
     ContextHandle popped;
     api.cuCtxPopCurrent(&popped);
   }

@@ -341,6 +341,7 @@ void CudaPlan::issue(bool measured, bool early) {
     const int64_t units = kernel.units(dims);
     if (units > 0)
       kernel.compute(pointers.data(), dims, 0, units, reinterpret_cast<void *>(scratch->address()));
+    askedEarly |= launches.askedEarly();
     try {
       launches.check();
     } catch (const DeviceError &error) {
@@ -354,32 +355,33 @@ void CudaPlan::issue(bool measured, bool early) {
   }
 }
 
-/// The calls as a graph. The stream is left as it was, whatever happens.
-GraphExecHandle CudaPlan::capture() {
+/// Launches as a graph. The stream is left as it was, whatever happens.
+GraphExecHandle CudaPlan::capture(const Work &work) {
   try {
-    refusedEarly = false;
-    return captureOnce();
+    askedEarly = refusedEarly = false;
+    return captureOnce(work);
   } catch (const DeviceError &error) {
-    // Some drivers don't take launches that start early where they capture.
+    // Some drivers don't take launches that start early where they capture; they may say so late.
     if (!refusedEarly || error.kind != DeviceError::Kind::Other)
       throw;
     earlyInGraphs = false;
   }
-  return captureOnce();
+  return captureOnce(work);
 }
 
-GraphExecHandle CudaPlan::captureOnce() {
+GraphExecHandle CudaPlan::captureOnce(const Work &work) {
   const char *what =
       "the calls cannot be made a graph (RLX_CUDA_GRAPHS=0 in the environment does without)";
   check(api.cuStreamBeginCapture(stream, kCaptureThreadLocal), what);
   GraphHandle graph = nullptr;
   try {
-    issue(false, earlyInGraphs);
+    work(earlyInGraphs);
   } catch (...) {
     if (api.cuStreamEndCapture(stream, &graph) == kSuccess && graph != nullptr)
       api.cuGraphDestroy(graph);
     throw;
   }
+  refusedEarly = askedEarly;
   check(api.cuStreamEndCapture(stream, &graph), what);
   GraphExecHandle exec = nullptr;
   const int result = api.cuGraphInstantiate(&exec, graph, 0);
@@ -389,8 +391,29 @@ GraphExecHandle CudaPlan::captureOnce() {
   return exec;
 }
 
-/// Runs the calls: what comes a second time is captured, and later ones replay the graph.
-void CudaPlan::replay(const Key &wanted) {
+/// What a graph of a run is good for: the same sizes and addresses.
+void CudaPlan::appendKey(Key &key, const Arguments &arguments) const {
+  key.insert(key.end(), arguments.sizes.begin(), arguments.sizes.end());
+  key.insert(key.end(), inputs.begin(), inputs.end());
+  key.insert(key.end(), outputs.begin(), outputs.end());
+  key.insert(key.end(), arguments.params.begin(), arguments.params.end());
+}
+
+/// Starts a run whose arrays are in place.
+void CudaPlan::start(const Arguments &arguments) {
+  if (profiling || options.graphs == 0 || options.wait) {
+    issue(profiling);
+    return;
+  }
+  key.clear();
+  appendKey(key, arguments);
+  if (!replay(key, 1, [&](bool early) { issue(false, early); }))
+    issue(false);
+}
+
+/// Launches a graph of `work`, so many runs: what comes a second time is captured, and later ones
+/// replay it. False where it comes for the first time; then nothing was launched.
+bool CudaPlan::replay(const Key &wanted, int64_t runs, const Work &work) {
   auto found = std::find_if(graphs.begin(), graphs.end(),
                             [&](const Graph &graph) { return graph.key == wanted; });
   if (found != graphs.end()) {
@@ -398,13 +421,12 @@ void CudaPlan::replay(const Key &wanted) {
   } else {
     auto known = std::find(seen.begin(), seen.end(), wanted);
     if (known == seen.end()) {
-      issue(false);
       seen.push_front(wanted);
       if (seen.size() > kSeenLimit)
         seen.pop_back();
-      return;
+      return false;
     }
-    GraphExecHandle exec = capture();
+    GraphExecHandle exec = capture(work);
     seen.erase(known);
     graphs.push_front({wanted, exec});
     if (graphs.size() > options.graphs) {
@@ -413,16 +435,46 @@ void CudaPlan::replay(const Key &wanted) {
     }
   }
   check(api.cuGraphLaunch(graphs.front().exec, stream), "the graph cannot be launched");
-  ++launched;
+  launched += runs;
+  return true;
 }
 
 /// Lets the stream wait for what a run comes after.
 void CudaPlan::follow(const Order &order) {
+  if (order.stream)
+    device.checkOutsideCapture(*order.stream);
   for (const std::shared_ptr<CudaRun> &run : order.after)
     run->hold(stream);
   if (order.stream)
     device.order(*order.stream, stream);
 }
+
+void CudaPlan::resize(const std::vector<int64_t> &sizes) {
+  if (!layout.update(sizes))
+    return;
+  try {
+    growScratch();
+  } catch (...) {
+    layout.forget();
+    throw;
+  }
+}
+
+namespace {
+
+/// Until it is settled, whatever was started is over when this goes: it uses memory that may go
+/// then.
+struct Settle {
+  const Api &api;
+  StreamHandle stream;
+  bool settled = false;
+  ~Settle() {
+    if (!settled)
+      api.cuStreamSynchronize(stream);
+  }
+};
+
+} // namespace
 
 std::shared_ptr<CudaRun> CudaPlan::run(const Arguments &arguments, const Order &order) {
   checkArguments(arguments);
@@ -433,39 +485,13 @@ std::shared_ptr<CudaRun> CudaPlan::run(const Arguments &arguments, const Order &
   std::lock_guard<ForkSafeMutex> guard(turn);
   Device::Scope scope(device);
   follow(order);
-  if (layout.update(arguments.sizes)) {
-    try {
-      growScratch();
-    } catch (...) {
-      layout.forget();
-      throw;
-    }
-  }
+  resize(arguments.sizes);
   checkPositions(arguments);
   placeArguments(arguments);
-  // Whatever was started is over when this returns: it uses memory that may go then.
-  struct Settle {
-    const Api &api;
-    StreamHandle stream;
-    bool settled = false;
-    ~Settle() {
-      if (!settled)
-        api.cuStreamSynchronize(stream);
-    }
-  } settle{api, stream};
+  Settle settle{api, stream};
   const bool wait = order.wait || profiling || options.wait;
   upload(arguments, wait);
-  if (profiling) {
-    issue(true);
-  } else if (options.graphs == 0 || options.wait) {
-    issue(false);
-  } else {
-    key.assign(arguments.sizes.begin(), arguments.sizes.end());
-    key.insert(key.end(), inputs.begin(), inputs.end());
-    key.insert(key.end(), outputs.begin(), outputs.end());
-    key.insert(key.end(), arguments.params.begin(), arguments.params.end());
-    replay(key);
-  }
+  start(arguments);
   std::shared_ptr<CudaRun> run;
   if (wait) {
     download(arguments);
@@ -481,6 +507,94 @@ std::shared_ptr<CudaRun> CudaPlan::run(const Arguments &arguments, const Order &
   }
   settle.settled = true;
   return run;
+}
+
+/// Throws InputError where a run can't be one of several that the host takes no part in.
+void CudaPlan::checkRepeated(const Arguments &arguments, const Arguments &first) const {
+  if (arguments.sizes != first.sizes)
+    throw InputError("runs that are repeated in turn have the same sizes");
+  auto onDevice = [](const std::vector<Argument> &list, const std::vector<std::string> &names) {
+    for (size_t i = 0; i < list.size(); ++i)
+      if (!list[i].onDevice)
+        throw InputError("'" + names[i] +
+                         "' is an array of the host, but those of runs that are "
+                         "repeated are on the GPU");
+  };
+  onDevice(arguments.inputs, spec.inputs);
+  onDevice(arguments.outputs, spec.outputs);
+  for (size_t i = 0; i < arguments.outputs.size(); ++i)
+    if (arguments.outputs[i].tied >= 0)
+      throw InputError("output '" + spec.outputs[i] +
+                       "' of runs that are repeated takes the place "
+                       "of the input that it starts with: donate that");
+  for (const PlanSpec::Positions &own : spec.positions)
+    if (own.source == Source::Input && arguments.inputs[own.index].known == 0)
+      throw InputError("input '" + spec.inputs[own.index] +
+                       "' of runs that are repeated holds "
+                       "positions: say what is known of them");
+}
+
+std::shared_ptr<CudaRun> CudaPlan::repeat(const std::vector<const Arguments *> &turns, size_t first,
+                                          int64_t count, bool joined, const Order &order) {
+  if (turns.empty() || first >= turns.size() || count < 1)
+    throw InputError("runs are repeated at least once, from one of them on, but got " +
+                     std::to_string(count) + " times, from number " + std::to_string(first) +
+                     " of " + std::to_string(turns.size()));
+  for (const Arguments *own : turns) {
+    checkArguments(*own);
+    checkRepeated(*own, *turns.front());
+  }
+  std::lock_guard<ForkSafeMutex> guard(turn);
+  Device::Scope scope(device);
+  follow(order);
+  resize(turns.front()->sizes);
+  for (const Arguments *own : turns)
+    checkPositions(*own);
+  Settle settle{api, stream};
+  auto each = [&](auto begin) {
+    for (int64_t step = 0; step < count; ++step) {
+      const Arguments &own = *turns[(first + size_t(step)) % turns.size()];
+      placeArguments(own);
+      begin(own);
+    }
+  };
+  bool done = false;
+  if (joined && joinsRuns && count > 1 && options.graphs > 0 && !profiling && !options.wait) {
+    Key whole; // longer than that of one run
+    for (size_t i = 0; i < turns.size(); ++i) {
+      const Arguments &own = *turns[(first + i) % turns.size()];
+      placeArguments(own);
+      appendKey(whole, own);
+    }
+    whole.push_back(count);
+    try {
+      done = replay(whole, count,
+                    [&](bool early) { each([&](const Arguments &) { issue(false, early); }); });
+    } catch (const DeviceError &error) {
+      // Runs have graphs of their own, which are smaller.
+      if (error.kind == DeviceError::Kind::Fault)
+        throw;
+      joinsRuns = false;
+    }
+  }
+  if (!done)
+    each([&](const Arguments &own) {
+      start(own);
+      if (profiling) {
+        download(own);
+        measure();
+      }
+    });
+  if (profiling || options.wait) {
+    download(*turns.front()); // nothing is copied
+    *over = started + count;
+  }
+  started += count;
+  auto last = std::make_shared<CudaRun>(device, stream, options.name, started, over);
+  if (order.stream)
+    last->hold(*order.stream);
+  settle.settled = true;
+  return last;
 }
 
 //===----------------------------------------------------------------------===//

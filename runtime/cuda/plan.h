@@ -12,6 +12,7 @@
 #include "runtime/pool.h"
 
 #include <atomic>
+#include <functional>
 #include <list>
 #include <memory>
 #include <optional>
@@ -59,6 +60,8 @@ public:
   bool isDone();
   /// Lets a stream wait for its end.
   void hold(StreamHandle stream);
+  /// As that of `Device`, for a stream of the caller's.
+  void checkOutsideCapture(StreamHandle other) const { device.checkOutsideCapture(other); }
 
   const int64_t number;
 
@@ -102,6 +105,13 @@ public:
   /// returns the run: then outputs have to be on the GPU. Throws InputError, before anything ran,
   /// where a count, an address, a size or a position is wrong.
   std::shared_ptr<CudaRun> run(const Arguments &arguments, const Order &order = {});
+  /// Starts `count` runs, one after the other: of the arguments in turn, from number `first` on.
+  /// Arrays are on the GPU, where runs may write what the next ones read, and sizes are the same in
+  /// all of them. What is known of positions on the GPU is how large they become at most.
+  /// `joined`: what is repeated like that becomes one CUDA graph. Gives the last run. Throws as
+  /// `run` does.
+  std::shared_ptr<CudaRun> repeat(const std::vector<const Arguments *> &turns, size_t first,
+                                  int64_t count, bool joined, const Order &order);
   /// Waits for all runs. Throws DeviceError where one failed.
   void synchronize();
 
@@ -143,8 +153,10 @@ private:
   };
 
   void checkArguments(const Arguments &arguments) const;
+  void checkRepeated(const Arguments &arguments, const Arguments &first) const;
   void checkPositions(const Arguments &arguments);
   void follow(const Order &order);
+  void resize(const std::vector<int64_t> &sizes);
   void drain();
   std::string pendingText() const;
   Address stage(Staging &staging, const Argument &argument, int64_t capacity, const char *kind,
@@ -154,9 +166,13 @@ private:
   void download(const Arguments &arguments);
   void growScratch();
   void issue(bool measured, bool early = true);
-  void replay(const Key &key);
-  GraphExecHandle capture();
-  GraphExecHandle captureOnce();
+  /// What a graph is made of: launches, which may start early where that is asked for.
+  using Work = std::function<void(bool early)>;
+  void start(const Arguments &arguments);
+  void appendKey(Key &key, const Arguments &arguments) const;
+  bool replay(const Key &key, int64_t runs, const Work &work);
+  GraphExecHandle capture(const Work &work);
+  GraphExecHandle captureOnce(const Work &work);
   void dropGraphs();
   void measure();
   void check(int result, const char *what) const {
@@ -195,9 +211,11 @@ private:
   std::list<Graph> graphs; // the last used first
   std::list<Key> seen;     // that ran without one, likewise
   int64_t captured = 0, launched = 0;
-  /// Whether kernels in graphs may start before their predecessors' ends, and whether a launch that
-  /// may was refused.
-  bool earlyInGraphs = device.driver.version >= kProgrammaticEdges, refusedEarly = false;
+  /// Whether kernels in graphs may start before their predecessors' ends; whether the last capture
+  /// asked for that, and whether it may have been refused for it.
+  bool earlyInGraphs = device.driver.version >= kProgrammaticEdges;
+  bool askedEarly = false, refusedEarly = false;
+  bool joinsRuns = true; // until a graph of several can't be made
 
   bool profiling = false;
   int64_t profiledRuns = 0;

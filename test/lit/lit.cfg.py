@@ -7,6 +7,8 @@ from pathlib import Path
 
 import lit.formats
 
+from rlx_mlir.codegen.gpu.assembler import find_assembler
+
 
 def package(name: str) -> Path:
     """The folder of an installed package, which isn't imported."""
@@ -27,6 +29,8 @@ config.substitutions += [
     (r"\brlx-opt\b", f"{sys.executable} -m rlx_mlir.tools.opt"),
     (r"\bFileCheck\b", str(package("llvm") / "bin" / "FileCheck")),
 ]
+if find_assembler() is not None:
+    config.available_features.add("ptxas")
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
 if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
     config.maxIndividualTestTime = 120

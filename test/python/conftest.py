@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import tiny_models
 
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
+
+if TYPE_CHECKING:
+    from cuda_harness import FakeCuda
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -22,6 +26,24 @@ def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("RLX_CACHE_DIR", str(folder))
         patch.setenv("RLX_VERIFY", "1")  # Every compilation of a test checks the contract of every stage.
         yield folder
+
+
+@pytest.fixture
+def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of the test's own, which is empty."""
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def cuda() -> Iterator[FakeCuda]:
+    """A stand-in for NVIDIA's driver whose GPU runs the kernels of artefacts made by hand."""
+    from cuda_artifacts import Kernels
+    from cuda_harness import fake_device
+
+    with fake_device() as found:
+        found.run_kernels(Kernels())
+        yield found
 
 
 def _local(name: str) -> Path:

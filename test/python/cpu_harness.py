@@ -37,9 +37,9 @@ LOWER = (
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def protect(array: np.ndarray, start: int, stop: int) -> None:
-    """Makes the bytes [start, stop) of a buffer, both on page boundaries, inaccessible."""
-    if _libc.mprotect(ctypes.c_void_p(array.ctypes.data + start), ctypes.c_size_t(stop - start), 0):
+def protect(array: np.ndarray, start: int, stop: int, allowed: int = 0) -> None:
+    """Makes the bytes [start, stop) of a buffer, both on page boundaries, inaccessible, or what `allowed` says."""
+    if _libc.mprotect(ctypes.c_void_p(array.ctypes.data + start), ctypes.c_size_t(stop - start), allowed):
         raise OSError(ctypes.get_errno(), "mprotect")
 
 
@@ -70,11 +70,26 @@ def _descriptor(array: np.ndarray) -> _Descriptor:
     return _Descriptor(array.ctypes.data, array.ctypes.data, (ctypes.c_int64 * 17)(*numbers))
 
 
+class _Memory:
+    """Scratch memory of so many bytes, aligned, between others that kernels may not write to."""
+
+    def __init__(self, size: int) -> None:
+        assert size % 64 == 0, f"memory of {size} bytes"
+        memory = np.full(size + 128, 0xFF, np.uint8)
+        start = -memory.ctypes.data % 64
+        self.descriptor = _descriptor(memory[start : start + size])
+        self._around = memory[:start], memory[start + size :]
+
+    def check(self) -> None:
+        assert (np.concatenate(self._around) == 0xFF).all(), "the kernel wrote past its scratch"
+
+
 class Kernel:
-    """`@name.body`, `@name.units`, `@name.scratch` of one text, compiled."""
+    """`@name.body`, `@name.units`, `@name.scratch` of one text, compiled; those of `@name_finish` where there are."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self.text = name, text
+        self.shares = f"@{name}.shared(" in text
         with ir.new_context():
             module = ir.Module.parse(text)
             for op in module.body:
@@ -84,10 +99,10 @@ class Kernel:
             self._engine = ExecutionEngine(module, opt_level=1)
 
     def _call(self, part: str, arguments: Sequence[_Descriptor | ctypes.c_int64]) -> None:
-        """Calls `@name.part` through MLIR's packed interface: an array of pointers to the arguments (memrefs are
-        pointers to descriptors themselves) and, last, to the result."""
-        address = self._engine.raw_lookup(f"_mlir_ciface_{self.name}.{part}")
-        assert address, f"{self.name}.{part} is not in the compiled module"
+        """Calls `@part` through MLIR's packed interface: an array of pointers to the arguments (memrefs are pointers to
+        descriptors themselves) and, last, to the result."""
+        address = self._engine.raw_lookup(f"_mlir_ciface_{part}")
+        assert address, f"{part} is not in the compiled module"
         values = [
             argument if isinstance(argument, ctypes.c_int64) else ctypes.c_void_p(ctypes.addressof(argument))
             for argument in arguments
@@ -102,21 +117,32 @@ class Kernel:
 
     def units(self, buffers: Sequence[np.ndarray]) -> int:
         """The number of units for buffers of these shapes."""
-        return self._number("units", [_descriptor(buffer) for buffer in buffers])
+        return self._number(f"{self.name}.units", self._descriptors(buffers, _Memory(0)))
 
-    def run(self, buffers: Sequence[np.ndarray], cuts: Sequence[int] | None = None) -> None:
-        """Calls the body on all units, or on the runs of units between neighbouring `cuts`."""
-        descriptors = [_descriptor(buffer) for buffer in buffers]
-        total, size = self._number("units", descriptors), self._number("scratch", descriptors)
-        assert size % 64 == 0, f"scratch of {size} bytes"
-        memory = np.full(size + 128, 0xFF, np.uint8)
-        start = -memory.ctypes.data % 64
-        scratch = _descriptor(memory[start : start + size])
-        edges = [0, total] if cuts is None else sorted({0, total, *(cut for cut in cuts if 0 < cut < total)})
-        for begin, end in itertools.pairwise(edges):
-            self._call("body", [*descriptors, ctypes.c_int64(begin), ctypes.c_int64(end), scratch])
-        rest = np.concatenate([memory[:start], memory[start + size :]])
-        assert (rest == 0xFF).all(), "the kernel wrote past its scratch"
+    def _descriptors(self, buffers: Sequence[np.ndarray], shared: _Memory) -> list[_Descriptor]:
+        return [*map(_descriptor, buffers), *([shared.descriptor] if self.shares else [])]
+
+    def run(
+        self, buffers: Sequence[np.ndarray], cuts: Sequence[int] | None = None, only: Sequence[int] | None = None
+    ) -> None:
+        """Calls the body on all units, or on the runs of units between neighbouring `cuts`.
+
+        Args:
+            only: the units [begin, end) to compute; then, nothing finishes them.
+        """
+        shared = _Memory(0)
+        if self.shares:
+            shared = _Memory(self._number(f"{self.name}.shared", self._descriptors(buffers, shared)))
+        descriptors = self._descriptors(buffers, shared)
+        for name in [self.name, f"{self.name}_finish"] if self.shares and not only else [self.name]:
+            total = self._number(f"{name}.units", descriptors)
+            scratch = _Memory(self._number(f"{name}.scratch", descriptors))
+            edges = [0, total] if cuts is None else sorted({0, total, *(cut for cut in cuts if 0 < cut < total)})
+            for begin, end in itertools.pairwise(only or edges):
+                extra = [ctypes.c_int64(begin), ctypes.c_int64(end), scratch.descriptor]
+                self._call(f"{name}.body", [*descriptors, *extra])
+            scratch.check()
+        shared.check()
 
     def __call__(
         self, operands: Sequence[np.ndarray], results: Sequence[np.ndarray], cuts: Sequence[int] | None = None

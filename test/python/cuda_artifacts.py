@@ -19,6 +19,10 @@ from cuda_harness import COMPILER
 
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, PositionCondition, Preparation, PrepareStep
+from rlx_mlir.runtime.cuda import CudaExecutable
+
+#: The parameter of `artifact`.
+RAW = np.arange(8, dtype=np.float32)
 
 HOST = """
 #include <stdint.h>
@@ -205,3 +209,10 @@ def check(
     wanted = expected(given, raw)
     for name in names:
         np.testing.assert_array_equal(np.asarray(results[name]), wanted[name], err_msg=name)
+
+
+def ready(**changes: Any) -> CudaExecutable:
+    """What runs `artifact`, with its parameter set."""
+    found = CudaExecutable(artifact(**changes))
+    found.set_params({"raw": RAW})
+    return found

@@ -130,6 +130,11 @@ class FakeCuda:
         self._callback = _LAUNCH(launch)
         self._library.fake_set_launch(self._callback)
 
+    def read_late(self) -> None:
+        """Lets copies read memory of the host when they take place, as where GPUs see all of it (Grace Hopper); else
+        what isn't pinned is read at the call. The driver promises neither."""
+        self._library.fake_set_late(1)
+
     def advance(self, seconds: float) -> None:
         """Lets time pass that events see; a kernel takes 1 us, and what its runner adds."""
         self._library.fake_advance(seconds * 1e3)

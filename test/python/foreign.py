@@ -30,9 +30,11 @@ _MAIN = """
 typedef void Kernel(void *const *, const int64_t *, int64_t, int64_t, void *);
 typedef int64_t Size(const int64_t *);
 static char *memory;
+static void *shared;
 static void run(Kernel *kernel, Size *units, Size *scratch, const int64_t *offsets, int count, const int64_t *dims) {
   void *buffers[64];
   for (int i = 0; i < count; ++i) buffers[i] = memory + offsets[i];
+  buffers[count] = shared;
   int64_t bytes = scratch(dims), total = units(dims);
   char *own = aligned_alloc(64, bytes + 64);
   memset(own, 0xFF, bytes);
@@ -83,23 +85,29 @@ def run_foreign(
             starts[kind].append(len(memory))
             memory += array.tobytes()
     lines = [_MAIN]
-    for kernel in artifact.kernels:
+    sharing = {kernel for kernel in artifact.kernels if f"{kernel}_shared\0".encode() in artifact.code}
+    for kernel in [*artifact.kernels, *(f"{kernel}_finish" for kernel in sharing)]:
         lines.append(f"Kernel {kernel};\nSize {kernel}_units, {kernel}_scratch;")
+    lines += [f"Size {kernel}_shared;" for kernel in sharing]
     lines.append("int main(int argc, char **argv) {")
     lines.append(f"  memory = aligned_alloc(64, {len(memory) + 64});")
     lines.append('  FILE *file = fopen(argv[1], "rb+");')
     lines.append(f"  if (!file || fread(memory, 1, {len(memory)}, file) != {len(memory)}) return 2;")
-    for number, buffers, extents, _ in artifact.calls:
+    for number, buffers, sizes_of_call, _ in artifact.calls:
         offsets = []
         for source, index, offset in buffers:
             start = starts["arena"][0] + artifact.slots[index][0] if source == "arena" else starts[source][index]
             offsets.append(start + value(offset))
         kernel = artifact.kernels[number]
-        dims = [value(terms) for terms in extents] or [0]
-        lines.append(
-            f"  run({kernel}, {kernel}_units, {kernel}_scratch, (int64_t[]){{{', '.join(map(str, offsets))}}}, "
-            f"{len(offsets)}, (int64_t[]){{{', '.join(map(str, dims))}}});"
-        )
+        dims = [value(terms) for terms in sizes_of_call] or [0]
+        extents = f"(int64_t[]){{{', '.join(map(str, dims))}}}"
+        if kernel in sharing:
+            lines.append(f"  shared = aligned_alloc(64, {kernel}_shared({extents}));")
+        for part in [kernel, f"{kernel}_finish"] if kernel in sharing else [kernel]:
+            lines.append(
+                f"  run({part}, {part}_units, {part}_scratch, (int64_t[]){{{', '.join(map(str, offsets))}}}, "
+                f"{len(offsets)}, {extents});"
+            )
     lines += [
         "  rewind(file);",
         f"  return fwrite(memory, 1, {len(memory)}, file) != {len(memory)} || fclose(file);",

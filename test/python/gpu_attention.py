@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from attention_cases import Problem
 from gpu_emulated import emulate
 from gpu_host import Launch
 
@@ -20,35 +21,13 @@ NAME = "k"
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Problem):
     """One problem; sizes of batch, keys and (unless `fixed`) queries are dynamic in its types."""
 
-    queries: int
-    keys: int
-    heads: int = 2
-    kv_heads: int = 2
-    size: int = 64
-    batch: int = 1
-    kind: str = "none"
-    window: int | None = None
-    softcap: float | None = None
-    scale: float | None = None
-    layout: str = "packed"
-    rank: int = 3
-    pos: tuple[int, ...] | None = None
-    element: str = "f32"
-    stored: str | None = None
     mask: str = "full"
     """Shape of the mask: full, broadcast (1, 1, Sq, Sk), keys (B, Sk), row (B, H, 1, Sk)."""
     mask_element: str | None = None
     fixed: bool = False
-
-    def shape(self, length: int, heads: int) -> tuple[int, ...]:
-        if self.layout == "bshd":
-            return (self.batch, length, heads, self.size)
-        if self.layout == "bhsd":
-            return (self.batch, heads, length, self.size)
-        return (self.batch, length, heads * self.size)[3 - self.rank :]
 
     @property
     def mask_shape(self) -> tuple[int, ...] | None:
@@ -84,22 +63,7 @@ class Case:
             mask = memref(sizes, self.mask_element or self.element)
         q = type(self.queries, self.heads, self.element, self.fixed)
         k = type(self.keys, self.kv_heads, self.stored or self.element, False)
-        return AttentionSpec(
-            q,
-            k,
-            k,
-            q,
-            self.heads,
-            self.size,
-            self.kv_heads,
-            mask=mask,
-            pos=None if self.pos is None else memref([None], "i32"),
-            mask_kind=self.kind,
-            window=self.window,
-            scale=self.scale,
-            softcap=self.softcap,
-            layout=self.layout,
-        )
+        return self.spec_of(q, k, mask)
 
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         """q, k, v, and what else the case has; keys that don't exist yet are NaN."""

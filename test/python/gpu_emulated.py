@@ -7,7 +7,7 @@ import functools
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -66,6 +66,20 @@ def assembled(text: str, chip: str) -> dict[str, Assembled]:
     return found
 
 
+def argument(value: Pointer | Number | Map, bases: Mapping[str, int]) -> object:
+    """A launch's argument as the emulator takes it; `bases` are the addresses of buffers."""
+    if isinstance(value, Number):
+        return (np.int32 if value.type == "i32" else np.int64)(value.value)
+    pointer = value if isinstance(value, Pointer) else value.address
+    address = bases[pointer.buffer] + pointer.offset
+    if isinstance(value, Pointer):
+        return np.uint64(address)
+    if 0 in value.sizes:  # which no map can describe
+        return bytes(128)
+    sides = (value.sizes[::-1], value.strides[::-1], value.box[::-1])
+    return TensorMap(MAPPED.get(value.element, value.element), address, *sides, value.swizzle).to_bytes()
+
+
 def emulate(
     kernel: DeviceKernel,
     name: str,
@@ -98,27 +112,14 @@ def emulate(
     module, total = load(ptx(kernel.device, chip)), Stats()
     done = launches(kernel, name, sizes)
 
-    def argument(value: Pointer | Number | Map) -> object:
-        if isinstance(value, Number):
-            return (np.int32 if value.type == "i32" else np.int64)(value.value)
-        pointer = value if isinstance(value, Pointer) else value.address
-        base = scratch if pointer.buffer == "scratch" else copies[int(pointer.buffer.removeprefix("b"))]
-        if isinstance(value, Pointer):
-            return np.uint64(base + pointer.offset)
-        if 0 in value.sizes:  # which no map can describe
-            return bytes(128)
-        sides = (value.sizes[::-1], value.strides[::-1], value.box[::-1])
-        return TensorMap(
-            MAPPED.get(value.element, value.element), base + pointer.offset, *sides, value.swizzle
-        ).to_bytes()
-
+    bases = {"scratch": scratch, **{f"b{i}": address for i, address in enumerate(copies)}}
     for one in done:
         if 0 not in one.grid:
             total += module.launch(
                 one.kernel,
                 grid=one.grid,
                 block=one.block,
-                args=[argument(value) for value in one.parameters],
+                args=[argument(value, bases) for value in one.parameters],
                 shared_bytes=one.shared,
                 memory=memory,
                 profile=profile,

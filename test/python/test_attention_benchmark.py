@@ -45,6 +45,16 @@ def test_figures_of_every_problem_as_json() -> None:
     assert found["about"]["torch"] == "not installed" or compared
 
 
+def test_queries_may_be_as_narrow_as_keys() -> None:
+    done = run("--threads", "1", "--clock", "cpu", "--dtype", "bf16", "--queries", "narrow", "--json", *SMALL)
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["what"] for row in rows] == [
+        "decode 40, heads 9/3 x 64, bf16 queries too",
+        "prompt 33, heads 9/3 x 64, bf16 queries too",
+    ]
+
+
 def test_processor_time_needs_one_thread() -> None:
     done = run("--threads", "2", "--clock", "cpu")
     assert done.returncode == 2

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attention_cases import Problem
 from cpu_harness import TARGETS as VECTORS
 from cpu_harness import Kernel, compiled, guarded, protect
 from test_cpu_gemm import TILE_TARGETS, need
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import LAYOUTS, AttentionSpec, emit_attention
+from rlx_mlir.codegen.cpu.attention_decode import CHUNK
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.dtypes import DTYPES
 
@@ -27,40 +29,19 @@ DEFAULT: dict[str, int | str] = {"bits": 512}
 
 
 @dataclass(frozen=True)
-class Case:
+class Case(Problem):
     """One problem; `dynamic` types have `?` for B, Sq (unless 1) and Sk."""
 
-    queries: int
-    keys: int
-    heads: int = 2
-    kv_heads: int = 2
     size: int = 8
-    batch: int = 1
-    kind: str = "none"
-    window: int | None = None
-    softcap: float | None = None
-    scale: float | None = None
-    layout: str = "packed"
-    rank: int = 3
-    pos: tuple[int, ...] | None = None
     dynamic: bool = True
     bits: int | str | None = None
     broadcast: bool = False
     full: bool = False
-    element: str = "f32"
-    stored: str | None = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Of queries, masks and the result."""
         return DTYPES[self.element]
-
-    def shape(self, length: int, heads: int) -> tuple[int, ...]:
-        if self.layout == "bshd":
-            return (self.batch, length, heads, self.size)
-        if self.layout == "bhsd":
-            return (self.batch, heads, length, self.size)
-        return (self.batch, length, heads * self.size)[3 - self.rank :]
 
     def heads_first(self, array: np.ndarray, heads: int) -> np.ndarray:
         """[B, heads, S, D] of an array in this layout."""
@@ -97,22 +78,7 @@ class Case:
         # Sq of 1 stays static: it selects the row schedule.
         q = memref(self.shape(1, self.heads), self.element) if self.queries == 1 else type(self.queries, self.heads)
         k = type(self.keys, self.kv_heads, self.stored or self.element)
-        return AttentionSpec(
-            q,
-            k,
-            k,
-            q,
-            self.heads,
-            self.size,
-            self.kv_heads,
-            mask=mask,
-            pos=None if self.pos is None else memref([None], "i32"),
-            mask_kind=self.kind,
-            window=self.window,
-            scale=self.scale,
-            softcap=self.softcap,
-            layout=self.layout,
-        )
+        return self.spec_of(q, k, mask)
 
     def kernel(self) -> Kernel:
         target = TARGETS[DEFAULT["bits"] if self.bits is None else self.bits]
@@ -273,14 +239,35 @@ def test_every_kv_head_serves_its_own_group(queries: int, heads: int, kv_heads: 
     np.testing.assert_allclose(result, np.broadcast_to(expected, result.shape), rtol=1e-6)
 
 
-def test_heads_that_share_keys_have_the_bits_of_single_ones() -> None:
-    for heads, kv_heads in ((8, 2), (9, 3), (4, 1), (12, 12)):
-        case = Case(1, 700, heads=heads, kv_heads=kv_heads, size=64, kind="causal", batch=2)
+@pytest.mark.parametrize("kind", [{"kind": "causal"}, {"kind": "sliding_window", "window": 300}, {"kind": "none"}])
+def test_keys_of_one_query_are_cut_the_same_for_any_threads(kind: dict[str, Any]) -> None:
+    """Parts of the keys of a KV head are units; the bits say neither who did them nor how long the cache is."""
+    for heads, kv_heads, size in ((8, 2, 64), (9, 3, 20), (4, 1, 256)):
+        case = Case(1, 700, heads=heads, kv_heads=kv_heads, size=size, batch=2, pos=(699, 300), **kind)
         arrays = case.inputs()
         result = case.check()
-        assert case.kernel().units([*arrays, result]) == 2 * heads
-        for cuts in (list(range(2 * heads)), [heads // 2 + 1], [heads + 1, heads + 2]):
+        units = case.kernel().units([*arrays, result])
+        assert units == 2 * kv_heads * -(-700 // CHUNK)
+        for cuts in (list(range(units)), [units // 2], [units // 3, units // 2 + 1], [1, units - 1]):
             assert case.run(arrays, cuts).tobytes() == result.tobytes()
+        longer = [arrays[0], *(np.pad(array, ((0, 0), (0, 900), (0, 0))) for array in arrays[1:3]), arrays[3]]
+        assert replace(case, keys=1600).run(longer).tobytes() == result.tobytes()
+
+
+def test_units_have_equal_shares_of_the_keys() -> None:
+    """Half of the units reads half of the keys, to half a part: what isn't filled is no work."""
+    size = mmap.PAGESIZE // 4
+    case = Case(1, 8 * CHUNK, heads=1, kv_heads=1, size=size, pos=(3 * CHUNK + 5,), kind="causal")
+    q, k, v, pos = case.inputs()
+    buffers = [guarded(array) for array in (q, k, v, pos)]
+    out = guarded(q, 0xFF)
+    kernel = case.kernel()
+    for first, last, units in ((2 * CHUNK, 8 * CHUNK, (0, 4)), (0, 2 * CHUNK, (4, 8))):
+        for cache in buffers[1:3]:
+            protect(cache, first * mmap.PAGESIZE, last * mmap.PAGESIZE)
+        kernel.run([*buffers, out], only=units)
+        for cache in buffers[1:3]:
+            protect(cache, first * mmap.PAGESIZE, last * mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

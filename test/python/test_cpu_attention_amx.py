@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -102,11 +103,28 @@ def test_scores_that_rise_and_fall() -> None:
     k[0, :, 0] = np.where(np.arange(300) < 200, np.arange(300) * 0.2, 5)
     result = replace(case, bits="tiles").run([q, k, v])
     np.testing.assert_allclose(result, case.reference([q, k, v]), rtol=2e-5, atol=2e-5)
-    for row in (0, 17, 39):
-        alone = q.copy()
-        alone[0, np.arange(40) != row] = 0
-        again = replace(case, bits="tiles").run([alone, k, v])
-        assert again[0, row].tobytes() == result[0, row].tobytes()
+    for large in (0.0, 3.4e38):  # infinite as bf16, and added by itself; about 1000 after its weight for row 10
+        v[0, 70, 3] = large
+        k[0, 70, 0] = -112 * math.log(2) / q[0, 10, 0]
+        result = replace(case, bits="tiles").run([q, k, v])
+        for row in (0, 10, 17, 39):
+            alone = q.copy()
+            alone[0, np.arange(40) != row] = 0
+            again = replace(case, bits="tiles").run([alone, k, v])
+            assert again[0, row].tobytes() == result[0, row].tobytes()
+
+
+def test_units_of_long_prompts() -> None:
+    """They have twice as many blocks from some length on: the bits are those of shorter pieces."""
+    whole = Case(600, 600, heads=6, kv_heads=2, size=16, kind="causal", pos=(0,), bits="tiles")
+    q, k, v, pos = whole.inputs()
+    expected = whole.check()
+    assert whole.kernel().units([q, k, v, pos, expected]) == 2 * -(-600 // 128)
+    piece = replace(whole, queries=300)
+    assert piece.kernel().units([q[:, :300], k, v, pos, expected[:, :300]]) == 2 * -(-300 // 64)
+    for start in (0, 300):
+        result = piece.run([q[:, start : start + 300], k, v, np.array([start], np.int32)])
+        assert result.tobytes() == expected[:, start : start + 300].tobytes()
 
 
 # -- what isn't finite ------------------------------------------------------------------------------------------------

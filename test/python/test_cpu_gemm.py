@@ -17,7 +17,7 @@ from cpu_harness import TARGETS, compiled
 from rlx_mlir import formats
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
-from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx
+from rlx_mlir.codegen.cpu.gemm_amx import GROUP, K_WHOLE, ROW_BLOCK, gemm_amx
 from rlx_mlir.codegen.cpu.gemm_amx_blocks import gemm_blocks
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split
 from rlx_mlir.codegen.cpu.gemm_amx_int8 import uses_integer_tiles
@@ -298,7 +298,40 @@ def test_tiles(element: str) -> None:
         gemm_amx(TARGETS[512], Product("product", (8, 32), 16, element=element))
 
 
-@pytest.mark.parametrize("k", [64, 40])
+@pytest.mark.parametrize("element", ["bf16", "f16"])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_tiles_beyond_blocks(element: str, dynamic: bool) -> None:
+    """Several blocks of rows and of K, several groups of columns."""
+    check(Case("amx", element, element, ROW_BLOCK + 21, 72, K_WHOLE + 71, dynamic, "swiglu", element))
+    check(Case("amx", element, element, 37, 32 * GROUP + 41, K_WHOLE, dynamic, "identity", element))
+
+
+@pytest.mark.parametrize(("n", "k"), [(64, 96), (41, 700)])
+def test_rounding_by_an_instruction(n: int, k: int) -> None:
+    """Where the processor rounds to bf16, sums of tiles have the bits that integers give them."""
+    target = TILE_TARGETS["bf16"]
+    rounding = replace(target, features=target.features | {"avx512bf16"})
+    need(rounding)
+    case = Case("amx", "bf16", "bf16", 70, n, k, True, "identity", "bf16")
+    given = problem(case)
+    x = given.operands[0]
+    # Ties, sums that are too large, and such as are subnormal or not finite.
+    x[0, 0], x[0, 1], x[0, 2], x[0, 3] = 0, 3e38, 1e-38, 1e-41
+    x[0, 0, :2] = 1, 2.0**-8
+    x[0, 4, 5], x[0, 5, 6] = np.inf, np.nan
+    product = Product("product", (None, None, k), n, element="bf16")
+    results = [
+        compiled("product", gemm_amx(own, product))(given.operands, given.outputs(case))[0]
+        for own in (target, rounding)
+    ]
+    nan = np.isnan(results[0].astype(np.float32))
+    np.testing.assert_array_equal(nan, np.isnan(results[1].astype(np.float32)))
+    assert results[0][~nan].tobytes() == results[1][~nan].tobytes()
+    assert nan.any()
+    assert np.isinf(results[0].astype(np.float32)).any()
+
+
+@pytest.mark.parametrize("k", [64, 40, 1300])
 def test_a_row_of_tiles_does_not_depend_on_the_batch(k: int) -> None:
     case = Case("amx", "bf16", "bf16", 71, 40, k, True, "identity", "bf16")
     kernel, given = compiled("product", case.text()), problem(case)

@@ -95,8 +95,8 @@ def test_batched_units_of_many_blocks() -> None:
     x, w = rng.standard_normal((3, m, k), np.float32), rng.standard_normal((3, k, n), np.float32)
     (whole,) = kernel([x, w], [np.zeros((3, m, n), np.float32)])
     np.testing.assert_allclose(whole, x.astype(np.float64) @ w, rtol=1e-5, atol=1e-4)
-    assert kernel.units([x, w, whole]) == 3 * 2 * 4
-    for cuts in ([1], [3, 5, 9], list(range(24))):
+    assert kernel.units([x, w, whole]) == 3 * -(-m // 32) * 4
+    for cuts in ([1], [2, 3], [3, 5, 9], [33, 34, 79], [39, 41, 81], list(range(120))):
         assert kernel([x, w], [np.zeros((3, m, n), np.float32)], cuts)[0].tobytes() == whole.tobytes()
 
 

@@ -14,7 +14,7 @@ from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split_batched
-from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct, gemm_batched, uses_tiles
+from rlx_mlir.codegen.cpu.gemm_batched import SHARED_ELEMENTS, BatchedProduct, gemm_batched, uses_tiles
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.runtime.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
@@ -150,6 +150,27 @@ def test_tiles(element: str, transpose: bool, dynamic: bool) -> None:
     if dynamic:
         for m, n, k in ((0, 5, 4), (4, 0, 5), (4, 5, 0)):
             Case((2,), (2,), m, n, k, transpose, True, element, tiles=True).check()
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("n", [70, SHARED_ELEMENTS // 260 + 40])
+def test_units_of_tiles_are_rows_where_the_right_operand_is_small(element: str, n: int) -> None:
+    """32 rows or as many as go together, and 32 columns; results don't depend on where ranges begin and end."""
+    m, k = 330, 260
+    case = Case((2,), (2,), m, n, k, dynamic=True, element=element, tiles=True)
+    rng = np.random.default_rng(n)
+    x, w = (rng.standard_normal(shape).astype(DTYPES[element]) for shape in case.shapes[:2])
+    kernel = compiled("product", case.text())
+    (whole,) = kernel([x, w], [np.zeros((2, m, n), DTYPES[element])])
+    expected = x.astype(np.float64) @ w.astype(np.float64)
+    np.testing.assert_allclose(whole.astype(np.float64), expected, rtol=2 * ROUNDING[element] + 1e-5, atol=1e-3)
+    most = 256 if element == "f32" else 512
+    blocks, columns = -(-m // (32 if n == 70 else most)), -(-n // 32)
+    units = kernel.units([x, w, whole])
+    assert units == 2 * blocks * columns
+    for cuts in ([units // 2], [1, 2], [columns - 1, columns + 1, units - 2], sorted(rng.integers(1, units, 5))):
+        (cut,) = kernel([x, w], [np.zeros((2, m, n), DTYPES[element])], [int(at) for at in cuts])
+        assert cut.tobytes() == whole.tobytes()
 
 
 @pytest.mark.parametrize("bits", BITS)

@@ -8,13 +8,12 @@ import gc
 import threading
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cuda_artifacts
 import numpy as np
 import pytest
-from cuda_artifacts import artifact, check, expected, inputs, one_call
+from cuda_artifacts import RAW, check, expected, inputs, one_call, ready
 from cuda_harness import ILLEGAL_ADDRESS, FakeCuda, fake_device
 
 from rlx_mlir.errors import DeviceFaultError, InputError
@@ -23,19 +22,7 @@ from rlx_mlir.runtime.cuda import CudaExecutable
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.runtime.runs import InFlight, Run, stream_handle
 
-RAW = np.arange(8, dtype=np.float32)
-
-
-@pytest.fixture(autouse=True)
-def fresh_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
-
-
-@pytest.fixture
-def cuda() -> Iterator[FakeCuda]:
-    with fake_device() as found:
-        found.run_kernels(cuda_artifacts.Kernels())
-        yield found
+pytestmark = pytest.mark.usefixtures("fresh_cache")
 
 
 @pytest.fixture
@@ -44,12 +31,6 @@ def sample(cuda: FakeCuda) -> Iterator[CudaExecutable]:
     cuda.trace()
     yield found
     found.__dict__.clear()  # pytest keeps the object itself for longer
-
-
-def ready() -> CudaExecutable:
-    found = CudaExecutable(artifact())
-    found.set_params({"raw": RAW})
-    return found
 
 
 class Stream:
@@ -73,6 +54,22 @@ class Stream:
 
     def _call(self, name: str, *arguments: Any) -> None:
         assert getattr(self._library, name)(*arguments) == 0, name
+
+    def begin_capture(self, mode: int) -> None:
+        self._call("cuStreamBeginCapture_v2", self._handle(), mode)
+
+    def end_capture(self) -> None:
+        """Of a capture that nothing has made invalid."""
+        import ctypes
+
+        graph = ctypes.c_void_p()
+        self._call("cuStreamEndCapture", self._handle(), ctypes.byref(graph))
+        self._call("cuGraphDestroy", graph)
+
+    def _handle(self) -> Any:
+        import ctypes
+
+        return ctypes.c_void_p(self.cuda_stream)
 
     def write(self, array: DeviceArray, value: int) -> None:
         """Sets all bytes, when the stream comes to it."""
@@ -336,6 +333,100 @@ def test_arrays_of_others_are_ordered_by_the_stream(cuda: FakeCuda) -> None:
     executable.run({"x": Foreign()}, wait=False, stream=0)
     assert asked[1:] == [1]
     stream.close()
+
+
+@pytest.mark.parametrize("mode", [0, 1])  # of PyTorch, unless it is asked for another one; of threads
+def test_a_stream_that_is_captured_stays_so(cuda: FakeCuda, mode: int) -> None:
+    """A run in it would become a part of somebody's graph, or end the capture."""
+    executable, stream = CudaExecutable(one_call("increment")), Stream(cuda)
+    x, y = DeviceArray.zeros((4,), np.float32), DeviceArray.zeros((4,), np.float32)
+    call = executable.bind({"x": x}, outputs={"y": y})
+    pending = executable.run({"x": x}, wait=False)["y"]
+    uses = [
+        lambda: executable.run({"x": x}, wait=False, stream=stream),
+        lambda: call(wait=False, stream=stream),
+        lambda: pending.__dlpack__(stream=stream.cuda_stream),
+    ]
+    stream.begin_capture(mode)
+    for use in uses:
+        with pytest.raises(InputError, match="the stream that it is ordered by is being captured"):
+            use()
+    stream.end_capture()
+    for use in uses:
+        use()
+    pending.wait()
+    executable.synchronize()
+    stream.close()
+    del uses
+
+
+def test_what_another_thread_captures_stays_so(cuda: FakeCuda) -> None:
+    """In the mode in which nobody else may allocate memory meanwhile, which is PyTorch's."""
+    executable, given = ready(), inputs(9)
+    begun, done = threading.Event(), threading.Event()
+    failures: list[BaseException] = []
+
+    def capture() -> None:
+        try:
+            stream = Stream(cuda)
+            stream.begin_capture(0)
+            begun.set()
+            done.wait(30)
+            stream.end_capture()
+            stream.close()
+        except BaseException as error:
+            failures.append(error)
+        finally:
+            begun.set()
+
+    thread = threading.Thread(target=capture)
+    thread.start()
+    begun.wait(30)
+    for wait in (True, True, False):
+        results = executable.run(given, wait=wait)
+        check({name: np.asarray(array) for name, array in results.items()}, given, RAW)
+    other = ready()
+    check(other.run(given), given, RAW)
+    del executable, other, results
+    gc.collect()
+    done.set()
+    thread.join()
+    assert not failures, failures
+
+
+def test_an_array_that_is_copied_comes_after_the_stream(cuda: FakeCuda) -> None:
+    """One of another library's that isn't at a multiple of 16 bytes."""
+    executable, stream = CudaExecutable(one_call("increment")), Stream(cuda)
+    memory = DeviceArray.zeros((9,), np.float32)
+
+    class Foreign:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return memory.__dlpack_device__()
+
+        def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+            return memory.part(1, 5).__dlpack__(stream=-1)
+
+    stream.write(memory, 0x3F)
+    found = executable.run({"x": Foreign()}, wait=False, stream=stream)["y"]
+    np.testing.assert_array_equal(found.numpy(), np.frombuffer(b"\x3f" * 16, np.float32) + 1)
+    stream.close()
+
+
+def test_what_is_read_late(cuda: FakeCuda) -> None:
+    """Memory of the host that isn't pinned, and that nobody else keeps, is there when a copy takes place."""
+    cuda.read_late()
+    executable = CudaExecutable(one_call("increment", symbols=(("n", 2_000_000),)))
+    results = []
+    for seed in range(3):
+        every = np.full(1_000_000, seed, np.float32)
+        results.append(executable.run({"x": every[::2]}, wait=False)["y"])  # a copy of ours
+        del every
+        gc.collect()
+        np.full(500_000, -1, np.float32)
+    array = DeviceArray.from_numpy(np.arange(9, dtype=np.float32))
+    np.testing.assert_array_equal(array.numpy(), np.arange(9))
+    for seed, result in enumerate(results):
+        np.testing.assert_array_equal(result.numpy(), np.full(500_000, seed + 1, np.float32))
 
 
 def test_what_a_stream_is() -> None:

@@ -153,12 +153,21 @@ def test_cuda_array_interface_of_types_that_numpy_has_not(cuda: FakeCuda, dtype:
         ({"mask": object()}, "with a mask"),
         ({"typestr": "nonsense"}, "__cuda_array_interface__ of Interface can't be read"),
         ({"data": None}, "can't be read"),
+        ({"data": (4096, False)}, "0x1000, the address in __cuda_array_interface__, isn't memory of a GPU"),
+        ({"data": (0, False)}, "0x0, the address in __cuda_array_interface__, isn't memory of a GPU"),
         ({"shape": (2, "x")}, "can't be read"),
     ],
 )
 def test_interfaces_that_do_not_fit(cuda: FakeCuda, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         DeviceArray.from_interface(Interface(DeviceArray.zeros((2, 3), np.float32), **changes))
+
+
+def test_an_interface_does_not_say_which_gpu(cuda: FakeCuda) -> None:
+    array = DeviceArray.from_numpy(sample(np.float32), device=1)
+    assert DeviceArray.from_interface(Interface(array)).device == 1
+    with pytest.raises(InputError, match="an array on GPU 0 is needed, but it is on GPU 1"):
+        as_device_array(Interface(array), device=0)
 
 
 def test_interfaces_that_fit(cuda: FakeCuda) -> None:

@@ -227,7 +227,7 @@ $done:
 
 def test_blocks_about_gpus_run() -> None:
     """On the stand-in for a GPU, whose kernels the emulator runs."""
-    compiling, multiplying, running, waiting, emulating = blocks("docs/gpu.md", "python")
+    compiling, multiplying, running, waiting, repeating, emulating = blocks("docs/gpu.md", "python")
     names = _cache_module()
     own, _, foreign = waiting.text.partition("\nstream = torch")  # torch isn't among what tests need
     assert "torch.from_dlpack" in foreign
@@ -236,7 +236,7 @@ def test_blocks_about_gpus_run() -> None:
         assert names["artifact"].chip == "sm_90a"
         assert ".target sm_80" in names["ptx"]
         exec(multiplying.text, floats := {"rlx": rlx, "np": np})
-        assert "gemm_hopper" in rlx.compile(floats["m"], target="cuda").artifact.templates.values()
+        assert "gemv_float8|gemm_hopper" in rlx.compile(floats["m"], target="cuda").artifact.templates.values()
         exec(running.text, names)
         assert set(names["results"]) == {"y", "cache"}
         m = rlx.GraphModule.hir("other")
@@ -244,6 +244,8 @@ def test_blocks_about_gpus_run() -> None:
         names |= {"other": rlx.compile(m, target="cuda"), "results": None}
         exec(own, names)
         assert np.array_equal(names["y"], -(names["x"] * 2 + 1))
+        exec(repeating.text, names)
+        assert np.array_equal(names["a"].numpy(), 2**8 * names["x"] + 2**8 - 1)
     x, y = np.arange(1024, dtype=np.float32), np.zeros(1024, np.float32)
     exec(emulating.text, {"ptx": _PTX, "x": x, "y": y, "np": np})
     assert np.array_equal(y[:1000], x[:1000])

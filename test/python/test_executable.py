@@ -85,7 +85,7 @@ def changed(**changes: Any) -> dict[str, Any]:
     [
         (changed(ids=None), "'layer': missing inputs: ids"),
         (changed(more=np.zeros(1)), "'layer': unknown inputs: more; known are x, other, ids"),
-        ([1, 2], r"inputs of 'layer' are a mapping from names to arrays, but got \[1, 2\]"),
+        ([1, 2], r"inputs of 'layer' are a mapping from names to arrays, but got list"),
         (changed(x=np.zeros((3, 8))), "input 'x' has element type float32, but got float64"),
         (changed(x=np.zeros((3, 8), ">f4")), "input 'x' has element type float32, but got >f4"),
         (changed(x=np.zeros((3, 7), np.float32)), r"'x' has size 8 in dimension 1 of \[rows, 8\], but got \[3, 7\]"),

@@ -125,6 +125,31 @@ def test_diagnostics_of_nested_modules_are_errors() -> None:
             GraphModule.from_text("".join(f"module @m{i} {{\n{function}}}\n" for i in range(4)))
 
 
+def test_one_argument_is_queries_keys_and_values() -> None:
+    """Positions come second then: they aren't keys, by whose number a call's work is estimated."""
+    module = GraphModule.mir("f")
+    x, pos = module.input("x", [2, 5, 3, 8]), module.input("pos", [2], "i32")
+    module.set_outputs(module.primitives.attention(x, x, x, num_heads=3, head_dim=8, layout="bshd", pos=pos))
+    agrees(module)
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_tables_without_entries(static: bool) -> None:
+    """There is nothing that an index could be clamped to, so there must be no index."""
+    module = GraphModule.mir("f")
+    table, ids = module.input("table", ["a", 4]), module.input("ids", [2] if static else ["b"], "i32")
+    module.set_outputs(module.gather(table, ids))
+    values = {"table": np.zeros((0, 4), np.float32), "ids": np.zeros(2, np.int32)}
+    with pytest.raises(InputError, match=r"'table' must have an entry along axis 0 for \[2\] indices"):
+        interpret(module, values)
+    compiled = rlx.compile(module, cache=False)
+    with pytest.raises(InputError, match=r"'mir\.gather'.* expects that a.* is at least .*: 'a' is 0 in input 'table'"):
+        compiled.run(values)
+    if not static:
+        values["ids"] = np.zeros(0, np.int32)
+        assert compiled.run(values)["output0"].shape == interpret(module, values)["output0"].shape == (0, 4)
+
+
 @pytest.mark.parametrize("value", [np.arange(3), np.zeros(0, np.float32), 7, -1.5, True, ["a"]])
 @pytest.mark.parametrize("key", ["tokenizer.ggml.model", "tokenizer.ggml.pre", "general.name", "llama.context_length"])
 def test_metadata_of_other_types_is_described(tmp_path: Path, key: str, value: object) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden import distance, divergence
+from golden import distance, distance_on_texts, kl
 from numpy_decoder import NumpyDecoder
 
 from rlx_mlir.errors import ChatTemplateError
@@ -56,12 +56,6 @@ def long_expected(gemma3_path: Path, long_ids: list[int]) -> np.ndarray:
     return NumpyDecoder(GGUFFile(gemma3_path), np.float32).logits(long_ids, last=LAST)
 
 
-def kl(expected: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """The divergence at each position, over the whole vocabulary."""
-    wide, other = expected.astype(np.float64), found.astype(np.float64)
-    return divergence(wide, np.logaddexp.reduce(wide, axis=-1), other, np.logaddexp.reduce(other, axis=-1))
-
-
 def last_logits(model: Model, ids: list[int]) -> np.ndarray:
     """Logits after the last ids, the first of them by the prompt's module, others one by one."""
     session = _Session(model)
@@ -92,6 +86,13 @@ def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[in
     found = distance(GOLD, int8.logits(tokens))
     assert found.kl_mean <= min(LLAMA_CPP_KL, found.rival_kl_mean), found
     assert found.agreement >= found.rival_agreement, found
+
+
+def test_int8_activations_on_varied_text(exact: Model, int8: Model) -> None:
+    """llama.cpp 0.3.36 (its binding) is at 5.5e-3 and 95.0 % on the same tokens, by the same exact logits."""
+    kl_mean, agreement = distance_on_texts(exact, int8)
+    assert kl_mean <= 2.4e-3
+    assert agreement >= 0.965
 
 
 def test_past_the_window(exact: Model, long_ids: list[int], long_expected: np.ndarray) -> None:

@@ -12,7 +12,7 @@ import pytest
 from gpu_attention import NAME, Case, result_of
 from gpu_emulated import ptx
 from gpu_harness import usage
-from gpu_host import Number, launches
+from gpu_host import Map, Number, launches
 
 import rlx_mlir as rlx
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -323,6 +323,21 @@ def test_rows_of_masks_are_read_by_pairs_where_their_length_is_known() -> None:
         got.astype(np.float32), case.reference(arrays).astype(np.float32), atol=case.tolerance, rtol=0
     )
     assert "-> vector<2xbf16>" in kernel.device
+
+
+@pytest.mark.parametrize(("size", "columns", "span"), [(48, 64, 128), (80, 96, 64), (96, 96, 64)])
+def test_values_of_other_heads_stay_apart(size: int, columns: int, span: int) -> None:
+    """Values are multiplied in whole boxes, which may reach into the next head: its elements have no part."""
+    case = Case(20, 70, 2, 2, size, element="f16", layout="bshd", pos=(40,))
+    kernel = prefill_hopper(NAME, case.spec(), "sm_90a")
+    arrays = case.inputs()
+    arrays[2][:, :, 1] = np.nan
+    got, _, done = result_of(kernel, "sm_90a", arrays)
+    np.testing.assert_allclose(got[:, :, 0], case.reference(arrays)[:, :, 0], atol=case.tolerance, rtol=0)
+    assert np.isnan(got[:, :, 1]).all()
+    assert f"m64n{columns}k16" in kernel.device
+    values = [own for own in done[0].parameters if isinstance(own, Map)][2]
+    assert (values.swizzle, values.box[-1]) == (span, span // 2)
 
 
 @pytest.mark.slow

@@ -377,3 +377,37 @@ def test_every_candidate_can_be_taken(
         joined = {kernel: own[number] for kernel, own in found.items() if number < len(own)}
         rlx.emit(module, "linalg", **options, choices=joined)
     assert sum(map(len, found.values())) >= least
+
+
+@pytest.mark.parametrize(
+    ("module", "chip", "rows", "own"),
+    [
+        (product(element="f32"), "sm_80", 5, {"few_rows": 4}),
+        (product(rows=1, packed="q4_0"), "sm_80", 1, {"few_rows": 0}),
+        (product(packed="q4_0", element="bf16"), "sm_90a", 3, {"few_rows": 2}),
+        (product(packed="q4_0", element="bf16"), "sm_90a", 512, {"decode_rows": 511}),
+        (product(packed="q4_0", element="bf16"), "sm_90a", 1000, {"decode_rows": 1000}),
+        (product(element="f32"), "sm_80", 100, {}),
+    ],
+)
+def test_other_schedules_are_candidates(module: GraphModule, chip: str, rows: int, own: dict[str, int]) -> None:
+    """Another schedule is tried second, and with that choice the call's rows are the other one's."""
+    options: Any = {"target": "nvptx", "chip": chip}
+    work = ModuleWork(module, CompileOptions(**options))
+    (call,) = work.calls
+    templates = rlx.compile(module, cache=False, cubin="never", **options).templates
+    with work.context:
+        shapes = work.operands({"n": rows} if module.dynamic_symbols else {})[0]
+        found = list_candidates(call.kernel, work.kernel(call.kernel), chip, shapes, templates[call.kernel])
+        same = list_candidates(
+            call.kernel, work.kernel(call.kernel), chip, shapes, templates[call.kernel], same_bits=True
+        )
+    borders = [each for each in found if each.keys() & {"few_rows", "decode_rows"}]
+    assert borders == ([own] if own else [])
+    assert not any(each in same for each in borders)
+    if own:
+        assert found[1] == own
+        by_rule, chosen = (
+            rlx.emit(module, "linalg", **options, choices={call.kernel: c} if c else {}) for c in ({}, own)
+        )
+        assert by_rule != chosen

@@ -261,7 +261,7 @@ def test_host_part_names_what_it_launches() -> None:
     assert re.search(
         r"blocks in \(%\w+, %c2, %c1\) threads in \(%c64, %c1, %c1\)\s+dynamic_shared_memory_size %c2048", printed
     )
-    assert "{rlx.pdl}" in printed
+    assert '{rlx.counts = ["n"], rlx.pdl}' in printed
     assert "{llvm.noalias, llvm.readonly}" in printed
 
 

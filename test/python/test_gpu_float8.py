@@ -24,8 +24,9 @@ from rlx_mlir.codegen.gpu.gemm_config import Choice, Tile
 from rlx_mlir.codegen.gpu.gemm_float8 import FLOAT8_TILES, float8_access, float8_core, gemm_float8
 from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, product_kernel
+from rlx_mlir.codegen.gpu.gemv_float8 import gemv_float8
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
-from rlx_mlir.codegen.program import IDENTITY, Argument, Program, Step
+from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.errors import PassError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import interpret
@@ -85,15 +86,62 @@ def check(kernel: DeviceKernel, gemm: Gemm, m: int, chip: str, *, profile: bool 
     return stats
 
 
+# -- few rows ----------------------------------------------------------------------------------------------------------
+
+FEW = ["sm_89", "sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("chip", FEW)
+@pytest.mark.parametrize(("n", "k"), [(40, 64), (7, 16), (24, 2 * 8 * 64 + 48), (16, 3 * 8 * 64)])
+def test_few_rows(n: int, k: int, chip: str) -> None:
+    """Any number of rows up to 8, parts of a warp's step, more columns than the result has."""
+    for element, kinds, m in (("bf16", (E4M3, E4M3), 1), ("f32", (E4M3, E5M2), 5), ("f16", (E5M2, E5M2), 8)):
+        gemm = product(None if m == 5 else m, n, k, element, scales(element), kinds)
+        check(gemv_float8(chip, gemm), gemm, m, chip)
+
+
+@pytest.mark.parametrize("chip", ["sm_89", "sm_80"])
+def test_every_float_of_8_bits_in_few_rows(chip: str) -> None:
+    codes = np.arange(256, dtype=np.uint8).view(TYPES[E4M3])
+    x, w = np.zeros((1, 16), TYPES[E4M3]), np.zeros((256, 16), TYPES[E4M3])
+    x[0, 5], w[:, 5] = 1, codes
+    got = np.zeros((1, 256), np.float32)
+    emulate(gemv_float8(chip, product(1, 256, 16, "f32")), "mm", chip, [x, w], [got])
+    np.testing.assert_array_equal(got[0], codes.astype(np.float32))
+
+
+def test_few_rows_of_two_products() -> None:
+    """SwiGLU, in one kernel that writes only what follows both products."""
+    gemm = product(3, 24, 128, "f32", SWIGLU)
+    rng = np.random.default_rng(0)
+    x, gate, up = (rng.standard_normal(shape).astype(TYPES[E4M3]) for shape in ((3, 128), (24, 128), (24, 128)))
+    got = np.zeros((3, 24), np.float32)
+    emulate(gemv_float8("sm_80", gemm), "mm", "sm_80", [x, gate, up], [got])
+    first, second = (x.astype(np.float64) @ w.astype(np.float64).T for w in (gate, up))
+    np.testing.assert_allclose(got, first / (1 + np.exp(-first)) * second, rtol=1e-5, atol=1e-5)
+
+
+def test_what_few_rows_leave_out() -> None:
+    for gemm in (product(9, 16, 64), product(1, 16, 40)):
+        with pytest.raises(UnsupportedByTemplate, match="at most 8 rows, of a multiple of 16 bytes"):
+            gemv_float8("sm_80", gemm)
+
+
+@pytest.mark.parametrize("chip", FEW)
+def test_ptxas_takes_few_rows(chip: str) -> None:
+    text = ptx(gemv_float8(chip, product(None, 4096, 4096, program=scales("bf16"))).device, chip)
+    assert all(not found.spills and found.registers <= 64 for found in assembled(text, chip).values())
+
+
 # -- mma.sync ----------------------------------------------------------------------------------------------------------
 
 MMA = "sm_89"
-#: Chips with the instruction, and without.
-BOTH = ["sm_89", "sm_80"]
+#: Chips with the instruction, without, and without but with one that converts.
+BOTH = ["sm_89", "sm_80", "sm_90"]
 
 
 def with_tile(gemm: Gemm, tile: Tile, splits: int = 1, chip: str = MMA, *, fast: bool = False) -> DeviceKernel:
-    only, core, access = [(None, Choice(tile, splits))], float8_core(gemm, fast=fast), [float8_access(gemm)]
+    only, core, access = [(None, Choice(tile, splits))], float8_core(gemm, fast=fast), float8_access(gemm)
     return product_kernel(chip, "mma", gemm, dense_operands(gemm), (tile,), core, access, choices=only)
 
 
@@ -154,6 +202,19 @@ def test_odd_sizes_by_mma(k: int, n: int) -> None:
         check(kernel, gemm, m, MMA)
 
 
+@pytest.mark.parametrize("chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip != "sm_80")) for chip in BOTH])
+@pytest.mark.parametrize("unknown", [pytest.param("k", marks=pytest.mark.slow), "n", "kn"])
+def test_sizes_that_are_not_known_by_mma(unknown: str, chip: str) -> None:
+    """The host chooses between whole pieces of 16 bytes and single bytes."""
+    for n, k in ((32, 96), (7, 33), (16, 0)):
+        known = product(None, n, k, "bf16", scales("bf16"))
+        if ("k" not in unknown and k % 16) or ("n" not in unknown and n % 8):
+            continue
+        own_n, own_k = None if "n" in unknown else n, None if "k" in unknown else k
+        gemm = replace(known, x_shape=(None, own_k), w_shape=(own_n, own_k), out_shape=(None, own_n))
+        check(gemm_float8(chip, gemm), known, 5, chip)
+
+
 def test_parts_of_k_by_mma() -> None:
     gemm = product(None, 64, 1024, program=scales("bf16"))
     check(with_tile(gemm, FLOAT8_TILES[3], splits=3), gemm, 5, MMA)
@@ -174,12 +235,12 @@ def test_batches_by_mma() -> None:
     check(gemm_float8(MMA, gemm), gemm, 7, MMA)
 
 
-@pytest.mark.parametrize("chip", ["sm_89", "sm_80", pytest.param("sm_120a", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("chip", [*BOTH, *(pytest.param(own, marks=pytest.mark.slow) for own in ("sm_100", "sm_120a"))])
 def test_ptxas_takes_mma(chip: str) -> None:
     gemm = product(None, 512, 1024, program=scales("bf16"))
     text = ptx(gemm_float8(chip, gemm).device, chip)
     native = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
-    assert (native in text) == (chip != "sm_80")
+    assert (native in text) == (chip in ("sm_89", "sm_120a"))
     for name, found in assembled(text, chip).items():
         assert found.spills == 0, name
 
@@ -317,7 +378,7 @@ def test_a_module(chip: str, schedule: str, tmp_path: Path, monkeypatch: pytest.
     with emulated_device(chip):
         executable = rlx.compile(m, target="cuda", chip=chip, maxima={"m": 9})
         templates = executable.artifact.templates
-        assert templates["scaled_matmul_add_relu_0"] == schedule
+        assert templates["scaled_matmul_add_relu_0"] == f"gemv_float8|{schedule}"
         executable.set_params(params)
         for rows in (9, 1, 0):
             inputs = {

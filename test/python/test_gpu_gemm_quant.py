@@ -13,7 +13,7 @@ from rlx_mlir import formats
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu import gemm_quant
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
-from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, MMA_TILES, QUANT_TILES, Tile
+from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, EXACT_TILES, QUANT_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import IDENTITY, Program
@@ -57,20 +57,21 @@ def integer_case(scheme: str, gemm: Gemm, m: int) -> Case:
 
 def _largest(weight: PackedWeight) -> np.ndarray:
     """How large the terms of each element are, f64 [n, k]: the scaled integer, and the minimum."""
+    if formats.plane_layout(weight.scheme).dense:
+        return np.abs(weight.dequantize().astype(np.float64))
     parts = weight.parts()
     terms = np.abs(parts.integers) * np.repeat(np.abs(parts.scales), parts.run, 1).astype(np.float64)
     return terms if parts.minima is None else terms + np.repeat(np.abs(parts.minima), parts.run, 1)
 
 
 def decoded_case(scheme: str, gemm: Gemm, m: int) -> Case:
-    """Operands of mir.dequant_matmul; halves round the decoded weights."""
+    """Operands of mir.dequant_matmul."""
     rng = np.random.default_rng(m)
     dtype = TYPES[gemm.element]
     x = rng.standard_normal((m, gemm.k)).astype(dtype)
     weights = weights_of(scheme, gemm)
-    wide = [w.dequantize().astype(dtype).astype(np.float64) for w in weights]
-    products = [x.astype(np.float64) @ w.T for w in wide]
-    magnitudes = [np.abs(x.astype(np.float64)) @ np.abs(w).T for w in wide]
+    products = [x.astype(np.float64) @ w.dequantize().astype(np.float64).T for w in weights]
+    magnitudes = [np.abs(x.astype(np.float64)) @ _largest(w).T for w in weights]
     arguments = argument_arrays(gemm, products[0].shape, rng)
     return Case([x, *map(planes, weights), *arguments], arguments, products, magnitudes)
 
@@ -78,7 +79,7 @@ def decoded_case(scheme: str, gemm: Gemm, m: int) -> Case:
 @pytest.fixture
 def tile(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Tile:
     """Makes a tile the only one."""
-    for name in ("QUANT_TILES", "MMA_TILES", "DECODE_FMA_TILES"):
+    for name in ("QUANT_TILES", "EXACT_TILES", "MMA_TILES", "DECODE_FMA_TILES"):
         monkeypatch.setattr(gemm_quant, name, (request.param,) * 3)
     return request.param
 
@@ -148,7 +149,7 @@ def test_f32_products_of_every_format(scheme: str, tile: Tile) -> None:
     check(gemm_decoded(CHIP, gemm, scheme), gemm, decoded_case(scheme, gemm, 33), CHIP)
 
 
-@tiles(MMA_TILES[3])
+@tiles(EXACT_TILES[3])
 @pytest.mark.parametrize("element", ["f16", pytest.param("bf16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scheme", PACKED)
 def test_products_of_halves_of_every_format(scheme: str, element: str, tile: Tile) -> None:
@@ -165,12 +166,26 @@ def test_f32_products_of_every_tile_at_its_edges(tile: Tile) -> None:
         check(kernel, gemm, decoded_case("q4_0", gemm, m), CHIP)
 
 
-@tiles(*MMA_TILES)
+@tiles(*EXACT_TILES)
 def test_products_of_halves_of_every_tile_at_its_edges(tile: Tile) -> None:
     gemm = product(None, tile.bn + 8, 160, PROGRAMS["swiglu"], element="bf16")
     kernel = gemm_decoded(CHIP, gemm, "q4_1")
     for m in (1, tile.bm + 1):
         check(kernel, gemm, decoded_case("q4_1", gemm, m), CHIP)
+
+
+@pytest.mark.parametrize("scheme", ["q4_1", "q8_0"])
+def test_weights_beyond_the_range_of_halves(scheme: str) -> None:
+    """Up to 65504 times 127, where f16 ends at 65504: x is as small, and the products are ordinary numbers."""
+    gemm = product(33, 40, 96, element="f16")
+    case = decoded_case(scheme, gemm, 33)
+    rows = formats.encode(scheme, np.random.default_rng(0).uniform(-6e4, 6e5, (40, 96)).astype(np.float32))
+    weight = PackedWeight(scheme, 96, 40, "rows", rows)
+    assert np.abs(weight.dequantize()).max() > 5e5
+    x = (case.operands[0] * np.float16(2.0**-10)).astype(np.float16)
+    wide, own = x.astype(np.float64), weight.dequantize().astype(np.float64)
+    sized = [np.abs(wide) @ _largest(weight).T]
+    check(gemm_decoded(CHIP, gemm, scheme), gemm, Case([x, planes(weight)], [], [wide @ own.T], sized), CHIP)
 
 
 # -- code ------------------------------------------------------------------------------------------------------------

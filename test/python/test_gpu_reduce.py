@@ -22,6 +22,7 @@ from rlx_mlir.codegen.specs import ReduceSpec, ScanSpec
 from rlx_mlir.mir.reductions import cumsum, reduce
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i32": np.int32}
+DTYPES |= {"f64": np.float64, "i64": np.int64}
 Dims = tuple[Any, ...]
 
 
@@ -37,10 +38,10 @@ def array(dims: Dims, dtype: str, sizes: dict[str, int]) -> np.ndarray:
 
 def close(got: np.ndarray, wanted: np.ndarray, dtype: str, what: object) -> None:
     """Integers are equal; others are to rounding, with the same infinities and NaNs."""
-    if dtype == "i32":
+    if dtype.startswith("i"):
         assert np.array_equal(got, wanted), what
         return
-    tolerance = {"f32": 2e-6, "f16": 1e-3, "bf16": 8e-3}[dtype]
+    tolerance = {"f64": 4e-15, "f32": 2e-6, "f16": 1e-3, "bf16": 8e-3}[dtype]
     own, other = got.astype(np.float64), wanted.astype(np.float64)
     scale = max(1.0, np.abs(other[np.isfinite(other)]).max(initial=0))
     np.testing.assert_allclose(own, other, rtol=tolerance, atol=tolerance * scale, err_msg=str(what))
@@ -92,17 +93,17 @@ def test_any_axes(dims: Dims, axes: tuple[int, ...], kind: str, dtype: str) -> N
 
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])
-@pytest.mark.parametrize("dtype", ["f32", "i32"])
+@pytest.mark.parametrize("dtype", ["f32", "i32", "f64", "i64"])
 def test_every_kind(kind: str, dtype: str) -> None:
-    if (kind, dtype) == ("mean", "i32"):
-        with pytest.raises(UnsupportedByTemplate, match="reductions by mean of i32 have no schedule"):
+    if kind == "mean" and dtype.startswith("i"):
+        with pytest.raises(UnsupportedByTemplate, match=f"reductions by mean of {dtype} have no schedule"):
             check_reduce((2, 3), (0,), kind, dtype, "sm_80", {})
         return
     for axes in ((0,), (1,), (0, 2)):
         check_reduce((3, 19, 12), axes, kind, dtype, "sm_80", {})
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.parametrize(
     ("dims", "axes", "n"),
     [(("n", 16), (0,), 3000), (("n", 5), (0,), 2050), ((2, "n"), (1,), 5000), ((1, 4100), (1,), 0)],

@@ -20,6 +20,7 @@ from rlx_mlir.codegen.gpu.attention_decode import decode
 from rlx_mlir.codegen.gpu.attention_f32 import prefill_f32
 from rlx_mlir.codegen.gpu.attention_hopper import hopper_config, prefill_hopper
 from rlx_mlir.codegen.gpu.attention_mma import prefill_mma
+from rlx_mlir.codegen.gpu.broadcast import emit_broadcast
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.gemm_float8 import gemm_float8
 from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
@@ -28,10 +29,13 @@ from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice, Tile
 from rlx_mlir.codegen.gpu.gemm_mma import gemm_mma
 from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
 from rlx_mlir.codegen.gpu.gemv import Gemv, gemv
+from rlx_mlir.codegen.gpu.gemv_float8 import gemv_float8
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.norm import emit_norm
 from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
 from rlx_mlir.codegen.gpu.rows import emit_rows
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, Step
+from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep, NormSpec
 
 HOPPER, PORTABLE = "sm_90a", "sm_80"
 
@@ -59,6 +63,16 @@ def silu(element: str) -> RowProgram:
     return RowProgram((Operand("x", type),), (Step("y", "silu", ("x",), {}),), (Result("o", type, "y"),), "x")
 
 
+def softmax_of_columns(element: str) -> NormSpec:
+    return NormSpec("softmax", memref([None, 64, 4096], element), (), 1, 0.0, (0,))
+
+
+def conversion(source: str, target: str) -> BroadcastSpec:
+    return BroadcastSpec(
+        (memref([None, 64], source),), memref([None, 64], target), (BroadcastStep("cast", "cast", (0,), target),)
+    )
+
+
 def dense(element: str) -> Gemv:
     return Gemv("p", (1, 4096), 4096, element, element=element, dense=True)
 
@@ -74,7 +88,9 @@ CORPUS: dict[str, tuple[str, Callable[[str], DeviceKernel]]] = {
     "decoding": (HOPPER, lambda chip: decode("k", attention("causal", "bf16", fixed=True).spec(), chip)),
     "mma": (PORTABLE, lambda chip: gemm_mma(chip, product(4096, 4096, 4096, "bf16"))),
     "mma of 8 bits": ("sm_89", lambda chip: gemm_float8(chip, of_8_bits(4096, 4096, 4096))),
+    "few rows of 8 bits": ("sm_89", lambda chip: gemv_float8(chip, of_8_bits(1, 4096, 65536))),
     "8 bits by mma of f16": (PORTABLE, lambda chip: gemm_float8(chip, of_8_bits(4096, 4096, 4096))),
+    "8 bits on Hopper": (HOPPER, lambda chip: gemm_float8(chip, of_8_bits(4096, 4096, 4096))),
     "fma": (PORTABLE, lambda chip: gemm_fma(chip, product(4096, 4096, 4096, "f32"))),
     "block_dot": (PORTABLE, lambda chip: gemm_block_dot(chip, product(512, 4096, 4096, "f32"), "q8_0")),
     "decoded": (PORTABLE, lambda chip: gemm_decoded(chip, product(512, 4096, 4096, "bf16"), "q4_k")),
@@ -83,6 +99,8 @@ CORPUS: dict[str, tuple[str, Callable[[str], DeviceKernel]]] = {
     "rows of q8_0": (PORTABLE, lambda chip: gemv(chip, packed("q8_0"))),
     "norm": (HOPPER, lambda chip: emit_rows("k", rms_norm("bf16"), chip)),
     "silu": (HOPPER, lambda chip: emit_pointwise("k", silu("bf16"), chip)),
+    "softmax of columns": (PORTABLE, lambda chip: emit_norm("k", softmax_of_columns("bf16"), chip)),
+    "conversion to 8 bits": (PORTABLE, lambda chip: emit_broadcast("k", conversion("f32", "f8E4M3FN"), chip)),
 }
 
 #: Of each kernel's code at least so many of these; then what its main loop is known by, and what that may not hold.
@@ -93,15 +111,19 @@ WANTED: dict[str, tuple[dict[str, int], str, str]] = {
     "decoding": ({"LDGSTS.*128": 16, "STG.E.128": 4}, "LDGSTS", "LDG\\.|STG|BAR|I2F"),
     "mma": ({"LDGSTS.*128": 8, "STG.E.128": 16}, "HMMA", "LDG\\.|STG|I2F|CALL"),
     "mma of 8 bits": ({"LDGSTS.*128": 8, "STG.E.128": 16}, "QMMA", "LDG\\.|STG|I2F"),
+    "few rows of 8 bits": ({"LDG.E.128": 6, "QMMA": 4}, "QMMA", "STG|LDS|STS|BAR"),
     "8 bits by mma of f16": ({"LDGSTS.*128": 8, "STG.E.128": 16}, "HMMA", "LDG\\.|STG|I2F"),
+    "8 bits on Hopper": ({"LDGSTS.*128": 8, "F2FP.F16.E4M3": 64, "STG.E.128": 16}, "HMMA", "LDG\\.|STG|I2F"),
     "fma": ({"LDS.128": 64, "STG.E.128": 16}, "FFMA", "LDG\\.|STG|I2F"),
     "block_dot": ({"LDGSTS.*128": 4, "STG.E.128": 8}, "IMMA", "STG|I2F|CALL"),
-    "decoded": ({"LDGSTS.*128": 4, "STG.E.128": 8}, "HMMA", "STG"),
+    "decoded": ({"LDGSTS.*128": 4, "STG.E.128": 4}, "HMMA", "STG"),
     "ring of q4_k": ({"UBLKCP": 1, "LDS.128": 8}, "IDP", "LDG|STG|STS|I2F|BAR|CALL"),
     "ring of bf16": ({"UBLKCP": 1, "LDS.128": 8}, "FFMA", "LDG|STG|STS|PRMT|BAR|CALL"),
     "rows of q8_0": ({"LDG.E.128.CONSTANT": 8}, "IDP", "STG|STS|I2F|BAR|CALL"),
     "norm": ({"LDG.E.128": 2, "STG.E.128": 2}, "", ""),
     "silu": ({"LDG.E.128": 1, "STG.E.128": 1}, "", ""),
+    "softmax of columns": ({"LDG.E.128": 3, "STG.E.128": 1}, "", ""),
+    "conversion to 8 bits": ({"LDG.E.128": 1, "STG": 1}, "", ""),
 }
 
 

@@ -70,10 +70,34 @@ def test_a_path_is_itself(tmp_path: Path) -> None:
 
 def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match=r"'smollm9' is neither a file nor a known model; give the path .*gemma3, smollm2"
+        InputError, match=r"'llama' is neither a file nor a known model; give the path .*gemma3, smollm2"
     ):
-        hub.resolve("smollm9")
+        hub.resolve("llama")
+    with pytest.raises(InputError, match=r"'smolm2' is neither .* \(did you mean 'smollm2'\?\)"):
+        hub.resolve("smolm2")
+    with pytest.raises(InputError, match="'smollm2' is a language model, no encoder: use load_model"):
+        hub.resolve_folder("smollm2")
     with pytest.raises(InputError, match="is a folder; give the path"):
+        hub.resolve(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("graph.mlir", "a module in MLIR is for rlx emit"),
+        ("model.safetensors", "of safetensors, encoders alone are read"),
+        ("decode.rlx", "a compiled module is for rlx_mlir.load"),
+    ],
+)
+def test_other_files_say_what_they_are_for(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(InputError, match=rf"{name}' isn't the .gguf file of a language model: {text}"):
+        hub.resolve(tmp_path / name)
+
+
+def test_a_folder_of_safetensors_says_who_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match=r"is a folder; .*; of folders, encoders alone are read, by load_encoder"):
         hub.resolve(tmp_path)
 
 

@@ -181,7 +181,7 @@ def test_readme_shell_examples_run(tmp_path: Path) -> None:
 
 def test_readme_names_all_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = re.findall(r"^\| `rlx ([a-z]+)", text, re.MULTILINE)
+    named = re.findall(r"^\| `rlx ([a-z-]+)", text, re.MULTILINE)
     assert sorted(named) == sorted(get_command(app).commands)  # type: ignore[attr-defined]
     for command in COMMANDS[1:]:
         assert f"\n| `{command}" in text

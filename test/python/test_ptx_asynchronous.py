@@ -336,11 +336,11 @@ def image_of(matrix: np.ndarray, span: int, transposed: bool) -> tuple[np.ndarra
         if transposed:  # k first within a block, then along the rows, then along k
             return blocks.transpose(0, 2, 1, 3).reshape(-1), 128 * (width // 16), 128
         return blocks.transpose(2, 0, 1, 3).reshape(-1), 128 * (count // 8), 128
+    padded = np.zeros((count, -(-width // span) * span), np.uint8)
+    padded[:, :width] = rows
     if not transposed:
-        padded = np.zeros((count, span), np.uint8)
-        padded[:, :width] = rows
         return swizzle(padded.reshape(-1), span), 16, 8 * span
-    parts = rows.reshape(count, width // span, span).transpose(1, 0, 2)
+    parts = padded.reshape(count, -1, span).transpose(1, 0, 2)
     return swizzle(np.ascontiguousarray(parts).reshape(-1), span), count * span, 8 * span
 
 
@@ -405,6 +405,18 @@ def test_products_of_warp_groups(name: str, span: int, columns: int) -> None:
 @pytest.mark.parametrize("span", [0, 32, 64, 128])
 def test_transposed_products(span: int, transposed: tuple[bool, bool]) -> None:
     check_product("bf16", span, 128, transposed)
+
+
+@pytest.mark.parametrize(("span", "columns"), [(32, 80), (64, 96), (64, 224)])
+def test_transposed_products_of_whole_boxes(span: int, columns: int) -> None:
+    check_product("bf16", span, columns, (False, True))
+
+
+@pytest.mark.parametrize(("span", "columns"), [(64, 80), (128, 80), (128, 224)])
+def test_transposed_matrices_are_whole_boxes(span: int, columns: int) -> None:
+    """PTX defines layouts along N by whole boxes alone."""
+    with pytest.raises(EmulationError, match=rf"a transposed matrix of {columns} elements has lines"):
+        check_product("bf16", span, columns, (False, True))
 
 
 def check_product(name: str, span: int, columns: int, transposed: tuple[bool, bool]) -> None:

@@ -148,6 +148,42 @@ def test_races(first: str, second: str, barrier: bool) -> None:
     one(code, head=head, threads=64, races=False)
 
 
+@pytest.mark.parametrize(
+    ("between", "ordered"),
+    [
+        ("bar.warp.sync -1;", True),
+        ("bar.sync 0;", True),
+        ("shfl.sync.idx.b32 %r9, %r1, 0, 31, -1;", False),
+        ("vote.sync.ballot.b32 %r9, %p1, -1;", False),
+        ("", False),
+    ],
+)
+@pytest.mark.parametrize("order", [("st", "ld"), ("ld", "st")])
+@pytest.mark.parametrize("threads", [32, 64])
+def test_lanes_of_a_warp_race(between: str, ordered: bool, order: tuple[str, str], threads: int) -> None:
+    """Each lane writes its own word and reads another lane's: lanes that meet don't see each other's memory by that."""
+    words = {"st": "st.shared.b32 [%r5], %r1;", "ld": "ld.shared.b32 %r2, [%r6];"}
+    code = f"""mov.b32 %r4, buffer; mad.lo.u32 %r5, %r1, 4, %r4; xor.b32 %r6, %r1, 3; mad.lo.u32 %r6, %r6, 4, %r4;
+  setp.ne.u32 %p1, %r1, 0; st.shared.b32 [%r5], 7; bar.sync 0; {words[order[0]]} {between} {words[order[1]]}"""
+    head = ".shared .align 16 .b8 buffer[256];"
+    if ordered:
+        one(code, head=head, threads=threads)
+        return
+    with pytest.raises(EmulationError, match=r"lane 3 of the same warp (wrote|read): no bar\.warp\.sync"):
+        one(code, head=head, threads=threads)
+
+
+def test_own_words_and_words_that_all_read() -> None:
+    """A lane is ordered with itself; one that writes what several have read isn't."""
+    head = ".shared .align 16 .b8 buffer[256];"
+    code = "mov.b32 %r4, buffer; mad.lo.u32 %r5, %r1, 4, %r4; st.shared.b32 [%r5], %r1; ld.shared.b32 %r2, [%r5];"
+    one(f"{code} st.shared.b32 [%r5], %r2;", head=head)
+    code = f"{code} bar.warp.sync -1; ld.shared.b32 %r2, [buffer];"
+    one(f"{code} bar.warp.sync -1; st.shared.b32 [%r5], %r2;", head=head)
+    with pytest.raises(EmulationError, match="which other lanes of the same warp read"):
+        one(f"{code} st.shared.b32 [%r5], %r2;", head=head)
+
+
 def test_counts() -> None:
     out = np.zeros(4096, np.uint32)
     code = """mad.wide.u32 %d2, %r1, 4, %d1; ld.global.b32 %r2, [%d2];
@@ -224,13 +260,22 @@ def test_arguments_are_checked(args: list[Any], message: str) -> None:
         ({"grid": (0,)}, "'grid' expects one to three positive numbers"),
         ({"block": (2048,)}, "'block' expects at most 1024 threads"),
         ({"block": (256,)}, r"'block' expects at most \(128, 1, 1\) threads"),
-        ({"shared_bytes": 240000}, "'shared_bytes' expects at most 232448"),
+        ({"shared_bytes": 170000}, "'shared_bytes' expects at most 166912 on sm_80"),
     ],
 )
 def test_launches_are_checked(options: dict[str, Any], message: str) -> None:
     text = module_text("", []).replace("\n{\n", "\n.maxntid 128, 1, 1\n{\n", 1)
     with pytest.raises(InputError, match=message):
         load(text).launch(**{"name": "kernel", "grid": (1,), "block": (32,), "memory": DeviceMemory(), **options})
+
+
+@pytest.mark.parametrize(("chip", "kib"), [("sm_86", 99), ("sm_87", 163), ("sm_90a", 227), ("sm_120a", 99)])
+def test_shared_memory_is_that_of_the_chip(chip: str, kib: int) -> None:
+    kernel = load(module_text("", [], chip=chip))
+    options: dict[str, Any] = {"grid": (1,), "block": (32,), "memory": DeviceMemory()}
+    kernel.launch("kernel", shared_bytes=kib << 10, **options)
+    with pytest.raises(InputError, match=f"expects at most {kib << 10} on {chip}"):
+        kernel.launch("kernel", shared_bytes=(kib << 10) + 1, **options)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +291,28 @@ def test_launches_are_checked(options: dict[str, Any], message: str) -> None:
 def test_text_that_can_t_be_read(text: str, message: str) -> None:
     with pytest.raises(EmulationError, match=message):
         load(text)
+
+
+def test_some_blocks_of_a_grid() -> None:
+    """Those that are named run, and no others; clusters run as a whole."""
+    body = """
+      ld.param.b64 %d1, [x];
+      mov.u32 %r1, %ctaid.x;
+      mov.u32 %r2, %ctaid.y;
+      mad.lo.u32 %r1, %r2, 4, %r1;
+      mad.wide.u32 %d1, %r1, 4, %d1;
+      st.global.b32 [%d1], 1;"""
+    kernel, x, memory = load(module_text(body, ["x"], chip="sm_90")), np.zeros((3, 4), np.uint32), DeviceMemory()
+    memory.register(x)
+    options: dict[str, Any] = {"grid": (4, 3), "block": (1,), "args": [x], "memory": memory}
+    kernel.launch("kernel", blocks=[(3, 2), (1,), (1, 0, 0)], **options)
+    assert [tuple(map(int, at)) for at in np.argwhere(x)] == [(0, 1), (2, 3)]
+    kernel.launch("kernel", blocks=[(0, 1), (1, 1)], cluster=(2, 1, 1), **options)
+    assert x[1].tolist() == [1, 1, 0, 0]
+    with pytest.raises(InputError, match=r"expects numbers of blocks of the grid \(4, 3, 1\), but got \[\(4, 0\)\]"):
+        kernel.launch("kernel", blocks=[(4, 0)], **options)
+    with pytest.raises(InputError, match=r"expects whole clusters of \(2, 1, 1\), but got 1 blocks"):
+        kernel.launch("kernel", blocks=[(0, 0)], cluster=(2, 1, 1), **options)
 
 
 def test_launches_by_bytes() -> None:
@@ -304,6 +371,8 @@ CHAIN = """
         ("st.global.b32 [%d2], 5;", "write to global memory before griddepcontrol.wait"),
         ("red.global.add.u32 [%d2], 5;", "write to global memory before griddepcontrol.wait"),
         ("ld.global.b32 %r3, [%d2];", ""),
+        ("ld.global.nc.b32 %r3, [%d2];", ""),
+        ("griddepcontrol.wait; ld.global.nc.b32 %r3, [%d1];", r"ld\.global\.nc of memory that a kernel has written"),
         ("setp.ge.u32 %p1, %r1, 32; @%p1 griddepcontrol.wait; bar.sync 0; ld.global.b32 %r3, [%d1];", ""),
         ("setp.ge.u32 %p1, %r1, 32; @%p1 griddepcontrol.wait; ld.global.b32 %r3, [%d1];", "before griddepcontrol.wait"),
     ],
@@ -324,3 +393,12 @@ def test_chains_wait_before_they_touch_what_kernels_write(before: str, message: 
         return
     second.launch("kernel", grid=(1,), block=(64,), args=[y, z], memory=memory)
     np.testing.assert_array_equal(z, x)
+
+
+def test_some_thread_waits_for_the_kernels_before() -> None:
+    """A kernel that never waits may end before those ahead of it: who waits for it alone then waits for too little."""
+    x = np.zeros(64, np.uint32)
+    code = "setp.gt.u32 %p1, %r1, LAST; @%p1 griddepcontrol.wait; @%p1 ld.global.b32 %r2, [%d1];"
+    one(code.replace("LAST", "30"), x, chip="sm_90")
+    with pytest.raises(EmulationError, match=r"no thread executed griddepcontrol\.wait"):
+        one(code.replace("LAST", "31"), x, chip="sm_90")

@@ -310,5 +310,6 @@ def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
         if block.file == "look.py":
             assert "dispatch report of 'mlp'" in output
             assert (tmp_path / "dumps" / "mlp" / "README.md").exists()
+            assert (tmp_path / "dumps" / "mlp" / "diff.html").exists()
         else:
-            assert "rounded to 8 bits" in output
+            assert {"states.py": "rounded to 8 bits", "ranges.py": "1 safe, 1 may overflow"}[block.file] in output

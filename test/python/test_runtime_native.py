@@ -79,6 +79,22 @@ void greedy(ARGS) { (void)b; (void)d; (void)begin; (void)end; (void)scratch; }
 int64_t greedy_units(const int64_t *d) { return d[0]; }
 int64_t greedy_scratch(const int64_t *d) { return 4096 * (10 - d[0]); }
 
+/* y[u] = the sum of all units' numbers: units leave theirs in memory that they share */
+void sharing(ARGS) { int64_t *all = b[1]; (void)d; (void)scratch; for (; begin < end; ++begin) all[begin] = begin; }
+int64_t sharing_units(const int64_t *d) { return d[0]; }
+int64_t sharing_scratch(const int64_t *d) { (void)d; return 0; }
+int64_t sharing_shared(const int64_t *d) { return d[0] % 2 ? 8 * d[0] : 16 * d[0]; }
+void sharing_finish(ARGS) {
+  int64_t *y = b[0], *all = b[1], *sum = scratch;
+  for (; begin < end; ++begin) {
+    *sum = 0;
+    for (int64_t u = 0; u < d[0]; ++u) *sum += all[u];
+    y[begin] = *sum;
+  }
+}
+int64_t sharing_finish_units(const int64_t *d) { return d[0]; }
+int64_t sharing_finish_scratch(const int64_t *d) { (void)d; return 4096; }
+
 void nothing(ARGS) { (void)b; (void)d; (void)begin; (void)end; (void)scratch; }
 int64_t nothing_units(const int64_t *d) { return d[0]; }
 int64_t nothing_scratch(const int64_t *d) { (void)d; return 0; }
@@ -661,6 +677,22 @@ def test_plan_refuses_scratch_beyond_what_was_planned(code):
     with pytest.raises(InputError, match=r"call 0 \(greedy\): it needs 16384 bytes of scratch .* more than the 4096"):
         plan.run([], [], [], [6])
     plan.run([], [], [], [9])
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_plan_finishes_what_units_left_in_shared_memory(code, threads):
+    plan = one_kernel(code, "sharing", 9001, threads)
+    assert plan.scratch_bytes >= 4096
+    for count in (9001, 7, 1):
+        sums = np.full(count + 1, -1, np.int64)
+        plan.run([], [], [sums.ctypes.data], [count])
+        assert (sums[:count] == count * (count - 1) // 2).all()
+        assert sums[count] == -1
+    with pytest.raises(InputError, match=r"call 0 \(sharing\): it needs 144000 bytes of shared .* more than the 72008"):
+        plan.run([], [], [np.zeros(9000, np.int64).ctypes.data], [9000])
+    plan.profile(True)
+    plan.run([], [], [sums.ctypes.data], [1])
+    assert len(plan.timings()[1]) == 1
 
 
 def test_plan_gives_each_thread_its_scratch(code):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from golden import distance
+from golden import distance, distance_on_texts
 
 from rlx_mlir.errors import ContextLengthError, InputError
 from rlx_mlir.models.model import Model, _Session, load_model
@@ -43,11 +43,17 @@ def test_exact_activations_give_exact_logits(exact: Model, tokens: list[int]) ->
 
 
 def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[int]) -> None:
-    """Where the exact model nearly has two likeliest tokens, rounding chooses: 20 of these 171 leads are below 0.2."""
+    """How often the likeliest token is the same is noise here: of these 171 leads, 20 are below 0.2."""
     found = distance(GOLD, int8.logits(tokens), margin=0.3)
     assert found.kl_mean <= found.rival_kl_mean, found
-    assert found.agreement >= 0.95, found
     assert not found.clear_misses, found
+
+
+def test_int8_activations_on_varied_text(exact: Model, int8: Model) -> None:
+    """llama.cpp 0.3.36 (its binding) is at 3.55e-3 and 96.5 % on the same tokens, by the same exact logits."""
+    kl_mean, agreement = distance_on_texts(exact, int8)
+    assert kl_mean <= 2.8e-3
+    assert agreement >= 0.97
 
 
 @pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), ("bf16", 1e-4)])

@@ -100,6 +100,9 @@ def test_a_missing_file_is_status_1(tmp_path: Path) -> None:
 
 def test_unknown_passes_and_options_are_status_1() -> None:
     assert "--no-such-pass" in rlx_opt("--no-such-pass", stdin=MODULE, status=1).stderr
+    # LLVM would take it for -h.
+    done = rlx_opt("--hir-to-mirr=policy=direct", stdin=MODULE, status=1)
+    assert "unknown option '--hir-to-mirr' (did you mean 'hir-to-mir'?)" in done.stderr
     pipeline = "--pass-pipeline=builtin.module(hir-to-mir{policy=odd})"
     done = rlx_opt(pipeline, stdin=MODULE, status=1)
     assert "option 'policy' expects one of direct, fusable, but got 'odd'" in done.stderr

@@ -23,6 +23,8 @@ from rlx_mlir.compiler import CompileOptions, stages
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.measure import tune
+from rlx_mlir.measure.programs import executable_of
+from rlx_mlir.measure.subjects import ModuleSubject
 from rlx_mlir.measure.timing import Comparison, Series
 from rlx_mlir.models import decoder
 from rlx_mlir.models.model import compile_program
@@ -204,7 +206,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Variants are the module by rule: for tests of what follows from times."""
 
     def compiled(self: Any, choices: Any) -> Any:
-        return {"prefill": self._model._prefill, "decode": self._model._decode}[self._program]
+        return executable_of(self._subject._model, self._subject.name)
 
     monkeypatch.setattr(tune._Tuner, "_compile", compiled)
 
@@ -215,12 +217,12 @@ def faked(monkeypatch: pytest.MonkeyPatch, seconds: dict[str, float | list[float
     def measure(self: Any, variants: Any) -> tune.Times:
         candidates = self._candidates(variants[""])
         times: tune.Times = {}
-        for variant, tokens, kernel in itertools.product(variants, self._tokens, variants[""].artifact.kernels):
-            own = candidates.get((tokens, kernel), ())
+        for variant, size, kernel in itertools.product(variants, self._subject.cases, variants[""].artifact.kernels):
+            own = candidates.get((size, kernel), ())
             text = text_of(own[int(variant)]) if variant.isdigit() and int(variant) < len(own) else variant
             spent = seconds.get(text, 1.0)
             series = Series([spent] * 3 if isinstance(spent, float) else spent)
-            times[variant, tokens, kernel] = times[variant, tokens, ""] = series
+            times[variant, size, kernel] = times[variant, size, ""] = series
         return times
 
     monkeypatch.setattr(tune._Tuner, "_measure", measure)
@@ -295,6 +297,98 @@ def test_choices_of_several_sizes_are_joined() -> None:
     assert not own.is_gain
     own.gains = {16: Comparison(1.5, 0.5, "spread")}
     assert not own.is_gain
+
+
+# Modules -------------------------------------------------------------------------------------------------
+
+
+def test_a_module_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is what `compile` with the same options finds; other sizes of calls don't matter for that."""
+    monkeypatch.setattr(tune, "CANDIDATES", {name: {"decode": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
+    options: Any = {"activations": "int8", "maxima": {"n": 64}}
+    (found,) = rlx_mlir.tune(product(), sizes={"n": 5}, rounds=3, threads=1, **options)
+    assert (found.name, found.symbol, set(found.gains)) == ("product", "n", {5})
+    assert found.choices == {"block_dot_0": {"prefetch": 0}}
+    assert rlx_mlir.compile(product(), **options).artifact.key["options"]["choices"] == found.choices
+    assert not rlx_mlir.compile(product(), activations="int8").artifact.key["options"]["choices"]
+
+
+def test_a_module_is_measured_on_given_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes are those of the arrays; a cache is updated where it is."""
+    monkeypatch.setattr(tune, "CANDIDATES", {name: {"prefill": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    m = GraphModule.hir("attend")
+    x, pos = m.input("x", ["batch", "seq", 32]), m.input("pos", ["batch"], "i32")
+    caches = [m.input(name, ["batch", 64, 16]) for name in ("k", "v")]
+    k, v = (m.linear(x, m.param(f"{name}_w", [32, 16])) for name in "kv")
+    y, *out = m.attention(
+        x,
+        k,
+        v,
+        num_heads=4,
+        num_kv_heads=2,
+        head_dim=8,
+        mask_kind="causal",
+        k_cache=caches[0],
+        v_cache=caches[1],
+        pos=pos,
+    )
+    m.set_outputs({"y": y, "k_out": out[0], "v_out": out[1]})
+    found = tune.tune_module(
+        m, arrays={"pos": np.array([50, 3], np.int32)}, sizes={"seq": 4}, rounds=3, threads=1, keep=False
+    )
+    assert (found.symbol, found.kept) == ("seq", "")
+    subject = ModuleSubject(m, CompileOptions(), {"seq": 4}, {"pos": np.array([50, 3], np.int32)})
+    assert subject.cases == {4: {"batch": 2, "seq": 4}}
+    with pytest.raises(InputError, match=r"'pos' .*100"):
+        tune.tune_module(m, arrays={"pos": np.array([100], np.int32)}, sizes={"seq": 4})
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"sizes": {"m": 3}}, "'sizes' names 'm', but 'product' has n"),
+        ({"sizes": {"n": 0}}, "'sizes' expects positive numbers for 'n', but got 0"),
+        ({"sizes": {"n": []}}, r"'sizes' expects positive numbers for 'n', but got \[\]"),
+        ({"sizes": {"n": (4, 8)}}, "one size of 'n' is expected, but got 4, 8"),
+        ({"sizes": {"n": 65}, "maxima": {"n": 64}}, "'sizes' has 65 for 'n', but its maximum is 64"),
+        ({"arrays": {"z": np.zeros(3)}}, "'arrays' names 'z', but 'product' has x, w"),
+        ({"target": "nvptx"}, "'target' expects what can be measured here, cpu or cuda, but got 'nvptx'"),
+        ({"choices": {"block_dot_0": {"prefetch": 0}}}, "'choices' are what is looked for"),
+        ({"speed": 1}, "speed"),
+    ],
+)
+def test_modules_that_cannot_be_tuned(options: Any, text: str) -> None:
+    with pytest.raises(InputError, match=text):
+        tune.tune_module(product(), **options)
+
+
+def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tune, "CANDIDATES", {name: {"decode": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
+    path = tmp_path / "graph.mlir"
+    path.write_text(product().to_text())
+    np.savez(tmp_path / "given.npz", x=np.zeros((7, 64), np.float32))
+    rounds = ("--rounds", "3", "--threads", "1")
+    text = rlx("tune", str(path), "--size", "n=5", "--maximum", "n=64", *rounds).stdout
+    assert "product: 2.00x as fast as by rule" in text
+    assert "kept in " in text
+    found = json.loads(rlx("tune", str(path), "--arrays", str(tmp_path / "given.npz"), *rounds, "--json").stdout)
+    assert [(own["program"], own["symbol"], list(own["gains"])) for own in found["programs"]] == [
+        ("product", "n", ["7"])
+    ]
+    options: Any = {"activations": "int8", "maxima": {"n": 64}}
+    assert rlx_mlir.compile(product(), **options).artifact.key["options"]["choices"]
+    for given, message in (
+        (("--size", "n"), "'--size' expects symbol=number, but got 'n'"),
+        (("--size", "n=a"), "'--size' expects positive numbers with commas between, but got 'a'"),
+        (("--prompt-tokens", "8"), "'--prompt-tokens' says nothing about a .mlir file: leave it out"),
+        (("--arrays", str(path)), "cannot be read as a .npz file"),
+    ):
+        assert message in rlx("tune", str(path), *given, status=1).stderr
+    monkeypatch.setattr(tune, "CANDIDATES", {})
+    assert "product: none of its kernels has choices to try" in rlx("tune", str(path), *rounds).stdout
+    assert "'--size' says nothing about a model" in rlx("tune", "smollm2", "--size", "n=3", status=1).stderr
 
 
 def test_the_command(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

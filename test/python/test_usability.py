@@ -197,6 +197,13 @@ def test_misspelt_names_are_guessed(executable: rlx.Executable) -> None:
         m.rms_norm(x, gamma, epsilon=1e-6)
     with pytest.raises(BuildError, match=here("a number is expected, but got 'small'")):
         m.rms_norm(x, gamma, eps="small")  # type: ignore[arg-type]
+    with pytest.raises(AttributeError, match=r"'rlx_mlir' has no attribute 'complie' \(did you mean 'compile'\?\)"):
+        rlx.complie  # type: ignore[attr-defined]  # noqa: B018
+    m.set_outputs({"y": m.rms_norm(x, gamma)})
+    with pytest.raises(InputError, match=here("'m' needs a value for param 'gamma'")):
+        rlx.interpret(m, {"x": np.ones(4, np.float32)})
+    with pytest.raises(InputError, match=here("'tiny' is neither a folder nor a known encoder")):
+        rlx.load_encoder("tiny")
 
 
 def test_outputs_that_are_none() -> None:

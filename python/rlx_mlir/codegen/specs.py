@@ -129,6 +129,24 @@ class Conv2dSpec:
 
 
 @dataclass(frozen=True)
+class NormSpec:
+    """A softmax, rms_norm or layer_norm (`op`) along any axis.
+
+    Attributes:
+        x: the type of x's buffer, and of the result's.
+        factors: types of gamma and beta, where there are some: vectors along the axis.
+        order: the kernel's operand for x and each of the factors.
+    """
+
+    op: str
+    x: str
+    factors: tuple[str, ...]
+    axis: int
+    eps: float
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class BroadcastStep:
     """One operation on elements: `word` is its MIR name, or a comparison's kind; `result` the type of what it makes.
 

@@ -22,6 +22,7 @@ from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Recipe, Skip, make_value
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.hir.function import arguments
+from rlx_mlir.mir.numerics import FLOAT8
 from rlx_mlir.mir.packed import packing
 
 _MARK = "// fuzz: "
@@ -43,8 +44,11 @@ class Case:
 
     def save(self, path: Path) -> None:
         """Writes `path` and the file with its arrays."""
+        # Files of numpy's have no word for floats of 8 bits.
         arrays: dict[str, Any] = {
-            f"{i}/{name}": array for i, run in enumerate(self.runs) for name, array in run.items()
+            f"{i}/{name}": array.view(np.uint8) if array.dtype in FLOAT8 else array
+            for i, run in enumerate(self.runs)
+            for name, array in run.items()
         }
         np.savez_compressed(path.with_suffix(".npz"), **arrays)
         settings = json.dumps({"options": self.options, "runs": len(self.runs)})
@@ -68,7 +72,7 @@ class Case:
                 if name in known:
                     packed = packing(known[name].type) is not None
                     dtype = np.dtype(np.uint8) if packed else DTYPES[str(known[name].type.element_type)]
-                    # bfloat16 is read as bytes without a type.
+                    # bfloat16 is read as bytes without a type, floats of 8 bits as integers.
                     runs[int(number)][name] = array if array.dtype == dtype else array.view(dtype)
         return cls(module, runs, settings["options"])
 

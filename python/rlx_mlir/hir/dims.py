@@ -105,6 +105,8 @@ def type_dims(type: Any, names: Sequence[str] = ()) -> Dims:
     """The dimensions of a tensor type; the dynamic ones have the given names, or are unknown."""
     if not isinstance(type, ir.ShapedType) or not type.has_rank:
         return ()
+    if type.has_static_shape:
+        return tuple(Size.of(size) for size in type.shape)
     found = []
     for i in range(type.rank):
         if not type.is_dynamic_dim(i):

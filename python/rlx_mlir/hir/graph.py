@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from rlx_mlir.hir.function import (
     entry_function,
     function_name,
 )
-from rlx_mlir.hir.ops import default_label, operation_classes
+from rlx_mlir.hir.ops import default_label, operation_classes, required
 from rlx_mlir.hir.types import (
     DTypeLike,
     ShapeLike,
@@ -55,6 +56,11 @@ _ENUMS = {
     "scaled_scheme": mir.ScaledScheme,
     "layout": mir.Layout,
 }
+
+
+#: Attributes that are there or not, and those that are floats; numbers of others are integers.
+_FLAGS = ("exclusive", "gate_first", "keep_dims", "transpose_rhs", "transpose_weight")
+_NUMBERS = ("eps", "scale", "softcap")
 
 
 @dataclass(frozen=True)
@@ -142,6 +148,8 @@ class Graph:
         return Value(self, handle, place.block_name(owner.location) or owner.name.partition(".")[2])
 
     def _resolve(self, value: Value) -> ir.Value:
+        if not isinstance(value, Value):
+            raise place.caller().error(f"a Value of module '{self.name}' is expected, but got {value!r}"[:400])
         if value._graph is not self:
             other = value._graph
             raise place.caller().error(
@@ -290,9 +298,12 @@ class Graph:
                 attributes[name] = value
             elif isinstance(value, Word):
                 attributes[name] = value.attribute(name, context)
-            elif value is True:
-                attributes[name] = ir.UnitAttr.get(context)
-            elif isinstance(value, float):
+            elif name in _FLAGS:
+                if not isinstance(value, bool | np.bool_):
+                    raise InputError(f"'{name}' is True or False, but got {value!r}")
+                if value:
+                    attributes[name] = ir.UnitAttr.get(context)
+            elif name in _NUMBERS:
                 attributes[name] = ir.FloatAttr.get(ir.F32Type.get(context), value, loc=ir.Location.unknown(context))
             elif isinstance(value, list):
                 attributes[name] = ir.DenseI64ArrayAttr.get([integer(entry, name) for entry in value], context)
@@ -345,20 +356,25 @@ class Graph:
                 values[key] = self._operand(operand, what, here, constants)
         try:
             values.update(self._attributes(attributes or {}))
-            location = here.location(self._context, scopes or op.partition(".")[2])
+            if missing := [key for key in required(op) if key not in values]:
+                raise InputError(f"'{missing[0]}' is needed, but got None")
+            first = scopes or op.partition(".")[2]
+            location = here.location(self._context, first)
             with self._context, location, ir.InsertionPoint.at_block_terminator(self._block):
                 built = operation_classes()[op](**values).operation
                 built.verify()
             self._check_shape(built, shape)
             label = scopes or default_label(built)
-            built.location = here.location(self._context, label)
+            if label != first:
+                built.location = here.location(self._context, label)
         except (ir.MLIRError, RlxError, ValueError, TypeError) as error:
+            text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
             if built is not None:
+                text = _explained(text, built, {key: values[key] for key in operands if key in values})
                 built.erase()
             for constant in constants:
                 self._all_dims().pop(constant)
                 ir.OpResult(constant).owner.erase()
-            text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
             raise here.error(text if f"'{op}'" in text else f"'{op}': {text}", scopes) from None
         return tuple(Value(self, each, label) for each in built.results)
 
@@ -380,6 +396,8 @@ class Graph:
 
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]:
         """Both operands, with a number made an array of the other's element type."""
+        if isinstance(lhs, Value) and isinstance(rhs, Value):
+            return lhs, rhs
         here = place.caller()
         if not isinstance(lhs, Value) and not isinstance(rhs, Value):
             raise here.error(f"'{op}': one operand is a Value, but got {lhs!r} and {rhs!r}")
@@ -408,12 +426,27 @@ class Graph:
         return self._emit("mir.matmul", {"lhs": lhs, "rhs": rhs}, {"transpose_rhs": transpose_rhs}, **options)[0]
 
 
+def _explained(text: str, built: ir.Operation, operands: Mapping[str, Any]) -> str:
+    """A message of MLIR's own rules, which number operands or leave out what they are, with names and types."""
+    named = [(key, each) for key, own in operands.items() for each in (own if isinstance(own, list) else [own])]
+    if match := re.search(r"operand #(\d+) must be", text):
+        number = int(match[1])
+        operand, before = built.operands[number], list(built.operands)[:number]
+        key = [key for key, value in named if value == operand][before.count(operand)]
+        return text.replace(match[0], f"expects '{key}' to be")
+    if "failed to verify that all of" in text:
+        return text + ", but got " + ", ".join(f"'{key}' of {value.type}" for key, value in named)
+    return text
+
+
 def integer(value: Any, name: str) -> int:
     """The value as an int; InputError names the attribute."""
     try:
-        return operator.index(value)
+        if not isinstance(value, bool):
+            return operator.index(value)
     except TypeError:
-        raise InputError(f"'{name}' is an integer, but got {value!r}") from None
+        pass
+    raise InputError(f"'{name}' is an integer, but got {value!r}")
 
 
 def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype[Any]:

@@ -15,7 +15,16 @@ from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
-from rlx_mlir.hir.function import KERNEL, entry_function, function_type, functions, role
+from rlx_mlir.hir.function import (
+    KERNEL,
+    arguments,
+    entry_function,
+    function_name,
+    function_type,
+    functions,
+    results,
+    role,
+)
 from rlx_mlir.hir.graph import BUILDABLE, STAGES
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
@@ -28,6 +37,7 @@ from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
     from rlx_mlir.reports.fusion import FusionReport
+    from rlx_mlir.reports.ranges import RangeReport
 
 #: How blocks with a fused operation lower: to it, or to primitives.
 POLICIES = ("direct", "fusable")
@@ -90,12 +100,15 @@ class GraphModule(Blocks, Editing):
         Args:
             stage: by default what the operations tell, and where they leave a choice, the attribute `mir.stage`.
 
-        Raises StageError where the IR can't be at the stage, InputError where it has no single entry function.
+        Raises StageError where the IR can't be at the stage, InputError where it has no single entry function, or two
+        arguments or results of it have one name.
         """
         attributes = module.operation.attributes
         marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
         found = stage or detect_stage(module, marked)
         check_stage(module, found)
+        if found in BUILDABLE:
+            _check_names(entry_function(module))
         policy = python_value(attributes[_POLICY]) if _POLICY in attributes else "direct"
         return cls(module, found, _checked_policy(policy))
 
@@ -215,8 +228,11 @@ class GraphModule(Blocks, Editing):
         Args:
             stage: that the passes lead to; the module's own by default.
 
-        Raises PassError with the passes' diagnostics, StageError where the result isn't at the stage.
+        Raises PassError with the passes' diagnostics, StageError where the result isn't at the stage, InputError where
+        the pipeline is no text.
         """
+        if not isinstance(pipeline, str):
+            raise InputError(f"a pipeline is a text, such as 'hir-to-mir,cse', but got {pipeline!r}")
         module = self._copy()
         run_pipeline(module, pipeline)
         check_stage(module, stage or self._stage)
@@ -267,6 +283,30 @@ class GraphModule(Blocks, Editing):
         if activations not in ("exact", "int8"):
             raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}")
         return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
+
+    def range_report(
+        self,
+        *,
+        inputs: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        dtype: str = "",
+    ) -> RangeReport:
+        """Which values may be beyond what an element type can hold, such as 65504 in f16; printed, it is text.
+
+        Args:
+            inputs: of each by name, an array, a bound of the magnitude, or (least, largest) value.
+            params: the same of parameters.
+            dtype: ask as if every float were of this type; where empty, each value is held against its own.
+
+        What a value is at most is proved from these, and may be far more than it ever is. Where all are arrays, the
+        report also says how large each value was. Raises InputError for names that aren't there, StageError where the
+        module is past stage mir.
+        """
+        from rlx_mlir.reports.ranges import range_report
+
+        if self._stage not in BUILDABLE:
+            raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: ranges are of mir")
+        return range_report(self, inputs=inputs, params=params, dtype=dtype)
 
     def to_text(self, *, locations: bool = False, generic: bool = False) -> str:
         """The IR, which `from_text` reads.
@@ -348,6 +388,21 @@ class _PrimitiveView(Images):
 
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
+
+
+def _check_names(function: ir.Operation) -> None:
+    """Raises InputError where two arguments, or two results, have one name: callers know them by it."""
+    for what, names in (
+        ("arguments", [own.name for own in arguments(function)]),
+        ("results", [own.name for own in results(function)]),
+    ):
+        first: dict[str, int] = {}
+        for number, name in enumerate(names):
+            if first.setdefault(name, number) != number:
+                raise InputError(
+                    f"function '{function_name(function)}': {what} have names of their own, but {first[name]} and "
+                    f"{number} are both '{name}'"
+                )
 
 
 def detect_stage(module: ir.Module, marked: str | None = None) -> str:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from functools import cache
+from inspect import signature
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -19,6 +20,22 @@ def operation_classes() -> dict[str, type[ir.OpView]]:
     return {c.OPERATION_NAME: c for c in classes if isinstance(c, type) and hasattr(c, "OPERATION_NAME")}
 
 
+@cache
+def required(name: str) -> tuple[str, ...]:
+    """The operands and attributes that an operation has to be given, by ODS name."""
+    parameters = signature(operation_classes()[name].__init__).parameters.values()
+    return tuple(p.name for p in parameters if p.default is p.empty and p.name != "self")
+
+
+def operand_name(op: ir.Operation, value: ir.Value) -> str:
+    """The first name that an operation has for a value among its operands; its number where it has none."""
+    for name in signature(type(op.opview).__init__).parameters:
+        found = getattr(op.opview, name, None)
+        if isinstance(found, ir.Value) and found == value:
+            return name
+    return f"operand {list(op.operands).index(value)}"
+
+
 def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
     """The classes of HIR operations, by name without the dialect."""
     return tuple(operation_classes()[f"hir.{name}"] for name in names)
@@ -26,12 +43,15 @@ def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
 
 def default_label(op: ir.Operation) -> str:
     """What a block without a name is called; the operations that it lowers to carry it."""
-    if op.name == "hir.swiglu":
+    name = op.name
+    if name.startswith("mir."):
+        return name.partition(".")[2]
+    if name == "hir.swiglu":
         return "swiglu_ffn"
-    if op.name == "hir.dequant_matmul" and (packed := packing(op.operands[1].type)) is not None:
+    if name == "hir.dequant_matmul" and (packed := packing(op.operands[1].type)) is not None:
         return f"dequant_matmul({packed.scheme})"
-    if op.name == "hir.dequant_matmul_scaled":
+    if name == "hir.dequant_matmul_scaled":
         return f"dequant_matmul({scheme_of_op(python_value(op.opview.scheme), python_value(op.opview.block))})"
-    if op.name == "hir.gated_delta_net" and op.opview.state is not None:
+    if name == "hir.gated_delta_net" and op.opview.state is not None:
         return "gated_delta_net_carry"
-    return op.name.partition(".")[2]
+    return name.partition(".")[2]

@@ -33,5 +33,4 @@ class Place(light.Place):
 
 def caller() -> Place:
     """The innermost frame that isn't of the graph API itself."""
-    found = light.caller(_OURS)
-    return Place(found.file, found.line)
+    return light.caller_as(Place, _OURS)

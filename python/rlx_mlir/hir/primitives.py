@@ -10,7 +10,7 @@ or attributes break a rule of the operation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -479,6 +479,7 @@ class Primitives:
                 of `x` at that position. Another symbol stands for -1.
         """
         own = x.shape
+        _check_sequence("mir.reshape", new_shape, "sizes and symbols")
         entries = [
             entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
             for i, entry in enumerate(new_shape)
@@ -497,6 +498,7 @@ class Primitives:
 
     def concat(self, values: Sequence[Value], axis: int, **options: Any) -> Value:
         """Values joined along one dimension; a negative axis counts from the end."""
+        _check_sequence("mir.concat", values, "values")
         listed = list(values)
         if not listed:
             raise place.caller().error("'mir.concat' expects at least one value, but got none")
@@ -511,6 +513,7 @@ class Primitives:
             new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
         """
         own = x.shape
+        _check_sequence("mir.expand", new_shape, "sizes and symbols")
         sizes = []
         for i, entry in enumerate(new_shape):
             at = i - len(new_shape) + len(own)
@@ -763,6 +766,11 @@ class Primitives:
     def cache_update(self, cache: Value, new: Value, pos: Value, **options: Any) -> Value:
         """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
         return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]
+
+
+def _check_sequence(op: str, given: Any, what: str) -> None:
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise place.caller().error(f"'{op}' expects a sequence of {what}, but got {given!r}")
 
 
 def _context(x: Any) -> ir.Context:

@@ -216,7 +216,12 @@ def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
 
 def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
     shared = python_value(view.batch_dims)
-    yield from _equal(dims(view.table)[:shared], dims(view.indices)[:shared])
+    table, indices = dims(view.table), dims(view.indices)
+    yield from _equal(table[:shared], indices[:shared])
+    # An index is clamped to the entries that there are: there must be one, but where there is no index either.
+    entries, count = table[python_value(view.axis)], product(indices)
+    if entries.constant is None or entries.constant == 0:
+        yield (entries, Size.of(1), True) if count.constant else (entries * count, count, True)
 
 
 def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
@@ -225,6 +230,32 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
     yield from [(draws[1], chosen[1]), (controls[1], Size.of(3))]
     yield chosen[1], Size.of(1), True
 
+
+def _outputs(weight: ir.Value, dims: DimsOf, transposed: Any) -> Size:
+    if (packed := packing(weight.type)) is None:
+        return dims(weight)[0 if transposed else 1]
+    return dims(weight)[0] if packed.n is None else Size.of(packed.n)
+
+
+def _linear(view: Any, dims: DimsOf) -> Iterable[Rule]:
+    if view.bias is not None:
+        yield dims(view.bias)[0], _outputs(view.weight, dims, view.transpose_weight)
+
+
+def _swiglu(view: Any, dims: DimsOf) -> Iterable[Rule]:
+    gate, up = (_outputs(weight, dims, view.transpose_weight) for weight in (view.gate_w, view.up_w))
+    yield gate, up
+
+
+#: Of blocks, what their numpy references don't find themselves: they broadcast what has size 1. Lowered blocks have the
+#: conditions of their primitives.
+_BLOCK_RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
+    "hir.linear": _linear,
+    "hir.linear_fused": _linear,
+    "hir.swiglu": _swiglu,
+    "hir.rms_norm": _norm,
+    "hir.residual_rms_norm": _norm,
+}
 
 _RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
     **{f"mir.{name}": _pointwise for name in ("add", "sub", "mul", "div", "max", "min", "pow", "compare", "where")},
@@ -248,4 +279,5 @@ _RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
     "mir.gated_delta_net": _gated_delta_net,
     "mir.conv": _conv,
     "mir.gather": _gather,
+    **_BLOCK_RULES,
 }

@@ -4,11 +4,14 @@
 Whatever its origin, the code of a kernel is three functions on buffers: `NAME.body` computes a range of work units,
 `NAME.units` and `NAME.scratch` say how many units there are and how many bytes of scratch memory a thread needs. The
 last pass wraps them for C callers: `NAME(buffers, dims, begin, end, scratch)`.
+
+A kernel whose units share memory has that as its last buffer. Then `NAME.shared` says how many bytes it has, and a
+second kernel on the same buffers, `NAME_finish`, makes results of it once all units are done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -37,6 +40,9 @@ from rlx_mlir.unsupported import blame
 TEMPLATE = "mir.template"
 #: The arguments of a body after its buffers.
 EXTRA_ARGUMENTS = 3
+#: What functions of a kernel beside its body say: how many units, how many bytes of scratch memory. Where units share
+#: memory, the last buffer, a third one says how many bytes that has: `shared`.
+MEASURES = ("units", "scratch")
 
 
 def kernel_name(kernel: Any) -> str:
@@ -133,7 +139,7 @@ def destination_style(module: ir.Operation) -> None:
         for i, kind in enumerate(kernel.type.inputs):
             lines.append(f"  %t{i} = bufferization.to_tensor %b{i} restrict : {memref_of(kind)} to {kind}")
         lines += ["  return", "}"]
-        for suffix, value in (("units", 1), ("scratch", 0)):
+        for suffix, value in zip(MEASURES, (1, 0), strict=True):
             lines.append(f"func.func private @{name}.{suffix}({buffers}) -> index {{")
             lines.append(f"  %value = arith.constant {value} : index\n  return %value : index\n}}")
         for op in parse_into(block, "\n".join(lines)):
@@ -249,11 +255,13 @@ class _ScratchPlan:
 def wrap_kernels(module: ir.Operation) -> None:
     """Add C entry points of kernels, and drop the planned entry function, which the run time performs."""
     block = module.regions[0].blocks[0]
-    bodies = []
+    bodies, sharing = [], set()
     for op in list(block.operations):
         name = str(op.operation.attributes["sym_name"].value) if "sym_name" in op.operation.attributes else ""
         if op.operation.name == "func.func" and name.endswith(".body"):
             bodies.append((name.removesuffix(".body"), op))
+        elif name.endswith(".shared"):
+            sharing.add(name.removesuffix(".shared"))
         elif (
             op.operation.name == "func.func"
             and not name.endswith((".units", ".scratch"))
@@ -262,21 +270,20 @@ def wrap_kernels(module: ir.Operation) -> None:
             op.operation.erase()
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
-        declarations = _declarations(name, kinds)
-        for op in parse_into(block, declarations + _wrappers(name, [ir.MemRefType(kind) for kind in kinds])):
+        measures = [*MEASURES, "shared"] if name in sharing else MEASURES
+        wrappers = _wrappers(name, [ir.MemRefType(kind) for kind in kinds], measures)
+        for op in parse_into(block, _declarations(name, kinds, measures) + wrappers):
             _locate(op, body.operation.location)
 
 
-def _declarations(name: str, kinds: list[ir.Type]) -> str:
+def _declarations(name: str, kinds: list[ir.Type], measures: Sequence[str]) -> str:
     types = ", ".join(map(str, kinds))
-    return (
-        f"func.func private @{name}.body({types}, index, index, memref<?xi8>)\n"
-        f"func.func private @{name}.units({types}) -> index\n"
-        f"func.func private @{name}.scratch({types}) -> index\n"
-    )
+    lines = [f"func.func private @{name}.body({types}, index, index, memref<?xi8>)\n"]
+    lines += [f"func.func private @{name}.{measure}({types}) -> index\n" for measure in measures]
+    return "".join(lines)
 
 
-def _wrappers(name: str, kinds: list[ir.MemRefType]) -> str:
+def _wrappers(name: str, kinds: list[ir.MemRefType], measures: Sequence[str]) -> str:
     buffers, types = ", ".join(f"%b{i}" for i in range(len(kinds))), ", ".join(map(str, kinds))
     lines = [
         f"func.func @{name}(%buffers: !llvm.ptr, %dims: !llvm.ptr, %first: i64, %last: i64, %memory: !llvm.ptr) {{",
@@ -289,7 +296,7 @@ def _wrappers(name: str, kinds: list[ir.MemRefType]) -> str:
         f"  call @{name}.body({buffers}, %begin, %end, %scratch) : ({types}, index, index, memref<?xi8>) -> ()",
         "  return\n}",
     ]
-    for function in ("units", "scratch"):
+    for function in measures:
         lines += [
             f"func.func @{name}_{function}(%dims: !llvm.ptr) -> i64 {{",
             *_build_buffers(kinds, None),

@@ -27,6 +27,7 @@ from rlx_mlir.codegen.specs import (
     Conv2dSpec,
     GatherSpec,
     MoveSpec,
+    NormSpec,
     ReduceSpec,
     SampleSpec,
     ScanSpec,
@@ -248,7 +249,9 @@ class _ProgramBuilder:
     def _ref(self, value: ir.Value) -> Any:
         if value not in self._refs:
             own = shape_of(value)
-            broadcast = "full" if own == self._shape else "row" if own == self._shape[-1:] else "scalar"
+            # A row whose length its type leaves open is as long as the others.
+            row = own == self._shape[-1:] or (len(own) == 1 and own[0] < 0)
+            broadcast = "full" if own == self._shape else "row" if row else "scalar"
             self._kinds.append(Argument(broadcast, _sizes(value)))  # type: ignore[arg-type]
             self.arguments.append(value)
             self._refs[value] = ("arg", len(self.arguments) - 1)
@@ -557,6 +560,20 @@ def read_reduce(name: str, kernel: Any) -> ReduceSpec:
     rank = len(shape_of(view.x))
     axes = tuple(sorted({axis % rank for axis in python_value(view.axes)}))
     return ReduceSpec(memref_of(view.x.type), memref_of(result.type), python_value(view.kind), axes)
+
+
+def read_norm(name: str, kernel: Any) -> NormSpec:
+    """A kernel of class norm: a norm or softmax along another axis than the last."""
+    ops, _ = _body(kernel)
+    op, numbers = ops[-1], {argument: number for number, argument in enumerate(kernel.arguments)}
+    if any(value not in numbers for value in op.operands):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    view = op.opview
+    axis = python_value(view.axis) % len(shape_of(view.x))
+    eps = 0.0 if isinstance(view, mir.SoftmaxOp) else float(python_value(view.eps))
+    x, *factors = (memref_of(value.type) for value in op.operands)
+    order = tuple(numbers[value] for value in op.operands)
+    return NormSpec(op.name.removeprefix("mir."), x, tuple(factors), axis, eps, order)
 
 
 def read_scan(name: str, kernel: Any) -> ScanSpec:

@@ -7,6 +7,7 @@ from collections import Counter
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.epilogues import widen_epilogues
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
@@ -21,12 +22,14 @@ def mir_to_linalg(function: ir.Operation) -> None:
     """Lower every MIR operation to linalg, tensor, arith, math and scf on tensors.
 
     Sums may be reassociated and contracted (`fastmath<reassoc,contract>`); infinities and NaN keep their meaning. Don't
-    run `cse` between this and bufferisation: it merges destinations, which then are copied.
+    run `cse` between this and bufferisation: it merges destinations, which then are copied. In kernels of class gemm,
+    what follows a product with panels of f16 or bf16 is computed in f32 and rounded once.
 
     Raises CompileError where operations are left: the message lists them all, with their numbers. So it does where the
     memory of a value can't be addressed.
     """
     largest = check_extents(function)
+    widen_epilogues(function)
     apply_patterns(function, TO_LINALG)
     if largest > _LARGE:
         check_extents(function)

@@ -263,6 +263,8 @@ def _single_class(view: Any) -> str:
         return "reduce"
     if isinstance(view, mir.CumsumOp):
         return "scan"
+    if isinstance(view, mir.RmsNormOp | mir.LayerNormOp | mir.SoftmaxOp):
+        return "norm"  # along another axis than the last
     return GENERIC
 
 

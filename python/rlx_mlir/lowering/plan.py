@@ -154,8 +154,9 @@ class PlanReader:
             length = self._dims[operands[0]][-1]
             return self._dims[operands[-1]][-1] * length + _share(result * length, PRODUCTS_PER_BYTE)
         if kind == "attention":
-            keys = self._dims[operands[1]]
-            return result * keys[-2] * ATTENTION_FACTOR
+            # One argument may be queries, keys and values at once; then a mask, positions or the result come next.
+            queries, keys = (self._dims[operand] for operand in operands[:2])
+            return result * (keys if len(keys) == len(queries) else queries)[-2] * ATTENTION_FACTOR
         return product(self._dims[operands[0]]) * 4 + result * 4
 
 

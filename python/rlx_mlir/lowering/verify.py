@@ -16,7 +16,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError
 from rlx_mlir.kernel_classes import CLASSES, GENERIC
-from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE, follows_from_sizes
+from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -297,7 +297,8 @@ def _bodies(module: ir.Operation) -> Problems:
         for kind in buffers:
             if not isinstance(kind, ir.MemRefType) or ir.AffineMap.get_identity(kind.rank) != kind.affine_map:
                 yield f"{_at(body)}: operands and results are buffers of identity layout, but got {kind}"
-        for suffix in ("units", "scratch"):
+        shares = name.removesuffix("body") + "shared" in by_name
+        for suffix in (*MEASURES, "shared") if shares else MEASURES:
             measure = by_name.get(name.removesuffix("body") + suffix)
             if measure is None:
                 yield f"{_at(body)}: it comes with a function '{name.removesuffix('body')}{suffix}'"
@@ -351,9 +352,10 @@ def _llvm(module: ir.Operation) -> Problems:
     for name, function in defined.items():
         if ROLE in function.operation.attributes:
             continue
-        if name.endswith(("_units", "_scratch")) and name.rpartition("_")[0] in defined:
+        if name.endswith(("_units", "_scratch", "_shared")) and name.rpartition("_")[0] in defined:
             continue
-        for suffix in ("_units", "_scratch"):
+        finish = [f"_finish_{suffix}" for suffix in MEASURES] if f"{name}_shared" in defined else []
+        for suffix in (*(f"_{suffix}" for suffix in MEASURES), *finish):
             if name + suffix not in defined:
                 yield f"{_at(function)}: a kernel comes with a function '{name + suffix}'"
 

@@ -12,28 +12,35 @@ is measured from outside there: events keep the kernels of a chain apart, which 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from rlx_mlir.codegen.choices import AT, changes_bits, text_of
 from rlx_mlir.codegen.cpu.choices import CHANGE_BITS
-from rlx_mlir.compiler import build_artifact
+from rlx_mlir.compiler import _check_module, _options, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
-from rlx_mlir.measure.profile import measured, sample_ids
-from rlx_mlir.measure.programs import executable_of, graph_of, is_on_gpu, material_of, options_of
+from rlx_mlir.measure.profile import measured
+from rlx_mlir.measure.programs import is_on_gpu
+from rlx_mlir.measure.subjects import ModelSubject, ModuleSubject, Sizes, Subject
 from rlx_mlir.measure.timing import Comparison, Series, compare
 from rlx_mlir.measure.work import ModuleWork
 from rlx_mlir.models import decoder
-from rlx_mlir.models.model import Model, _Session
+from rlx_mlir.models.model import Model
+from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.loading import executable as executable_for
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
 
 log = logging.getLogger(__name__)
 
@@ -41,8 +48,6 @@ log = logging.getLogger(__name__)
 LEAST_GAIN = 0.02
 #: Prompts that are measured where nothing else is said: tokens.
 CPU_PROMPTS, GPU_PROMPTS = (128,), (16, 128, 512)
-#: Decode steps of a round.
-_STEPS = 8
 #: Candidates of a kernel on a GPU at most: each is a module to compile.
 TRIES = 8
 
@@ -83,13 +88,13 @@ class KernelGain:
 
     Attributes:
         kernel: its name.
-        tokens: that the measured calls process.
+        size: of the measured calls: of a model's, the tokens that they process.
         choices: what is faster.
         gain: how many times faster, with its spread.
     """
 
     kernel: str
-    tokens: int
+    size: int
     choices: Mapping[str, int]
     gain: Comparison
 
@@ -100,23 +105,25 @@ class ProgramTuning:
 
     Attributes:
         name: of the module.
-        kernels: that got choices, for each number of tokens.
-        gains: of the module as a whole, all choices together, by the number of tokens; none where there are none.
         tried: candidates that were measured, of the kernel with most of them.
+        symbol: what sizes are sizes of: "tokens" of a model, a symbol of another module, '' where none is dynamic.
+        kernels: that got choices, for each size.
+        gains: of the module as a whole, all choices together, by size; none where there are none.
         kept: the file with the choices; empty where they aren't kept.
     """
 
     name: str
     tried: int
+    symbol: str = "tokens"
     kernels: list[KernelGain] = field(default_factory=list)
     gains: dict[int, Comparison] = field(default_factory=dict)
     kept: str = ""
 
     @property
     def choices(self) -> tuned.Chosen:
-        """By kernel. What isn't for a range of rows follows from the most tokens that were measured."""
+        """By kernel. What isn't for a range of rows follows from the largest size that was measured."""
         found: tuned.Chosen = {}
-        for own in sorted(self.kernels, key=lambda own: -own.tokens):
+        for own in sorted(self.kernels, key=lambda own: -own.size):
             taken = found.setdefault(own.kernel, {})
             if not taken.keys() & own.choices.keys():
                 taken |= own.choices
@@ -124,7 +131,7 @@ class ProgramTuning:
 
     @property
     def is_gain(self) -> bool:
-        """Whether the module as a whole is faster for some number of tokens, beyond noise, and for none slower."""
+        """Whether the module as a whole is faster at some size, beyond noise, and at none slower."""
         ratios = [gain.ratio for gain in self.gains.values() if gain.is_conclusive]
         return any(ratio > 1 for ratio in ratios) and not any(ratio < 1 / (1 + LEAST_GAIN) for ratio in ratios)
 
@@ -133,15 +140,17 @@ class ProgramTuning:
         return {
             "program": self.name,
             "tried": self.tried,
+            "symbol": self.symbol,
             "kernels": [
-                {"kernel": own.kernel, "tokens": own.tokens, "choices": dict(own.choices), **own.gain.to_dict()}
+                {"kernel": own.kernel, "size": own.size, "choices": dict(own.choices), **own.gain.to_dict()}
                 for own in self.kernels
             ],
-            "gains": {str(tokens): gain.to_dict() for tokens, gain in self.gains.items()},
+            "gains": {str(size): gain.to_dict() for size, gain in self.gains.items()},
             "kept": self.kept,
         }
 
 
+@located
 def tune_model(
     model: Model,
     *,
@@ -167,29 +176,70 @@ def tune_model(
 
     Raises InputError where several prompts are given for a CPU, whose choices hold for any number of rows.
     """
-    say = progress or (lambda _: None)
     on_gpu = is_on_gpu(model)
     if len(prompts) > 1 and not on_gpu:
-        given = ", ".join(map(str, prompts))
-        raise InputError(
-            f"choices for CPUs hold for any number of rows: one length of prompts is expected, but got {given}"
-        )
+        _refuse_several("length of prompts", prompts)
     lengths = prompts or (GPU_PROMPTS if on_gpu else CPU_PROMPTS)
-    weights = _Weights.of(model)
-    plan = _Plan(threads, rounds, tries, same_bits)
-    return [_Tuner(model, name, weights, lengths, plan, say).run(keep) for name in decoder.PROGRAMS]
+    weights: Mapping[str, Any] = decoder.parameters(model.config, model.file, model.context)
+    shared: dict[str, Any] = {}
+    plan = _Plan(threads, rounds, tries, same_bits, keep, progress or (lambda _: None))
+    return [_Tuner(ModelSubject(model, name, weights, shared, lengths), plan).run() for name in decoder.PROGRAMS]
 
 
-@dataclass(frozen=True)
-class _Weights:
-    """The parameters of a model, and what is prepared from them: one copy for all variants."""
+@located
+def tune_module(
+    module: GraphModule,
+    *,
+    sizes: Sizes | None = None,
+    arrays: Mapping[str, np.ndarray] | None = None,
+    threads: int | None = None,
+    rounds: int = 7,
+    tries: int = TRIES,
+    same_bits: bool = False,
+    keep: bool = True,
+    progress: Callable[[str], None] | None = None,
+    target: str = "cpu",
+    **options: Any,
+) -> ProgramTuning:
+    """Measures choices for a module; `compile` with the same module and options then uses what is kept.
 
-    arrays: Mapping[str, Any]
-    shared: Any
+    Args:
+        module: at stage hir or mir; it is not changed.
+        sizes: of dynamic dimensions, by symbol, at which calls are measured; by default what given arrays have, or
+            the declared maximum. On GPUs one symbol may have several.
+        arrays: of inputs and parameters, by name. Others are random numbers, integers zeros: positions and indices
+            that matter for the time have to be given.
+        threads, rounds, tries, same_bits, keep, progress: as for `tune_model`.
+        target: what runs the module, `cpu` or `cuda`.
+        options: the fields of `CompileOptions`, but `choices`.
 
-    @classmethod
-    def of(cls, model: Model) -> _Weights:
-        return cls(decoder.parameters(model.config, model.file, model.context), {})
+    Raises InputError for names, sizes and options that can't be, and what `compile` and calls raise.
+    """
+    if target == "nvptx":
+        raise InputError("'target' expects what can be measured here, cpu or cuda, but got 'nvptx'")
+    if options.get("choices"):
+        raise InputError("'choices' are what is looked for: leave them out")
+    made = _options(target, options)
+    for symbol, own in (sizes or {}).items():
+        if not made.is_gpu and isinstance(own, Sequence) and len(own) > 1:
+            _refuse_several(f"size of '{symbol}'", own)
+    _check_module(module)
+    plan = _Plan(threads, rounds, tries, same_bits, keep, progress or (lambda _: None))
+    return _Tuner(ModuleSubject(module, made, sizes or {}, arrays or {}), plan).run()
+
+
+@located
+def tune(what: Model | GraphModule, **options: Any) -> list[ProgramTuning]:
+    """Measures what else kernels could do, for both modules of a model or for a module, and keeps what is faster.
+
+    Never needed: by default, rules choose. `options` are those of `tune_model` or `tune_module`.
+    """
+    return tune_model(what, **options) if isinstance(what, Model) else [tune_module(what, **options)]
+
+
+def _refuse_several(what: str, sizes: Sequence[int]) -> None:
+    given = ", ".join(map(str, sizes))
+    raise InputError(f"choices for CPUs hold for any number of rows: one {what} is expected, but got {given}")
 
 
 @dataclass(frozen=True)
@@ -200,184 +250,150 @@ class _Plan:
     rounds: int
     tries: int
     same_bits: bool
+    keep: bool
+    say: Callable[[str], None]
 
 
 Times = dict[tuple[str, int, str], Series]
-"""Seconds by variant, number of tokens, and kernel; the kernel '' is all of them."""
+"""Seconds by variant, size, and kernel; the kernel '' is all of them."""
 
 
 class _Tuner:
-    """Tunes one module of a model."""
+    """Tunes one module."""
 
     #: Measures the module as a whole.
     clock: Callable[[], float] = staticmethod(time.perf_counter)
 
-    def __init__(
-        self,
-        model: Model,
-        program: str,
-        weights: _Weights,
-        prompts: Sequence[int],
-        plan: _Plan,
-        say: Callable[[str], None],
-    ) -> None:
-        self._model = model
-        self._program = program
-        self._weights = weights
+    def __init__(self, subject: Subject, plan: _Plan) -> None:
+        self._subject = subject
         self._plan = plan
-        self._say = say
-        self._on_gpu = is_on_gpu(model)
-        most = min(model.chunk, model.context - 1)
-        self._tokens = [1] if program == "decode" else sorted({min(length, most) for length in prompts})
-        self._options = options_of(model, program)
 
-    def run(self, keep: bool) -> ProgramTuning:
+    def run(self) -> ProgramTuning:
         """Tries all candidates, then those that were faster together."""
+        subject, say = self._subject, self._plan.say
+        say(f"compiling {subject.name}")
         variants = {"": self._compile({})}
         candidates = self._candidates(variants[""])
         count = max(map(len, candidates.values()), default=0)
         for number in range(count):
-            self._say(f"compiling {self._program} with candidate {number + 1} of {count}")
+            say(f"compiling {subject.name} with candidate {number + 1} of {count}")
             try:
                 variants[str(number)] = self._tried(_joined(candidates, number))
             except DeviceFaultError:  # nothing can be measured any more
                 raise
             except (CompileError, DeviceError) as error:
-                log.warning("candidate %d of %s is left out: %s", number + 1, self._program, error)
-        found = ProgramTuning(self._program, count)
+                log.warning("candidate %d of %s is left out: %s", number + 1, subject.name, error)
+        found = ProgramTuning(subject.name, count, subject.symbol)
         if not count:
             return found
         times = self._measure(variants)
-        for (tokens, kernel), own in candidates.items():
-            gain = _best(kernel, tokens, own, times)
+        for (size, kernel), own in candidates.items():
+            gain = _best(kernel, size, own, times)
             if gain is not None:
                 found.kernels.append(gain)
         if not found.kernels:
             return found
-        self._say(f"compiling {self._program} with what was faster")
+        say(f"compiling {subject.name} with what was faster")
         totals = self._measure({"": variants[""], "chosen": self._compile(found.choices)})
-        for tokens in self._tokens:
-            both = totals["chosen", tokens, ""], totals["", tokens, ""]
-            found.gains[tokens] = compare(*both, higher_is_better=False)
-        if keep and found.is_gain:
-            parts = compile_cache.key_parts(material_of(self._model, self._program), self._options.as_dict())
+        for size in subject.cases:
+            both = totals["chosen", size, ""], totals["", size, ""]
+            found.gains[size] = compare(*both, higher_is_better=False)
+        if self._plan.keep and found.is_gain:
+            parts = compile_cache.key_parts(subject.material(), subject.options.as_dict())
             found.kept = str(tuned.keep(parts, found.choices, found.to_dict()["gains"]))
         return found
 
     def _compile(self, choices: tuned.Chosen) -> Executable:
         """The module with choices, its parameters set."""
-        graph = graph_of(self._model, self._program)
-        artifact = build_artifact(graph, replace(self._options, choices=choices))
+        subject = self._subject
+        artifact = build_artifact(subject.graph(), replace(subject.options, choices=choices))
         made = executable_for(artifact, threads=self._plan.threads)
-        made.set_params(self._weights.arrays, shared=self._weights.shared)
+        made.set_params(subject.params, shared=subject.shared)
         return made
 
     def _tried(self, choices: tuned.Chosen) -> Executable:
         """The module with choices, which ran once: a GPU may refuse a launch, or lack memory."""
         made = self._compile(choices)
-        for tokens in self._tokens if self._on_gpu else ():
-            self._steps(made, tokens)[0]()
+        for size in self._subject.cases if self._subject.on_gpu else ():
+            self._subject.steps(made, size)[0]()
         return made
 
     def _candidates(self, rule: Executable) -> dict[tuple[int, str], Candidates]:
-        """By number of tokens and kernel, for those that have some."""
-        found = self._of_gpu(rule) if self._on_gpu else self._of_cpu(rule)
+        """By size and kernel, for those that have some."""
+        found = self._of_gpu(rule) if self._subject.on_gpu else self._of_cpu(rule)
         return {key: own for key, own in found.items() if own}
 
     def _of_cpu(self, rule: Executable) -> dict[tuple[int, str], Candidates]:
-        (tokens,) = self._tokens
+        (size,) = self._subject.cases
         found: dict[tuple[int, str], Candidates] = {}
         for name in rule.artifact.kernels:
             by_program = CANDIDATES.get(rule.artifact.templates.get(name, ""), {})
-            found[tokens, name] = [
-                own
-                for own in by_program.get(self._program, ())
-                if not (self._plan.same_bits and changes_bits(own, CHANGE_BITS))
-            ]
+            own: list[Mapping[str, int]] = []
+            for one in itertools.chain.from_iterable(by_program.get(p, ()) for p in self._subject.programs):
+                if one not in own and not (self._plan.same_bits and changes_bits(one, CHANGE_BITS)):
+                    own.append(one)
+            found[size, name] = own
         return found
 
     def _of_gpu(self, rule: Executable) -> dict[tuple[int, str], Candidates]:
         from rlx_mlir.lowering.gpu.candidates import list_candidates
 
-        work = ModuleWork(graph_of(self._model, self._program), self._options)
+        options, cases = self._subject.options, self._subject.cases
+        work = ModuleWork(self._subject.graph(), options)
         templates = rule.artifact.templates
         found: dict[tuple[int, str], Candidates] = {}
-        ranges: dict[tuple[str, str], Candidates] = {}  # numbers of tokens that are in one have the same candidates
-        for tokens in reversed(self._tokens):
-            shapes = work.operands({**dict(rule.artifact.symbols), **self._sizes(tokens)})
+        ranges: dict[tuple[str, str], Candidates] = {}  # sizes that are in one range have the same candidates
+        for size in reversed([*cases]):
+            shapes = work.operands({**dict(rule.artifact.symbols), **cases[size]})
             with work.context:
                 for call, own in zip(work.calls, shapes, strict=True):
-                    if (tokens, call.kernel) not in found:
+                    if (size, call.kernel) not in found:
                         each = list_candidates(
                             call.kernel,
                             work.kernel(call.kernel),
-                            self._options.chip,
+                            options.chip,
                             own,
                             templates[call.kernel],
                             same_bits=self._plan.same_bits,
                         )
                         ends = next(iter(each[0])).partition(AT)[2] if each else ""
-                        found[tokens, call.kernel] = ranges.setdefault((call.kernel, ends), each[: self._plan.tries])
+                        found[size, call.kernel] = ranges.setdefault((call.kernel, ends), each[: self._plan.tries])
         return found
-
-    def _sizes(self, tokens: int) -> dict[str, int]:
-        return {} if self._program == "decode" else {"seq": tokens, "outputs": 1}
 
     def _measure(self, variants: Mapping[str, Executable]) -> Times:
         """Everything in turns."""
         series: defaultdict[tuple[str, int, str], Series] = defaultdict(Series)
         for number in range(self._plan.rounds + 1):
-            self._say(f"{self._program}, round {number} of {self._plan.rounds}")
-            for tokens in self._tokens:
+            self._plan.say(f"{self._subject.name}, round {number} of {self._plan.rounds}")
+            for size in self._subject.cases:
                 for variant, executable in variants.items():
-                    spent = self._spent(executable, tokens)
+                    spent = self._spent(executable, size)
                     for kernel, seconds in spent.items() if number else ():  # the first round warms everything up
-                        series[variant, tokens, kernel].values.append(seconds)
+                        series[variant, size, kernel].values.append(seconds)
         return dict(series)
 
-    def _spent(self, executable: Executable, tokens: int) -> dict[str, float]:
+    def _spent(self, executable: Executable, size: int) -> dict[str, float]:
         """Seconds of each kernel, and of all, in the fastest of some runs."""
+        subject = self._subject
         spent: defaultdict[str, list[float]] = defaultdict(list)
-        for step in self._steps(executable, tokens):
-            run = measured(executable, step, self._sizes(tokens))
+        for step in subject.steps(executable, size):
+            run = measured(executable, step, subject.cases[size])
             once: defaultdict[str, float] = defaultdict(float)
             for (kernel, _), seconds in zip(executable.timings(), run.calls, strict=True):
                 once[kernel] += seconds
             for kernel, seconds in once.items():
                 spent[kernel].append(seconds)
-            if not self._on_gpu:
+            if not subject.on_gpu:
                 spent[""].append(sum(run.calls))
-        for step in self._steps(executable, tokens) if self._on_gpu else ():
+        for step in subject.steps(executable, size) if subject.on_gpu else ():
             begin = self.clock()
             step()
             spent[""].append(self.clock() - begin)
         return {kernel: min(values) for kernel, values in spent.items()}
 
-    def _steps(self, executable: Executable, tokens: int) -> list[Callable[[], object]]:
-        """What runs the module once each: a prompt, or some single tokens in the middle of the context."""
-        model = self._model
-        others: dict[str, Any] = {name: executable_of(model, name) for name in ("prefill", "decode")}
-        variant = Model(
-            model.file,
-            model.config,
-            context=model.context,
-            chunk=model.chunk,
-            activations=model.activations,
-            candidates=model.candidates,
-            **{**others, self._program: executable},
-        )
-        session = _Session(variant)
-        if self._program == "prefill":
-            return [partial(session.prefill, sample_ids(tokens, model.config.vocab))]
-        # As if there were tokens before: keys of zeros take the same time.
-        before = model.context // 2
-        session.tokens.extend(sample_ids(before, model.config.vocab))
-        steps = min(_STEPS, model.context - before)
-        return [partial(session.advance, token) for token in sample_ids(steps, model.config.vocab)]
-
 
 def _joined(candidates: Mapping[tuple[int, str], Candidates], number: int) -> tuned.Chosen:
-    """The choices of all kernels that have a candidate of this number, for all numbers of tokens."""
+    """The choices of all kernels that have a candidate of this number, for all sizes."""
     joined: tuned.Chosen = {}
     for (_, kernel), own in candidates.items():
         if number < len(own):
@@ -385,19 +401,19 @@ def _joined(candidates: Mapping[tuple[int, str], Candidates], number: int) -> tu
     return joined
 
 
-def _best(kernel: str, tokens: int, candidates: Candidates, times: Times) -> KernelGain | None:
+def _best(kernel: str, size: int, candidates: Candidates, times: Times) -> KernelGain | None:
     """The candidate that is most faster than the rule for a kernel, beyond noise."""
-    rule = times["", tokens, kernel]
+    rule = times["", size, kernel]
     gains = [
-        KernelGain(kernel, tokens, own, compare(times[str(number), tokens, kernel], rule, higher_is_better=False))
+        KernelGain(kernel, size, own, compare(times[str(number), size, kernel], rule, higher_is_better=False))
         for number, own in enumerate(candidates)
-        if (str(number), tokens, kernel) in times
+        if (str(number), size, kernel) in times
     ]
     good = [own for own in gains if own.gain.is_conclusive and own.gain.ratio > 1 + LEAST_GAIN]
     return max(good, key=lambda own: own.gain.ratio, default=None)
 
 
-def describe(own: KernelGain, *, several: bool) -> str:
-    """A line about a kernel; with the number of tokens where there are several."""
-    at = f" at {own.tokens} tokens" if several else ""
+def describe(own: KernelGain, symbol: str) -> str:
+    """A line about a kernel; with its size, of the symbol, where there is one."""
+    at = f" at {symbol} = {own.size}" if symbol else ""
     return f"{own.kernel}{at}: {text_of(own.choices)}, {own.gain} as fast (spread {own.gain.spread:.0%})"

@@ -13,13 +13,14 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     Map,
     SizeLike,
     as_index,
+    cast_shape,
     collapse,
     element_type,
     empty,
@@ -255,9 +256,18 @@ def cache_update_cost(op: Any, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@dim_rule(mir.AttentionOp, mir.RopeOp, mir.CacheUpdateOp)
+@dim_rule(mir.AttentionOp, mir.CacheUpdateOp)
 def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of the first operand."""
+    return operands[0]
+
+
+@dim_rule(mir.RopeOp)
+def rope_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`; raises UnsupportedError where its width needn't be a multiple of a head's."""
+    width, head_dim = operands[0][-1], python_value(op.head_dim)
+    if width.divided_by(Size.of(head_dim)) is None:
+        raise UnsupportedError(f"mir.rope at {op.location}: a width of {width} needn't be heads of {head_dim} elements")
     return operands[0]
 
 
@@ -319,7 +329,7 @@ class _Heads:
 
     def merged(self, result: ir.Value) -> ir.Value:
         """The result by head in the shape of q."""
-        return collapse(result, self._groups(self.q.type.rank, 2))
+        return cast_shape(collapse(result, self._groups(self.q.type.rank, 2)), sizes_of(self.q))
 
 
 class _Visibility:

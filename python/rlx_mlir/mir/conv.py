@@ -95,9 +95,11 @@ def _positions(size: Size, padding: int, spread: int, stride: int) -> Size | Non
 
 @dim_rule(mir.ConvOp)
 def conv_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """[N, Co, Ho, Wo]; raises UnsupportedError where the stride doesn't divide a symbolic size."""
+    """[N, Co, Ho, Wo]; raises UnsupportedError where the stride or the groups don't divide a symbolic size."""
     x, weight = operands
-    kernel = op.weight.type.shape[2:]
+    kernel, groups = op.weight.type.shape[2:], python_value(op.groups)
+    if weight[0].divided_by(Size.of(groups)) is None:
+        raise UnsupportedError(f"mir.conv at {op.location}: {weight[0]} channels needn't be {groups} equal groups")
     sizes = [x[0], weight[0]]
     for size, k, padding, dilation, stride in zip(
         x[2:], kernel, *(python_value(a) for a in (op.padding, op.dilation, op.stride)), strict=True

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import lru_cache, reduce
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Size:
             return value
         if isinstance(value, str):
             return Size((((value,), 1),))
-        return Size((((), value),) if value else ())
+        return _number(value)
 
     @property
     def constant(self) -> int | None:
@@ -91,6 +91,12 @@ class Size:
             factors = list(symbols) if coefficient == 1 and symbols else [str(coefficient), *symbols]
             parts.append("*".join(factors))
         return " + ".join(parts) or "0"
+
+
+@lru_cache(4096)
+def _number(value: int) -> Size:
+    """The size of a number: graphs have few different ones, but many values."""
+    return Size((((), value),) if value else ())
 
 
 def _size(totals: Mapping[tuple[str, ...], int]) -> Size:

@@ -95,15 +95,18 @@ def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, 
 
     Indices outside are clamped, packed rows are decoded.
     """
+    entries = table.n if isinstance(table, PackedWeight) else table.shape[axis]
+    if not entries and indices.size:
+        raise InputError(f"mir.gather: 'table' must have an entry along axis {axis} for {list(indices.shape)} indices")
     if isinstance(table, PackedWeight):
-        return table.take(decode_indices(indices, table.n))
+        return table.take(decode_indices(indices, entries))
     batches = table.shape[:batch_dims]
     if indices.shape[:batch_dims] != batches:
         raise InputError(
             f"mir.gather: the first {batch_dims} dimensions of 'table' and 'indices' must be alike, "
             f"but they are {list(batches)} and {list(indices.shape[:batch_dims])}"
         )
-    chosen = decode_indices(indices, table.shape[axis])
+    chosen = decode_indices(indices, entries)
     result = np.empty((*table.shape[:axis], *indices.shape[batch_dims:], *table.shape[axis + 1 :]), table.dtype)
     for batch in np.ndindex(*batches):
         result[batch] = np.take(table[batch], chosen[batch], axis=axis - batch_dims)

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from ..runtime.device import DeviceArray
 
 MOST_AHEAD = 8
-"""Steps of a batch. Two batches are under way at most, so that fewer than three times as many steps come to nothing."""
+"""Steps of a batch, which is one CUDA graph where it has as many. Two batches are under way at most, so that fewer than
+three times as many steps come to nothing."""
 
 
 class Ahead:
@@ -62,7 +63,7 @@ class Ahead:
         self._tokens = [zeros((1, 1), int32) for _ in range(2)]
         self._positions = [zeros((1,), int32) for _ in range(2)]
         self._known = np.zeros(1, np.int32)
-        self._steps = [
+        steps = [
             executable.bind(
                 {"tokens": self._tokens[own], "pos": self._positions[own], **self.inputs, **caches},
                 outputs={"logits": self.logits, "token": self._tokens[1 - own], "next": self._positions[1 - own]},
@@ -71,6 +72,7 @@ class Ahead:
             )
             for own in range(2)
         ]
+        self._loop = executable.loop(steps)
         self._parity = 0
         self._pos = 0  # of the token that the next step reads
         self._left = 0  # steps that may be started
@@ -117,11 +119,10 @@ class Ahead:
         """Starts a batch: the first is of one step, so that a stream of text begins soon, and later ones are longer."""
         count = min(self._size, self._left)
         first = self._pos
-        for _ in range(count):
-            self._known[0] = self._pos
-            self._steps[self._parity](wait=False)
-            self._parity = 1 - self._parity
-            self._pos += 1
+        self._pos += count
+        self._known[0] = self._pos - 1
+        self._loop(count, first=self._parity, joined=count == MOST_AHEAD)
+        self._parity = (self._parity + count) % 2
         self._left -= count
         self._size = min(2 * self._size, MOST_AHEAD)
         self._batches.append(self.chosen.part(first, first + count))

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from ..errors import ContextLengthError, InputError, ModelFileError, TokenizerError
 from ..frontends.safetensors import SafetensorsFile
+from ..place import located
 from . import encoder
 from .encoder_config import EncoderConfig
 from .hub import resolve_folder
@@ -51,6 +52,7 @@ class Executable(Protocol):
         """One call."""
 
 
+@located
 def load_encoder(
     path_or_name: str | os.PathLike[str],
     *,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ..errors import DownloadError, InputError
+from ..errors import DownloadError, InputError, did_you_mean
 
 _CHUNK = 1 << 20
 _Advance = Callable[[int], None]
@@ -143,6 +143,14 @@ def cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("rlx-mlir"))
 
 
+#: What to do with files that people try in place of GGUF files, by suffix.
+_OTHER_FILES = {
+    ".mlir": "a module in MLIR is for rlx emit, rlx report and rlx tune, or GraphModule.from_text",
+    ".safetensors": "of safetensors, encoders alone are read, from their folders by load_encoder or rlx embed",
+    ".rlx": "a compiled module is for rlx_mlir.load",
+}
+
+
 def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, progress: bool = True) -> Path:
     """The file of a model: of a path, the path itself; of a known name, a verified local file, fetched if needed.
 
@@ -160,10 +168,17 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
             raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
         path = Path(text).expanduser()
         if path.is_file():
+            if (why := _OTHER_FILES.get(path.suffix.lower())) is not None:
+                raise InputError(f"'{text}' isn't the .gguf file of a language model: {why}")
             return path
         names = ", ".join(sorted(KNOWN))
-        what = "is a folder" if path.is_dir() else "is neither a file nor a known model"
-        raise InputError(f"'{text}' {what}; give the path of a .gguf file, or one of: {names}")
+        what = "is neither a file nor a known model" + did_you_mean(text.lower(), KNOWN)
+        hint = ""
+        if path.is_dir():
+            what = "is a folder"
+            if (path / "config.json").is_file():
+                hint = "; of folders, encoders alone are read, by load_encoder or rlx embed"
+        raise InputError(f"'{text}' {what}; give the path of a .gguf file, or one of: {names}{hint}")
     found = _installed(source) or _cached(source)
     if found is None and not download:
         raise DownloadError(f"{source.filename} is neither installed nor in {cache_dir()}, and is not to be fetched")
@@ -187,8 +202,11 @@ def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = Tru
         path = Path(text).expanduser()
         if path.is_dir():
             return path
+        if text.lower() in KNOWN or path.suffix.lower() == ".gguf":
+            raise InputError(f"'{text}' is a language model, no encoder: use load_model, or rlx generate")
         names = ", ".join(sorted(ENCODERS))
         what = "is no folder" if path.exists() else "is neither a folder nor a known encoder"
+        what += did_you_mean(text.lower(), ENCODERS)
         raise InputError(f"'{text}' {what}; give the folder of an encoder (with config.json), or one of: {names}")
     installed, cached = [_installed(source) for source in known.files], cache_dir() / "models" / known.name
     if installed[0] is not None and all(installed):

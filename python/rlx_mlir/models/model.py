@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -24,6 +23,7 @@ import numpy.typing as npt
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, InputError
 from ..frontends.gguf import GGUFFile
+from ..limits import in_threads
 from ..place import located
 from ..runtime.prepare import Prepared
 from . import decoder
@@ -141,10 +141,8 @@ def load_model(
         return compile_one(program, candidates=candidates.get(program, 0))
 
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.
-    with ThreadPoolExecutor(len(decoder.PROGRAMS), "rlx-compile") as pool:
-        executables: dict[str, Executable] = dict(
-            zip(decoder.PROGRAMS, pool.map(compiled, decoder.PROGRAMS), strict=True)
-        )
+    done = in_threads([partial(compiled, program) for program in decoder.PROGRAMS])
+    executables: dict[str, Executable] = dict(zip(decoder.PROGRAMS, done, strict=True))
     ready_to_load = time.perf_counter()
     model = Model(
         file,

@@ -2,7 +2,8 @@
 """What each pass changed, as files: `compile(dump_dir=...)`, or RLX_DUMP_DIR.
 
 A folder for each module holds one file for each pass that changed something, with the functions that it changed and
-nothing else, and README.md, which lists the passes with what they did. A file is a module that rlx-opt reads.
+nothing else; README.md, which lists the passes with what they did; and diff.html, which shows in a browser what each
+pass changed in them. A file is a module that rlx-opt reads.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
+from rlx_mlir.reports.difference import DiffPage
 from rlx_mlir.rewriting import operations
 from rlx_mlir.rewriting.steps import pass_name
 
@@ -55,6 +57,7 @@ class Dumper:
             self._folder.mkdir(parents=True, exist_ok=True)
             for old in (*self._folder.glob("[0-9][0-9][0-9]-*.mlir"), self._folder / "README.md"):
                 old.unlink(missing_ok=True)
+            self._page = DiffPage(self._folder / "diff.html", name)
             self._write(f"at stage {stage}", f"input-{stage}", None, module)
         except OSError as error:
             raise InputError(
@@ -76,6 +79,8 @@ class Dumper:
             header += f"// functions that are gone: {', '.join(gone)}\n"
         text = header + _text(after, [new[name] for name in changed])
         (self._folder / file).write_text(text)
+        if before is not None:
+            self._page.add(file, step, old, {name: new[name] for name in changed}, gone)
         counts = Counter[str]() if before is None else _count(before)
         parts = [f"{_named(changed)} of {len(new)}"] + ([f"gone: {_named(gone)}"] if gone else [])
         self._entries.append(
@@ -87,7 +92,8 @@ class Dumper:
         lines = [
             f"# Passes that changed `{self._name}`",
             "",
-            "Each file holds the functions that its pass changed. What changed in numbers of operations stands here.",
+            "Each file holds the functions that its pass changed. What changed in numbers of operations stands here, "
+            "and line by line in [diff.html](diff.html).",
             "",
             "| file | bytes | operations | changed | functions |",
             "|---|---:|---:|---|---|",

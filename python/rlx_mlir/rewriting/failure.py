@@ -87,12 +87,12 @@ def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
     return "", reproducer
 
 
-def write_reproducer(text: str) -> Path | None:
+def write_reproducer(text: str, suffix: str = ".mlir") -> Path | None:
     """Writes the IR before the failure with the command that fails; None where no folder is writable."""
     folder = Path(os.environ.get("RLX_REPRODUCER_DIR", Path(tempfile.gettempdir()) / "rlx-reproducers"))
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{os.getpid()}-{next(_numbers)}.mlir"
+        path = folder / f"{os.getpid()}-{next(_numbers)}{suffix}"
         path.write_text(text)
     except OSError:
         return None

@@ -185,6 +185,8 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
         for number, op in snapshot:
             if number in rewriter._erased:
                 continue
+            if ir.native.is_over():
+                raise RewriteError("rewriting was stopped")
             for pattern in by_root.get(op.name, ()):
                 if recorder is not None and recorder.budget == 0:
                     return report

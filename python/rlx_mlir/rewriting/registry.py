@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx_mlir import ir
+from rlx_mlir import ir, limits
 from rlx_mlir.errors import InputError
-from rlx_mlir.rewriting.failure import pass_error
+from rlx_mlir.rewriting.failure import pass_error, write_reproducer
 from rlx_mlir.rewriting.recording import running
 
 
@@ -230,13 +230,26 @@ def run_pipeline(
 
     Raises:
         PassError: with the pass, every diagnostic, and the path of a file that reproduces the failure.
+        TimeLimitError: the time limit of the compilation that this thread is at, if it has one, is over.
     """
     register_all()
     operation = op.operation
-    result = ir.native.run_pipeline(operation, pipeline, verify=verify, print_changed=print_changed, timing=timing)
+    watch = limits.current()
+    run = functools.partial(
+        ir.native.run_pipeline,
+        operation,
+        pipeline,
+        verify=verify,
+        print_changed=print_changed,
+        timing=timing,
+        watch=watch.native,
+    )
+    result = limits.interruptible(run, watch)
     if result.succeeded:
         return str(result.log)
     with _lock:
         raised = _raised.pop(_root(operation), [])
+    if watch.native.is_over:
+        raise watch.error(write_reproducer(result.reproducer))
     cause = next((error for text, error in raised if any(text in d.message for d in result.diagnostics)), None)
     raise pass_error(pipeline, str(operation.location), result, cause) from cause

@@ -111,6 +111,44 @@ class DeviceCall(BoundCall):
                 )
 
 
+class DeviceLoop:
+    """Bound calls of one module that are repeated in turn, on the GPU alone; `CudaExecutable.loop` makes one."""
+
+    def __init__(self, calls: Sequence[DeviceCall]) -> None:
+        first = calls[0]
+        self._plan, self._flight, self._name = first._plan, first._flight, first._name
+        self._arguments = [call._arguments[0] for call in calls]
+        self._on_device = list({id(array): array for call in calls for array in call._on_device}.values())
+        self._kept = tuple(call._kept for call in calls)
+        self._known = tuple(call._known for call in calls)  # keeps their memory
+
+    @located
+    def __call__(self, count: int, *, first: int = 0, joined: bool = False) -> Run:
+        """Starts so many runs, one after the other, and returns: a single call of the run time.
+
+        Args:
+            count: of runs.
+            first: the number of the call that comes first.
+            joined: runs that are repeated like that become one CUDA graph, from the second time on: for numbers of runs
+                that come often, as each is a graph of its own.
+
+        Returns:
+            The last of the runs, which waits for all of them.
+
+        Raises InputError, before anything runs, where positions name rows that a table or cache doesn't have: `known`
+        of the calls says how large they become at most.
+        """
+        before = [array.run for array in self._on_device]
+        after = {run for run in before if run is not None and run.plan is not self._plan}
+        last = self._plan.repeat(
+            self._arguments, first=first, count=count, joined=joined, after=[run.native for run in after]
+        )
+        run = Run(last, self._plan, self._name, self._kept)
+        self._flight.add(run)
+        self._flight.note(self._on_device, before, run)
+        return run
+
+
 class CudaExecutable(Executable):
     """A compiled module on a GPU.
 
@@ -277,6 +315,8 @@ class CudaExecutable(Executable):
         Raises what `Executable.run` raises, and DeviceFaultError where a kernel fails: then the process can't use the
         GPU any more. Of a run with ``wait=False``, whoever waits for it gets this error.
         """
+        if stream is not None:  # before memory is allocated, which would end the capture
+            self._device.check_outside_capture(stream_handle(stream))
         call = self._arrange(inputs, outputs or {}, donate, device_outputs or not wait, stream=stream)
         return call(wait=wait, stream=stream)
 
@@ -306,6 +346,20 @@ class CudaExecutable(Executable):
         arranged = self._arrange(inputs, outputs or {}, donate, device_outputs, known or {})
         self._check_bound(arranged, inputs, donate)
         return arranged
+
+    @located
+    def loop(self, calls: Sequence[DeviceCall]) -> DeviceLoop:
+        """Bound calls of this module that are repeated in turn, without the host: one writes what the next one reads.
+
+        Args:
+            calls: made by `bind`, with all arrays on the GPU, outputs that inputs are tied to donated, and positions
+                `known`.
+
+        Raises InputError where one is of another module; calling the loop, where one has arrays of the host.
+        """
+        if not calls or any(call._plan is not self._plan for call in calls):
+            raise InputError(f"a loop has bound calls of '{self.artifact.name}', and at least one")
+        return DeviceLoop(calls)
 
     def _arrange(
         self,
@@ -357,7 +411,10 @@ class CudaExecutable(Executable):
         """An array of another library on the GPU as ours: the stream waits for it, where the call would otherwise."""
         if isinstance(value, DeviceArray) or not is_device_array(value):
             return value
-        return as_device_array(value, device=self.device, stream=stream)
+        array = as_device_array(value, device=self.device, stream=stream)
+        if array.address % ALIGNMENT:  # it is copied before the run, which alone comes after the stream
+            self._device.synchronize(stream_handle(stream))
+        return array
 
     def _place_results(
         self,

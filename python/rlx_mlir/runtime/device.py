@@ -126,10 +126,10 @@ class DeviceArray:
 
         Args:
             array: an object that has it.
-            device: the number of its GPU, which the interface doesn't say.
+            device: the number of its GPU, where it has no elements; else the driver is asked.
             stream: a CUDA stream that waits for the array; without one, the call waits.
 
-        Raises InputError where it isn't contiguous, or can't be read.
+        Raises InputError where it isn't contiguous, can't be read, or isn't in a GPU's memory.
         """
         try:
             interface = array.__cuda_array_interface__
@@ -144,12 +144,16 @@ class DeviceArray:
             raise InputError("an array with a mask can't be used on a GPU")
         if strides is not None:
             _check_contiguous(shape, [stride // dtype.itemsize for stride in strides])
+        if 0 in shape:
+            return cls.empty(shape, dtype, device=device)
+        ordinal = native.CudaDevice(device).ordinal_of(address)
+        if ordinal is None:
+            raise InputError(f"{address:#x}, the address in __cuda_array_interface__, isn't memory of a GPU")
+        device = ordinal
         if stream is None:
             native.CudaDevice(device).synchronize(produced)
         else:
             native.CudaDevice(device).order(produced, stream_handle(stream))
-        if address == 0:  # nothing in it
-            return cls.empty(shape, dtype, device=device)
         return cls(address, shape, dtype, device=device, owner=array)
 
     # Reading and writing it ------------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class Parameters:
     @cached_property
     def spans(self) -> tuple[list[int], list[int]]:
         """Where the arrays start, in order, and how far those up to each one reach."""
-        spans = sorted(span_of(a, at) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
+        spans = sorted((at, at + a.nbytes) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
         return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
 
     def overlap(self, start: int, end: int) -> bool:
@@ -316,9 +316,15 @@ class Executable:
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _input_names(self) -> frozenset[str]:
+        return frozenset(spec.name for spec in self.inputs)
+
     def _check_names(self, what: str, given: Any, specs: Sequence[BufferSpec]) -> None:
         if not isinstance(given, Mapping):
-            raise InputError(f"{what}s of '{self.artifact.name}' are a mapping from names to arrays, but got {given!r}")
+            raise InputError(
+                f"{what}s of '{self.artifact.name}' are a mapping from names to arrays, but got {type(given).__name__}"
+            )
         names = {spec.name: None for spec in specs}
         if given.keys() == names.keys():
             return
@@ -337,7 +343,8 @@ class Executable:
         bound = self._bound
         if bound is None:
             raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
-        self._check_names("input", inputs, self.inputs)
+        if type(inputs) is not dict or inputs.keys() != self._input_names:
+            self._check_names("input", inputs, self.inputs)
         sizes = dict(bound.sizes)
         arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
         ordered = self._ordered(sizes)
@@ -355,20 +362,42 @@ class Executable:
         results: Mapping[str, Any],
         into: Sequence[int],
     ) -> None:
-        """Raises InputError where what a call writes overlaps what it reads; `into` are the addresses of results."""
+        """Raises InputError where memory that a call writes is read or written under another name, too.
+
+        `addresses` and `into` are those of the arrays that it reads, and of the results.
+        """
         if not outputs and not donate:
             return
-        own = {spec.name for spec in self.outputs if spec.tied in donate}
-        read = zip(arrays.items(), addresses, strict=True)
-        written = zip(results.items(), into, strict=True)
-        self._check_overlap(
-            {name: span_of(array, at) for (name, array), at in read if name not in donate},
-            {name: span_of(array, at) for (name, array), at in written if name in own or name in outputs},
-            bound,
-        )
+        own = {spec.name for spec in self.outputs if spec.tied in donate} if donate else ()
+        spans = []
+        for (name, array), start in zip(arrays.items(), addresses, strict=True):
+            size = array.nbytes
+            if size and name not in donate:
+                spans.append((start, start + size, "", name))
+        for (name, array), start in zip(results.items(), into, strict=True):
+            size = array.nbytes
+            if size and (name in outputs or name in own):
+                if bound.overlap(start, start + size):
+                    raise InputError(f"output '{name}' shares memory with a parameter")
+                spans.append((start, start + size, name, name))
+        spans.sort()
+        # In the order of their starts: how far those before reach that are read, and written, and whose that is.
+        read = written = 0
+        reader = writer = ""
+        for start, end, output, name in spans:
+            if (output and start < read) or start < written:
+                kind = "output" if output else "input"
+                other = f"input '{reader}'" if output and start < read else f"output '{writer}'"
+                raise InputError(f"{kind} '{name}' and {other} share memory, but what a call writes is its alone")
+            if output and end > written:
+                written, writer = end, name
+            elif not output and end > read:
+                read, reader = end, name
 
     def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Array:
         """The value as a contiguous array that fits the specification; notes the sizes of symbols."""
+        if type(value) is np.ndarray and value.shape == spec.shape and value.dtype == DTYPES[spec.dtype]:
+            return value if _is_readable(value) else np.array(value, order="C")
         named = f"{what} '{spec.name}'"
         array = _as_array(named, value)
         self._check_fits(named, spec, array, sizes)
@@ -432,12 +461,14 @@ class Executable:
         self, inputs: Mapping[str, Any], arrays: Mapping[str, Any], given: Mapping[str, Any], donate: Collection[str]
     ) -> None:
         """Raises InputError where what results are to go to has wrong names, or can't be written."""
-        names = [spec.name for spec in self.outputs]
+        names = {spec.name: spec for spec in self.outputs}
         for name in given:
             if name not in names:
                 raise InputError(f"'{self.artifact.name}' has no output '{name}'; it has {', '.join(names) or 'none'}")
         if isinstance(donate, str):
             raise InputError(f"'donate' is a collection of names, but got the string '{donate}'")
+        if not donate:
+            return
         tied = {spec.tied: spec.name for spec in self.outputs}
         for name in donate:
             if name not in tied:
@@ -457,11 +488,12 @@ class Executable:
         """The arrays that results go to, by name, with the contents of the inputs that they are tied to."""
         results = {}
         for spec in self.outputs:
-            shape = tuple(evaluate(size, sizes) for size in spec.sizes)
-            array = given.get(spec.name)
             if spec.tied is not None and spec.tied in donate:
                 results[spec.name] = arrays[spec.tied]
                 continue
+            array = given.get(spec.name)
+            # Without symbols, all sizes are numbers.
+            shape: Any = tuple(evaluate(size, sizes) for size in spec.sizes) if sizes else tuple(spec.shape)
             if array is None:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             else:
@@ -470,26 +502,6 @@ class Executable:
                 np.copyto(array, arrays[spec.tied])
             results[spec.name] = array
         return results
-
-    @staticmethod
-    def _check_overlap(
-        read: Mapping[str, tuple[int, int]], written: Mapping[str, tuple[int, int]], bound: Parameters
-    ) -> None:
-        """Raises InputError where memory that a call writes is read or written under another name, too."""
-        spans = [(start, end, False, f"input '{name}'") for name, (start, end) in read.items()]
-        for name, (start, end) in written.items():
-            if start < end and bound.overlap(start, end):
-                raise InputError(f"output '{name}' shares memory with a parameter")
-            spans.append((start, end, True, f"output '{name}'"))
-        # In the order of their starts: how far those before reach, by whether they are written, and whose that is.
-        reach = {False: (0, ""), True: (0, "")}
-        for start, end, writes, name in sorted(spans):
-            if start == end:
-                continue
-            for kind in (False, True) if writes else (True,):
-                if start < reach[kind][0]:
-                    raise InputError(f"{name} and {reach[kind][1]} share memory, but what a call writes is its alone")
-            reach[writes] = max(reach[writes], (end, name))
 
 
 def check_threads(threads: Any) -> None:
@@ -524,12 +536,18 @@ def _as_array(named: str, value: Any) -> Array:
 
 
 def _is_readable(array: Array) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.aligned)
+    flags = array.flags
+    return flags.c_contiguous and flags.aligned
 
 
 def check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
     """Raises InputError where a result can't be written to the array that was given for it."""
-    named, dtype = f"output '{spec.name}'", DTYPES[spec.dtype]
+    dtype = DTYPES[spec.dtype]
+    if type(array) is np.ndarray and array.shape == shape and array.dtype == dtype:
+        flags = array.flags
+        if flags.c_contiguous and flags.aligned and flags.writeable:
+            return
+    named = f"output '{spec.name}'"
     if not isinstance(array, np.ndarray):
         raise InputError(f"{named} goes to an array of numpy, but got {type(array).__name__}")
     if array.shape != shape or array.dtype != dtype:
@@ -547,11 +565,6 @@ def check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
 def address_of(array: Array) -> int:
     """Where an array starts, or some address where it has no elements."""
     return int(array.ctypes.data if array.size else _NOWHERE.ctypes.data)
-
-
-def span_of(array: Any, address: int) -> tuple[int, int]:
-    """Where an array starts and ends."""
-    return address, address + array.nbytes
 
 
 def _listed(shape: Sequence[int | str]) -> str:

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, RlxError
-from rlx_mlir.tools import bench, cache, embed, fuzz, profile, tune
+from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -45,6 +45,7 @@ from rlx_mlir.tools.options import (
     example,
     print_json,
     progress,
+    weights,
     writing,
 )
 from rlx_mlir.version import __version__
@@ -103,10 +104,15 @@ app.command(
     )
 )(bench.bench)
 app.command(
+    "check-gpu",
+    epilog=example("rlx check-gpu", "rlx check-gpu --only gemm,attention --number 1", "rlx check-gpu --json"),
+)(check_gpu.check_gpu)
+app.command(
     epilog=example(
         "rlx tune smollm2",
         "rlx tune model.gguf --threads 1 --dry-run",
         "rlx tune smollm2 --device cuda --prompt-tokens 16,512",
+        "rlx tune graph.mlir --size tokens=64 --maximum tokens=512",
     )
 )(tune.tune)
 app.command(
@@ -273,6 +279,9 @@ def compile_model(
     chip: ChipOption = "",
     ptx: PtxOption = "",
     cubin: CubinOption = Cubin.auto,
+    time_limit: Annotated[
+        float | None, typer.Option(help="Seconds for each program; then an error names what was at work.")
+    ] = None,
     timing: Annotated[
         bool, typer.Option("--timing", help="Compile anew, beside the cache, and show where the time goes.")
     ] = False,
@@ -289,7 +298,7 @@ def compile_model(
     if timing:
         if output is not None:
             raise InputError("'--timing' writes no files: leave '--output' out")
-        machine: dict[str, Any] = {"target": target.value, "chip": chip, "ptx": ptx}
+        machine: dict[str, Any] = {"target": target.value, "chip": chip, "ptx": ptx, "time_limit": time_limit}
         _time_compilation(model, config, positions, min(chunk, positions), activations.value, as_json, machine)
         return
     rows: dict[str, dict[str, Any]] = {}
@@ -309,6 +318,7 @@ def compile_model(
                 chip=chip,
                 ptx=ptx,
                 cubin=cubin.value,
+                time_limit=time_limit,
             )
         artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
         rows[program] = {
@@ -424,6 +434,7 @@ def emit(
         "rlx report smollm2",
         "rlx report model.gguf --function decode --target nvptx --chip sm_90a",
         "rlx report graph.mlir --json",
+        "rlx report gemma3 --ranges f16",
     )
 )
 def report(
@@ -434,6 +445,9 @@ def report(
     chunk: ChunkOption = 512,
     target: TargetOption = Target.cpu,
     chip: ChipOption = "",
+    ranges: Annotated[
+        str, typer.Option(metavar="TYPE", help="Also which values may be beyond an element type, such as f16.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
@@ -442,6 +456,7 @@ def report(
     from rlx_mlir.runtime.artifact import Artifact
 
     module, maxima = any_module(model, function.value, context, chunk)
+    bounds = module.range_report(params=weights(model, context), dtype=ranges) if ranges else None
     fusion = module.fusion_report(activations=activations.value)
     if not as_json:
         typer.echo(str(fusion))
@@ -449,9 +464,12 @@ def report(
     artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
     dispatch = dispatch_report(artifact)
     if as_json:
-        print_json({"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()})
-    else:
-        typer.echo(f"\n{dispatch}")
+        found = {"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()}
+        print_json(found if bounds is None else {**found, "ranges": bounds.to_dict()})
+        return
+    typer.echo(f"\n{dispatch}")
+    if bounds is not None:
+        typer.echo(f"\n{bounds}")
 
 
 @app.command(epilog=example("rlx models"))

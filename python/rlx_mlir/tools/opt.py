@@ -8,6 +8,7 @@ what it did before. `--rlx-remarks` says in remarks what the passes fused, what 
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -22,13 +23,32 @@ def main() -> None:
     from rlx_mlir.errors import InputError
     from rlx_mlir.rewriting import registry
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # MLIR's mains never ask Python whether there was one
+
     registry.register_all()
     try:
         arguments = with_numeric_checks(with_remarks(sys.argv[1:]))
+        check_names(arguments)
     except InputError as error:
         sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
     sys.exit(ir.native.opt_main(["rlx-opt", *arguments]))
+
+
+def check_names(arguments: Sequence[str]) -> None:
+    """Raises InputError for an option that begins as passes on HIR do, but is none.
+
+    LLVM reads such a word as its option `-h`, prints the help, and exits with status 0.
+    """
+    from rlx_mlir.errors import InputError, did_you_mean
+    from rlx_mlir.rewriting.registry import PASSES, PIPELINES
+
+    known = [name for name in (*PASSES, *PIPELINES) if name.startswith("hir-")]
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        name = option.removeprefix("-").removeprefix("-")
+        if option.startswith("-") and name.startswith("hir-") and name not in known:
+            raise InputError(f"unknown option '{option}'{did_you_mean(name, known)}")
 
 
 def with_remarks(arguments: Sequence[str]) -> list[str]:

@@ -143,6 +143,18 @@ def model_module(model: str, program: str, context: int | None, chunk: int) -> t
     return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
 
 
+def weights(model: str, context: int | None) -> dict[str, Any]:
+    """The parameters of a model's modules, by name; none of a .mlir file or an encoder's folder."""
+    from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.models import decoder
+    from rlx_mlir.models.hub import ENCODERS, resolve
+
+    if Path(model).suffix == ".mlir" or model.lower() in ENCODERS or Path(model).is_dir():
+        return {}
+    config, positions = configuration(model, context)
+    return decoder.parameters(config, GGUFFile(resolve(model)), positions)
+
+
 def encoder_module(model: str) -> tuple[Any, dict[str, int]]:
     """The graph of an encoder's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import embedding, encoder

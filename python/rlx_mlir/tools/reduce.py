@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
 
@@ -10,6 +11,8 @@ def main() -> None:
     """Runs rlx-reduce on the command line's arguments and exits with its status."""
     from rlx_mlir import ir
     from rlx_mlir.rewriting import registry
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # MLIR's mains never ask Python whether there was one
 
     registry.register_all()
     sys.stdout.flush()

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rlx_mlir.errors import InputError
 from rlx_mlir.tools.loading import Loading, loads_model
 from rlx_mlir.tools.options import JsonOption, positive_numbers, print_json, progress
 
@@ -20,6 +23,21 @@ def tune(
     prompt_tokens: Annotated[
         str, typer.Option(help="Tokens of the prompts that are measured; several with commas, on a GPU.")
     ] = "",
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="SYMBOL=NUMBER: size at which calls of a .mlir file are measured, by default the maximum; "
+            "on a GPU one symbol may have several, with commas."
+        ),
+    ] = None,
+    maximum: Annotated[
+        list[str] | None,
+        typer.Option(help="SYMBOL=NUMBER: largest size of a symbol of a .mlir file, as `maxima` of rlx.compile."),
+    ] = None,
+    arrays: Annotated[
+        Path | None,
+        typer.Option(help=".npz file: inputs and parameters of a .mlir file, by name. Random numbers where not there."),
+    ] = None,
     rounds: Annotated[int, typer.Option(min=3, help="Rounds of all variants in turns.")] = 7,
     tries: Annotated[int, typer.Option(min=1, help="Candidates of a kernel on a GPU, at most.")] = 8,
     same_bits: Annotated[
@@ -28,42 +46,100 @@ def tune(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and report, but keep nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure tiles, parts and prefetching of a model's kernels on this machine; later starts use what is faster.
+    """Measure tiles, parts and prefetching of kernels on this machine; later compilations use what is faster.
 
-    Never needed: by default, rules choose. What is kept holds for this model's sizes and types, these options, this
-    processor or GPU and its driver, until the compiler changes; `rlx cache clear` forgets it. Prompts are of 128
-    tokens where nothing is said, on a GPU of 16, 128 and 512.
+    Of a model, or of a module in a .mlir file. Never needed: by default, rules choose. What is kept holds for these
+    sizes and types, these options, this processor or GPU and its driver, until the compiler changes; `rlx cache clear`
+    forgets it. Prompts are of 128 tokens where nothing is said, on a GPU of 16, 128 and 512.
     """
-    from rlx_mlir.measure.tune import tune_model
-
+    plan = {
+        "threads": loading.threads,
+        "rounds": rounds,
+        "tries": tries,
+        "same_bits": same_bits,
+        "keep": not dry_run,
+    }
     with progress() as say:
-        found = tune_model(
-            loading.load(say),
-            threads=loading.threads,
-            prompts=positive_numbers("prompt-tokens", prompt_tokens),
-            rounds=rounds,
-            tries=tries,
-            same_bits=same_bits,
-            keep=not dry_run,
-            progress=say,
-        )
+        if Path(loading.model).suffix == ".mlir":
+            _refuse("a .mlir file", {"prompt-tokens": prompt_tokens})
+            found = [_tune_file(loading, size or [], maximum or [], arrays, progress=say, **plan)]
+        else:
+            _refuse("a model", {"size": size, "maximum": maximum, "arrays": arrays})
+            found = _tune_model(loading, prompt_tokens, progress=say, **plan)
     if as_json:
         print_json({"model": loading.model, "programs": [own.to_dict() for own in found]})
         return
     typer.echo("\n".join(format_tuning(own) for own in found))
 
 
+def _tune_model(
+    loading: Loading, prompt_tokens: str, *, progress: Callable[[str], None] | None, **plan: Any
+) -> list[ProgramTuning]:
+    from rlx_mlir.measure.tune import tune_model
+
+    prompts = positive_numbers("prompt-tokens", prompt_tokens)
+    return tune_model(loading.load(progress), prompts=prompts, progress=progress, **plan)
+
+
+def _tune_file(
+    loading: Loading, size: list[str], maximum: list[str], arrays: Path | None, **plan: Any
+) -> ProgramTuning:
+    from rlx_mlir.hir import GraphModule
+    from rlx_mlir.measure.tune import tune_module
+
+    return tune_module(
+        GraphModule.from_text(Path(loading.model)),
+        sizes=_by_symbol("size", size),
+        maxima={symbol: own[-1] for symbol, own in _by_symbol("maximum", maximum).items()},
+        arrays={} if arrays is None else _read_arrays(arrays),
+        target=loading.device.value,
+        activations=loading.activations.value,
+        **plan,
+    )
+
+
+def _refuse(what: str, given: Mapping[str, Any]) -> None:
+    """Raises InputError for options that are for something else."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"'--{option}' says nothing about {what}: leave it out")
+
+
+def _by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
+    """The numbers of each symbol of `symbol=number,number`."""
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        symbol, _, numbers = text.partition("=")
+        if not symbol or not (listed := positive_numbers(option, numbers)):
+            raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
+        found[symbol] = listed
+    return found
+
+
+def _read_arrays(path: Path) -> dict[str, Any]:
+    """The arrays in a .npz file by name."""
+    import numpy as np
+
+    try:
+        with np.load(path) as file:
+            return dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a .npz file: {error}") from None
+
+
 def format_tuning(own: ProgramTuning) -> str:
     """What was found for a module, as lines."""
     from rlx_mlir.measure.tune import describe
 
+    if not own.tried:
+        return f"{own.name}: none of its kernels has choices to try"
     if not own.gains:
         return f"{own.name}: nothing of {own.tried} tried is faster than the rule beyond noise"
-    several = len(own.gains) > 1
+    symbol = own.symbol if len(own.gains) > 1 else ""
     lines = []
-    for tokens, gain in own.gains.items():
+    for size, gain in own.gains.items():
         whole = f"{gain} as fast as by rule (spread {gain.spread:.0%})" if gain.is_conclusive else gain
-        lines.append(f"{own.name}{f' of {tokens} tokens' if several else ''}: {whole}")
-    lines += [f"  {describe(kernel, several=several)}" for kernel in own.kernels]
+        lines.append(f"{own.name}{f' at {symbol} = {size}' if symbol else ''}: {whole}")
+    lines += [f"  {describe(kernel, symbol)}" for kernel in own.kernels]
     lines.append(f"  kept in {own.kept}" if own.kept else "  not kept")
     return "\n".join(lines)

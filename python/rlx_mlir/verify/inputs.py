@@ -51,7 +51,7 @@ def samples(
     for argument in arguments:
         if not isinstance(argument.type, ir.RankedTensorType):
             raise StageError(f"samples are made of tensors, but '{argument.name}' is of {argument.type}")
-    symbols = list(dict.fromkeys(s for argument in arguments for s in _symbols(argument)))
+    symbols = symbols_of(arguments)
     every = SIZES if symbols else SIZES[-1:]
     weights: dict[tuple[Any, ...], np.ndarray] = {}
     for sizes in every:
@@ -76,6 +76,16 @@ def samples(
                     weights[key] = _value(argument, bound, _normal, random, whole)
                 values[argument.name] = weights[key]
             yield Sample(f"{kind} values" + (f", {listed}" if listed else ""), values)
+
+
+def symbols_of(arguments: Sequence[Argument]) -> list[str]:
+    """What stands for the dynamic sizes of arguments, in order of appearance."""
+    return list(dict.fromkeys(s for argument in arguments for s in _symbols(argument)))
+
+
+def draw(arguments: Sequence[Argument], sizes: Mapping[str, int], *, seed: int = 0) -> dict[str, np.ndarray]:
+    """A value of each argument by name, with the given sizes by symbol: normal random numbers, integers are zeros."""
+    return {own.name: _value(own, sizes, _normal, _random(seed, own.name), 1) for own in arguments}
 
 
 def _random(seed: int, name: str) -> np.random.Generator:

@@ -51,14 +51,24 @@ module {
 //       CHECK:     llvm.store %[[WIDE]], %{{.+}} : f32, !llvm.ptr<3>
 //       CHECK:     scf.yield
 
-/// Decoded values are rounded to the type of x, and multiplied as dense ones.
+/// The weight's integers are exact in the type of x. Each run's products begin at zero, after the sum of x, a product
+/// with ones; accumulators of f32 add them up by scale and minimum.
 // CHECK-LABEL: llvm.func @halves_
-//       CHECK:   scf.for
-//       CHECK:     prmt.b32
-//       CHECK:     %[[V:.+]] = arith.addf %{{.+}}, %{{.+}} : f32
-//       CHECK:     vector.from_elements %[[V]], %{{.+}} : vector<2xf32>
-//       CHECK:     arith.truncf %{{.+}} : vector<2xf32> to vector<2xbf16>
-//       CHECK:     llvm.store %{{.+}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<3>
+//       CHECK:   prmt.b32
+//       CHECK:   %[[V:.+]] = arith.subf %{{.+}}, %{{.+}} : f32
+//       CHECK:   vector.from_elements %[[V]], %{{.+}} : vector<2xf32>
+//       CHECK:   arith.truncf %{{.+}} : vector<2xf32> to vector<2xbf16>
+//       CHECK:   llvm.store %{{.+}} {alignment = 16 : i64} : vector<4xi32>, !llvm.ptr<3>
+//       CHECK:   llvm.store %{{.+}} {alignment = 4 : i64} : f32, !llvm.ptr<3>
+//       CHECK:   scf.for {{.*}} iter_args(%{{[a-z0-9]+}} = %{{[^,]+}}, %[[SUM:[a-z0-9]+]] = %[[ZERO:[a-z0-9_]+]], %{{[a-z0-9]+}} = %[[ZERO]],
+//       CHECK:     nvvm.mma.sync A[%{{.+}}]  B[%[[ONES:.+]], %[[ONES]]]  C[%[[ZERO]], %[[ZERO]], %[[ZERO]], %[[ZERO]]]
+//       CHECK:     %[[ALL:.+]] = nvvm.mma.sync A[%{{.+}}]  B[%[[ONES]], %[[ONES]]]
+//       CHECK:     %[[X:.+]] = llvm.extractvalue %[[ALL]][0]
+//       CHECK:     nvvm.mma.sync A[%{{.+}}]  B[%{{.+}}]  C[%[[ZERO]], %[[ZERO]], %[[ZERO]], %[[ZERO]]]
+//       CHECK:     %[[PART:.+]] = nvvm.mma.sync A[%{{.+}}]  B[%{{.+}}]
+//       CHECK:     %[[DOT:.+]] = llvm.extractvalue %[[PART]][0]
+//       CHECK:     %[[SCALED:.+]] = llvm.intr.fma(%[[DOT]], %{{.+}}, %[[SUM]])
+//       CHECK:     llvm.intr.fma(%[[X]], %{{.+}}, %[[SCALED]])
 //       CHECK:     scf.yield
 
 // CHECK-LABEL: func.func private @ints.body(

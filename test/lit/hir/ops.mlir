@@ -37,13 +37,13 @@ func.func @linear_packed(%x: tensor<?x64xf32>, %w: tensor<16x40xi8, #mir.packed<
   return %y : tensor<?x16xf32>
 }
 
-/// Sizes that aren't known are compared with nothing.
+/// Sizes that aren't known are compared with nothing; the bias knows the outputs.
 // CHECK-LABEL: func @linear_dynamic_weight
 //       CHECK:   hir.linear %{{.+}}, %{{.+}} bias %{{.+}} : tensor<?x?xf32>, tensor<?x?xf32>, tensor<16xf32>
-//       CHECK:   return %{{.+}} : tensor<?x?xf32>
-func.func @linear_dynamic_weight(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<16xf32>) -> tensor<?x?xf32> {
+//       CHECK:   return %{{.+}} : tensor<?x16xf32>
+func.func @linear_dynamic_weight(%x: tensor<?x?xf32>, %w: tensor<?x?xf32>, %b: tensor<16xf32>) -> tensor<?x16xf32> {
   %y = hir.linear %x, %w bias %b : tensor<?x?xf32>, tensor<?x?xf32>, tensor<16xf32>
-  return %y : tensor<?x?xf32>
+  return %y : tensor<?x16xf32>
 }
 
 // CHECK-LABEL: func @linear_fused

@@ -264,3 +264,19 @@ func.func @gather_c4_batch(%t: tensor<?x4x8xf32>, %i: tensor<2x5x1xi32>) {
   %r = mir.gather %t, %i axis 2 batch_dims 2 : tensor<?x4x8xf32>, tensor<2x5x1xi32>
   return
 }
+
+// -----
+
+func.func @gather_c5_empty_table(%t: tensor<?x0x8xf32>, %i: tensor<2x1xi32>) {
+  // expected-error @below {{expects 'table' to have an entry along axis 1 for indices [2, 1], but it is [?, 0, 8]}}
+  %r = mir.gather %t, %i axis 1 : tensor<?x0x8xf32>, tensor<2x1xi32>
+  return
+}
+
+// -----
+
+func.func @gather_c5_empty_table_without_indices(%t: tensor<0x8xf32>, %i: tensor<2x0xi32>, %j: tensor<?xi32>) {
+  %r = mir.gather %t, %i axis 0 : tensor<0x8xf32>, tensor<2x0xi32>
+  %s = mir.gather %t, %j axis 0 : tensor<0x8xf32>, tensor<?xi32>
+  return
+}

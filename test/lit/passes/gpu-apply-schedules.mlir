@@ -42,6 +42,14 @@
 //     ON-SAME:   attributes {mir.template = "pointwise"}
 //    ON-LABEL: func private @add_silu_0.scratch(
 
+/// Element-wise operations of other types than rows have are those of class broadcast.
+//    ON-LABEL: func private @integers_0.body(
+//     ON-SAME:   attributes {mir.template = "broadcast"}
+
+/// A softmax along another axis than the last.
+//    ON-LABEL: func private @softmax_0.body(
+//     ON-SAME:   attributes {mir.template = "norm"}
+
 //     OFF-NOT: gpu.module
 //   OFF-LABEL: func private @add_silu_0.mir(
 //    OFF-SAME:   mir.template = "generic: schedules are disabled"
@@ -70,4 +78,12 @@ func.func @main(%arena: memref<?xi8>, %x: memref<?x64xf32> {mir.kind = "input", 
   call @mul_0(%x, %b, %y) : (memref<?x64xf32>, memref<64xf32>, memref<?x64xf32>) -> ()
   call @mul_0(%x, %c, %y) : (memref<?x64xf32>, memref<64xf32>, memref<?x64xf32>) -> ()
   return
+}
+func.func private @integers_0.mir(%x: tensor<?x64xi32>, %y: tensor<64xi32>) -> tensor<?x64xi32> attributes {mir.kernel = "rows", mir.role = "kernel"} {
+  %0 = mir.add %x, %y : tensor<?x64xi32>, tensor<64xi32>
+  return %0 : tensor<?x64xi32>
+}
+func.func private @softmax_0.mir(%x: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {mir.kernel = "norm", mir.role = "kernel"} {
+  %0 = mir.softmax %x axis 0 : tensor<?x64xf32>
+  return %0 : tensor<?x64xf32>
 }

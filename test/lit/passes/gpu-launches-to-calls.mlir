@@ -127,3 +127,42 @@ module attributes {gpu.container_module} {
   }
   gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry scale_0()\0A">]
 }
+
+
+// -----
+
+/// A size that a kernel takes as i32 is checked by its name ("rows", as bytes) while it has 64 bits; it stays so, and the
+/// kernel reads the lower half.
+// CHECK-LABEL: func.func private @count.launch_0(
+//  CHECK-SAME:   %[[FLAGS:[a-z0-9]+]]: i32, %[[SIZE:[a-z0-9]+]]: index)
+//       CHECK:   llvm.mlir.constant(2 : i64) : i64
+//       CHECK:   %[[KERNEL:.+]] = llvm.mlir.constant(0 : i64) : i64
+//       CHECK:   %[[GIVEN:.+]] = arith.index_cast %[[SIZE]] : index to i64
+//       CHECK:   %[[ONE:.+]] = llvm.mlir.constant(1 : i64) : i64
+//       CHECK:   %[[MOST:.+]] = llvm.mlir.constant(2147418112 : i64) : i64
+//       CHECK:   %[[COUNTS:.+]] = llvm.alloca %{{.+}} x i64
+//       CHECK:   llvm.store %[[KERNEL]], %{{.+}} : i64, !llvm.ptr
+//       CHECK:   llvm.store %[[ONE]], %{{.+}} : i64, !llvm.ptr
+//       CHECK:   llvm.store %[[MOST]], %{{.+}} : i64, !llvm.ptr
+//       CHECK:   llvm.store %[[GIVEN]], %{{.+}} : i64, !llvm.ptr
+//       CHECK:   %[[NAMES:.+]] = llvm.mlir.constant(1937207154 : i64) : i64
+//       CHECK:   llvm.store %[[NAMES]], %[[AT:.+]] : i64, !llvm.ptr
+//       CHECK:   llvm.call @rlx_cuda_check_counts(%[[COUNTS]], %{{.+}}) : (!llvm.ptr, !llvm.ptr) -> ()
+//       CHECK:   llvm.store %[[FLAGS]], %{{.+}} : i32, !llvm.ptr
+//       CHECK:   llvm.call @rlx_cuda_launch(
+module attributes {gpu.container_module} {
+  func.func private @count.body(%x: memref<?xf32>, %begin: index, %end: index, %scratch: memref<?xi8>) {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %flags = arith.constant 5 : i32
+    %n = memref.dim %x, %c0 : memref<?xf32>
+    %short = arith.index_cast %n : index to i32
+    gpu.launch_func @kernels::@count_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%flags : i32, %short : i32) {rlx.counts = ["flags", "rows"]}
+    return
+  }
+  gpu.module @kernels {
+    llvm.func @count_0(%flags: i32, %n: i32) attributes {gpu.kernel, nvvm.kernel} {
+      llvm.return
+    }
+  }
+}

@@ -2,12 +2,12 @@
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,mir-quantize-activations,cse,rlx-to-kernels)' | FileCheck %s --check-prefix=KERNELS
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,rlx-to-kernels,lir-plan,cpu-apply-templates{disable=all},func.func(mir-to-linalg),rlx-generic-kernels)' | FileCheck %s --check-prefix=GENERIC
 // RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse,rlx-to-kernels,lir-plan,cpu-apply-templates,func.func(mir-to-linalg),rlx-generic-kernels,rlx-to-llvm)' | FileCheck %s --check-prefix=LLVM
-// RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-gpu-pipeline{chip=sm_86 disable=all maxima=seq:7})' | FileCheck %s --check-prefix=GPU
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(rlx-gpu-pipeline{chip=sm_86 cubin=never disable=all maxima=seq:7})' | FileCheck %s --check-prefix=GPU
 // RUN: not rlx-opt %s --pass-pipeline='builtin.module(rlx-gpu-pipeline{chips=sm_86})' 2>&1 | FileCheck %s --check-prefix=OPTION
 // RUN: not rlx-opt %s --pass-pipeline='builtin.module(rlx-fuse{policy=direct})' 2>&1 | FileCheck %s --check-prefix=ERROR
 
 // ERROR: option 'policy' isn't one of the pipeline's: it takes none
-// OPTION: option 'chips' isn't one of the pipeline's: chip, ptx, level, disable, maxima
+// OPTION: option 'chips' isn't one of the pipeline's: chip, ptx, cubin, level, disable, maxima
 
 /// A pipeline's options go to the passes that have them.
 //       GPU: func.func @main({{.+}} mir.symbols = {seq = 7 : i64}

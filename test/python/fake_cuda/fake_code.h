@@ -8,10 +8,15 @@
 
 static const char cubin_mark[] = "FAKE CUBIN\n";
 
+/// Writes what the compiler says to the buffer of option 5, whose size is the value of option 6, not a pointer to it.
 static void say(unsigned count, const int *options, void **values, const char *text) {
-  for (unsigned i = 0; i + 1 < count + 1; ++i)
-    if (options[i] == 5)
-      strcpy(values[i], text);
+  size_t room = 0;
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == 6)
+      room = (size_t)(uintptr_t)values[i];
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] == 5 && room)
+      snprintf(values[i], room, "%s", text);
 }
 /// Whether the driver takes PTX; what its compiler says otherwise goes to `log`.
 static int check_ptx(const char *text, char *log) {
@@ -90,6 +95,9 @@ static void find_functions(Module *module) {
 EXPORT int cuModuleLoadDataEx(void **handle, const void *image, unsigned count, int *options, void **values) {
   ENTER(1);
   REFUSE_CAPTURE();
+  for (unsigned i = 0; i < count; ++i)
+    if (options[i] != 5 && options[i] != 6)
+      LEAVE(INVALID_VALUE);
   const char *text = image;
   char log[256];
   const size_t mark = strlen(cubin_mark);
@@ -134,7 +142,7 @@ EXPORT int cuFuncGetAttribute(int *value, int attribute, void *function) {
 }
 EXPORT int cuFuncSetAttribute(void *function, int attribute, int value) {
   ENTER(1);
-  if (attribute != 8 || value > 232448)
+  if (attribute != 8 || value < 0 || value > shared_memory())
     LEAVE(INVALID_VALUE);
   ((Function *)function)->dynamic = value;
   LEAVE(SUCCESS);
@@ -167,19 +175,23 @@ EXPORT int cuLaunchKernelEx(const Config *config, void *handle, void **params, v
   }
   unsigned threads = config->block[0] * config->block[1] * config->block[2];
   if (extra || !config->grid[0] || !config->grid[1] || !config->grid[2] || !threads ||
+      config->grid[0] > 2147483647u || config->grid[1] > 65535 || config->grid[2] > 65535 ||
       threads > (unsigned)function->threads || config->shared > (unsigned)function->dynamic ||
       (function->params && !params))
     LEAVE(INVALID_VALUE);
+  Stream *stream = stream_of(config->stream, __func__);
+  if (!stream || stream->object.device != function->module->object.device)
+    LEAVE(INVALID_HANDLE);
+  for (unsigned i = 0; i < config->count; ++i)
+    if (config->attributes[i].id != 6 || state.major < 9 || (stream->capturing && state.version < 12030))
+      LEAVE(NOT_SUPPORTED);
   Op *op = new_op(LAUNCH);
   op->function = function;
   memcpy(op->grid, config->grid, sizeof op->grid);
   memcpy(op->block, config->block, sizeof op->block);
   op->shared = config->shared;
-  for (unsigned i = 0; i < config->count; ++i) {
-    if (config->attributes[i].id != 6 || state.major < 9)
-      LEAVE(NOT_SUPPORTED);
+  for (unsigned i = 0; i < config->count; ++i)
     op->pdl = config->attributes[i].value;
-  }
   op->params = calloc(1, function->param_bytes + 1);
   for (int i = 0; i < function->params; ++i)
     memcpy((char *)op->params + function->offsets[i], params[i], (size_t)function->sizes[i]);
@@ -193,14 +205,17 @@ EXPORT int cuLaunchKernelEx(const Config *config, void *handle, void **params, v
 EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *address, const uint64_t *sizes,
                                   const uint64_t *strides, const uint32_t *box, const uint32_t *steps, int interleave,
                                   int swizzle, int promotion, int fill) {
-  ENTER(0);
+  ENTER(1);
+  if (state.major < 9)
+    LEAVE(NOT_SUPPORTED);
   static const int element[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
   static const int span[] = {1 << 30, 32, 64, 128};
   if ((uintptr_t)map % 64 || type < 0 || type > 12 || rank < 1 || rank > 5 || (uintptr_t)address % 16 || interleave ||
       swizzle < 0 || swizzle > 3 || promotion < 0 || promotion > 3 || fill < 0 || fill > 1)
     LEAVE(INVALID_VALUE);
   const int inner = (int)box[0] * element[type];
-  if (inner % 16 || inner > span[swizzle])
+  const int is_float = type >= 6;
+  if (inner % 16 || inner > span[swizzle] || (fill && !is_float))
     LEAVE(INVALID_VALUE);
   unsigned char *bytes = memset(map, 0, 128);
   memcpy(bytes, "RLXTMAP1", 8);
@@ -211,12 +226,12 @@ EXPORT int cuTensorMapEncodeTiled(void *map, int type, uint32_t rank, void *addr
   for (uint32_t i = 0; i < rank; ++i) {
     const uint32_t size = (uint32_t)(sizes[i] - 1);
     const uint16_t edge = (uint16_t)box[i];
-    if (!sizes[i] || !box[i] || box[i] > 256 || steps[i] != 1)
+    if (!sizes[i] || sizes[i] > 1ull << 31 || !box[i] || box[i] > 256 || steps[i] != 1)
       LEAVE(INVALID_VALUE);
     memcpy(bytes + 24 + 4 * i, &size, 4);
     memcpy(bytes + 44 + 2 * i, &edge, 2);
     if (i + 1 < rank) {
-      if (strides[i] % 16)
+      if (strides[i] % 16 || strides[i] >> 40)
         LEAVE(INVALID_VALUE);
       memcpy(bytes + 56 + 8 * i, &strides[i], 8);
     }

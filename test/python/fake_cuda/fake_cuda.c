@@ -33,13 +33,16 @@ EXPORT int cuGetErrorName(int error, const char **name) {
                {218, "CUDA_ERROR_INVALID_PTX"},
                {222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"},
                {400, "CUDA_ERROR_INVALID_HANDLE"},
+               {401, "CUDA_ERROR_ILLEGAL_STATE"},
                {500, "CUDA_ERROR_NOT_FOUND"},
                {600, "CUDA_ERROR_NOT_READY"},
                {700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
                {719, "CUDA_ERROR_LAUNCH_FAILED"},
                {801, "CUDA_ERROR_NOT_SUPPORTED"},
                {900, "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"},
-               {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"}};
+               {901, "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"},
+               {905, "CUDA_ERROR_STREAM_CAPTURE_ISOLATION"},
+               {907, "CUDA_ERROR_CAPTURED_EVENT"}};
   *name = NULL;
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i)
     if (names[i].error == error)
@@ -60,7 +63,7 @@ EXPORT int cuDeviceGetCount(int *count) {
 EXPORT int cuDeviceGet(int *device, int ordinal) {
   ENTER(0);
   *device = ordinal;
-  LEAVE(ordinal < state.devices ? SUCCESS : INVALID_DEVICE);
+  LEAVE(ordinal >= 0 && ordinal < state.devices ? SUCCESS : INVALID_DEVICE);
 }
 EXPORT int cuDeviceGetName(char *name, int room, int device) {
   ENTER(0);
@@ -74,7 +77,7 @@ EXPORT int cuDeviceGetAttribute(int *value, int attribute, int device) {
   *value = attribute == 16   ? 132
            : attribute == 75 ? state.major
            : attribute == 76 ? state.minor
-           : attribute == 97 ? 232448
+           : attribute == 97 ? shared_memory()
                              : 0;
   LEAVE(SUCCESS);
 }
@@ -86,20 +89,21 @@ EXPORT int cuDeviceTotalMem_v2(size_t *bytes, int device) {
 }
 EXPORT int cuDevicePrimaryCtxRetain(void **context, int device) {
   ENTER(0);
-  (void)device;
-  *context = &context_object;
+  if (device < 0 || device >= state.devices)
+    LEAVE(INVALID_DEVICE);
+  *context = &context_objects[device];
   LEAVE(SUCCESS);
 }
 EXPORT int cuCtxPushCurrent_v2(void *context) {
   ENTER(0);
-  if (context != &context_object)
+  const long device = (char *)context - context_objects;
+  if (device < 0 || device >= MOST_DEVICES || context_depth == 64)
     LEAVE(INVALID_CONTEXT);
-  ++context_depth;
+  contexts[context_depth++] = (int)device;
   LEAVE(SUCCESS);
 }
 EXPORT int cuCtxPopCurrent_v2(void **context) {
-  // Not ENTER: it works after a fault, too.
-  *context = &context_object;
+  *context = &context_objects[current_device()];
   if (!context_depth)
     return misuse("pop without a context\n"), INVALID_CONTEXT;
   --context_depth;
@@ -137,6 +141,16 @@ EXPORT int cuMemFree_v2(uint64_t address) {
   release(own);
   LEAVE(SUCCESS);
 }
+EXPORT int cuPointerGetAttribute(void *value, int attribute, uint64_t address) {
+  ENTER(1);
+  const Allocation *own = allocation_of(address, 0, MEMORY);
+  if (!own)
+    own = allocation_of(address, 0, PINNED);
+  if (!own || attribute != 9)
+    LEAVE(INVALID_VALUE);
+  *(int *)value = own->object.device;
+  LEAVE(SUCCESS);
+}
 EXPORT int cuMemHostAlloc(void **address, size_t bytes, unsigned flags) {
   ENTER(1);
   REFUSE_CAPTURE();
@@ -165,7 +179,7 @@ static int copy(uint64_t to, uint64_t from, size_t bytes, int on_device, void *h
     return invalidate_captures();
   Op *op = new_op(COPY);
   op->to = to, op->from = from, op->bytes = bytes, op->value = (unsigned char)on_device;
-  if (from_pageable) {
+  if (from_pageable && !state.late) {
     op->snapshot = malloc(bytes + 1);
     memcpy(op->snapshot, (void *)from, bytes);
   }
@@ -215,36 +229,59 @@ EXPORT int cuStreamDestroy_v2(void *handle) {
 // The work is over whatever comes back.
 EXPORT int cuStreamSynchronize(void *handle) {
   pthread_mutex_lock(&state.mutex);
-  int result = enter(__func__);
+  int result = enter(__func__, 1);
   Stream *stream = context_depth ? stream_of(handle, __func__) : NULL;
   if (!stream)
     LEAVE(result ? result : context_depth ? INVALID_HANDLE : INVALID_CONTEXT);
   if (stream->capturing)
     LEAVE(invalidate_captures());
+  REFUSE_CAPTURE();
   drain(stream);
   LEAVE(result ? result : (int)state.sticky);
 }
 EXPORT int cuStreamBeginCapture_v2(void *handle, int mode) {
   ENTER(1);
   Stream *stream = stream_of(handle, __func__);
-  if (!stream || stream == &state.standard || mode != 1)
+  if (!stream || !handle || (uintptr_t)handle <= 2 || mode < 0 || mode > 2)
     LEAVE(INVALID_VALUE);
+  if (stream->capturing)
+    LEAVE(ILLEGAL_STATE);
   stream->capturing = 1;
   stream->invalidated = 0;
   stream->owner = pthread_self();
-  ++capturing;
+  stream->mode = mode;
+  capturing += mode != 2;
+  state.global_captures += mode == 0;
+  LEAVE(SUCCESS);
+}
+EXPORT int cuThreadExchangeStreamCaptureMode(int *mode) {
+  ENTER(0);
+  if (*mode < 0 || *mode > 2)
+    LEAVE(INVALID_VALUE);
+  const int before = capture_mode;
+  capture_mode = *mode;
+  *mode = before;
+  LEAVE(SUCCESS);
+}
+EXPORT int cuStreamIsCapturing(void *handle, int *status) {
+  ENTER(1);
+  const Stream *stream = stream_of(handle, __func__);
+  if (!stream)
+    LEAVE(INVALID_HANDLE);
+  *status = !stream->capturing ? 0 : stream->invalidated ? 2 : 1;
   LEAVE(SUCCESS);
 }
 // The capture ends whatever comes back, as the driver has it.
 EXPORT int cuStreamEndCapture(void *handle, void **graph) {
   pthread_mutex_lock(&state.mutex);
-  int result = enter(__func__);
+  int result = enter(__func__, 1);
   Stream *stream = stream_of(handle, __func__);
   *graph = NULL;
   if (!stream || !stream->capturing || !pthread_equal(stream->owner, pthread_self()))
     LEAVE(INVALID_VALUE);
   stream->capturing = 0;
-  --capturing;
+  capturing -= stream->mode != 2;
+  state.global_captures -= stream->mode == 0;
   if (!result && stream->invalidated)
     result = CAPTURE_INVALIDATED;
   if (result) {
@@ -261,7 +298,8 @@ EXPORT int cuStreamEndCapture(void *handle, void **graph) {
 }
 EXPORT int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
   ENTER(1);
-  (void)flags;
+  if (flags)
+    LEAVE(INVALID_VALUE);
   if (!check_live(graph, GRAPH, __func__))
     LEAVE(INVALID_HANDLE);
   Graph *own = make(EXEC, sizeof(Graph));
@@ -274,6 +312,9 @@ EXPORT int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long l
 EXPORT int cuGraphLaunch(void *exec, void *stream) {
   ENTER(1);
   if (!check_live(exec, EXEC, __func__))
+    LEAVE(INVALID_HANDLE);
+  const Stream *own = stream_of(stream, __func__);
+  if (!own || own->object.device != ((Graph *)exec)->object.device)
     LEAVE(INVALID_HANDLE);
   trace("graph\n");
   for (Op *op = ((Graph *)exec)->ops.first; op; op = op->next)
@@ -298,8 +339,10 @@ EXPORT int cuGraphExecDestroy(void *exec) {
 }
 EXPORT int cuEventCreate(void **event, unsigned flags) {
   ENTER(1);
-  (void)flags;
+  if (flags & ~7u)
+    LEAVE(INVALID_VALUE);
   *event = make(EVENT, sizeof(Event));
+  ((Event *)*event)->timed = !(flags & 2);
   LEAVE(SUCCESS);
 }
 EXPORT int cuEventDestroy_v2(void *event) {
@@ -314,10 +357,11 @@ EXPORT int cuEventRecord(void *event, void *stream) {
   if (!check_live(event, EVENT, __func__))
     LEAVE(INVALID_HANDLE);
   Stream *own = stream_of(stream, __func__);
-  if (!own)
+  if (!own || own->object.device != ((Event *)event)->object.device)
     LEAVE(INVALID_HANDLE);
   Op *op = new_op(RECORD);
   op->event = event;
+  ((Event *)event)->captured = own->capturing;
   if (!own->capturing) {
     op->bytes = ++((Event *)event)->records;
     ((Event *)event)->pending = own;
@@ -328,20 +372,31 @@ EXPORT int cuEventQuery(void *event) {
   ENTER(1);
   if (!check_live(event, EVENT, __func__))
     LEAVE(INVALID_HANDLE);
+  if (((Event *)event)->captured)
+    LEAVE((invalidate_captures(), CAPTURED_EVENT));
+  REFUSE_CAPTURE();
   LEAVE(((Event *)event)->pending ? NOT_READY : SUCCESS);
 }
 EXPORT int cuEventSynchronize(void *event) {
   ENTER(1);
   if (!check_live(event, EVENT, __func__))
     LEAVE(INVALID_HANDLE);
+  if (((Event *)event)->captured)
+    LEAVE((invalidate_captures(), CAPTURED_EVENT));
+  REFUSE_CAPTURE();
   reach(event, ((Event *)event)->records);
   LEAVE((int)state.sticky);
 }
 EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
   ENTER(1);
-  (void)flags;
+  if (flags)
+    LEAVE(INVALID_VALUE);
   if (!check_live(event, EVENT, __func__))
     LEAVE(INVALID_HANDLE);
+  // A stream that captures waits for what it has captured alone; another one would become a part of the capture.
+  const Stream *waiting = stream_of(stream, __func__);
+  if (waiting && waiting->capturing != ((Event *)event)->captured)
+    LEAVE((invalidate_captures(), CAPTURE_ISOLATION));
   if (!((Event *)event)->pending)
     LEAVE(stream_of(stream, __func__) ? SUCCESS : INVALID_HANDLE);
   Op *op = new_op(WAIT);
@@ -351,6 +406,8 @@ EXPORT int cuStreamWaitEvent(void *stream, void *event, unsigned flags) {
 EXPORT int cuEventElapsedTime(float *milliseconds, void *first, void *second) {
   ENTER(1);
   if (!check_live(first, EVENT, __func__) || !check_live(second, EVENT, __func__))
+    LEAVE(INVALID_HANDLE);
+  if (!((Event *)first)->timed || !((Event *)second)->timed)
     LEAVE(INVALID_HANDLE);
   *milliseconds = (float)(((Event *)second)->time - ((Event *)first)->time);
   LEAVE(((Event *)first)->recorded && ((Event *)second)->recorded ? SUCCESS : NOT_READY);

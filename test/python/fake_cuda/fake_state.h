@@ -8,7 +8,8 @@
 // which tests give; without one they do nothing.
 //
 // What a test controls it controls by the functions named fake_*, or in another process by the environment's
-// FAKE_CUDA_FAIL: function:n:result, with commas between, lets the nth call of a function fail.
+// FAKE_CUDA_FAIL: function:n:result, with commas between, lets the nth call of a function fail, or never return where
+// the result is -1.
 #ifndef FAKE_STATE_H
 #define FAKE_STATE_H
 #include <ctype.h>
@@ -18,10 +19,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
 enum {
+  HANGS = -1,
   SUCCESS = 0,
   INVALID_VALUE = 1,
   OUT_OF_MEMORY = 2,
@@ -34,16 +37,19 @@ enum {
   INVALID_PTX = 218,
   UNSUPPORTED_PTX = 222,
   INVALID_HANDLE = 400,
+  ILLEGAL_STATE = 401,
   NOT_FOUND = 500,
   NOT_READY = 600,
   ILLEGAL_ADDRESS = 700,
   LAUNCH_FAILED = 719,
   NOT_SUPPORTED = 801,
   CAPTURE_UNSUPPORTED = 900,
-  CAPTURE_INVALIDATED = 901
+  CAPTURE_INVALIDATED = 901,
+  CAPTURE_ISOLATION = 905,
+  CAPTURED_EVENT = 907
 };
 enum { GUARD = 512, GUARD_BYTE = 0xA5, FREED_BYTE = 0xDE, FRESH_BYTE = 0xFF, NAME = 256, QUARANTINE = 64 << 20 };
-enum { MEMORY, PINNED, STREAM, EVENT, MODULE, GRAPH, EXEC, KINDS };
+enum { MEMORY, PINNED, STREAM, EVENT, MODULE, GRAPH, EXEC, KINDS, MOST_DEVICES = 8 };
 static const char *const kinds[KINDS] = {"memory", "pinned memory", "stream", "event", "module", "graph", "graph exec"};
 
 typedef void (*LaunchCallback)(const char *image, size_t image_bytes, const char *kernel, const unsigned *grid,
@@ -71,7 +77,7 @@ typedef struct {
 } Queue;
 
 typedef struct Object {
-  int kind, live;
+  int kind, live, device; // whose context was current when it was made
   struct Object *next; // of all
 } Object;
 typedef struct {
@@ -82,14 +88,15 @@ typedef struct {
 typedef struct {
   Object object;
   Queue queue;
-  int capturing, invalidated, draining;
+  int capturing, mode, invalidated, draining;
   pthread_t owner;
   Queue captured;
 } Stream;
 typedef struct Event {
   Object object;
   double time;
-  int recorded;
+  int recorded, timed;
+  int captured;    // the last record was in a stream that captures
   size_t records;  // how often it was recorded
   size_t reached;  // the last record that the stream has come to
   Stream *pending; // the stream of the last record, until it has come there
@@ -119,7 +126,7 @@ static struct {
   long live[KINDS];
   int initialised, devices, major, minor, version, ptx;
   size_t total, used, quarantined;
-  long kernels, sticky;
+  long kernels, sticky, global_captures;
   double clock;
   LaunchCallback launch;
   long changes; // of what is allocated
@@ -129,10 +136,14 @@ static struct {
     long count, fail_at;
     int result;
   } calls[80];
-  Stream standard;
+  Stream standard[MOST_DEVICES]; // the default stream of each context
+  int late;                      // pageable memory is read when a copy takes place, as some systems do
 } state = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 static __thread int context_depth, capturing;
-static char context_object;
+static __thread int capture_mode; // of this thread: 0 for what other threads capture, too, 1 for its own, 2 for none
+static __thread int contexts[64]; // the devices of those that are current, the last one on top
+static char context_objects[MOST_DEVICES];
+static int current_device(void) { return context_depth ? contexts[context_depth - 1] : 0; }
 
 static void append(char *log, size_t room, const char *format, va_list list) {
   size_t used = strlen(log);
@@ -152,6 +163,12 @@ static void trace(const char *format, ...) {
   va_end(list);
 }
 
+/// Bytes of shared memory that a block may have.
+static int shared_memory(void) {
+  const int chip = 10 * state.major + state.minor;
+  return 1024 * (chip == 80 || chip == 87 ? 163 : chip == 90 || state.major == 10 ? 227 : 99);
+}
+
 // Counting calls, and letting them fail ------------------------------------------------------------
 
 static int slot_of(const char *name) {
@@ -161,19 +178,22 @@ static int slot_of(const char *name) {
   snprintf(state.calls[i].name, sizeof state.calls[i].name, "%s", name);
   return i;
 }
-static int enter(const char *name) {
+static int enter(const char *name, int needs_context) {
   int i = slot_of(name);
   ++state.calls[i].count;
-  if (state.sticky)
+  if (state.sticky && needs_context) // what needs no context goes on after a fault
     return (int)state.sticky;
-  if (state.calls[i].result && (state.calls[i].fail_at == 0 || state.calls[i].count == state.calls[i].fail_at))
+  if (state.calls[i].result && (state.calls[i].fail_at == 0 || state.calls[i].count == state.calls[i].fail_at)) {
+    while (state.calls[i].result == HANGS)
+      sleep(1);
     return state.calls[i].result;
+  }
   return SUCCESS;
 }
 // Every function but those that only describe errors begins with this.
 #define ENTER(needs_context)                                                                                           \
   pthread_mutex_lock(&state.mutex);                                                                                    \
-  int result = enter(__func__);                                                                                        \
+  int result = enter(__func__, needs_context);                                                                         \
   if (!result && !state.initialised && strcmp(__func__, "cuInit") && strcmp(__func__, "cuDriverGetVersion"))           \
     result = NOT_INITIALIZED;                                                                                          \
   if (!result && (needs_context) && !context_depth)                                                                    \
@@ -186,15 +206,16 @@ static int enter(const char *name) {
     pthread_mutex_unlock(&state.mutex);                                                                                \
     return value_;                                                                                                     \
   } while (0)
-// What a thread may not do while it captures.
+// What a thread may not do while it captures, or while another one captures in the mode that says so.
 #define REFUSE_CAPTURE()                                                                                               \
-  if (capturing)                                                                                                       \
+  if ((capturing && capture_mode != 2) || (state.global_captures && capture_mode == 0))                                \
   LEAVE(invalidate_captures())
 
 static void *make(int kind, size_t bytes) {
   Object *object = calloc(1, bytes);
   object->kind = kind;
   object->live = 1;
+  object->device = current_device();
   object->next = state.objects;
   state.objects = object;
   ++state.live[kind];
@@ -358,7 +379,7 @@ static void perform(Op *op) {
     break;
   case LAUNCH: {
     ++state.kernels;
-    int result = enter("kernel");
+    int result = enter("kernel", 1);
     Function *function = op->function;
     if (!function->module->object.live)
       misuse("launch of kernel %s after its module was unloaded\n", function->name);
@@ -406,11 +427,17 @@ static int is_busy(void) {
   for (Object *object = state.objects; object; object = object->next)
     if (object->kind == STREAM && object->live && (((Stream *)object)->queue.first || ((Stream *)object)->draining))
       return 1;
-  return state.standard.queue.first != NULL;
+  for (int device = 0; device < MOST_DEVICES; ++device)
+    if (state.standard[device].queue.first)
+      return 1;
+  return 0;
 }
 static Stream *stream_of(void *handle, const char *where) {
-  if (!handle || (uintptr_t)handle <= 2)
-    return &state.standard;
+  if (!handle || (uintptr_t)handle <= 2) {
+    Stream *own = &state.standard[current_device()];
+    own->object.device = current_device();
+    return own;
+  }
   return check_live(handle, STREAM, where) ? handle : NULL;
 }
 static int submit(void *handle, Op *op, const char *where) {
@@ -434,7 +461,8 @@ static Op *new_op(int kind) {
 
 EXPORT void fake_reset(void) {
   pthread_mutex_lock(&state.mutex);
-  discard(&state.standard.queue);
+  for (int device = 0; device < MOST_DEVICES; ++device)
+    discard(&state.standard[device].queue);
   for (Object *object = state.objects; object; object = object->next) {
     if (object->kind <= PINNED) {
       // What is in use stays, so that nothing new has its address, and nobody looks at it any more.
@@ -450,7 +478,7 @@ EXPORT void fake_reset(void) {
   memset(state.calls, 0, sizeof state.calls);
   state.devices = 1, state.major = 9, state.minor = 0, state.version = 12080, state.ptx = 87;
   state.total = (size_t)8 << 30, state.used = 0, state.kernels = 0, state.sticky = 0, state.clock = 0;
-  state.launch = NULL, capturing = context_depth = 0;
+  state.launch = NULL, capturing = context_depth = capture_mode = state.late = 0, state.global_captures = 0;
   state.misuse[0] = state.trace[0] = state.text[0] = 0;
   pthread_mutex_unlock(&state.mutex);
 }
@@ -466,6 +494,7 @@ EXPORT void fake_set_device(int devices, int major, int minor, size_t total, int
   state.devices = devices, state.major = major, state.minor = minor, state.total = total;
   state.version = version, state.ptx = ptx;
 }
+EXPORT void fake_set_late(int late) { state.late = late; }
 EXPORT void fake_set_launch(LaunchCallback launch) { state.launch = launch; }
 EXPORT long fake_changes(void) { return state.changes; }
 /// The time that events see, in milliseconds: each operation takes 0.001 of it, and what tests add.

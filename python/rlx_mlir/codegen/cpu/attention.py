@@ -26,7 +26,7 @@ from .attention_amx import TilePrefill
 from .attention_base import AttentionSpec, Schedule
 from .attention_decode import Decode
 from .attention_prefill import Prefill
-from .kernel import Scratch, write_kernel
+from .kernel import Finish, Scratch, write_kernel, write_shared_kernel
 from .target import Target
 
 __all__ = ["AttentionSpec", "check_attention", "emit_attention", "template_of"]
@@ -45,8 +45,10 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
     kind = schedule_of(spec, target)
     names = [operand for operand, _ in spec.operands]
 
+    result = [("out", spec.result)]
+
     def units(em: Emitter, operands: list[Value]) -> Index:
-        return kind(em, spec, target).units(operands[0])
+        return kind(em, spec, target).units(operands[0], operands[1])
 
     def scratch(em: Emitter, operands: list[Value], parts: Scratch) -> None:
         kind(em, spec, target).take_scratch(operands[1], parts)
@@ -59,7 +61,46 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
         schedule.take_scratch(operands[1], parts)
         schedule.body(begin, end)
 
-    return write_kernel(name, spec.operands, [("out", spec.result)], units=units, scratch=scratch, body=body)
+    if kind is not Decode:
+        return write_kernel(name, spec.operands, result, units=units, scratch=scratch, body=body)
+
+    def bound(em: Emitter, operands: list[Value], results: list[Value], shared: Scratch) -> Decode:
+        schedule = Decode(em, spec, target)
+        schedule.bind(dict(zip(names, operands, strict=True)), results[0])
+        schedule.take_shared(operands[0], operands[1], shared)
+        return schedule
+
+    def partial(
+        em: Emitter,
+        operands: list[Value],
+        results: list[Value],
+        begin: Value,
+        end: Value,
+        parts: Scratch,
+        shared: Scratch,
+    ) -> None:
+        schedule = bound(em, operands, results, shared)
+        schedule.take_scratch(operands[1], parts)
+        schedule.body(begin, end)
+
+    def combine(
+        em: Emitter,
+        operands: list[Value],
+        results: list[Value],
+        begin: Value,
+        end: Value,
+        parts: Scratch,
+        shared: Scratch,
+    ) -> None:
+        bound(em, operands, results, shared).combine(begin, end, parts)
+
+    finish = Finish(
+        memory=lambda em, operands, parts: Decode(em, spec, target).take_shared(operands[0], operands[1], parts),
+        units=lambda em, operands: Decode(em, spec, target).heads(operands[0]),
+        scratch=lambda em, operands, parts: Decode(em, spec, target).take_row(parts),
+        body=combine,
+    )
+    return write_shared_kernel(name, spec.operands, result, units=units, scratch=scratch, body=partial, finish=finish)
 
 
 def schedule_of(spec: AttentionSpec, target: Target) -> type[Schedule]:

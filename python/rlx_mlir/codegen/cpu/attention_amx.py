@@ -61,6 +61,10 @@ UNFIT = 0x7F7F8000
 
 INFINITE = 0x7F800000
 
+NEAREST, CURRENT = 8, 4
+"""Immediates of AVX-512: what is left after rounding to the nearest integer, without exceptions; the rounding mode of
+the thread."""
+
 NARROW_EXP2 = (1.0, 0.6931241750717163, 0.24024099111557007, 0.055906426161527634, 0.009582852944731712)
 """2^r on [-0.5, 0.5] with a relative error of 3e-6, for weights of 16 bits."""
 
@@ -71,6 +75,8 @@ class TilePrefill(Prefill):
     def __init__(self, em: Emitter, spec: AttentionSpec, target: Target) -> None:
         super().__init__(em, spec, target)
         self.tile = KEYS
+        # Cutting a tile takes longer than copying it.
+        self.most = 2 * self.together
         self.steps = -(-self.size // STEP)
         self.rows = self.steps * STEP
         wide = self.element == "f32"
@@ -85,10 +91,16 @@ class TilePrefill(Prefill):
         # Scores as they come out of the product, for the exponential to multiply.
         self.plain = spec.softcap is None and spec.mask_kind != "bias" and self.score_factor > 0
 
+    def unit_size(self, queries: Index) -> Index:
+        """Twice as many where that leaves four units at least, for threads."""
+        em, least = self.em, self.queries * self.together
+        many = em.cmpi("sge", em.index(queries), em.index(4 * 2 * least))
+        return em.select(many, em.index(2 * least), em.index(least))
+
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Beside the state of blocks, tiles of pairs: of queries, keys, values and weights."""
         em = self.em
-        self.slots = self.together * self.spec.group
+        self.slots = self.most * self.spec.group
         self.query = parts.take([self.slots * self.rows * self.queries], "f32")
         self.total = parts.take([self.slots * self.rows * self.queries], "f32")
         self.state = parts.take([self.slots * 2 * self.queries], "f32")
@@ -98,7 +110,7 @@ class TilePrefill(Prefill):
         self.key_tiles = parts.take([self.tile // SIDE * self.steps * key_parts * TILE], "i32")
         self.value_tiles = parts.take([self.tile // STEP * self.rows // SIDE * key_parts * TILE], "i32")
         self.value_rows = parts.take([STEP * SIDE], "f32")
-        self.weight_tiles = parts.take([self.weight_parts * GROUPS * TILE], "i32")
+        self.weight_tiles = parts.take([self.tile // STEP * self.weight_parts * GROUPS * TILE], "i32")
         self.scores = parts.take([STEP * self.queries], "f32")
         self.amx = Tiles(em, parts)
 
@@ -249,15 +261,19 @@ class TilePrefill(Prefill):
         start = em.imul(em.idiv(low, self.tile), self.tile)
         places = [[self.group_index(block.state, group)] for group in range(2 * GROUPS)]
         state = [em.vload(self.state, place, self.type) for place in places]
-        with em.loop(*self.steps_of(start, low, high), 1, state, hint="step") as step:
+        begin, end = self.steps_of(start, low, high)
+        with em.loop(begin, end, 1, [*state, em.index(begin)], hint="step") as step:
             first = em.iadd(start, em.imul(step.iv, STEP))
             keys = Keys(step.iv, first, em.imax(low, first), em.imin(high, em.iadd(first, STEP)))
             step.yield_(self.attend_step(block, keys, step.args))
-        for place, vector in zip(places, step.results, strict=True):
+        *state, waiting = step.results
+        self.multiply_values(block, waiting, end)
+        for place, vector in zip(places, state, strict=True):
             em.vstore(vector, self.state, place)
 
     def attend_step(self, block: Block, keys: Keys, state: Sequence[Value]) -> list[Value]:
-        """Adds the keys of a step to a block's results. Returns its state, maxima and sums.
+        """Adds the keys of a step to a block's results. Returns its state: maxima, sums, and the first step whose
+        weights wait for their values, so that results are loaded and stored once for several steps.
 
         Mostly, the running maximum stays as it is, which is seen only when weights are there. Where it has to rise, or
         a score isn't a number, they are computed again.
@@ -269,29 +285,32 @@ class TilePrefill(Prefill):
             state = self.raise_maxima(block, keys, state)
         else:
             fresh = [em.cmpf("oeq", maximum, NEGATIVE_INFINITY) for maximum in state[:GROUPS]]
-            with em.if_(em.ori(early, self.any(fresh)), [self.type] * (2 * GROUPS)) as branch:
+            with em.if_(em.ori(early, self.any(fresh)), [self.type] * (2 * GROUPS) + ["index"]) as branch:
                 branch.yield_(self.raise_maxima(block, keys, state))
                 branch.else_()
                 branch.yield_(state)
             state = branch.results
-        sums, largest = self.weigh(state[:GROUPS])
+        sums, largest = self.weigh(keys.step, state[:GROUPS])
         broken = self.any([em.cmpf("uno", sum_, sum_) for sum_ in sums])
         risen = [self.exceeds(new, old) for new, old in zip(largest, state[:GROUPS], strict=True)]
-        with em.if_(em.ori(broken, self.any(risen)), [self.type] * (3 * GROUPS)) as branch:
+        with em.if_(em.ori(broken, self.any(risen)), [own.type for own in (*state, *sums)]) as branch:
             self.multiply_scores(block, keys.step)  # masks, a bias or a softcap may have changed them
             with em.if_(broken):
                 self.repair(block, keys)
             again = self.raise_maxima(block, keys, state)
-            more, _ = self.weigh(again[:GROUPS])
+            more, _ = self.weigh(keys.step, again[:GROUPS])
             branch.yield_([*again, *more])
             branch.else_()
             branch.yield_([*state, *sums])
-        state, sums = branch.results[: 2 * GROUPS], branch.results[2 * GROUPS :]
-        self.multiply_values(block, keys.step)
-        with em.if_(self.unfit):
+        state, waiting, sums = branch.results[: 2 * GROUPS], branch.results[2 * GROUPS], branch.results[-GROUPS:]
+        with em.if_(self.unfit, ["index"]) as branch:
+            self.multiply_values(block, waiting, keys.step)
             self.add_unfit(block, keys)
+            branch.yield_([em.index(keys.step)])
+            branch.else_()
+            branch.yield_([waiting])
         added = [em.addf(old, new) for old, new in zip(state[GROUPS:], sums, strict=True)]
-        return [*state[:GROUPS], *added]
+        return [*state[:GROUPS], *added, *branch.results]
 
     def any(self, conditions: Sequence[Value]) -> Value:
         """Whether some lane of some condition is set."""
@@ -341,8 +360,8 @@ class TilePrefill(Prefill):
         for tile in range(4):
             self.store_tile(tile, self.scores, tile * TILE)
 
-    def multiply_values(self, block: Block, step: Index) -> None:
-        """total += weights times values of a step."""
+    def multiply_values(self, block: Block, first: Index, end: Index) -> None:
+        """total += weights times values of the steps `first` .. `end` - 1."""
         em = self.em
         with em.loop(0, self.rows // STEP, hint="d") as d:
             places = [
@@ -351,18 +370,24 @@ class TilePrefill(Prefill):
             ]
             for tile, place in enumerate(places):
                 self.load_tile(tile, self.total, place, 4 * self.queries)
-            self.multiply(
-                self.value_products,
-                lambda part, side: (
-                    self.value_tiles,
-                    self.value_tile_at(step, em.iadd(em.imul(d.iv, 2), side), part),
-                ),
-                lambda part, side: (self.weight_tiles, (part * GROUPS + side) * TILE),
-            )
+            with em.loop(first, end, hint="step") as step:
+                self.multiply(
+                    self.value_products,
+                    lambda part, side: (
+                        self.value_tiles,
+                        self.value_tile_at(step.iv, em.iadd(em.imul(d.iv, 2), side), part),
+                    ),
+                    lambda part, side: (self.weight_tiles, self.weights_at(step.iv, part, side)),
+                )
             for tile, place in enumerate(places):
                 self.store_tile(tile, self.total, place, 4 * self.queries)
 
     # Weights --------------------------------------------------------------------------------------
+
+    def weights_at(self, step: Index, part: int, group: int) -> Index:
+        """Where a tile of a step's weights starts."""
+        em = self.em
+        return em.iadd(em.imul(step, self.weight_parts * GROUPS * TILE), (part * GROUPS + group) * TILE)
 
     def score_at(self, row: Index, half: int, group: int) -> list[Index]:
         """Where the scores of key `row` + 16 * `half` of a step stand."""
@@ -385,9 +410,9 @@ class TilePrefill(Prefill):
         return partial if isinstance(edge, bool) else em.ori(edge, partial)
 
     def raise_maxima(self, block: Block, keys: Keys, state: Sequence[Value]) -> list[Value]:
-        """Scores of products; lets maxima, sums and results follow their maximum. Returns maxima and sums."""
+        """Scores of products; lets maxima, sums and results follow their maximum. Returns the state."""
         em = self.em
-        maxima, sums = state[:GROUPS], state[GROUPS:]
+        maxima, sums, waiting = state[:GROUPS], state[GROUPS:-1], state[-1]
         found = self.finish_scores(block, keys)
         factor = self.score_factor if self.plain else 1.0
         now = [
@@ -396,14 +421,16 @@ class TilePrefill(Prefill):
         ]
         shifts = [self.finite_maximum(maximum) for maximum in now]
         decays = [self.exp2(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
-        with (
-            em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays])),
-            em.loop(0, self.size, hint="d") as d,
-        ):
-            for group, decay in enumerate(decays):
-                place = [block.place(d.iv, group)]
-                em.vstore(em.mulf(em.vload(self.total, place, self.type), decay), self.total, place)
-        return [*now, *(em.mulf(sum_, decay) for sum_, decay in zip(sums, decays, strict=True))]
+        with em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays]), ["index"]) as branch:
+            self.multiply_values(block, waiting, keys.step)
+            with em.loop(0, self.size, hint="d") as d:
+                for group, decay in enumerate(decays):
+                    place = [block.place(d.iv, group)]
+                    em.vstore(em.mulf(em.vload(self.total, place, self.type), decay), self.total, place)
+            branch.yield_([em.index(keys.step)])
+            branch.else_()
+            branch.yield_([waiting])
+        return [*now, *(em.mulf(sum_, decay) for sum_, decay in zip(sums, decays, strict=True)), *branch.results]
 
     def finish_scores(self, block: Block, keys: Keys) -> list[Value]:
         """Scores of products, -inf where keys aren't seen; returns the maxima."""
@@ -432,7 +459,7 @@ class TilePrefill(Prefill):
             row.yield_(maxima)
         return row.results
 
-    def weigh(self, maxima: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+    def weigh(self, step: Index, maxima: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Weights of a step's keys, in tiles; returns the sums of them, and the largest scores."""
         em = self.em
         shifts = [self.finite_maximum(maximum) for maximum in maxima]
@@ -441,11 +468,11 @@ class TilePrefill(Prefill):
             found = list(pair.args)
             for u in range(UNROLLED):
                 for group in range(GROUPS):
-                    self.pair_weights(em.iadd(pair.iv, u), group, shifts[group], found)
+                    self.pair_weights(step, em.iadd(pair.iv, u), group, shifts[group], found)
             pair.yield_(found)
         return pair.results[:GROUPS], pair.results[GROUPS:]
 
-    def pair_weights(self, pair: Index, group: int, shift: Value, found: list[Value]) -> None:
+    def pair_weights(self, step: Index, pair: Index, group: int, shift: Value, found: list[Value]) -> None:
         """Weights of two keys, 16 apart, in parts; adds them to the sums, and scores to the maxima, in `found`."""
         em = self.em
         weights = []
@@ -459,7 +486,22 @@ class TilePrefill(Prefill):
             weights.append(self.power_of_two(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
             found[group] = em.addf(found[group], weights[-1])
         for part, value in enumerate(self.cut(weights[0], weights[1], self.weight_parts, rounded=False)):
-            em.vstore(value, self.weight_tiles, [em.iadd(em.imul(pair, SIDE), (part * GROUPS + group) * TILE)])
+            place = em.iadd(em.imul(pair, SIDE), self.weights_at(step, part, group))
+            em.vstore(value, self.weight_tiles, [place])
+
+    def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
+        """2^x: the same bits as without AVX-512's instructions for it, but for results below 2^-126."""
+        em, type = self.em, difference.type
+        if type != self.type:
+            return super().power_of_two(difference, coefficients)
+        every, how = em.const(-1, "i16"), em.const(NEAREST, "i32")
+        operands = [difference, how, em.zero(type), every, em.const(CURRENT, "i32")]
+        rest = em.intrinsic("llvm.x86.avx512.mask.reduce.ps.512", operands, type)
+        value = em.const(coefficients[-1], type)
+        for coefficient in reversed(coefficients[:-1]):
+            value = self.fma(value, rest, em.const(coefficient, type))
+        operands = [value, em.subf(difference, rest), em.zero(type), every, em.const(CURRENT, "i32")]
+        return em.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", operands, type)
 
     # What isn't finite ----------------------------------------------------------------------------
 
@@ -500,7 +542,7 @@ class TilePrefill(Prefill):
                 for group in range(GROUPS):
                     weight = em.zero(self.type)
                     for part in range(self.weight_parts):
-                        at = em.iadd(em.imul(pair, SIDE), (part * GROUPS + group) * TILE)
+                        at = em.iadd(em.imul(pair, SIDE), self.weights_at(keys.step, part, group))
                         word = em.vload(self.weight_tiles, [at], with_element(self.type, bits))
                         word = em.select(high, em.andi(word, HIGH), em.shli(word, 16))
                         weight = em.addf(weight, em.bitcast(word, self.type))

@@ -125,7 +125,7 @@ class Schedule:
 
     # What a schedule implements -------------------------------------------------------------------
 
-    def units(self, q: Value) -> Index:
+    def units(self, q: Value, k: Value) -> Index:
         """How many units the work has."""
         raise NotImplementedError
 

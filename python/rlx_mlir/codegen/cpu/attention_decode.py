@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention of single queries (Sq = 1): one unit is one query head, **lanes run over the head size**.
+"""Attention of single queries (Sq = 1): **lanes run over the head size**, and keys are shared out.
 
-What limits this is reading the keys and values, so they are read once for all heads that share them, in chunks that
-stay in the L2 cache while one KV head after the other takes its part of each row, and what comes next is prefetched.
-Heads of one call that have the same KV head share each block of keys while it is in the L1 cache; that is a question of
-order alone, so bits don't depend on which heads a call gets. Chunks start at multiples of their size.
+What limits this is reading the keys and values. The work is cut into parts: a KV head and a chunk of its keys, read
+once for all heads that share it. A part leaves sums of weighted values, the maximum of its scores and the sum of its
+weights, all as f32, in memory that units share; once all are done, `combine` adds up what the parts of a head left,
+relative to the largest maximum. Chunks start at multiples of their size, and each part counts from zero, so bits depend
+neither on which thread does a part, nor on the size of the cache.
 
-Queries, partial results, maxima and sums of all heads stand in scratch, as f32. Keys and values of f16 or bf16 are
-widened into scratch a block at a time where several heads share them, and in registers where not.
+Parts follow each other by chunks, so that one KV head after the other takes its piece of the rows, and each prefetches
+the next one's. As many units as there may be parts share out those that have keys, by the number of keys. Keys and
+values of f16 or bf16 are widened into scratch a block at a time where several heads share them, and in registers where
+not.
 """
 
 from __future__ import annotations
@@ -16,14 +19,17 @@ from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 
-from .attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, Schedule
+from .attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Schedule
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 
 __all__ = ["Decode"]
 
-CHUNK = 256
-"""Keys between two updates of the running maximum; scores of a group's heads for that many stay in the L1 cache."""
+CHUNK = 128
+"""Keys of a part of the work."""
+
+RECORD = 16
+"""Records of parts start at multiples of as many elements: at lines of the cache."""
 
 LINE = 64
 """Bytes of a cache line."""
@@ -41,74 +47,152 @@ class Decode(Schedule):
         self.staged = self.stored != "f32" and spec.group > 1
         # Values that all heads of a group read before the next ones.
         self.block = 32 if self.size <= 64 else 16
+        # Vectors of a row that are summed at a time.
+        columns = self.padded // self.lanes
+        self.width = max(n for n in range(1, 9) if columns % n == 0)
 
-    def units(self, q: Value) -> Index:
+    def units(self, q: Value, k: Value) -> Index:
+        """As many as there may be parts; `body` shares those out that have keys."""
+        return self.em.imul(self.batch(q), self.em.imul(self.spec.kv_heads, self.chunks(k)))
+
+    def chunks(self, k: Value) -> Index:
+        """How many chunks of keys there may be, one at least."""
+        em = self.em
+        return em.imax(em.iceildiv(em.dim(k, self.spec.sequence_axis), CHUNK), 1)
+
+    def heads(self, q: Value) -> Index:
+        """Query heads of the whole batch: the units of `combine`."""
         return self.em.imul(self.batch(q), self.spec.num_heads)
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
-        """Padded rows of all heads: multiplied queries and sums of the result; maxima, sums; scores of a group."""
-        heads = self.spec.num_heads
-        self.query = parts.take([heads * self.padded], "f32")
-        self.total = parts.take([heads * self.padded], "f32")
-        self.maxima = parts.take([heads], "f32")
-        self.sums = parts.take([heads], "f32")
-        self.scores = parts.take([self.spec.group * CHUNK], "f32")
+        """Multiplied queries and scores of the heads that share a KV head; keys or values that were widened."""
+        group = self.spec.group
+        self.query = parts.take([group * self.padded], "f32")
+        self.scores = parts.take([group * CHUNK], "f32")
         rows = max(self.lanes, self.block)
         self.widened = parts.take([rows * self.padded], "f32") if self.staged else None
 
-    def body(self, begin: Value, end: Value) -> None:
-        em, heads, group = self.em, self.spec.num_heads, self.spec.group
-        with em.loop(em.idiv(begin, heads), em.iceildiv(end, heads), hint="b") as batch:
-            b = batch.iv
-            before = em.imul(b, heads)
-            first = em.isub(em.imax(begin, before), before)
-            stop = em.isub(em.imin(end, em.iadd(before, heads)), before)
-            keys = self.keys(b, 0, 1)
-            self.start(b, first, stop)
-            start = em.imul(em.idiv(keys.lo, CHUNK), CHUNK)
-            with em.loop(start, keys.hi, CHUNK, hint="chunk") as chunk:
-                low, high = em.imax(chunk.iv, keys.lo), em.imin(em.iadd(chunk.iv, CHUNK), keys.hi)
-                with em.loop(em.idiv(first, group), em.iceildiv(stop, group), hint="kv") as kv:
-                    own = em.imul(kv.iv, group)
-                    h0, h1 = em.imax(first, own), em.imin(stop, em.iadd(own, group))
-                    self.score_block(b, h0, h1, low, high, self.k.base(em, b, kv.iv))
-                    self.weigh(h0, h1, em.isub(high, low))
-                    self.accumulate(b, h0, h1, low, high, self.v.base(em, b, kv.iv))
-            self.finish(b, first, stop)
+    def take_shared(self, q: Value, k: Value, parts: Scratch) -> None:
+        """A record of each part: padded rows of weighted sums for its heads, then their maxima, then their sums."""
+        em, group = self.em, self.spec.group
+        self.record = group * self.padded + -(-2 * group // RECORD) * RECORD
+        self.slots = self.chunks(k)
+        count = em.imul(em.imul(self.batch(q), self.spec.kv_heads), self.slots)
+        self.records = parts.take([em.imul(count, self.record)], "f32")
 
-    # Heads ----------------------------------------------------------------------------------------
+    def take_row(self, parts: Scratch) -> None:
+        """A row of the result as f32."""
+        self.row = parts.take([self.padded], "f32")
 
-    def start(self, b: Index, first: Index, stop: Index) -> None:
-        """Queries as f32, multiplied; nothing seen so far."""
+    def record_at(self, b: Index, kv_head: Index, chunk: Index) -> Index:
+        """Where a part's record starts."""
         em = self.em
-        with em.loop(first, stop, hint="head") as head:
+        head = em.iadd(em.imul(b, self.spec.kv_heads), kv_head)
+        return em.imul(em.iadd(em.imul(head, self.slots), chunk), self.record)
+
+    # Parts ----------------------------------------------------------------------------------------
+
+    def body(self, begin: Value, end: Value) -> None:
+        em, kv_heads = self.em, self.spec.kv_heads
+        units = em.imul(kv_heads, self.slots)
+        last = em.idiv(em.iadd(end, em.isub(units, 1)), units)
+        with em.loop(em.idiv(begin, units), last, hint="b") as batch:
+            b = batch.iv
+            before = em.imul(b, units)
+            keys = self.keys(b, 0, 1)
+            first = em.idiv(keys.lo, CHUNK)
+            edges = [
+                self.first_part(em.isub(edge, before), units, keys, first)
+                for edge in (em.imax(begin, before), em.imin(end, em.iadd(before, units)))
+            ]
+            with em.loop(edges[0], edges[1], hint="part") as part:
+                chunk = em.iadd(first, em.idiv(part.iv, kv_heads))
+                kv_head = em.irem(part.iv, kv_heads)
+                start = em.imul(chunk, CHUNK)
+                low, high = em.imax(start, keys.lo), em.imin(em.iadd(start, CHUNK), keys.hi)
+                self.part(b, kv_head, low, high, self.record_at(b, kv_head, chunk))
+
+    def first_part(self, unit: Index, units: Index, keys: KeyRange, first: Index) -> Index:
+        """The first part of unit number `unit` of a batch element: all get as many keys, to half a part."""
+        em, kv_heads = self.em, self.spec.kv_heads
+        count = em.imax(em.isub(keys.hi, keys.lo), 0)
+        parts = em.imul(em.imax(em.isub(em.iceildiv(keys.hi, CHUNK), first), 0), kv_heads)
+        before = em.isub(keys.lo, em.imul(first, CHUNK))  # keys of the first chunk that aren't seen
+        share = em.idiv(em.imul(unit, em.imul(count, kv_heads)), units)
+        near = em.idiv(em.iadd(em.iadd(share, em.imul(before, kv_heads)), CHUNK // 2), CHUNK)
+        near = em.select(em.cmpi("eq", em.index(unit), em.index(0)), em.index(0), em.index(near))
+        near = em.select(em.cmpi("eq", em.index(unit), em.index(units)), em.index(parts), near)
+        return em.imin(near, parts)
+
+    def part(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
+        """What keys low .. high - 1 give to the heads that share a KV head."""
+        self.start(b, kv_head, record)
+        self.score_block(b, kv_head, low, high)
+        self.weigh(record, self.em.isub(high, low))
+        self.accumulate(b, kv_head, low, high, record)
+
+    def start(self, b: Index, kv_head: Index, record: Index) -> None:
+        """Queries as f32, multiplied; nothing summed so far."""
+        em, group = self.em, self.spec.group
+        with em.loop(0, group, hint="head") as head:
             row = em.imul(head.iv, self.padded)
             with em.loop(0, self.padded, self.lanes, hint="d") as d:
-                at = [em.iadd(row, d.iv)]
-                em.vstore(em.zero(self.type), self.total, at)
-                em.vstore(em.zero(self.type), self.query, at)
-            self.copy_wide(self.q.flat, self.q.base(em, b, head.iv), self.query, row, self.query_factor)
-            em.store(em.const(NEGATIVE_INFINITY, "f32"), self.maxima, [head.iv])
-            em.store(em.const(0.0, "f32"), self.sums, [head.iv])
+                at = em.iadd(row, d.iv)
+                em.vstore(em.zero(self.type), self.records, [em.iadd(record, at)])
+                em.vstore(em.zero(self.type), self.query, [at])
+            h = em.iadd(em.imul(kv_head, group), head.iv)
+            self.copy_wide(self.q.flat, self.q.base(em, b, h), self.query, row, self.query_factor)
 
-    def finish(self, b: Index, first: Index, stop: Index) -> None:
-        """result = total / sum"""
+    # Results --------------------------------------------------------------------------------------
+
+    def combine(self, begin: Value, end: Value, parts: Scratch) -> None:
+        """result = sum of totals / sum of sums, of all parts of a head, as they follow from the largest maximum."""
+        self.take_row(parts)
+        em, heads, group = self.em, self.spec.num_heads, self.spec.group
+        with em.loop(begin, end, hint="head") as head:
+            b, h = em.idiv(head.iv, heads), em.irem(head.iv, heads)
+            kv_head, own = em.idiv(h, group), em.irem(h, group)
+            keys = self.keys(b, 0, 1)
+            first, last = em.idiv(keys.lo, CHUNK), em.iceildiv(em.imax(keys.hi, 0), CHUNK)
+            base = self.record_at(b, kv_head, 0)
+            maxima = em.iadd(em.iadd(base, group * self.padded), own)
+            with em.loop(first, last, 1, [em.const(NEGATIVE_INFINITY, "f32")], hint="chunk") as chunk:
+                maximum = em.load(self.records, [em.iadd(maxima, em.imul(chunk.iv, self.record))])
+                chunk.yield_([self.larger(maximum, chunk.args[0])])
+            shift = em.broadcast(self.finite_maximum(chunk.results[0]), self.type)
+
+            def weight(chunk: Index) -> Value:
+                maximum = em.load(self.records, [em.iadd(maxima, em.imul(chunk, self.record))])
+                return self.exp2(em.broadcast(maximum, self.type), shift)
+
+            with em.loop(first, last, 1, [em.zero(self.type)], hint="chunk") as chunk:
+                at = em.iadd(em.iadd(maxima, group), em.imul(chunk.iv, self.record))
+                sum_ = em.broadcast(em.load(self.records, [at]), self.type)
+                chunk.yield_([self.fma(sum_, weight(chunk.iv), chunk.args[0])])
+            sums = chunk.results[0]
+            inverse = em.divf(1.0, sums)
+            row = em.iadd(base, em.imul(own, self.padded))
+            with em.loop(0, self.padded, self.width * self.lanes, hint="d") as d:
+                places = [em.iadd(d.iv, u * self.lanes) for u in range(self.width)]
+                with em.loop(first, last, 1, [em.zero(self.type)] * self.width, hint="chunk") as chunk:
+                    start, own_weight = em.iadd(row, em.imul(chunk.iv, self.record)), weight(chunk.iv)
+                    totals = [em.vload(self.records, [em.iadd(start, at)], self.type) for at in places]
+                    pairs = zip(totals, chunk.args, strict=True)
+                    chunk.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
+                for at, total in zip(places, chunk.results, strict=True):
+                    em.vstore(self.normalised(total, sums, inverse), self.row, [at])
+            self.write_row(self.out.base(em, b, h))
+
+    def write_row(self, out: Index) -> None:
+        """A row of the result, which stands in scratch, from `out` on."""
         em = self.em
-        with em.loop(first, stop, hint="head") as head:
-            row, out = em.imul(head.iv, self.padded), self.out.base(em, b, head.iv)
-            sum_ = em.load(self.sums, [head.iv])
-            inverse = em.divf(1.0, sum_)
-            lanes, inverses = em.broadcast(sum_, self.type), em.broadcast(inverse, self.type)
-            whole = self.size // self.lanes * self.lanes
-            with em.loop(0, whole, self.lanes, hint="d") as d:
-                total = em.vload(self.total, [em.iadd(row, d.iv)], self.type)
-                value = self.narrow(self.normalised(total, lanes, inverses))
-                em.vstore(value, self.out.flat, [em.iadd(out, d.iv)])
-            if whole < self.size:
-                with em.loop(whole, self.size, hint="d") as d:
-                    total = em.load(self.total, [em.iadd(row, d.iv)])
-                    value = self.narrow(self.normalised(total, sum_, inverse))
-                    em.store(value, self.out.flat, [em.iadd(out, d.iv)])
+        whole = self.size // self.lanes * self.lanes
+        with em.loop(0, whole, self.lanes, hint="d") as d:
+            value = self.narrow(em.vload(self.row, [d.iv], self.type))
+            em.vstore(value, self.out.flat, [em.iadd(out, d.iv)])
+        if whole < self.size:
+            with em.loop(whole, self.size, hint="d") as d:
+                em.store(self.narrow(em.load(self.row, [d.iv])), self.out.flat, [em.iadd(out, d.iv)])
 
     # Rows of keys and values ----------------------------------------------------------------------
 
@@ -124,14 +208,23 @@ class Decode(Schedule):
         mask = em.const([lane < used for lane in range(self.lanes)], vec(self.lanes, "i1"))
         return self.wide(em.masked_load(buffer, [at], mask, em.zero(type)))
 
-    def prefetch(self, x: Heads, base: Index, first: Index, rows: int, high: Index) -> None:
-        """Asks for `rows` rows of a head from row `first` on, where all of them exist in this chunk."""
+    def prefetch(
+        self, own: tuple[Heads, Index], then: tuple[Heads, Index], ahead: Index, rows: int, end: Index
+    ) -> None:
+        """Asks for rows `ahead`, `ahead` + 1, ... of `own`, a head and where its first row starts; behind row `end` for
+        as many of `then`, what comes next."""
         em = self.em
-        inside = em.cmpi("sle", em.index(em.iadd(first, rows)), em.index(high))
-        with em.if_(inside), em.loop(0, rows, hint="row") as row:
-            start = em.iadd(base, em.imul(em.iadd(first, row.iv), x.stride))
-            for at in range(0, self.bytes, LINE):
-                em.prefetch(x.flat, [em.iadd(start, at * 8 // ELEMENT_BITS[self.stored])])
+        behind = em.cmpi("sge", em.index(ahead), em.index(end))
+        for (x, base), first, there in ((own, ahead, em.xori(behind, True)), (then, em.isub(ahead, end), behind)):
+            with em.if_(there), em.loop(0, rows, hint="row") as row:
+                start = em.iadd(base, em.imul(em.iadd(first, row.iv), x.stride))
+                for at in range(0, self.bytes, LINE):
+                    em.prefetch(x.flat, [em.iadd(start, at * 8 // ELEMENT_BITS[self.stored])])
+
+    def rows_from(self, x: Heads, b: Index, kv_head: Index, row: Index) -> tuple[Heads, Index]:
+        """A head, and where a row of its starts."""
+        em = self.em
+        return x, em.iadd(x.base(em, b, kv_head), em.imul(row, x.stride))
 
     def stage(self, x: Heads, base: Index, low: Index, high: Index) -> None:
         """Rows low .. high - 1 of a head, as f32, into scratch; what pads a row is zero."""
@@ -145,36 +238,35 @@ class Decode(Schedule):
 
     # Scores ---------------------------------------------------------------------------------------
 
-    def score_row(self, head: Index, h0: Index) -> Index:
-        """Where the scores of a head start."""
-        return self.em.imul(self.em.isub(head, h0), CHUNK)
-
-    def score_block(self, b: Index, h0: Index, h1: Index, low: Index, high: Index, base: Index) -> None:
-        """Scores of keys low .. high - 1 for heads h0 .. h1 - 1; those that pad the last vector are -inf."""
-        em = self.em
+    def score_block(self, b: Index, kv_head: Index, low: Index, high: Index) -> None:
+        """Scores of keys low .. high - 1 for the heads of a group; those that pad the last vector are -inf."""
+        em, group = self.em, self.spec.group
+        base = self.k.base(em, b, kv_head)
+        own, then = self.rows_from(self.k, b, kv_head, low), self.rows_from(self.v, b, kv_head, low)
+        blocks = em.imul(em.iceildiv(em.isub(high, low), self.lanes), self.lanes)
         with em.loop(low, high, self.lanes, hint="key") as block:
             left = em.imin(em.isub(high, block.iv), self.lanes)
             valid = em.mask(left, self.lanes)
             last = em.isub(left, 1)
-            self.prefetch(self.k, base, em.iadd(block.iv, self.ahead), self.lanes, high)
+            self.prefetch(own, then, em.iadd(em.isub(block.iv, low), self.ahead), self.lanes, blocks)
             source, start, stride = self.k.flat, em.iadd(base, em.imul(block.iv, self.k.stride)), self.k.stride
             if self.widened is not None:
                 self.stage(self.k, base, block.iv, em.iadd(block.iv, left))
                 source, start, stride = self.widened, 0, self.padded
             # Where fewer keys are left, the last one is repeated.
             rows = [em.iadd(start, em.imul(em.imin(u, last), stride)) for u in range(self.lanes)]
-            with em.loop(h0, h1, hint="head") as head:
-                bias = None
-                if self.spec.mask_kind == "bias":
-                    bias = self.mask_lanes(em.iadd(self.first_mask_row(b, head.iv), block.iv), valid)
+            with em.loop(0, group, hint="head") as head:
+                bias, seen = None, valid
+                if self.mask is not None:
+                    row = self.first_mask_row(b, em.iadd(em.imul(kv_head, group), head.iv))
+                    mask = self.mask_lanes(em.iadd(row, block.iv), valid)
+                    if self.spec.mask_kind == "custom":
+                        seen = em.cmpf("oge", mask, 0.5)
+                    else:
+                        bias = mask
                 score = self.score(self.products(head.iv, source, rows), bias)
-                seen = valid
-                if self.spec.mask_kind == "custom":
-                    seen = em.cmpf(
-                        "oge", self.mask_lanes(em.iadd(self.first_mask_row(b, head.iv), block.iv), valid), 0.5
-                    )
                 score = em.select(seen, score, NEGATIVE_INFINITY)
-                em.vstore(score, self.scores, [em.iadd(self.score_row(head.iv, h0), em.isub(block.iv, low))])
+                em.vstore(score, self.scores, [em.iadd(em.imul(head.iv, CHUNK), em.isub(block.iv, low))])
 
     def mask_lanes(self, at: Index, valid: Value) -> Value:
         """The mask of `lanes` keys as f32, zeros where they don't exist."""
@@ -205,53 +297,53 @@ class Decode(Schedule):
             sums = step(whole * self.lanes, rest, sums)
         return sum_each(em, sums)
 
-    def weigh(self, h0: Index, h1: Index, count: Index) -> None:
-        """scores = 2^(score - maximum) in place; maxima, sums and results follow the chunk's maximum."""
-        em = self.em
-        with em.loop(h0, h1, hint="head") as head:
-            start = self.score_row(head.iv, h0)
+    def weigh(self, record: Index, count: Index) -> None:
+        """scores = 2^(score - maximum) in place; maxima and sums go into the record."""
+        em, group = self.em, self.spec.group
+        with em.loop(0, group, hint="head") as head:
+            start = em.imul(head.iv, CHUNK)
             with em.loop(0, count, self.lanes, [em.const(NEGATIVE_INFINITY, self.type)], hint="key") as key:
                 score = em.vload(self.scores, [em.iadd(start, key.iv)], self.type)
                 key.yield_([self.larger(score, key.args[0])])
-            old = em.load(self.maxima, [head.iv])
-            maximum = self.larger(em.reduce("maximumf", key.results[0]), old)
-            em.store(maximum, self.maxima, [head.iv])
+            maximum = em.reduce("maximumf", key.results[0])
+            state = em.iadd(em.iadd(record, group * self.padded), head.iv)
+            em.store(maximum, self.records, [state])
             shift = em.broadcast(self.finite_maximum(maximum), self.type)
             with em.loop(0, count, self.lanes, [em.zero(self.type)], hint="key") as key:
                 at = [em.iadd(start, key.iv)]
                 weight = self.exp2(em.vload(self.scores, at, self.type), shift)
                 em.vstore(weight, self.scores, at)
                 key.yield_([em.addf(key.args[0], weight)])
-            decay = self.exp2(em.broadcast(old, self.type), shift)
-            total = em.reduce("add", key.results[0], "reassoc")
-            sum_ = em.addf(em.mulf(em.load(self.sums, [head.iv]), em.extract(decay, 0)), total)
-            em.store(sum_, self.sums, [head.iv])
-            with em.loop(0, self.padded, self.lanes, hint="d") as d:
-                at = [em.iadd(em.imul(head.iv, self.padded), d.iv)]
-                em.vstore(em.mulf(em.vload(self.total, at, self.type), decay), self.total, at)
+            em.store(em.reduce("add", key.results[0], "reassoc"), self.records, [em.iadd(state, group)])
 
     # Values ---------------------------------------------------------------------------------------
 
-    def accumulate(self, b: Index, h0: Index, h1: Index, low: Index, high: Index, base: Index) -> None:
-        """total += sum of weight * value, a few keys of all heads at a time."""
-        em, columns = self.em, self.columns()
-        width = max((n for n in range(1, 9) if len(columns) % n == 0), default=1)
+    def accumulate(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
+        """total += sum of weight * value, a few keys of all heads of a group at a time."""
+        em, columns, group = self.em, self.columns(), self.spec.group
+        base = self.v.base(em, b, kv_head)
+        after = em.iadd(kv_head, 1)
+        last = em.cmpi("eq", em.index(after), em.index(self.spec.kv_heads))
+        following = em.select(last, em.index(0), em.index(after)), em.select(last, em.index(high), em.index(low))
+        own, then = self.rows_from(self.v, b, kv_head, low), self.rows_from(self.k, b, *following)
+        blocks = em.imul(em.iceildiv(em.isub(high, low), self.block), self.block)
         with em.loop(low, high, self.block, hint="key") as block:
             stop = em.imin(em.iadd(block.iv, self.block), high)
-            self.prefetch(self.v, base, em.iadd(block.iv, self.ahead), self.block, high)
+            self.prefetch(own, then, em.iadd(em.isub(block.iv, low), self.ahead), self.block, blocks)
             source, start, stride = self.v.flat, em.iadd(base, em.imul(block.iv, self.v.stride)), self.v.stride
             if self.widened is not None:
                 self.stage(self.v, base, block.iv, stop)
                 source, start, stride = self.widened, 0, self.padded
             count = em.isub(stop, block.iv)
-            with em.loop(h0, h1, hint="head") as head:
-                weights = em.iadd(self.score_row(head.iv, h0), em.isub(block.iv, low))
+            with em.loop(0, group, hint="head") as head:
+                weights = em.iadd(em.imul(head.iv, CHUNK), em.isub(block.iv, low))
                 kept = None
                 if self.spec.mask_kind == "custom":
-                    kept = em.iadd(self.first_mask_row(b, head.iv), block.iv)
-                total = em.imul(head.iv, self.padded)
-                for at in range(0, len(columns), width):
-                    part = columns[at : at + width]
+                    h = em.iadd(em.imul(kv_head, group), head.iv)
+                    kept = em.iadd(self.first_mask_row(b, h), block.iv)
+                total = em.iadd(record, em.imul(head.iv, self.padded))
+                for at in range(0, len(columns), self.width):
+                    part = columns[at : at + self.width]
                     self.value_columns(total, weights, source, start, stride, count, kept, part)
 
     def value_columns(
@@ -280,7 +372,7 @@ class Decode(Schedule):
             return [self.fma(weight, value, sum_) for value, sum_ in zip(values, sums, strict=True)]
 
         places = [[em.iadd(total, at)] for at, _ in columns]
-        sums = [em.vload(self.total, place, self.type) for place in places]
+        sums = [em.vload(self.records, place, self.type) for place in places]
         sums += [em.zero(self.type)] * ((unroll - 1) * len(columns))
         whole = em.imul(em.idiv(count, unroll), unroll)
         with em.loop(0, whole, unroll, sums, hint="key") as key:
@@ -295,7 +387,7 @@ class Decode(Schedule):
         with em.loop(whole, count, 1, parts[0], hint="key") as key:
             key.yield_(add(key.iv, key.args))
         for place, sum_ in zip(places, key.results, strict=True):
-            em.vstore(sum_, self.total, place)
+            em.vstore(sum_, self.records, place)
 
 
 def sum_each(em: Emitter, vectors: Sequence[Value]) -> Value:

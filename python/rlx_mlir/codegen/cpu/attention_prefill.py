@@ -41,25 +41,30 @@ class Prefill(Schedule):
         self.pitch = self.size + 16
         # Elements of a head that the first product takes at once: the queries' are to stay in the L1 cache.
         self.depth = self.size if self.size <= 128 else 64
-        # A tile is copied for at least six blocks of queries, if there are as many.
-        self.together = -(-6 // spec.group)
+        # A tile is copied for at least six blocks of queries, if there are as many; for twice as many at most.
+        self.together = self.most = -(-6 // spec.group)
         self.whole = self.size // self.lanes * self.lanes
         self.rows = self.size  # of a block, among the transposed queries and the sums
         divisors = [width for width in range(self.step, 3, -1) if self.size % width == 0]
         self.columns = min(self.size, divisors[0] if divisors else self.step)
 
+    def unit_size(self, queries: Index) -> Index:
+        """Queries of a unit, of so many."""
+        return self.queries * self.together
+
     def superblocks(self, queries: Index) -> Index:
         """Units of one KV head."""
-        return self.em.iceildiv(queries, self.queries * self.together)
+        em, size = self.em, self.unit_size(queries)
+        return em.idiv(em.iadd(queries, em.isub(size, 1)), size)
 
-    def units(self, q: Value) -> Index:
+    def units(self, q: Value, k: Value) -> Index:
         em, spec = self.em, self.spec
         return em.imul(em.imul(self.batch(q), spec.kv_heads), self.superblocks(em.dim(q, spec.sequence_axis)))
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Rows of `queries` lanes: of each block transposed queries, sums of the result, and a row of maxima and one of
         sums; scores of one tile of keys. Then the tile itself."""
-        self.slots = self.together * self.spec.group
+        self.slots = self.most * self.spec.group
         self.query = parts.take([self.slots * self.rows * self.queries], "f32")
         self.total = parts.take([self.slots * self.rows * self.queries], "f32")
         self.state = parts.take([self.slots * 2 * self.queries], "f32")
@@ -81,12 +86,12 @@ class Prefill(Schedule):
                 odd = em.cmpi("eq", em.index(em.irem(block, 2)), 1)
                 late = em.isub(em.isub(blocks, 1), half)
                 block = em.select(odd, em.index(late), em.index(half))
-            self.unit(b, kv_head, em.imul(block, self.queries * self.together))
+            self.unit(b, kv_head, em.imul(block, self.unit_size(self.q.length)))
 
     def unit(self, b: Index, kv_head: Index, first: Index) -> None:
-        """What queries from `first` on, `together` blocks of them, do with one KV head."""
+        """What the queries of a unit, from `first` on, do with one KV head."""
         em, group = self.em, self.spec.group
-        count = em.imin(em.isub(self.q.length, first), self.queries * self.together)
+        count = em.imin(em.isub(self.q.length, first), self.unit_size(self.q.length))
         keys = self.keys(b, first, count)
         slots = em.imul(em.iceildiv(count, self.queries), group)
 
@@ -120,7 +125,7 @@ class Prefill(Schedule):
         em = self.em
         with em.loop(0, slots, hint="slot") as slot:
             own = block(slot.iv)
-            if self.together == 1:
+            if self.most == 1:
                 self.attend(own, low, high)
             else:  # blocks of one unit see different keys
                 lo, hi = em.imax(low, own.keys.lo), em.imin(high, own.keys.hi)

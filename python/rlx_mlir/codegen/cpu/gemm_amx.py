@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Products of bf16 or f16 operands by the tile registers of AMX.
 
-The right operand's block of 32 columns is copied into scratch with pairs of K side by side, as tiles want them, and
-multiplied with 32 rows at a time: four tiles of sums over two of rows and two of columns. Rows that fill no tile, and
-rows whose length is no multiple of 32, are copied next to zeros. Every output is one chain of operations along K: a
-row's result is the same bits in any batch, and for any cut of the units.
+A group of columns, a block of K long, is copied into scratch with pairs of K side by side, as tiles want them; so are
+32 rows at a time, whose parts stay in the nearest cache while all columns of the group pass: four tiles of sums over
+two of rows and two of columns. Sums wait in memory for the next block of K, and go on where they were: every output is
+one chain of operations along K, and a row's result is the same bits in any batch, and for any cut of the units.
 
 Tiles round each addition to f32, as fused multiply-add does, but take subnormal sums, and operands of bf16, for zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
+from rlx_mlir.codegen.program import IDENTITY
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, transpose
@@ -21,7 +22,19 @@ from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_k
 from .panels import PANEL_ROWS, find_layout, panel_weights
 from .target import Target
 
-__all__ = ["COLUMNS", "ROWS", "SIDE", "STEP", "TileUnit", "Tiles", "copy_pairs", "gemm_amx"]
+__all__ = [
+    "COLUMNS",
+    "GROUP",
+    "K_WHOLE",
+    "ROWS",
+    "ROW_BLOCK",
+    "SIDE",
+    "STEP",
+    "NarrowTiles",
+    "Tiles",
+    "copy_pairs",
+    "gemm_amx",
+]
 
 STEP = 32
 """Elements of K in a tile: 64 bytes."""
@@ -32,11 +45,23 @@ SIDE = 16
 ROWS = COLUMNS = 2 * SIDE
 """Rows, and columns, that are multiplied at a time."""
 
+ROW_BLOCK = 512
+"""Rows that share a copy of the columns."""
+
+K_WHOLE, K_BLOCK = 640, 512
+"""Up to K_WHOLE elements of K go in one block, whose rows stay in the nearest cache, more in blocks of K_BLOCK."""
+
+GROUP = 16
+"""Blocks of columns that share each copy of rows."""
+
 PREFETCH_BYTES = 1024
 """Bytes of a panel that are fetched ahead of its copy."""
 
 PAIRS = [lane // 2 + SIDE * (lane % 2) for lane in range(2 * SIDE)]
 """Two vectors of 16 elements, side by side in pairs."""
+
+Copy = Callable[[Index, int, Index, Index, Index], None]
+"""(unit, weight, slot, first k, end of k): copies a unit's columns into a slot of scratch."""
 
 
 def gemm_amx(target: Target, product: Product) -> str:
@@ -50,14 +75,15 @@ def gemm_amx(target: Target, product: Product) -> str:
     layout = find_layout(product.element, product.k)
     weights = product.program.accumulators
     panels = -(-product.n // PANEL_ROWS)
+    ahead = target.choices.ahead(PREFETCH_BYTES)
     operands = [
         ("x", memref(product.x_shape, product.element)),
         *panel_weights(product, layout),
         *product.arguments(),
     ]
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> TileUnit:
-        return TileUnit(em, target, product, product.k, scratch)
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> NarrowTiles:
+        return NarrowTiles(em, target, product, product.k, row_count(em, values[0]), scratch)
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
@@ -65,15 +91,19 @@ def gemm_amx(target: Target, product: Product) -> str:
         tiles = parts(em, values, scratch)
         x, rows = em.rows(values[0]), row_count(em, values[0])
         flat = [em.bytes(value) for value in values[1 : 1 + weights]]
+
+        def copy(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
+            for side in range(2):
+                # A panel beyond the last one is read as the last one: its columns aren't stored.
+                panel = em.imin(em.iadd(em.imul(unit, 2), side), panels - 1)
+                base = em.imul(panel, layout.panel_bytes(product.k))
+                _copy_panel(em, tiles, flat[weight], base, (slot, side), (k0, k1), ahead)
+
         tiles.configure()
-        with em.loop(begin, end, hint="unit") as unit:
-            for weight, data in enumerate(flat):
-                for side in range(2):
-                    # A panel beyond the last one is read as the last one: its columns aren't stored.
-                    panel = em.imin(em.iadd(em.imul(unit.iv, 2), side), panels - 1)
-                    base = em.imul(panel, layout.panel_bytes(product.k))
-                    _copy_panel(em, tiles, data, base, (weight, side), target.choices.ahead(PREFETCH_BYTES))
-            tiles.rows(x, (0, 0), rows, unit.iv, values[1 + weights :], outputs)
+        with em.loop(0, rows, ROW_BLOCK, hint="rb") as first:
+            count = em.imin(em.isub(rows, first.iv), ROW_BLOCK)
+            places = (first.iv, first.iv)
+            tiles.multiply(x, places, count, (begin, end), copy, values[1 + weights :], outputs)
         tiles.release()
 
     return write_kernel(
@@ -147,146 +177,278 @@ class Tiles:
         self.emit("tilerelease")
 
 
-class TileUnit(Tiles):
-    """What a unit works with, in a thread's scratch.
+class NarrowTiles(Tiles):
+    """A thread's scratch for products of bf16 or f16, and what is done with it.
 
     Registers have numbers: 0 to 3 are sums, 4 and 5 rows, 6 and 7 columns.
     """
 
-    def __init__(self, em: Emitter, target: Target, product: Finished, k: Index, scratch: Scratch) -> None:
+    def __init__(self, em: Emitter, target: Target, product: Finished, k: Index, rows: Index, scratch: Scratch) -> None:
+        """Lays out the scratch for `rows` rows at most."""
         super().__init__(em, scratch)
         self._element, self.k = product.element, k
         self._count = product.program.accumulators
-        self._steps = em.iceildiv(k, STEP)
-        self._padded = em.imul(self._steps, STEP)
-        self._sums = Accumulators(em, target, product, COLUMNS, scratch, ROWS)
-        self._weights = scratch.take([self._count, 2, em.imul(self._steps, STEP // 2), 2 * SIDE], "i16", 2)
-        self._rows = scratch.take([ROWS, self._padded], "i16", 2)
+        self._group = max(1, GROUP // self._count)
+        self._blocked = not isinstance(k, int) or k > K_WHOLE
+        # Blocks of one size, where K is known.
+        blocks = -(-k // K_BLOCK) if self._blocked and isinstance(k, int) else 1
+        self._block = -(-k // (blocks * STEP)) * STEP if isinstance(k, int) else K_BLOCK
+        steps = self._block // STEP
+        self._capacity = em.imul(em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS), ROWS) if self._blocked else ROWS
+        sums = em.imul(self._capacity, self._group) if self._blocked else 2 * ROWS
+        # Sums of tiles are never subnormal, so that an instruction may round them which takes those for zero.
+        self._rounds = product.program == IDENTITY and product.element == "bf16" and target.has("avx512bf16")
+        self._sums = Accumulators(em, target, product, COLUMNS, scratch, sums)
+        self._columns = scratch.take([self._group * self._count, steps, 2, SIDE, 2 * SIDE], "i16", 2)
+        self._left = scratch.take([steps, 2, SIDE, 2 * SIDE], "i16", 2)
 
-    # -- columns ------------------------------------------------------------------------------------------------------
+    def store_pair(self, value: Value, place: tuple[Index, int], step: Index, pair: Index) -> None:
+        """16 columns of a pair of K, 32 x i16; place: (slot, half of the columns)."""
+        slot, side = place
+        self._em.vstore(value, self._columns, [slot, step, side, pair, 0])
 
-    def store_pair(self, value: Value, place: tuple[int, int], pair: Index) -> None:
-        """16 columns of a pair of K, 32 x i16; place: (weight, half of the columns)."""
-        self._em.vstore(value, self._weights, [*place, pair, 0])
+    def _copy_rows(self, x: Value, first: Index, count: Index, k0: Index, k1: Index) -> None:
+        """Rows of x into scratch, zeros where K ends."""
+        em, stored = self._em, vec(STEP, self._element)
+        length = em.isub(k1, k0)
+        main, steps = em.idiv(length, STEP), em.iceildiv(length, STEP)
+        whole = isinstance(self.k, int) and self.k % STEP == 0
+        with em.loop(0, count, hint="row") as row:
+            source = em.iadd(first, row.iv)
+            half, line = em.idiv(row.iv, SIDE), em.irem(row.iv, SIDE)
 
-    def clear_pairs(self, place: tuple[int, int], first: Index) -> None:
-        """Zeros from the pair `first` on."""
-        with self._em.loop(first, self._em.imul(self._steps, STEP // 2), hint="pair") as pair:
-            self.store_pair(self._em.zero(vec(2 * SIDE, "i16")), place, pair.iv)
+            def keep(value: Value, step: Index, half: Index = half, line: Index = line) -> None:
+                em.vstore(em.bitcast(value, vec(STEP, "i16")), self._left, [step, half, line, 0])
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+            with em.loop(0, main, hint="step") as step:
+                keep(em.vload(x, [source, em.iadd(k0, em.imul(step.iv, STEP))], stored), step.iv)
+            if not whole:
+                with em.loop(main, steps, hint="step") as step:
+                    k = em.iadd(k0, em.imul(step.iv, STEP))
+                    mask = em.mask(em.isub(k1, k), STEP)
+                    keep(em.masked_load(x, [source, k], mask, em.zero(stored)), step.iv)
 
-    def rows(
+    def multiply(
         self,
         x: Value,
         firsts: tuple[Index, Index],
         count: Index,
-        column_block: Index,
+        units: tuple[Index, Index],
+        copy: Copy,
         arguments: Sequence[Value],
         outputs: Sequence[Value],
     ) -> None:
-        """Outputs of `count` rows; the first one is at firsts[0] of x and firsts[1] of the outputs."""
-        em = self._em
-        main = em.isub(count, em.irem(count, ROWS))
-        if isinstance(self.k, int):
-            main = main if self.k % STEP == 0 else 0
-        else:
-            fills = em.cmpi("eq", em.index(em.irem(self.k, STEP)), 0)
-            main = em.select(fills, em.index(main), 0)
-        with em.loop(0, main, ROWS, hint="row") as row:  # rows that fill tiles are read where they are
-            stride = em.imul(self.k, 2)
-            start = em.imul(em.iadd(firsts[0], row.iv), stride)
-            self._tile(x, start, stride)
-            self._sums.finish(arguments, outputs, column_block, em.iadd(firsts[1], row.iv), ROWS)
-        with em.loop(main, count, ROWS, hint="row") as row:
-            own = em.imin(em.isub(count, row.iv), ROWS)
-            self._copy_rows(x, em.iadd(firsts[0], row.iv), own)
-            self._tile(self._rows, 0, em.imul(self._padded, 2))
-            self._sums.finish(arguments, outputs, column_block, em.iadd(firsts[1], row.iv), own)
+        """Outputs of `count` rows, at most ROW_BLOCK, for a range of units.
 
-    def _copy_rows(self, x: Value, first: Index, count: Index) -> None:
-        """Rows of x into scratch, zeros where K ends; rows beyond the last one hold anything, and aren't stored."""
-        em, stored = self._em, vec(STEP, self._element)
-        main = em.isub(self.k, em.irem(self.k, STEP))
-        with em.loop(0, count, hint="copied") as row:
-            source = em.iadd(first, row.iv)
-            with em.loop(0, main, STEP, hint="k") as k:
-                value = em.vload(x, [source, k.iv], stored)
-                em.vstore(em.bitcast(value, vec(STEP, "i16")), self._rows, [row.iv, k.iv])
-            with em.loop(main, self.k, STEP, hint="k") as k:
-                value = em.masked_load(x, [source, k.iv], em.mask(em.isub(self.k, k.iv), STEP), em.zero(stored))
-                em.vstore(em.bitcast(value, vec(STEP, "i16")), self._rows, [row.iv, k.iv])
-
-    def _tile(self, rows: Value, start: Index, stride: Index) -> None:
-        """The sums of 32 rows, `stride` bytes apart from byte `start` of a buffer on."""
+        The first row is at firsts[0] of x and firsts[1] of the outputs.
+        """
         em = self._em
-        line, between, width = self.stride(64), self.stride(stride), 4 * self._count * COLUMNS
-        half = em.imul(self._padded, 2 * SIDE)
-        for weight in range(self._count):
+        # Without elements of K there is a block, too: of none, whose sums are zeros.
+        length = em.imax(self.k, 1)
+        with em.loop(*units, self._group, hint="group") as group, em.loop(0, length, self._block, hint="kb") as kb:
+            last = em.imin(em.iadd(group.iv, self._group), units[1])
+            k0, k1 = kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k)
+            with em.loop(group.iv, last, hint="unit") as unit:
+                for weight in range(self._count):
+                    copy(unit.iv, weight, self._slot(em.isub(unit.iv, group.iv), weight), k0, k1)
+            with em.loop(0, count, ROWS, hint="strip") as strip:
+                own = em.imin(em.isub(count, strip.iv), ROWS)
+                self.configure_rows(own)
+                self._copy_rows(x, em.iadd(firsts[0], strip.iv), own, k0, k1)
+
+                def finish(unit: Index, at: Index, strip: Value = strip.iv, own: Index = own, k1: Index = k1) -> None:
+                    out_row = em.iadd(firsts[1], strip)
+                    if not self._blocked:
+                        self._finish(arguments, outputs, unit, out_row, own, at)
+                        return
+                    with em.if_(em.cmpi("sge", em.index(k1), em.index(self.k))):
+                        self._finish(arguments, outputs, unit, out_row, own, at)
+
+                self._strip((group.iv, last), strip.iv, (k0, k1), finish)
+
+    def _strip(
+        self,
+        units: tuple[Index, Index],
+        row: Index,
+        ks: tuple[Index, Index],
+        finish: Callable[[Index, Index], None],
+    ) -> None:
+        """Products of 32 rows with all units; finish(unit, first row of sums) makes outputs of sums that are whole."""
+        em = self._em
+        more = em.isub(units[1], 1)
+        with em.loop(units[0], em.iadd(units[1], 1), hint="unit") as unit:
+            number = em.isub(unit.iv, units[0])
+            at = self._place(number, row)
+            is_one, is_later = em.cmpi("sle", unit.iv, em.index(more)), em.cmpi("sgt", unit.iv, em.index(units[0]))
+
+            def before(unit: Value = unit.iv, number: Index = number, is_later: Value = is_later) -> None:
+                # While tiles are busy, and after what they stored has reached the cache.
+                with em.if_(is_later):
+                    finish(em.isub(unit, 1), self._place(em.isub(number, 1), row))
+
+            for weight in range(self._count):
+                with em.if_(is_one):
+                    self._products(self._slot(number, weight), weight, at, ks)
+                if weight == 0:
+                    before()
+                with em.if_(is_one):
+                    self._move_sums("tilestored64", weight, at)
+
+    def _place(self, number: Index, row: Index) -> Index:
+        """The first row of the sums of a unit; number: of the unit in its group."""
+        em = self._em
+        return em.iadd(em.imul(number, self._capacity), row) if self._blocked else em.imul(em.irem(number, 2), ROWS)
+
+    def _finish(
+        self, arguments: Sequence[Value], outputs: Sequence[Value], unit: Index, first: Index, rows: Index, at: Index
+    ) -> None:
+        """Outputs of the unit's columns and the output rows [first, first + rows), whose sums begin with row `at`."""
+        em = self._em
+        if not self._rounds:
+            self._sums.finish(arguments, outputs, unit, first, rows, at)
+            return
+        output = em.rows(outputs[0])
+        n, column = em.dim(output, 1), em.imul(unit, COLUMNS)
+        rounded = vec(COLUMNS, "bf16")
+        whole = isinstance(n, int) and n % COLUMNS == 0
+        mask = None if whole else em.mask(em.isub(n, column), COLUMNS)
+        with em.loop(0, rows, hint="row") as row:
+            low, high = (
+                em.vload(self._sums.data, [em.iadd(at, row.iv), side * SIDE], self._sums.type) for side in range(2)
+            )
+            value = em.intrinsic("llvm.x86.avx512bf16.cvtne2ps2bf16.512", [high, low], rounded)
+            place = [em.iadd(first, row.iv), column]
+            if mask is None:
+                em.vstore(value, output, place)
+            else:
+                em.masked_store(value, output, place, mask)
+
+    def _slot(self, number: Index, weight: int) -> Index:
+        return self._em.iadd(self._em.imul(number, self._count), weight)
+
+    def _move_sums(self, instruction: str, weight: int, row: Index) -> None:
+        """Loads or stores the four tiles of sums, whose first row is `row`."""
+        em, width = self._em, 4 * self._count * COLUMNS
+        for tile in range(4):
+            at = em.imul(em.iadd(row, (tile // 2) * SIDE), width)
+            at = em.iadd(at, 4 * (weight * COLUMNS + (tile % 2) * SIDE))
+            self.emit(instruction, tile, self.pointer(self._sums.data, at), self.stride(width))
+
+    def _products(self, slot: Index, weight: int, row: Index, ks: tuple[Index, Index]) -> None:
+        """The products of a block of K, added to the sums from `row` on where those of other blocks are."""
+        em, (k0, k1) = self._em, ks
+        line, tile_bytes = self.stride(64), SIDE * 64
+
+        def clear() -> None:
             for tile in range(4):
                 self.emit("tilezero", tile)
-            with em.loop(0, self._steps, hint="step") as step:
-                for side in range(2):
-                    at = em.iadd(em.iadd(start, em.imul(stride, side * SIDE)), em.imul(step.iv, 2 * STEP))
-                    self.emit("tileloadd64", 4 + side, self.pointer(rows, at), between)
-                    at = em.iadd(em.imul(step.iv, SIDE * 64), em.imul(half, 2 * weight + side))
-                    self.emit("tileloadd64", 6 + side, self.pointer(self._weights, at), line)
-                for tile in range(4):
-                    product = {"bf16": "tdpbf16ps", "f16": "tdpfp16ps"}[self._element]
-                    self.emit(product, tile, 4 + tile // 2, 6 + tile % 2)
+
+        if self._blocked:
+            with em.if_(em.cmpi("eq", em.index(k0), em.index(0))) as branch:
+                clear()
+                branch.else_()
+                self._move_sums("tileloadd64", weight, row)
+        else:
+            clear()
+        start = em.imul(slot, self._block // STEP * 2 * tile_bytes)
+        # Columns pass by the nearest cache, which has room for the rows, and no more.
+        with em.loop(0, em.iceildiv(em.isub(k1, k0), STEP), hint="step") as step:
+            here = em.imul(step.iv, 2 * tile_bytes)
+            for side in range(2):
+                left, right = (em.iadd(at, side * tile_bytes) for at in (here, em.iadd(start, here)))
+                self.emit("tileloadd64", 4 + side, self.pointer(self._left, left), line)
+                self.emit("tileloaddt164", 6 + side, self.pointer(self._columns, right), line)
             for tile in range(4):
-                at = (tile // 2) * SIDE * width + 4 * (weight * COLUMNS + (tile % 2) * SIDE)
-                self.emit("tilestored64", tile, self.pointer(self._sums.data, at), self.stride(width))
+                product = {"bf16": "tdpbf16ps", "f16": "tdpfp16ps"}[self._element]
+                self.emit(product, tile, 4 + tile // 2, 6 + tile % 2)
 
 
-def _copy_panel(em: Emitter, tiles: TileUnit, data: Value, base: Index, place: tuple[int, int], ahead: int) -> None:
-    """A panel from byte `base` on, in pairs, fetched so many bytes ahead."""
-    k, line = tiles.k, 2 * PANEL_ROWS
+def _copy_panel(
+    em: Emitter,
+    tiles: NarrowTiles,
+    data: Value,
+    base: Index,
+    place: tuple[Index, int],
+    ks: tuple[Index, Index],
+    ahead: int,
+) -> None:
+    """Elements `ks` of a panel from byte `base` on, in pairs, fetched so many bytes ahead."""
+    k, line, words = tiles.k, 2 * PANEL_ROWS, vec(2 * SIDE, "i16")
     assert isinstance(k, int)
+    k0, k1 = ks
+    length = em.isub(k1, k0)
+    main = em.idiv(length, STEP)
 
-    def elements(index: Index) -> Value:
-        at = em.iadd(base, em.imul(index, line))
-        return em.bitcast(em.vload(data, [at], vec(line, "i8")), vec(SIDE, "i16"))
+    def address(step: Index, pair: Index) -> Index:
+        return em.iadd(base, em.imul(em.iadd(k0, em.iadd(em.imul(step, STEP), em.imul(pair, 2))), line))
 
-    with em.loop(0, k // 2, hint="pair") as pair:
-        first = em.imul(pair.iv, 2)
-        if ahead:
-            em.prefetch(data, [em.iadd(base, em.iadd(em.imul(first, line), ahead))])
-        tiles.store_pair(em.shuffle(elements(first), elements(em.iadd(first, 1)), PAIRS), place, pair.iv)
-    if k % 2:
-        tiles.store_pair(em.shuffle(elements(k - 1), em.zero(vec(SIDE, "i16")), PAIRS), place, k // 2)
-    tiles.clear_pairs(place, -(-k // 2))
+    def keep(elements: Value, step: Index, pair: Index) -> None:
+        values = em.bitcast(elements, words)
+        tiles.store_pair(em.shuffle(values, values, PAIRS), place, step, pair)
+
+    with em.loop(0, main, hint="step") as step:
+        for number in range(SIDE):
+            at = address(step.iv, number)
+            if ahead:
+                em.prefetch(data, [em.iadd(at, ahead)])
+            keep(em.vload(data, [at], vec(2 * line, "i8")), step.iv, number)
+    if k % STEP:
+        with em.loop(main, em.iceildiv(length, STEP), hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
+            left = em.isub(k1, em.iadd(k0, em.iadd(em.imul(step.iv, STEP), em.imul(pair.iv, 2))))
+            mask = em.mask(em.imul(em.imax(left, 0), line), 2 * line)
+            bytes_ = vec(2 * line, "i8")
+            keep(em.masked_load(data, [address(step.iv, pair.iv)], mask, em.zero(bytes_)), step.iv, pair.iv)
 
 
 def copy_pairs(
-    em: Emitter, tiles: TileUnit, weight: Matrix, column: Index, place: tuple[int, int], *, transpose_rhs: bool
+    em: Emitter,
+    tiles: NarrowTiles,
+    weight: Matrix,
+    column: Index,
+    place: tuple[Index, int],
+    ks: tuple[Index, Index],
+    *,
+    transpose_rhs: bool,
 ) -> None:
-    """16 columns of a matrix [K, N], or 16 rows of one [N, K], in pairs; columns beyond N repeat one, or are 0."""
+    """16 columns of a matrix [K, N], or 16 rows of one [N, K], in pairs; columns beyond N repeat one, or are 0.
+
+    ks: the elements of K; zeros follow until a step is full.
+    """
     element = element_of(weight.data.type)
+    k0, k1 = ks
+    steps = em.iceildiv(em.isub(k1, k0), STEP)
     if transpose_rhs:
         stored = vec(STEP, element)
         last = em.isub(weight.n, 1)
         lines = [em.iadd(weight.base, em.imin(em.iadd(column, i), last)) for i in range(SIDE)]
-        with em.loop(0, tiles.k, STEP, hint="k") as k:
-            mask = em.mask(em.isub(tiles.k, k.iv), STEP)
-            square = [em.masked_load(weight.data, [line, k.iv], mask, em.zero(stored)) for line in lines]
+        with em.loop(0, steps, hint="step") as step:
+            k = em.iadd(k0, em.imul(step.iv, STEP))
+            mask = em.mask(em.isub(k1, k), STEP)
+            square = [em.masked_load(weight.data, [line, k], mask, em.zero(stored)) for line in lines]
             dwords = transpose(em, [em.bitcast(row, vec(SIDE, "i32")) for row in square])
-            for i, pair in enumerate(dwords):
-                at = em.iadd(em.idiv(k.iv, 2), i)
-                tiles.store_pair(em.bitcast(pair, vec(2 * SIDE, "i16")), place, at)
+            for i, words in enumerate(dwords):
+                tiles.store_pair(em.bitcast(words, vec(2 * SIDE, "i16")), place, step.iv, i)
         return
-    mask = em.mask(em.imax(em.isub(weight.n, column), 0), SIDE)
+    own = em.imax(em.isub(weight.n, column), 0)
     stored = vec(SIDE, element)
+    columns = em.mask(own, SIDE)
 
-    def elements(k: Index) -> Value:
+    def elements(k: Index, mask: Value) -> Value:
         row = em.masked_load(weight.data, [em.iadd(weight.base, k), column], mask, em.zero(stored))
         return em.bitcast(row, vec(SIDE, "i16"))
 
-    half = em.idiv(tiles.k, 2)
-    with em.loop(0, half, hint="pair") as loop:
-        first = em.imul(loop.iv, 2)
-        tiles.store_pair(em.shuffle(elements(first), elements(em.iadd(first, 1)), PAIRS), place, loop.iv)
-    with em.loop(half, em.iceildiv(tiles.k, 2), hint="pair") as loop:
-        single = elements(em.imul(loop.iv, 2))
-        tiles.store_pair(em.shuffle(single, em.zero(vec(SIDE, "i16")), PAIRS), place, loop.iv)
-    tiles.clear_pairs(place, em.iceildiv(tiles.k, 2))
+    main = em.idiv(em.isub(k1, k0), STEP)
+    with em.loop(0, main, hint="step") as step:
+        for number in range(SIDE):
+            k = em.iadd(k0, em.iadd(em.imul(step.iv, STEP), 2 * number))
+            values = [elements(em.iadd(k, i), columns) for i in range(2)]
+            tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, number)
+    if not isinstance(tiles.k, int) or tiles.k % STEP:
+        with em.loop(main, steps, hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
+            k = em.iadd(k0, em.iadd(em.imul(step.iv, STEP), em.imul(pair.iv, 2)))
+            values = []
+            for i in range(2):
+                inside = em.cmpi("slt", em.index(em.iadd(k, i)), em.index(k1))
+                mask = em.mask(em.select(inside, em.index(own), em.index(0)), SIDE)
+                values.append(elements(em.iadd(k, i), mask))
+            tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, pair.iv)

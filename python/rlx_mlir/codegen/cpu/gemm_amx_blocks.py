@@ -195,20 +195,20 @@ class BlockTiles(SplitTiles):
     def _strip(
         self,
         part: Part,
-        row: Index,
-        own: Index,
+        rows: tuple[Index, Index],
+        first: Value,
         columns: Columns,
         weight: int,
         finish: Callable[[Index, Index], None] | None,
     ) -> None:
         """Adds the products of 32 rows with the columns of all units; what tiles summed is scaled one step later."""
-        em = self._em
+        em, (row, own) = self._em, rows
         strip = Strip(
             part,
             own,
             em.idiv(em.isub(part.k1, part.k0), STEP),
             weight,
-            first=em.cmpi("eq", em.index(row), em.index(0)),
+            first=first,
             both=em.cmpi("sgt", em.index(own), em.index(SIDE)),
         )
         start = self._place(strip, 0, 0)

@@ -12,17 +12,18 @@ that make every result NaN or infinite, and so do numbers that are infinite once
 subnormal operands and sums for zero: each product may lose 2^-126 (6 + 3 |x| + 3 |y|) beside its rounding.
 
 Rows are cut into scratch, which stays in near caches, a block of K at a time; columns are cut on the way, while tiles
-multiply those before. An output's sum depends on K alone, its row and its column: a row's result is the same bits in
-any batch, and for any cut of the units.
+multiply those before, again for each 32 rows but where K is short. An output's sum depends on K alone, its row and its
+column: a row's result is the same bits in any batch, and for any cut of the units.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
+from rlx_mlir.codegen.emit import Branch, Emitter, Index, Value, memref, vec, with_element
 from rlx_mlir.runtime.tiles import GEMM_AMX_F32
 
 from . import UnsupportedByTemplate
@@ -59,6 +60,12 @@ K_BLOCK = 256
 
 GROUP = 24
 """Units, of one weight, that share each cutting of rows; their sums wait in scratch for the next block of K."""
+
+KEPT_K = 128
+"""The largest K of which the parts of all columns are kept for the next rows: those of more would fill a cache."""
+
+BUFFERS = 2
+"""Steps of columns whose parts are in scratch at a time, where they aren't kept."""
 
 PARTS = 3
 PRODUCTS = ((2, 0), (1, 0), (1, 1), (0, 1), (0, 2), (0, 0))
@@ -98,11 +105,11 @@ class Columns:
 
 @dataclass(frozen=True)
 class Following:
-    """What is cut while tiles multiply the step before: elements of K from `first` on, into one of two buffers."""
+    """What is cut while tiles multiply the step before: elements of K from `first` on, into a place of scratch."""
 
     load: Loader
     first: Index
-    buffer: Index
+    place: Index
     fetch: Callable[[Index, int], None] | None = None
 
 
@@ -191,11 +198,13 @@ class SplitTiles(Tiles):
         self._group = max(1, most // (2 if decoded else 1) // self._count)  # decoded columns take room, too
         self._block = -(-(target.choices.amx_k or self.k_block) // multiple) * multiple
         self._blocked = again or self._k_total is None or self._k_total > self._block
-        steps = -(-self._block // STEP)
+        steps = self._steps = -(-(self._block if self._blocked else self._k_total or 0) // STEP)
         self._capacity = em.imul(em.iceildiv(em.imin(rows, row_block(target)), ROWS), ROWS) if self._blocked else ROWS
         self._reader = RowReader(em, target, "f32", scratch, 1, 0)
         self._left = scratch.take([steps, 2, SIDE, PARTS, SIDE], "i32")
-        self._right = scratch.take([2, 2, SIDE, PARTS, SIDE], "i32")
+        self._keeps = not again and self._k_total is not None and self._k_total <= KEPT_K
+        places = self._group * self._count * steps if self._keeps else BUFFERS
+        self._right = scratch.take([places, 2, SIDE, PARTS, SIDE], "i32")
         self._sums = Accumulators(em, target, product, COLUMNS, scratch, em.imul(self._capacity, self._group))
         self._partial = scratch.take([ROWS if self._blocked else 0, COLUMNS], "f32")
         self._again = scratch.take([ROWS, self.width], "f32")
@@ -250,7 +259,7 @@ class SplitTiles(Tiles):
         if self._k_total is None or self._k_total % STEP:
             ks = [em.imin(k, em.isub(end, 1)) for k in ks]
         low, high = (following.load(k, side) for k in ks)
-        self._store(low, high, self._right, [following.buffer, side, pair])
+        self._store(low, high, self._right, [following.place, side, pair])
         if following.fetch is not None:
             for k in ks:
                 following.fetch(k, side)
@@ -303,9 +312,10 @@ class SplitTiles(Tiles):
                             branch.yield_(attempt.args)
                         attempt.yield_(branch.results)
 
+                first = em.cmpi("eq", strip.iv, em.index(0))
                 for weight in range(self._count):
-                    at = strip.iv if self._blocked else 0
-                    self._strip(part, at, own, columns, weight, finish if weight == self._count - 1 else None)
+                    place = (strip.iv if self._blocked else 0, own)
+                    self._strip(part, place, first, columns, weight, finish if weight == self._count - 1 else None)
 
     def _prepare(self, part: Part, columns: Columns) -> None:
         """Decodes the columns of a part, if need be."""
@@ -322,45 +332,66 @@ class SplitTiles(Tiles):
     def _strip(
         self,
         part: Part,
-        row: Index,
-        own: Index,
+        rows: tuple[Index, Index],
+        first: Value,
         columns: Columns,
         weight: int,
         finish: Callable[[Index, Index], None] | None,
     ) -> None:
         """Adds the products of 32 rows with the columns of all units, which are cut one step ahead.
 
-        row: where the rows' sums begin among those of a unit. finish(unit, first row of sums) makes outputs of them.
+        rows: where their sums begin among those of a unit, and how many there are. first: whether no others went before
+        them. finish(unit, first row of sums) makes outputs of sums.
         """
-        em = self._em
+        em, (row, own) = self._em, rows
         steps = em.iceildiv(em.isub(part.k1, part.k0), STEP)
 
-        def cut(unit: Index, step: Index, buffer: Index) -> Following:
+        def cut(unit: Index, step: Index, place: Index) -> Following:
             load = columns.loader(unit, weight, self._slot(part, unit, weight), part.k0)
             fetch = None if columns.fetch is None else columns.fetch(em.iadd(unit, 1), weight)
-            return Following(load, em.iadd(part.k0, em.imul(step, STEP)), buffer, fetch)
+            return Following(load, em.iadd(part.k0, em.imul(step, STEP)), place, fetch)
 
-        following = cut(part.first, 0, 0)
-        with em.loop(0, SIDE if self._k_total else em.imin(em.imul(steps, SIDE), SIDE), hint="pair") as pair:
-            for side in range(2):
-                self._split_pair(following, part.k1, side, pair.iv)
+        def place_of(unit: Index, step: Index) -> Index:
+            if self._keeps:
+                return em.iadd(em.imul(self._slot(part, unit, weight), self._steps), step)
+            return em.irem(em.iadd(em.imul(em.isub(unit, part.first), steps), step), BUFFERS)
+
+        with self._cutting(first):
+            following = cut(part.first, 0, place_of(part.first, 0))
+            with em.loop(0, SIDE if self._k_total else em.imin(em.imul(steps, SIDE), SIDE), hint="pair") as pair:
+                for side in range(2):
+                    self._split_pair(following, part.k1, side, pair.iv)
         with em.loop(part.first, part.last, hint="unit") as unit:
-            number = em.isub(unit.iv, part.first)
-            at = em.iadd(em.imul(number, self._capacity), row)
+            at = em.iadd(em.imul(em.isub(unit.iv, part.first), self._capacity), row)
             for tile in range(4):
                 self.emit("tilezero", tile)
             with em.loop(0, steps, hint="step") as step:
-                turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
-                next_unit = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
-                next_step = em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1)))
-                buffer = em.irem(em.iadd(em.imul(number, steps), step.iv), 2)
-                self._step(step.iv, buffer, cut(next_unit, next_step, em.isub(1, buffer)), part.k1)
+                place = place_of(unit.iv, step.iv)
+                with self._cutting(first) as branch:
+                    turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
+                    next_unit = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
+                    next_step = em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1)))
+                    # After the last step comes the first one of the last unit, which nobody uses, or which is the same.
+                    there = place_of(next_unit, next_step) if self._keeps else em.isub(1, place)
+                    self._step(step.iv, place, cut(next_unit, next_step, there), part.k1)
+                    if branch is not None:
+                        branch.else_()
+                        self._step(step.iv, place, None, part.k1)
             self._add(part, at, own, weight)
             if finish is not None and not self._blocked:
                 finish(unit.iv, at)
             elif finish is not None:
                 with em.if_(em.cmpi("sge", em.index(part.k1), em.index(self.k))):
                     finish(unit.iv, at)
+
+    @contextmanager
+    def _cutting(self, first: Value) -> Iterator[Branch | None]:
+        """What cuts columns: only the first rows do where parts are kept."""
+        if not self._keeps:
+            yield None
+            return
+        with self._em.if_(first) as branch:
+            yield branch
 
     def _add(self, part: Part, row: Index, own: Index, weight: int) -> None:
         """The tiles' sums over a block of K into memory, where those of other blocks are, if there are some."""
@@ -385,11 +416,11 @@ class SplitTiles(Tiles):
                     more = em.vload(self._partial, [local.iv, side * SIDE], type)
                     em.vstore(em.addf(em.vload(self._sums.data, place, type), more), self._sums.data, place)
 
-    def _step(self, step: Index, buffer: Index, following: Following, end: Index) -> None:
-        """The six products of 32 elements of K; columns of the following step are cut in between."""
+    def _step(self, step: Index, place: Index, following: Following | None, end: Index) -> None:
+        """The six products of 32 elements of K; columns of the following step are cut in between, if there is one."""
         em = self._em
         line = self.stride(PARTS * LINE)
-        bases = [em.imul(step, BUFFER), em.imul(buffer, BUFFER)]
+        bases = [em.imul(step, BUFFER), em.imul(place, BUFFER)]
         waiting = [(side, pair) for pair in range(SIDE) for side in range(2)]
         done, total = 0, 4 * len(PRODUCTS)
         loaded = [-1, -1]
@@ -404,7 +435,7 @@ class SplitTiles(Tiles):
             for tile in range(4):
                 self.emit("tdpbf16ps", tile, 4 + tile // 2, 6 + tile % 2)
                 done += 1
-                while len(waiting) > 2 * SIDE - 2 * SIDE * done // total:
+                while following is not None and len(waiting) > 2 * SIDE - 2 * SIDE * done // total:
                     side, pair = waiting.pop(0)
                     self._split_pair(following, end, side, pair)
 
@@ -561,8 +592,11 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
     need_tiles(product.name, product.element, target)
     weights = product.program.accumulators
 
+    def sizes_of(em: Emitter, values: list[Value]) -> Sizes:
+        return Sizes(em, product, values[0], values[1], COLUMNS, most=row_block(target), fewest=ROWS)
+
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[SplitTiles, Sizes]:
-        sizes = Sizes(em, product, values[0], values[1], COLUMNS, row_block(target))
+        sizes = sizes_of(em, values)
         tiles = SplitTiles(em, target, product, sizes.k, sizes.rows, scratch, decoded=product.transpose_rhs)
         return tiles, sizes
 
@@ -571,13 +605,8 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
     ) -> None:
         tiles, sizes = parts(em, values, scratch)
         x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
-        blocks = em.imax(sizes.column_blocks, 1)
         tiles.configure()
-        # A range of units is some columns of a first block of rows, then all columns of others, then some of a last.
-        with em.loop(em.idiv(begin, blocks), em.idiv(em.iadd(end, em.isub(blocks, 1)), blocks), hint="rb") as rows:
-            here = sizes.rows_at(rows.iv)
-            start = em.imul(rows.iv, blocks)
-            units = (em.isub(em.imax(begin, start), start), em.imin(em.isub(end, start), blocks))
+        with sizes.pieces(begin, end) as (here, units):
 
             def load_rows(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
                 at = [em.iadd(em.imul(unit, COLUMNS), side * SIDE) for side in range(2)]
@@ -605,7 +634,7 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS, row_block(target)).units,
+        units=lambda em, values: sizes_of(em, values).units,
         scratch=parts,
         body=body,
         order=product.operand_order,

@@ -8,7 +8,8 @@ batch, the tiles and the units are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
@@ -16,16 +17,23 @@ from rlx_mlir.codegen.program import IDENTITY, Program
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, column_reader, copy_columns, copy_transposed
-from .gemm_amx import COLUMNS, TileUnit, copy_pairs
+from .gemm_amx import COLUMNS, ROWS, SIDE, NarrowTiles, copy_pairs
+from .gemm_amx import ROW_BLOCK as AMX_ROW_BLOCK
 from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
 from .target import Target
 
-__all__ = ["BatchedProduct", "Sizes", "gemm_batched", "uses_tiles"]
+__all__ = ["ROW_BLOCK", "SHARED_ELEMENTS", "BatchedProduct", "Place", "Sizes", "gemm_batched", "uses_tiles"]
 
 ROW_BLOCK = 256
-"""Rows of a unit: copying the right operand costs little beside their products, and many rows are several units."""
+"""Rows of a unit at most: copying the right operand costs little beside their products."""
+
+FEWEST_ROWS = 64
+"""Rows of a unit where the right operand is small."""
+
+SHARED_ELEMENTS = 1 << 17
+"""A right operand of at most so many elements may well be in the caches of all cores."""
 
 Shape = tuple[int | None, ...]
 
@@ -94,10 +102,9 @@ class BatchedProduct:
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A unit: its block of columns, how many rows, and the first rows in x, the outputs and the right operand."""
+class Place:
+    """Some rows of one batch element: how many, and the first of them in x, in the outputs and in the right operand."""
 
-    column_block: Index
     rows: Index
     x_row: Index
     out_row: Index
@@ -105,12 +112,28 @@ class _Place:
 
 
 class Sizes:
-    """The sizes of one call, and how its units are numbered: blocks of rows fastest, then of columns, then batches."""
+    """The sizes of one call, and how its units are numbered: blocks of columns fastest, then of rows, then batches.
+
+    A thread's units are a range. Where the right operand is small, blocks of rows are: each thread computes rows of its
+    own then, of every product in a chain. Where it is large, threads rather share out its columns.
+
+    Attributes:
+        most: rows of a block at most.
+        row_block: rows of a unit.
+    """
 
     def __init__(
-        self, em: Emitter, product: BatchedProduct, x: Value, w: Value, columns: int, row_block: int = ROW_BLOCK
+        self,
+        em: Emitter,
+        product: BatchedProduct,
+        x: Value,
+        w: Value,
+        columns: int,
+        *,
+        most: int = ROW_BLOCK,
+        fewest: int = FEWEST_ROWS,
     ) -> None:
-        self._em, self._row_block = em, row_block
+        self._em, self.most = em, most
         self._product = product
         rank = len(product.out_shape)
         self.k: Index = em.dim(x, len(product.x_shape) - 1) if product.k is None else product.k
@@ -122,7 +145,14 @@ class Sizes:
         else:
             for axis in range(len(product.x_shape) - 2):
                 self.rows = em.imul(self.rows, em.dim(x, axis))
-        self.row_blocks = em.iceildiv(self.rows, row_block)
+        elements = em.imul(self.k, self.n)
+        self.row_block: Index = fewest
+        if isinstance(elements, int):
+            self.row_block = fewest if elements <= SHARED_ELEMENTS else most
+        else:
+            small = em.cmpi("ule", elements, em.index(SHARED_ELEMENTS))
+            self.row_block = em.select(small, em.index(fewest), em.index(most))
+        self.row_blocks = em.idiv(em.iadd(self.rows, em.isub(self.row_block, 1)), self.row_block)
         self.column_blocks = em.iceildiv(self.n, columns)
 
     def _batch_size(self, axis: int, x: Value, w: Value) -> Index:
@@ -140,29 +170,66 @@ class Sizes:
             count = self._em.imul(count, size)
         return count
 
-    def place(self, unit: Index) -> _Place:
-        """What a unit computes."""
-        em, product = self._em, self._product
-        rest = em.idiv(unit, self.row_blocks)
-        batch = em.idiv(rest, self.column_blocks)
-        block = self._row_block
-        first = em.imul(em.irem(unit, self.row_blocks), block)
-        rows = em.imin(em.isub(self.rows, first), block)
-        if isinstance(self.rows, int) and (self.rows <= block or self.rows % block == 0):
-            rows = min(self.rows, block)
-        return _Place(
-            em.irem(rest, self.column_blocks),
+    def place(self, unit: Index) -> tuple[Place, Index]:
+        """What a unit computes: rows, and the block of columns."""
+        number = self._em.idiv(unit, self.column_blocks)
+        return self._rows_at(number, 1), self._em.irem(unit, self.column_blocks)
+
+    @contextmanager
+    def pieces(self, begin: Value, end: Value) -> Iterator[tuple[Place, tuple[Index, Index]]]:
+        """Loops over a range of units, as rows (`most` at a time) of one batch element times blocks of columns.
+
+        A range is some columns of a first block of rows, all columns of others, which go together, some of a last.
+        """
+        em, columns = self._em, self._em.imax(self.column_blocks, 1)
+        first, last = em.idiv(begin, columns), em.idiv(end, columns)
+        head, tail = em.irem(begin, columns), em.irem(end, columns)
+        whole = em.idiv(em.iadd(begin, em.isub(columns, 1)), columns)
+        for_each = self.row_blocks if self.batch else None
+        with em.loop(0, 3, hint="phase") as phase:
+            is_head, is_tail = (em.cmpi("eq", phase.iv, em.index(own)) for own in (0, 2))
+
+            def choose(at_head: Index, between: Index, at_tail: Index) -> Index:
+                return em.select(is_head, em.index(at_head), em.select(is_tail, em.index(at_tail), em.index(between)))
+
+            # The block that a range both begins and ends in belongs to its head.
+            start = choose(first, whole, em.imax(last, whole))
+            stop = choose(whole, last, em.idiv(em.iadd(end, em.isub(columns, 1)), columns))
+            units = (choose(head, 0, 0), choose(em.imin(columns, em.isub(end, em.imul(first, columns))), columns, tail))
+            if for_each is None:
+                with em.loop(start, stop, self.together, hint="rb") as block:
+                    yield self._rows_at(block.iv, em.imin(em.isub(stop, block.iv), self.together)), units
+                return
+            every = em.imax(for_each, 1)
+            final = em.idiv(em.iadd(stop, em.isub(every, 1)), every)
+            with em.loop(em.idiv(start, every), final, hint="batch") as batch:
+                base = em.imul(batch.iv, every)
+                bounds = em.imax(start, base), em.imin(stop, em.iadd(base, every))
+                with em.loop(*bounds, self.together, hint="rb") as block:
+                    yield self._rows_at(block.iv, em.imin(em.isub(bounds[1], block.iv), self.together)), units
+
+    @property
+    def together(self) -> Index:
+        """Blocks of rows that `pieces` has go together."""
+        return self._em.idiv(self.most, self.row_block)
+
+    def _rows_at(self, number: Index, blocks: Index) -> Place:
+        """Some blocks of rows of one batch element; those are counted through all of them."""
+        em, product, block = self._em, self._product, self.row_block
+        batch: Index = 0
+        local = number
+        if self.batch:
+            batch, local = em.idiv(number, self.row_blocks), em.irem(number, self.row_blocks)
+        first = em.imul(local, block)
+        rows = em.imin(em.isub(self.rows, first), em.imul(block, blocks))
+        if isinstance(self.rows, int) and blocks == 1 and isinstance(block, int):
+            rows = min(self.rows, block) if self.rows <= block or self.rows % block == 0 else rows
+        return Place(
             rows,
             em.iadd(em.imul(self._element_of(batch, product.x_shape), self.rows), first),
             em.iadd(em.imul(batch, self.rows), first),
             em.imul(self._element_of(batch, product.w_shape), self.n if product.transpose_rhs else self.k),
         )
-
-    def rows_at(self, number: Index) -> _Place:
-        """A block of rows, where those are counted through all batches; its column block is the first one."""
-        em = self._em
-        batch = em.imul(em.idiv(number, self.row_blocks), em.imul(self.row_blocks, self.column_blocks))
-        return self.place(em.iadd(batch, em.irem(number, self.row_blocks)))
 
     def _element_of(self, batch: Index, shape: Shape) -> Index:
         """Which batch element of an operand belongs to one of the result."""
@@ -220,8 +287,8 @@ def gemm_batched(target: Target, product: BatchedProduct) -> str:
         sizes = Sizes(em, product, values[0], values[1], columns)
 
         with em.loop(begin, end, hint="unit") as unit:
-            here = sizes.place(unit.iv)
-            x_row, out_row, rows, base, column_block = here.x_row, here.out_row, here.rows, here.base, here.column_block
+            here, column_block = sizes.place(unit.iv)
+            x_row, out_row, rows, base = here.x_row, here.out_row, here.rows, here.base
             column = em.imul(column_block, columns)
 
             def copy(k0: Index, k1: Index) -> None:
@@ -291,32 +358,38 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
     """The same by tiles of AMX."""
     weights = product.program.accumulators
 
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> TileUnit:
-        return TileUnit(em, target, product, Sizes(em, product, values[0], values[1], COLUMNS).k, scratch)
+    def sizes_of(em: Emitter, values: list[Value]) -> Sizes:
+        return Sizes(em, product, values[0], values[1], COLUMNS, most=AMX_ROW_BLOCK, fewest=ROWS)
+
+    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[NarrowTiles, Sizes]:
+        sizes = sizes_of(em, values)
+        return NarrowTiles(em, target, product, sizes.k, sizes.rows, scratch), sizes
 
     def body(
         em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
     ) -> None:
-        tiles = parts(em, values, scratch)
-        sizes = Sizes(em, product, values[0], values[1], COLUMNS)
+        tiles, sizes = parts(em, values, scratch)
         x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
         tiles.configure()
-        with em.loop(begin, end, hint="unit") as unit:
-            here = sizes.place(unit.iv)
-            for i, weight in enumerate(dense):
-                matrix = Matrix(weight, sizes.n, product.k, here.base)
+        with sizes.pieces(begin, end) as (here, units):
+            matrices = [Matrix(weight, sizes.n, product.k, here.base) for weight in dense]
+
+            def copy(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
                 for side in range(2):
-                    column = em.iadd(em.imul(here.column_block, COLUMNS), side * COLUMNS // 2)
-                    copy_pairs(em, tiles, matrix, column, (i, side), transpose_rhs=product.transpose_rhs)
-            arguments = values[1 + weights :]
-            tiles.rows(x, (here.x_row, here.out_row), here.rows, here.column_block, arguments, outputs)
+                    column = em.iadd(em.imul(unit, COLUMNS), side * SIDE)
+                    copy_pairs(
+                        em, tiles, matrices[weight], column, (slot, side), (k0, k1), transpose_rhs=product.transpose_rhs
+                    )
+
+            places = (here.x_row, here.out_row)
+            tiles.multiply(x, places, here.rows, units, copy, values[1 + weights :], outputs)
         tiles.release()
 
     return write_kernel(
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: Sizes(em, product, values[0], values[1], COLUMNS).units,
+        units=lambda em, values: sizes_of(em, values).units,
         scratch=parts,
         body=body,
         order=product.operand_order,

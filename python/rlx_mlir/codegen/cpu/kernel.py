@@ -16,7 +16,20 @@ from rlx_mlir.codegen.program import IDENTITY, Program
 from . import UnsupportedByTemplate
 from .target import Target, rounded
 
-__all__ = ["Accumulators", "Product", "RowReader", "Scratch", "row_tiles", "write_kernel"]
+__all__ = [
+    "SHARED",
+    "Accumulators",
+    "Finish",
+    "Product",
+    "RowReader",
+    "Scratch",
+    "row_tiles",
+    "write_kernel",
+    "write_shared_kernel",
+]
+
+SHARED = f"memref<{2**62}xi8>"
+"""Memory that all units of a call share: it has no size that code may ask for, as `NAME.shared` gave it."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +100,63 @@ class Finished(Protocol):
 
     @property
     def element(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class Finish:
+    """What a kernel does once all of its units are done: results of what they left in memory that they share.
+
+    `memory` takes the parts of the shared memory, for their size. `body(em, operands, results, begin, end, scratch,
+    shared)` computes the units [begin, end) of the `units` that finishing has.
+    """
+
+    memory: Callable[[Emitter, list[Value], Scratch], object]
+    units: Callable[[Emitter, list[Value]], Index]
+    scratch: Callable[[Emitter, list[Value], Scratch], object]
+    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None]
+
+
+def write_shared_kernel(
+    name: str,
+    operands: Buffers,
+    results: Buffers,
+    *,
+    units: Callable[[Emitter, list[Value]], Index],
+    scratch: Callable[[Emitter, list[Value], Scratch], object],
+    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None],
+    finish: Finish,
+) -> str:
+    """The functions of a kernel whose units share memory, and those of `@name_finish`, which runs after all of them.
+
+    Both have the memory as their last buffer; `@name.shared` says how many bytes it has. `body` gets it last.
+    """
+    buffers = [*results, ("shared", SHARED)]
+
+    def part(
+        name: str,
+        units: Callable[[Emitter, list[Value]], Index],
+        scratch: Callable[[Emitter, list[Value], Scratch], object],
+        body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None],
+    ) -> str:
+        def own_body(
+            em: Emitter, operands: list[Value], found: list[Value], begin: Value, end: Value, parts: Scratch
+        ) -> None:
+            body(em, operands, found[:-1], begin, end, parts, Scratch(em, found[-1]))
+
+        return write_kernel(name, operands, buffers, units=units, scratch=scratch, body=own_body)
+
+    em = Emitter()
+    with em.func(f"{name}.shared", [*operands, *buffers], ["index"]) as values:
+        parts = Scratch(em)
+        finish.memory(em, values[: len(operands)], parts)
+        em.return_([em.index(parts.bytes)])
+    return "".join(
+        [
+            part(name, units, scratch, body),
+            part(f"{name}_finish", finish.units, finish.scratch, finish.body),
+            em.text(),
+        ]
+    )
 
 
 def write_kernel(

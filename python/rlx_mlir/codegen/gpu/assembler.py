@@ -15,9 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rlx_mlir.codegen.gpu.chips import check_chip
-from rlx_mlir.errors import CompileError
+from rlx_mlir.errors import CompileError, InputError
 
-__all__ = ["WHERE", "Assembler", "find_assembler"]
+__all__ = ["CUBIN", "WHERE", "Assembler", "chosen_assembler", "find_assembler"]
+
+#: Whether there is machine code beside PTX: where an assembler is found, in any case, or not.
+CUBIN = ("auto", "always", "never")
 
 #: Where a `ptxas` is looked for.
 WHERE = "the folder in RLX_CUDA_WHEELS, the packages nvidia-cuda-nvcc and triton, CUDA_HOME, PATH"
@@ -49,6 +52,14 @@ def find_assembler() -> Assembler | None:
         if version := _version(program):
             return Assembler(program, version)
     return None
+
+
+def chosen_assembler(cubin: str) -> Assembler | None:
+    """What makes machine code, if `cubin` (of `CUBIN`) wants some; InputError where it has to be, but none is found."""
+    found = None if cubin == "never" else find_assembler()
+    if found is None and cubin == "always":
+        raise InputError(f"'cubin' is 'always', but there is no ptxas in {WHERE}")
+    return found
 
 
 def _candidates() -> Iterator[Path]:

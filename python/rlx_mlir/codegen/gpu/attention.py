@@ -19,7 +19,7 @@ from rlx_mlir.codegen.gpu.attention_f32 import prefill_f32
 from rlx_mlir.codegen.gpu.attention_hopper import prefill_hopper
 from rlx_mlir.codegen.gpu.attention_mma import prefill_mma
 from rlx_mlir.codegen.gpu.emit import BITS, element_of, shape_of
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, check_counts
 
 __all__ = ["AttentionSpec", "gpu_attention"]
 
@@ -45,7 +45,8 @@ def gpu_attention(name: str, spec: AttentionSpec, chip: str, choices: Chosen = N
         raise UnsupportedByTemplate(
             f"{name}: expects heads of multiples of {step} up to {MAX_SIZE}, but they are of {size}"
         )
-    queries = shape_of(spec.q)[spec.sequence_axis]
+    queries, keys = (shape_of(x)[spec.sequence_axis] for x in (spec.q, spec.k))
+    check_counts(name, queries, keys)
     if queries is not None and queries <= FEW_QUERIES and queries * spec.group <= FEW_ROWS:
         return decode(name, spec, chip, choices=choices)
     return _first(name, spec, chip, choices, [prefill_hopper, prefill_mma, prefill_f32])

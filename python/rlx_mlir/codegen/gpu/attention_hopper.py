@@ -54,6 +54,8 @@ LIVE_BYTES = 24_000_000
 """Keys and values of the heads in progress: about half of the L2 cache."""
 MAX_SIZE = 256
 """Elements of a head: wgmma has at most so many columns of results."""
+VALUE_STEP = 32
+"""Elements of values that are multiplied together: whole boxes of 64 bytes, as copies of fewer are slow."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class HopperConfig:
         return keys, values, values + self.stages * self.tile_bytes(size)
 
     def tile_bytes(self, size: int) -> int:
-        """Bytes of a tile of keys."""
+        """Bytes of a tile of keys; one of values takes no more."""
         return 2 * self.keys * rounded_up(size, BOX)
 
     def shared_bytes(self, size: int) -> int:
@@ -88,6 +90,11 @@ def hopper_config(spec: AttentionSpec) -> HopperConfig:
     """As many keys as registers hold scores, and what a mask in memory has for them."""
     keys = 128 if spec.head_dim <= 128 else 64
     return HopperConfig(keys if spec.mask is None else keys // 2)
+
+
+def value_span(size: int) -> int:
+    """Bytes of a box's rows of values, and of its swizzle, for heads of `size` elements."""
+    return 128 if rounded_up(size, VALUE_STEP) % BOX == 0 else 64
 
 
 @dataclass
@@ -125,6 +132,9 @@ class PrefillHopper(Problem):
         # Where a head isn't whole boxes, the last one reaches into the next head, which nothing reads.
         self.boxes = -(-spec.head_dim // BOX)
         self.whole = spec.head_dim % BOX == 0
+        # Values lie across what is summed, where wgmma takes whole boxes alone: results beyond the head are left out.
+        self.columns = rounded_up(spec.head_dim, VALUE_STEP)
+        self.span = value_span(spec.head_dim)
         self.factor = self.query_factor if self.folded else 1.0
 
     # Barriers -------------------------------------------------------------------------------------
@@ -192,12 +202,12 @@ class PrefillHopper(Problem):
             em.max_registers("increase", config.registers[1])
             self.compute()
 
-    def coordinates(self, heads: int, h: Index, s: Index, box: int) -> list[Index]:
-        """Where a box starts in a map of a tensor with that many heads."""
+    def coordinates(self, heads: int, h: Index, s: Index, at: int) -> list[Index]:
+        """Where a box that begins with element `at` of a head starts in a map of a tensor with that many heads."""
         em = self.em
         if self.spec.layout == "bhsd":
-            return [box * BOX, s, em.iadd(em.imul(self.b, heads), h)]
-        return [em.iadd(em.imul(h, self.size), box * BOX), s, self.b]
+            return [at, s, em.iadd(em.imul(self.b, heads), h)]
+        return [em.iadd(em.imul(h, self.size), at), s, self.b]
 
     def fetch(self) -> None:
         """Starts all copies of the block, as stages become empty."""
@@ -207,18 +217,20 @@ class PrefillHopper(Problem):
         em.mbarrier_expect(self.barriers, 2 * TILE * BOX * self.boxes)
         for box in range(self.boxes):
             target = em.shared(box * TILE * 2 * BOX)
-            em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box), self.barriers)
+            em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box * BOX), self.barriers)
         kv = em.idiv(self.h, spec.group)
         with em.loop(0, self.count, 1, [em.const(0), em.const(1)], hint="tile") as loop:
             stage, phase = loop.args
             row = em.iadd(self.seen.lo, em.imul(em.isub(em.isub(self.count, 1), loop.iv), config.keys))
-            for kind, map, offset in (("keys", k, offsets[0]), ("values", v, offsets[1])):
+            boxes = (self.boxes, 2 * BOX), (2 * self.columns // self.span, self.span)
+            for kind, map, offset, (count, span) in zip(("keys", "values"), (k, v), offsets[:2], boxes, strict=True):
                 em.mbarrier_wait(self.barrier_of(f"{kind} empty", stage), phase)
                 full = self.barrier_of(f"{kind} full", stage)
-                em.mbarrier_expect(full, config.tile_bytes(size))
-                for box in range(self.boxes):
-                    at = em.iadd(em.imul(stage, config.tile_bytes(size)), offset + box * config.keys * 2 * BOX)
-                    em.tma_load(em.shared(at), map, self.coordinates(spec.kv_heads, kv, row, box), full)
+                em.mbarrier_expect(full, count * config.keys * span)
+                for box in range(count):
+                    at = em.iadd(em.imul(stage, config.tile_bytes(size)), offset + box * config.keys * span)
+                    place = self.coordinates(spec.kv_heads, kv, row, box * span // 2)
+                    em.tma_load(em.shared(at), map, place, full)
             loop.yield_(list(em.advance(stage, phase, config.stages)))
 
     # Computing ------------------------------------------------------------------------------------
@@ -243,7 +255,7 @@ class PrefillHopper(Problem):
         kinds = ["f32"] * (4 + self.size // 2)
         with em.if_(em.cmpi("sgt", em.index(self.count), 0), kinds) as branch:
             state = self.walk()
-            branch.yield_([*state.maxima, *state.sums, *state.totals])
+            branch.yield_([*state.maxima, *state.sums, *state.totals[: self.size // 2]])
             branch.else_()
             branch.yield_([em.const(NEGATIVE_INFINITY, "f32")] * 2 + [zero] * (len(kinds) - 2))
         self.finish(branch.results[:2], branch.results[2:4], branch.results[4:])
@@ -290,7 +302,7 @@ class PrefillHopper(Problem):
         self.clear_values()
         scores = self.transformed(scores, zero, True, mask)
         maxima, sums, weights, _ = self.softmax(scores, None, None)
-        totals = [em.const(0.0, "f32")] * (self.size // 2)
+        totals = [em.const(0.0, "f32")] * (self.columns // 2)
         ring = list(em.advance(zero, zero, self.config.stages))
         return _State(ring, [zero, zero], maxima, sums, self.packed(weights), totals)
 
@@ -347,13 +359,14 @@ class PrefillHopper(Problem):
         """Starts adding the weights times their stage of values."""
         em, config, size = self.em, self.config, self.size
         at = em.iadd(em.imul(state.value_ring[0], config.tile_bytes(size)), config.offsets(size)[1])
-        right = em.wgmma_descriptor(em.addi(em.address(em.shared()), at), config.keys * 2 * BOX, 1024)
+        span = self.span
+        right = em.wgmma_descriptor(em.addi(em.address(em.shared()), at), config.keys * span, 8 * span, span)
         totals = state.totals
         em.wgmma_fence()
         for step in range(config.keys // 16):
-            b = em.addi(right, step * 16 * 2 * BOX // 16)
+            b = em.addi(right, step * span)
             left = state.weights[4 * step : 4 * step + 4]
-            totals = em.wgmma_registers(self.element, size, left, b, totals, transpose=True)
+            totals = em.wgmma_registers(self.element, self.columns, left, b, totals, transpose=True)
         em.wgmma_commit()
         return totals
 
@@ -457,11 +470,11 @@ class PrefillHopper(Problem):
         end = em.imin(em.iadd(start, config.keys), self.keys)
         with em.if_(em.cmpi("slt", em.index(seen.hi), em.index(end))):
             em.mbarrier_wait(self.barrier_of("values full", 0), 0)
-            pieces = config.tile_bytes(self.size) // 16
+            pieces, per_row = 2 * config.keys * self.columns // 16, self.span // 16
             first = em.isub(self.thread, GROUP)
             zeros = em.const(0, "vector<4xi32>")
             with em.loop(first, pieces, CONSUMERS * GROUP, hint="piece") as loop:
-                row = em.iadd(start, em.irem(em.idiv(loop.iv, 8), config.keys))
+                row = em.iadd(start, em.irem(em.idiv(loop.iv, per_row), config.keys))
                 with em.if_(em.cmpi("sge", em.index(row), em.index(seen.hi))):
                     em.st(zeros, em.shared(config.offsets(self.size)[1]), em.imul(loop.iv, 4))
             em.fence_async()
@@ -540,7 +553,7 @@ class PrefillHopper(Problem):
         em.barrier(barrier, GROUP)
         with em.if_(em.andi(self.leads, em.cmpi("slt", em.index(first), em.index(self.queries)))):
             for box in range(self.boxes):
-                place = self.coordinates(self.spec.num_heads, self.h, first, box)
+                place = self.coordinates(self.spec.num_heads, self.h, first, box * BOX)
                 em.tma_store(self.maps[3], em.at(target, box * TILE * 2 * BOX, "i8"), place)
             em.bulk_commit()
             em.bulk_wait(0)
@@ -645,13 +658,14 @@ def prefill_hopper(
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(named["q"], 0)
 
-        def map_of(buffer: Value, heads: int, rows: int) -> Value:
+        def map_of(buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
             length = em.dim(buffer, spec.sequence_axis)
             if spec.layout == "bhsd":
                 sizes, pitch = [em.imul(batch, heads), length, spec.head_dim], spec.head_dim
             else:
                 sizes, pitch = [batch, length, heads * spec.head_dim], heads * spec.head_dim
-            return em.tensor_map(buffer, sizes, [em.imul(length, pitch), pitch, 1], [1, rows, BOX], swizzle=128)
+            strides, box = [em.imul(length, pitch), pitch, 1], [1, rows, span // 2]
+            return em.tensor_map(buffer, sizes, strides, box, swizzle=span)
 
         queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
         tiles, heads = em.iceildiv(queries, TILE), em.imul(batch, spec.num_heads)
@@ -668,7 +682,7 @@ def prefill_hopper(
             [
                 map_of(named["q"], spec.num_heads, TILE),
                 map_of(named["k"], spec.kv_heads, config.keys),
-                map_of(named["v"], spec.kv_heads, config.keys),
+                map_of(named["v"], spec.kv_heads, config.keys, value_span(spec.head_dim)),
                 map_of(results[0], spec.num_heads, QUERIES),
                 *operands,
                 results[0],

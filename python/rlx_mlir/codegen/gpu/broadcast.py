@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The schedule for element-wise operations that aren't on rows: operands broadcast as numpy's do, of any type.
 
-Comparisons, choices by conditions (which are bytes), and arithmetic. Axes along which all operands go together become
-one. A thread makes one vector of the result, of at most 16 bytes in any operand: an operand that goes along the last
-axis is read as a vector, one that doesn't once.
+Comparisons, choices by conditions (which are bytes), conversions, and arithmetic. Axes along which all operands go
+together become one. A thread makes one vector of the result, of at most 16 bytes in any operand: an operand that goes
+along the last axis is read as a vector, one that doesn't once.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.conversions import HALVES, convert
 from rlx_mlir.codegen.gpu.copies import product
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter, Parameter, pointer
 from rlx_mlir.codegen.gpu.epilogue import elementwise
 from rlx_mlir.codegen.gpu.kernel import (
     DeviceKernel,
@@ -33,9 +34,10 @@ from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
 __all__ = ["emit_broadcast"]
 
 THREADS = 256
-_HALVES = ("f32", "f16", "bf16")
+#: What registers hold as f32.
+_WIDENED = ("f32", *HALVES)
 #: Operations of f64 that need no expansion.
-_PLAIN = ("add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
+_PLAIN = ("cast", "add", "sub", "mul", "div", "max", "min", "neg", "abs", "where")
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
     Args:
         constants: numbers of the kernel's operands that are parameters of the model.
 
-    Raises UnsupportedByTemplate for conversions that round in other ways than f32 does, and functions of f64.
+    Raises UnsupportedByTemplate for functions of f64 that aren't instructions, and arithmetic on floats of 8 bits.
     """
     for step in spec.steps:
         _check(name, step, spec)
@@ -96,8 +98,8 @@ def _check(name: str, step: BroadcastStep, spec: BroadcastSpec) -> None:
     """Raises UnsupportedByTemplate where the code of a step would mean something else."""
     types = [element_of(type) for type in spec.operands] + [own.result for own in spec.steps]
     read = [types[at] for at in step.reads if isinstance(at, int)]
-    if step.op == "cast" and not (step.result in _HALVES and read[0] in (*_HALVES, "i1")):
-        raise UnsupportedByTemplate(f"{name}: conversions of {read[0]} to {step.result} have no schedule")
+    if step.op not in ("cast", "where") and any(type in FLOAT8 for type in (*read, step.result)):
+        raise UnsupportedByTemplate(f"{name}: {step.op} of floats of 8 bits has no schedule")
     if step.result == "f64" and step.op not in _PLAIN:
         raise UnsupportedByTemplate(f"{name}: {step.op} of f64 has no schedule")
     if any(type not in BITS for type in (*read, step.result)):
@@ -178,13 +180,13 @@ class _Body:
             self._store(values[-1], em.muli(number, lanes))
 
     def _load(self, operand: int, place: Index, step: Index) -> list[Value]:
-        """The operand's elements, conditions as i1, f16 and bf16 as f32."""
+        """The operand's elements, as `conversions` has them in registers."""
         em, element = self.em, element_of(self.spec.operands[operand])
         stored = "i8" if element == "i1" else element
         repeats = isinstance(step, int) and step == 0
         type = stored if repeats or self.lanes == 1 else vec(self.lanes, stored)
         loaded = em.ld(self.operands[operand], type, em.wide(place))
-        values = em.lanes(em.widen(loaded) if element in _HALVES else loaded)
+        values = em.lanes(em.widen(loaded) if element in _WIDENED else loaded)
         values = [em.cmpi("ne", value, 0) for value in values] if element == "i1" else values
         return values * self.lanes if repeats else values
 
@@ -194,15 +196,14 @@ class _Body:
         """One element of a step."""
         em = self.em
         known = next((types[at] for at in step.reads[step.op == "where" :] if isinstance(at, int)), step.result)
-        kind = "f32" if known in _HALVES else known
+        kind = "f32" if known in _WIDENED else known
         own = [values[at][lane] if isinstance(at, int) else em.const(at, kind) for at in step.reads]
         if step.op == "compare":
             if kind.startswith("f"):
                 return em.cmpf(COMPARISONS[step.word], *own)
             return em.cmpi(step.word if step.word in ("eq", "ne") else f"s{step.word}", *own)
         if step.op == "cast":
-            value = em.cast("arith.uitofp", own[0], "f32") if known == "i1" else own[0]
-            return em.widen(em.narrow(value, step.result))
+            return convert(em, own[0], known, step.result)
         if step.op == "where":
             return em.select(own[0], own[1], own[2])
         if kind == "f32":
@@ -214,4 +215,4 @@ class _Body:
         if element == "i1":
             values = [em.cast("arith.extui", value, "i8") for value in values]
         value = em.vector(values) if self.lanes > 1 else values[0]
-        em.st(em.narrow(value, element) if element in _HALVES else value, self.out, place)
+        em.st(em.narrow(value, element) if element in _WIDENED else value, self.out, place)

@@ -102,7 +102,7 @@ def emit_conv2d(
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         own = _sizes(host, sources[0], targets[0])
-        pixels = host.iceildiv(host.imul(own["high"], own["wide"]), PIXELS)
+        pixels = host.iceildiv(own["pixels"], PIXELS)
         arguments = [*sources, *targets, *(host.i32(own[key]) for key in dynamic)]
         grid = [host.imul(pixels, host.dim(targets[0], 0)), tiles]
         host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes, pdl=em.sm >= 90)
@@ -111,9 +111,10 @@ def emit_conv2d(
 
 
 def _sizes(em: HostEmitter, x: Value, out: Value) -> dict[str, Index]:
-    """The sizes of images: of x, and (high, wide) of the result."""
-    named = (("height", x, 2), ("width", x, 3), ("high", out, 2), ("wide", out, 3))
-    return {name: em.dim(buffer, axis) for name, buffer, axis in named}
+    """The sizes of images: of x, the width of the result, and how many pixels it has."""
+    named = (("height", x, 2), ("width", x, 3), ("wide", out, 3))
+    sizes = {name: em.dim(buffer, axis) for name, buffer, axis in named}
+    return {**sizes, "pixels": em.imul(em.dim(out, 2), sizes["wide"])}
 
 
 class _Conv2d:
@@ -133,7 +134,7 @@ class _Conv2d:
         self.outputs, self.inputs, self.rows, self.columns = weight
         self.k = self.inputs * self.rows * self.columns
         self.x, self.weight, self.out = buffers
-        self.pixels = em.imul(sizes["high"], sizes["wide"])
+        self.pixels = sizes["pixels"]
         tiles = em.iceildiv(self.pixels, PIXELS)
         self.image = em.index(em.idiv(em.block(), tiles))
         self.first_pixel = em.imul(em.irem(em.block(), tiles), PIXELS)

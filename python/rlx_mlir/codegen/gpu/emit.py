@@ -120,6 +120,8 @@ class DeviceEmitter(Emitter):
         super().__init__()
         self.chip = check_chip(chip)
         self.sm = sm_version(chip)
+        self.parameters: dict[str, list[str]] = {}
+        """Names of each kernel's parameters."""
         self._ptx = 0
 
     def need(self, what: str, sm: int, *, exactly: bool = False) -> None:
@@ -146,6 +148,7 @@ class DeviceEmitter(Emitter):
         """
         shape = (threads, 1, 1) if isinstance(threads, int) else threads
         values = [Value(f"%{parameter[0]}", parameter[1]) for parameter in parameters]
+        self.parameters[name] = [parameter[0] for parameter in parameters]
         self._begin()
         self._ptx = 0
         yield values
@@ -193,6 +196,12 @@ class DeviceEmitter(Emitter):
     def uniform(self, x: Value) -> Value:
         """An i32 that all threads of a warp agree on, told to the compiler."""
         return self.shuffle_lane("idx", x, 0)
+
+    def const(self, value: float | bool | Sequence[float], type: str = "") -> Value:
+        """As for CPUs; UnsupportedByTemplate for a number, such as a size, that is no i32 where it should be one."""
+        if (type or self.index_type) == "i32" and isinstance(value, int) and not -(1 << 31) <= value < 1 << 31:
+            raise UnsupportedByTemplate(f"{value} is no number of 32 bits")
+        return super().const(value, type)
 
     # -- integers -----------------------------------------------------------------------------------------------------
 

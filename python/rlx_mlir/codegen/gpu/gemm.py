@@ -17,7 +17,7 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import Program
 from rlx_mlir.formats.planes import plane_layout
 
-__all__ = ["ProductSpec", "emit_product"]
+__all__ = ["ProductSpec", "emit_product", "float8_product"]
 
 
 class ProductSpec(Protocol):
@@ -61,18 +61,14 @@ def emit_product(
         choices: measured ones; products of f32 round their operands to tf32 only where `tf32` is chosen.
     """
 
-    first = 3 if spec.kind == "block_dot" else 1
-    constant = constants.issuperset(spec.order[first : first + spec.program.accumulators])
-
     def gemm(weight: Shape, *, transposed: bool, stride: int | None = None) -> Gemm:
-        shapes = (spec.x, weight, spec.result)
-        return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride, constant, choices)
+        return _gemm(name, spec, constants, choices, weight, transposed=transposed, stride=stride)
 
     dense = gemm_mma
     if spec.element == "f32":
         dense = gemm_tf32 if choices.take("tf32") else gemm_fma
     if spec.kind == "scaled_matmul":
-        return gemm_float8(chip, replace(gemm(spec.weight, transposed=spec.transposed), float8=spec.float8))
+        return gemm_float8(chip, float8_product(name, spec, constants, choices))
     if spec.kind == "matmul":
         return dense(chip, gemm(spec.weight, transposed=spec.transposed))
     k, n = spec.x[-1], spec.result[-1]
@@ -85,3 +81,27 @@ def emit_product(
         stride = layout.row_bytes(k) // layout.format.nbytes
         return dense(chip, gemm((n, k), transposed=True, stride=stride))
     return gemm_decoded(chip, gemm((n, k), transposed=True), spec.scheme)
+
+
+def float8_product(
+    name: str, spec: ProductSpec, constants: frozenset[int] = frozenset(), choices: Chosen = NOTHING_CHOSEN
+) -> Gemm:
+    """A product of floats of 8 bits; the arguments are those of `emit_product`."""
+    own = _gemm(name, spec, constants, choices, spec.weight, transposed=spec.transposed)
+    return replace(own, float8=spec.float8)
+
+
+def _gemm(
+    name: str,
+    spec: ProductSpec,
+    constants: frozenset[int],
+    choices: Chosen,
+    weight: Shape,
+    *,
+    transposed: bool,
+    stride: int | None = None,
+) -> Gemm:
+    first = 3 if spec.kind == "block_dot" else 1
+    constant = constants.issuperset(spec.order[first : first + spec.program.accumulators])
+    shapes = (spec.x, weight, spec.result)
+    return Gemm(name, *shapes, spec.program, spec.order, spec.element, transposed, stride, constant, choices)

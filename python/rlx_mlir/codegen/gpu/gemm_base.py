@@ -20,6 +20,7 @@ from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value, pointer, vec, with_element
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
+from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
 
 __all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
@@ -61,6 +62,7 @@ class Gemm:
         if len(self.x_shape) < (2 if self.batched else 1) or len(self.w_shape) < 2:
             shapes = f"{self.x_shape} and {self.w_shape}"
             raise UnsupportedByTemplate(f"{self.name}: expects a matrix of weights, but the operands are {shapes}")
+        check_counts(self.name, self.m, self.n, self.k)
 
     @property
     def operand_bytes(self) -> int:
@@ -463,7 +465,8 @@ def pipeline(
 class Finisher:
     """Turns products into outputs: loads the arguments, runs the program, rounds once, stores.
 
-    rows: the number of the batch element's first row. columns: N. arguments, outputs: pointers. element: their type.
+    rows: the number of the batch element's first row, a number or i64. columns: N. arguments, outputs: pointers.
+    element: their type.
     """
 
     em: DeviceEmitter
@@ -477,7 +480,7 @@ class Finisher:
     def finish(self, row: Index, column: Index, products: Sequence[Value]) -> None:
         """The outputs at (row, column ...), which exist; products are scalars or vectors of f32 along columns."""
         em = self.em
-        flat = em.wide(em.iadd(self.rows, row))
+        flat = em.wide(em.iadd(self.rows, em.wide(row) if isinstance(self.rows, Value) else row))
         place = em.iadd(offset64(em, (flat, self.columns)), em.wide(column))
         lanes = [em.lanes(product) for product in products]
         loaded: dict[int, list[Value]] = {}
@@ -552,7 +555,7 @@ def open_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, splits: in
         em.launch_dependents()
         sizes = Sizes.of(gemm, values[len(pointers) :])
         place = tile_place(em, gemm, sizes, tile)
-        first_row = em.imul(place.batch, sizes.m)
+        first_row = offset64(em, (place.batch, sizes.m))
         count = em.iceildiv(sizes.k, tile.bk)
         steps: tuple[Index, Index] = (0, count)
         limit = sizes.k

@@ -11,6 +11,7 @@ from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 __all__ = [
     "DECODE_FMA_TILES",
     "FMA_TILES",
+    "EXACT_TILES",
     "MMA_TILES",
     "QUANT_TILES",
     "TF32_TILES",
@@ -129,6 +130,14 @@ QUANT_TILES = (
     Tile(16, 64, 64, 16, 16, stages=3, rate=0.3),
 )
 """Of integer products with packed weights."""
+
+
+EXACT_TILES = (
+    Tile(128, 128, 32, 64, 32, stages=4),
+    Tile(128, 64, 32, 32, 32, stages=4, rate=0.85),
+    *MMA_TILES[2:],
+)
+"""Of products of halves with packed weights, whose sums of a run need registers beside the accumulators."""
 
 
 def _ceil(a: int, b: int) -> int:

@@ -16,7 +16,7 @@ from rlx_mlir.codegen.gpu.gemm_fma import PAD
 from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.blocks import RUN
 
-__all__ = ["DecodeLoader", "PackedRows", "quad_place", "signed_bytes", "store_halves", "store_transposed"]
+__all__ = ["DecodeLoader", "PackedRows", "quad_place", "signed_bytes", "store_halves", "store_transposed", "tile_runs"]
 
 _MAGIC = 0x4B000000
 """2^23 as f32: its low bits are integers."""
@@ -153,6 +153,20 @@ def values(em: DeviceEmitter, quad: Value, layout: PlaneLayout) -> list[Value]:
     return result
 
 
+def tile_runs(
+    rows: PackedRows, tile: Tile, columns: Extent, along: Extent
+) -> tuple[Tasks, list[tuple[Index, Index, Value, Index]]]:
+    """How a tile's runs are shared out: of each of the thread's, its column and number in the tile, its row's address,
+    and its number in the row."""
+    em, per_row = rows.em, tile.bk // RUN
+    shared, first_run = Tasks(em, tile.bn * per_row, tile.threads), em.idiv(along[0], RUN)
+    found = []
+    for task in shared.numbers():
+        run, n = em.irem(task, per_row), em.idiv(task, per_row)
+        found.append((n, run, rows.row(em.iadd(columns[0], n)), rows.run(em.iadd(first_run, run))))
+    return shared, found
+
+
 @dataclass(frozen=True)
 class DecodeLoader:
     """Fills a tile of a weight with decoded values: loads a step's integers before its products, decodes after them.
@@ -167,15 +181,8 @@ class DecodeLoader:
 
     def fill(self, target: Value, columns: Extent, along: Extent) -> Callable[[], None]:
         """Loads a tile's runs; what it returns decodes and stores them."""
-        em, tile, rows = self.em, self.tile, self.rows
-        per_row = tile.bk // RUN
-        shared = Tasks(em, tile.bn * per_row, tile.threads)
-        first_run = em.idiv(along[0], RUN)
-        made = []
-        for task in shared.numbers():
-            run, n = em.irem(task, per_row), em.idiv(task, per_row)
-            row, here = rows.row(em.iadd(columns[0], n)), rows.run(em.iadd(first_run, run))
-            made.append((n, run, self._loaded(row, here)))
+        shared, runs = tile_runs(self.rows, self.tile, columns, along)
+        made = [(n, run, self._loaded(row, here)) for n, run, row, here in runs]
 
         def decode() -> None:
             with shared.mine():

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of floats of 8 bits by the tensor cores of warps: mma m16n8k32 from sm_89 on, m16n8k16 of f16 before.
+"""Products of floats of 8 bits by the tensor cores of warps: mma m16n8k32 where chips have it, else m16n8k16 of f16.
 
 Tiles of both operands lie in the ring as bytes along K, so that fragments of bytes are those of pairs in `gemm_mma`.
 
-- From sm_89 on, mma takes them as they are. It adds products with fewer bits than f32 has, 13 of fraction by what is
-  published: sums of 64 products begin at zero, and are added up in f32 by other instructions. The choice `fast_sums`
-  leaves all sums to mma.
-- Before, registers of four bytes become two of f16, which holds every float of 8 bits. Four bytes along K belong to one
-  thread, where f16 has two and two: both operands have their elements in the same other order along K.
+- On sm_89, sm_120 and sm_121, mma takes them as they are. It adds products with fewer bits than f32 has, 13 of fraction
+  by what is published: sums of 64 products begin at zero, and are added up in f32 by other instructions. The choice
+  `fast_sums` leaves all sums to mma.
+- Elsewhere, registers of four bytes become two of f16, which holds every float of 8 bits. Four bytes along K belong to
+  one thread, where f16 has two and two: both operands have their elements in the same other order along K. From sm_89
+  on an instruction converts them. sm_90 to sm_103 have none that multiplies them in registers: ptxas makes m16n8k32
+  there of the same instructions, which then spill.
 """
 
 from __future__ import annotations
@@ -27,8 +29,10 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
 __all__ = ["FLOAT8_TILES", "Float8Core", "float8_access", "float8_core", "gemm_float8"]
 
+NATIVE = (89, 120, 121)
+"""Chips whose tensor cores take floats of 8 bits from registers."""
 FIRST_CHIP = 89
-"""The first chip with mma of floats of 8 bits."""
+"""The first chip that converts floats of 8 bits."""
 
 FLOAT8_TILES = tuple(replace(tile, bk=2 * tile.bk) for tile in MMA_TILES)
 """Tiles of as many bytes as those of halves."""
@@ -47,7 +51,7 @@ class Float8Core(MmaCore):
     def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
         """The accumulators after a stage; calls `copy` after its first reads."""
         em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
-        native = em.sm >= FIRST_CHIP
+        native = em.sm in NATIVE
         together = 2 if native and not self.fast and chunks % 4 == 0 else 1
         zeros = [em.const(0.0, "f32")] * 4
         for first in range(0, chunks // 2, together):
@@ -91,6 +95,10 @@ class Float8Core(MmaCore):
 
 def as_halves(em: DeviceEmitter, register: Value, kind: str) -> list[Value]:
     """Four floats of 8 bits (i32) as two pairs of f16 (i32), exactly."""
+    if em.sm >= FIRST_CHIP:
+        convert = f"cvt.rn.f16x2.{kind}x2"
+        text = f"{{\n.reg .b16 l, h;\nmov.b32 {{l, h}}, $2;\n{convert} $0, l;\n{convert} $1, h;\n}}"
+        return em.asm(text, "=r,=r,r", [register], ["i32", "i32"], effects=False)
     # Each byte as the upper one of two.
     pairs = [em.pure(f"prmt.b32 $0, $1, 0, {selector};", [register], "i32") for selector in ("0x1404", "0x3424")]
     if kind == "e5m2":
@@ -106,13 +114,17 @@ def as_halves(em: DeviceEmitter, register: Value, kind: str) -> list[Value]:
     return result
 
 
-def float8_access(gemm: Gemm) -> Access:
-    """How lines of K bytes can be read, and outputs of N columns written; K and N are known."""
-    assert gemm.k is not None
-    assert gemm.n is not None
-    piece = next(size for size in (16, 8, 4, 1) if gemm.k % size == 0)
+def float8_access(gemm: Gemm) -> list[Access]:
+    """How lines of K bytes can be read, and outputs of N columns written; two where K or N isn't known."""
+
+    def piece(whole: int) -> int:
+        return whole if gemm.k is None else next(size for size in (16, 8, 4, 1) if gemm.k % size == 0)
+
     width = 16 // size_bytes(gemm.element)
-    return Access(piece, piece, width if gemm.n % width == 0 else 1)
+    if gemm.k is not None and gemm.n is not None:
+        return [Access(piece(16), piece(16), width if gemm.n % width == 0 else 1)]
+    fits = gemm.n is None or gemm.n % width == 0
+    return [Access(piece(16), piece(16), width if fits else 1), Access(piece(1), piece(1), 1)]
 
 
 def float8_core(gemm: Gemm, *, fast: bool = False) -> Callable[[Tile], Float8Core]:
@@ -127,14 +139,15 @@ def gemm_float8(chip: str, gemm: Gemm) -> DeviceKernel:
 
     Operands as for `gemm_mma`, but weights are [..., N, K].
 
-    Raises UnsupportedByTemplate for other types, weights [K, N], and where K or N isn't known.
+    Raises UnsupportedByTemplate for other types, and weights [K, N].
     """
     if gemm.float8 is None:
         raise UnsupportedByTemplate(f"{gemm.name}: expects floats of 8 bits, but the product is of {gemm.element}")
-    if not gemm.transpose_rhs or gemm.k is None or gemm.n is None:
-        raise UnsupportedByTemplate(f"{gemm.name}: mma reads floats of 8 bits along K, of known length")
+    if not gemm.transpose_rhs:
+        raise UnsupportedByTemplate(f"{gemm.name}: mma reads floats of 8 bits along K")
+    # Products of f16 have sums of f32 as they are.
     fast = sm_version(chip) >= FIRST_CHIP and bool(gemm.chosen.take("fast_sums"))
     modest = replace(FLOAT8_TILES[-2], bk=FLOAT8_TILES[-2].bk // 2)
-    core, access = float8_core(gemm, fast=fast), [float8_access(gemm)]
+    core, access = float8_core(gemm, fast=fast), float8_access(gemm)
     operands = dense_operands(gemm)
     return product_kernel(chip, "gemm_float8", gemm, operands, FLOAT8_TILES, core, access, modest=modest)

@@ -339,10 +339,11 @@ class Schedule:
                 batches = em.imul(batches, em.dim(results[0], axis))
         k_step = STEP_BYTES // gemm.operand_bytes
         x_map = self._map(em, x, (rows, self.k), x_share.count, (tile.out_rows, k_step))
-        shape, box = (self.n, self.k), (tile.out_columns, k_step)
+        shape, box, span = (self.n, self.k), (tile.out_columns, k_step), STEP_BYTES
         if self.n_major:
-            shape, box = (self.k, self.n), (k_step, 64)
-        weight_maps = [self._map(em, weight, shape, weight_share.count, box, gemm.w_stride) for weight in weights]
+            span = layout.span
+            shape, box = (self.k, self.n), (k_step, span // 2)
+        weight_maps = [self._map(em, weight, shape, weight_share.count, box, gemm.w_stride, span) for weight in weights]
         maps = [*weight_maps, x_map] if tile.swapped else [x_map, *weight_maps]
         row_tiles, column_tiles = em.iceildiv(rows, tile.out_rows), -(-self.n // tile.out_columns)
         left_tiles, right_tiles = (column_tiles, row_tiles) if tile.swapped else (row_tiles, column_tiles)
@@ -376,18 +377,19 @@ class Schedule:
         count: Index,
         box: tuple[int, int],
         stride: int | None = None,
+        span: int = STEP_BYTES,
     ) -> Value:
         """The map of a matrix, or of `count` matrices where products are batched.
 
-        stride: elements between rows, where that isn't their length.
+        stride: elements between rows, where that isn't their length. span: bytes of a box's rows, and of its swizzle.
         """
         rows, columns = shape
         between: Index = columns if stride is None else stride
         if not self.gemm.batched:
-            return em.tensor_map(buffer, [rows, columns], [between, 1], box, swizzle=128, promotion=128)
+            return em.tensor_map(buffer, [rows, columns], [between, 1], box, swizzle=span, promotion=128)
         each = em.imul(rows, between)
         sizes, strides = [count, rows, columns], [each, between, 1]
-        return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=128, promotion=128)
+        return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=span, promotion=128)
 
     def buffers(self) -> list[tuple[str, str]]:
         """The operands: x, the weights, the arguments."""

@@ -128,11 +128,17 @@ class Layout:
 
     @property
     def right_bytes(self) -> int:
-        """One right operand of a stage; where columns are contiguous it consists of boxes of 64."""
-        columns = self.tile.columns
-        if self.n_major and not self.tile.swapped:
-            columns = -(-columns // 64) * 64
-        return columns * STEP_BYTES
+        """One right operand of a stage."""
+        return self.tile.columns * STEP_BYTES
+
+    @property
+    def span(self) -> int:
+        """Bytes along N of a box of weights [K, N], and of its swizzle: the widest of which the tile has whole ones.
+
+        A matrix of wgmma that lies along N is made of whole boxes by its definition.
+        """
+        columns = self.tile.out_columns
+        return next(span for span in (128, 64, 32) if 2 * columns % span == 0)
 
     @property
     def lefts(self) -> int:

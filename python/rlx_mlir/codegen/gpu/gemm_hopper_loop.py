@@ -246,9 +246,10 @@ class Mainloop:
         if not (weight and self.operands.n_major):
             em.tma_load(target, self.values[name], [k, first, *outer], barrier)
             return
-        for box in range(-(-extent // 64)):
-            at = em.at(target, box * 64 * STEP_BYTES, "i8")
-            em.tma_load(at, self.values[name], [em.iadd(first, 64 * box), k, *outer], barrier)
+        span = self.layout.span
+        for box in range(2 * extent // span):
+            at = em.at(target, box * self.operands.k_step * span, "i8")
+            em.tma_load(at, self.values[name], [em.iadd(first, span // 2 * box), k, *outer], barrier)
 
     # -- products -----------------------------------------------------------------------------------------------------
 
@@ -259,9 +260,13 @@ class Mainloop:
         left_major, right_major = (self.operands.n_major and tile.swapped, self.operands.n_major and not tile.swapped)
         rows = em.addi(base, em.muli(consumer, tile.blocks * 64 * STEP_BYTES))
 
+        span = self.layout.span
+
         def descriptor(address: Value, *, major: bool) -> Value:
-            # Along K rows of 128 bytes lie 8 to a swizzled block of 1024; boxes of 64 columns are 8192 bytes apart.
-            return em.wgmma_descriptor(address, 64 * STEP_BYTES if major else 16, 1024)
+            # Along K 8 rows of 128 bytes are a swizzled block; along N 8 of `span` bytes, in boxes of a step's rows.
+            if major:
+                return em.wgmma_descriptor(address, self.operands.k_step * span, 8 * span, span)
+            return em.wgmma_descriptor(address, 16, 8 * STEP_BYTES)
 
         lefts = [
             [
@@ -272,7 +277,7 @@ class Mainloop:
         ]
         columns = em.addi(base, layout.lefts * layout.left_bytes)
         rights = [descriptor(em.addi(columns, i * layout.right_bytes), major=right_major) for i in range(layout.rights)]
-        return lefts, rights, 128 if left_major else 2, 128 if right_major else 2
+        return lefts, rights, span if left_major else 2, span if right_major else 2
 
     def _multiply(
         self, accumulators: Sequence[Value], stage: Value, consumer: Value, *, first: bool = False

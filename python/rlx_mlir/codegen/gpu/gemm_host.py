@@ -131,7 +131,7 @@ def product_kernel(
         operands: x and what belongs to it, the weights, the arguments: in the order of the kernels' parameters, where
             the weights follow x.
         core: what multiplies by a tile.
-        accesses: one, or two of which the first needs K and N to be multiples of 8.
+        accesses: one, or two of which the first needs K and N to be multiples of 8, or of 16 for elements of 8 bits.
         more: operands that belong to x, after it.
         modest: the tile where single elements are copied, by default the last but one.
         choices: tiles by numbers of rows, as `choose_by_rows` gives them, in place of the rule's.
@@ -236,10 +236,10 @@ class _Host:
         if len(self._variants) == 1:
             self._by_rows(em, self._variants[0], sizes, operands, results, sums)
             return
-        whole = em.const(True, "i1")
+        whole, step = em.const(True, "i1"), max(8, 16 // self._gemm.operand_bytes)
         for size in (sizes.k, sizes.n):
             if isinstance(size, Value):
-                whole = em.andi(whole, em.cmpi("eq", em.irem(size, 8), 0))
+                whole = em.andi(whole, em.cmpi("eq", em.irem(size, step), 0))
         with em.if_(whole) as branch:
             self._by_rows(em, self._variants[0], sizes, operands, results, sums)
             branch.else_()

@@ -5,7 +5,8 @@
   each thread makes its fragments of them by shifts and masks, and mma m16n8k32 of signed bytes (two of k16, where a
   block has two scales) gives the exact integer products of a block, which f32 accumulators add up by scale.
 - Of f32 (`mir.dequant_matmul`): tiles are decoded to f32, exactly as the reference does, and multiplied by FMA.
-- Of f16 and bf16: tiles are decoded, rounded to the activations' type, and multiplied by mma.
+- Of f16 and bf16: tiles are decoded to integers and multiplied by mma, and scales follow in f32 (`gemm_exact`). Dense
+  elements are rounded to the activations' type.
 
 Weights are decoded once for each tile of rows, so many rows share the work. Scales that aren't finite, which only
 broken files have, may give NaN where the references give infinities.
@@ -32,7 +33,7 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     together,
     x_loader,
 )
-from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, MMA_TILES, QUANT_TILES, Tile
+from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, EXACT_TILES, MMA_TILES, QUANT_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_decode import (
     DecodeLoader,
     PackedRows,
@@ -41,6 +42,7 @@ from rlx_mlir.codegen.gpu.gemm_decode import (
     store_halves,
     store_transposed,
 )
+from rlx_mlir.codegen.gpu.gemm_exact import ExactMmaCore
 from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
@@ -58,7 +60,7 @@ sum plus this number, which needs no conversion."""
 
 
 class DecodedMmaCore(MmaCore):
-    """Products of halves with packed weights, whose tiles are decoded on the way into the ring."""
+    """Products of halves with weights of another type, which are rounded to halves on the way into the ring."""
 
     def __init__(self, tile: Tile, element: str, products: int, layout: PlaneLayout, n: int, k: int) -> None:
         super().__init__(tile, element, products, transpose_rhs=True)
@@ -380,6 +382,11 @@ def _columns(gemm: Gemm, width: int) -> int:
     return width if gemm.n % width == 0 else 1
 
 
+def _fitting(tiles: tuple[Tile, ...], layout: PlaneLayout) -> tuple[Tile, ...]:
+    """Tiles whose threads have the registers: with two scales and minima a run, there are none for the largest."""
+    return tiles[1:] if layout.sub < RUN and layout.minimum is not None else tiles
+
+
 def gemm_decoded(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
     """The kernels of a product with packed weights, decoded: `mir.dequant_matmul`.
 
@@ -390,13 +397,15 @@ def gemm_decoded(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
     n, k, products = gemm.n or 0, gemm.k or 0, gemm.program.accumulators
     operands = [("x", memref(gemm.x_shape, gemm.element)), *_weights(gemm, layout), *arguments_of(gemm)]
 
-    def core(tile: Tile) -> DecodedMmaCore | DecodedFmaCore:
+    def core(tile: Tile) -> DecodedMmaCore | DecodedFmaCore | ExactMmaCore:
         if gemm.element == "f32":
             return DecodedFmaCore(tile, products, layout, n, k)
+        if not layout.dense:
+            return ExactMmaCore(tile, gemm.element, products, layout, n, k)
         return DecodedMmaCore(tile, gemm.element, products, layout, n, k)
 
     width = 4 if gemm.element == "f32" else 8
-    tiles = DECODE_FMA_TILES if gemm.element == "f32" else MMA_TILES
+    tiles = DECODE_FMA_TILES if gemm.element == "f32" else MMA_TILES if layout.dense else _fitting(EXACT_TILES, layout)
     return product_kernel(chip, "gemm_decoded", gemm, operands, tiles, core, [Access(16, 16, _columns(gemm, width))])
 
 
@@ -417,7 +426,5 @@ def gemm_block_dot(chip: str, gemm: Gemm, scheme: str) -> DeviceKernel:
     def core(tile: Tile) -> IntegerCore:
         return IntegerCore(tile, products, layout, n, k)
 
-    # Two scales, minima and sums of x for each run: threads have no registers for the largest tile.
-    tiles = QUANT_TILES[1:] if layout.sub < RUN and layout.minimum is not None else QUANT_TILES
-    access = [Access(16, 16, _columns(gemm, 4))]
+    access, tiles = [Access(16, 16, _columns(gemm, 4))], _fitting(QUANT_TILES, layout)
     return product_kernel(chip, "gemm_block_dot", gemm, operands, tiles, core, access, more=2)

@@ -26,6 +26,7 @@ from rlx_mlir.codegen.gpu.gemv_rows import (
     sum_start,
     unit_of,
 )
+from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
 from rlx_mlir.formats.blocks import RUN
@@ -86,6 +87,7 @@ class Gemv:
             raise UnsupportedByTemplate(f"{self.name}: a prologue needs rows of a multiple of {RUN}, but K is {self.k}")
         if self.quantised and self.element != "f32":
             raise UnsupportedByTemplate(f"{self.name}: products of integers give f32, not {self.element}")
+        check_counts(self.name, self.m, self.n, self.k)
 
     @property
     def k(self) -> int:

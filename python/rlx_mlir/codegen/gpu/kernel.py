@@ -16,26 +16,34 @@ The host computes sizes and launches; it touches no memory. A launch with no blo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
 
 __all__ = [
+    "COUNTS",
+    "MOST",
     "Buffers",
     "DeviceKernel",
     "HostEmitter",
     "Numbers",
     "Scratch",
     "by_vectors",
+    "check_counts",
     "symbol_of",
     "write_device_kernel",
 ]
 
 #: Alignment of scratch memory, and of each of its parts, in bytes.
 SCRATCH_ALIGNMENT = 256
+#: The largest size that a kernel may take as i32: the next multiple of any tile is an i32, too.
+MOST = (1 << 31) - (1 << 16)
+#: Attribute of a launch: the names of the sizes that it passes as i32, in the order of its arguments.
+COUNTS = "rlx.counts"
 _SWIZZLES = {0: "none", 32: "swizzle_32b", 64: "swizzle_64b", 128: "swizzle_128b"}
 _PROMOTIONS = {0: "none", 64: "l2promo_64b", 128: "l2promo_128b", 256: "l2promo_256b"}
 
@@ -60,11 +68,27 @@ def symbol_of(name: str) -> str:
     return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
 
 
+def check_counts(name: str, *sizes: Index | None) -> None:
+    """Raises UnsupportedByTemplate for a size that is known to be above MOST."""
+    for size in sizes:
+        if isinstance(size, int) and size > MOST:
+            raise UnsupportedByTemplate(f"{name}: expects sizes up to {MOST}, but one is {size}")
+
+
 class HostEmitter(Emitter):
-    """Collects the host's part of a kernel: arithmetic on sizes (of type index), tensor maps, launches."""
+    """Collects the host's part of a kernel: arithmetic on sizes (of type index), tensor maps, launches.
+
+    Args:
+        parameters: names of the parameters of each kernel that is launched.
+    """
+
+    def __init__(self, parameters: Mapping[str, Sequence[str]] | None = None) -> None:
+        super().__init__()
+        self._parameters = parameters or {}
 
     def i32(self, x: Index) -> Value:
-        """A size as i32."""
+        """A size as i32. One that is above MOST is an error before the launch, or here, where it is known."""
+        check_counts("host", x)
         return self.cast("arith.index_cast", x, "i32") if isinstance(x, Value) else self.const(x, "i32")
 
     def i64(self, x: Index) -> Value:
@@ -106,7 +130,11 @@ class HostEmitter(Emitter):
         if not (isinstance(shared, int) and shared == 0):
             memory = f" dynamic_shared_memory_size {self.i32(shared)}"
         passed = ", ".join(f"{value} : {value.type}" for value in arguments)
-        words = " {rlx.pdl}" if pdl else ""
+        names = self._parameters.get(kernel) or [f"parameter {i}" for i in range(len(arguments))]
+        counts = [f'"{name}"' for name, value in zip(names, arguments, strict=True) if value.type == "i32"]
+        marks = ["rlx.pdl"] * pdl
+        marks += [f"{COUNTS} = [{', '.join(counts)}]"] if counts else []
+        words = f" {{{', '.join(marks)}}}" if marks else ""
         self.line(
             f"gpu.launch_func @kernels::@{kernel} blocks in ({blocks}) threads in ({lanes}){memory} "
             f"args({passed}){words}"
@@ -241,7 +269,7 @@ def write_device_kernel(
     order = tuple(range(len(operands))) if order is None else order
     own = signature_of(name, operands, order)
     signature, count = [*own, *results], len(own)
-    em = HostEmitter()
+    em = HostEmitter(device.parameters)
     more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
     with em.func(f"{name}.body", [*signature, *more]) as values:
         parts = Scratch(em, values[-1], SCRATCH_ALIGNMENT)

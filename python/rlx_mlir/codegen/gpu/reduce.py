@@ -6,7 +6,7 @@
   theirs through shared memory.
 
 Where that makes few blocks, the length is cut into parts, and a second pass over [parts, ..] joins them in their order,
-so that results are the same bits at each call. Everything between is f32, or i32.
+so that results are the same bits at each call. Everything between is f32, or of the elements' type: f64, i32, i64.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from rlx_mlir.codegen.gpu.kernel import (
 )
 from rlx_mlir.codegen.specs import ReduceSpec
 
-__all__ = ["Joins", "Pass", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
+__all__ = ["Joins", "Pass", "PassBody", "Sizes", "emit_reduce", "launch_pass", "parts_of", "write_pass"]
 
 THREADS = 256
 WARP = 32
@@ -42,7 +42,8 @@ UNROLL = 4
 _FLOATS = {"sum": "arith.addf", "mean": "arith.addf", "max": "arith.maximumf", "min": "arith.minimumf"}
 _INTEGERS = {"sum": "arith.addi", "max": "arith.maxsi", "min": "arith.minsi", "prod": "arith.muli"}
 _START = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
-_INTEGER_START = {"sum": 0, "max": -(1 << 31), "min": (1 << 31) - 1, "prod": 1}
+#: The type of sums, by that of elements.
+_WIDE = {"f32": "f32", "f16": "f32", "bf16": "f32", "f64": "f64", "i32": "i32", "i64": "i64"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Joins:
-    """How numbers are joined, in the type that sums have: f32, or i32 of integers."""
+    """How numbers are joined, in the type that sums have: f32, but f64, i32 and i64 of elements of these."""
 
     em: DeviceEmitter
     kind: str
@@ -69,19 +70,26 @@ class Joins:
     @staticmethod
     def of(em: DeviceEmitter, kind: str, element: str) -> Joins:
         """For elements of a type; UnsupportedByTemplate where there is no schedule."""
-        known = {**_FLOATS, "prod": "arith.mulf"} if element in ("f32", "f16", "bf16") else _INTEGERS
-        if element not in ("f32", "f16", "bf16", "i32") or kind not in known:
+        if element not in _WIDE or (kind == "mean" and element.startswith("i")):
             raise UnsupportedByTemplate(f"reductions by {kind} of {element} have no schedule")
-        return Joins(em, kind, "i32" if element == "i32" else "f32")
+        return Joins(em, kind, _WIDE[element])
+
+    @property
+    def bytes(self) -> int:
+        """Of a sum."""
+        return BITS[self.wide] // 8
 
     @property
     def start(self) -> Value:
         """What changes nothing."""
-        return self.em.const(_START[self.kind] if self.wide == "f32" else _INTEGER_START[self.kind], self.wide)
+        if self.wide.startswith("f"):
+            return self.em.const(_START[self.kind], self.wide)
+        end = 1 << (BITS[self.wide] - 1)
+        return self.em.const({"sum": 0, "max": -end, "min": end - 1, "prod": 1}[self.kind], self.wide)
 
     def two(self, x: Value, y: Value) -> Value:
         """Two numbers."""
-        words = {**_FLOATS, "prod": "arith.mulf"} if self.wide == "f32" else _INTEGERS
+        words = {**_FLOATS, "prod": "arith.mulf"} if self.wide.startswith("f") else _INTEGERS
         return self.em.binary(words[self.kind], x, y)
 
     def tree(self, values: Sequence[Value]) -> Value:
@@ -95,8 +103,16 @@ class Joins:
     def warp(self, x: Value) -> Value:
         """Those of a warp's threads; each gets the same bits."""
         for distance in (1, 2, 4, 8, 16):
-            x = self.two(x, self.em.shuffle_lane("bfly", x, distance))
+            x = self.two(x, self._other(x, distance))
         return x
+
+    def _other(self, x: Value, distance: int) -> Value:
+        """What the thread has whose number differs by exclusive or."""
+        em = self.em
+        if self.bytes == 4:
+            return em.shuffle_lane("bfly", x, distance)
+        halves = em.lanes(em.bitcast(x, vec(2, "i32")))
+        return em.bitcast(em.vector([em.shuffle_lane("bfly", half, distance) for half in halves]), x.type)
 
     def load(self, base: Value, element: str, lanes: int, place: Index) -> list[Value]:
         """Neighbouring elements, widened."""
@@ -176,7 +192,7 @@ def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: frozenset[int
     Args:
         constants: numbers of the kernel's operands that are parameters of the model.
 
-    Raises UnsupportedByTemplate for types of elements other than f32, f16, bf16 and i32, and means of integers.
+    Raises UnsupportedByTemplate for integers of less than 32 bits, and means of integers.
     """
     em = DeviceEmitter(chip)
     element = element_of(spec.x)
@@ -198,9 +214,9 @@ def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: frozenset[int
         found = []
         for own in made:
             sizes = own.sizes
-            between = None if own.last else scratch.take([sizes.outer, sizes.inner], joins.wide)
+            between = None if own.last else scratch.take([sizes.outer, sizes.inner], joins.wide, joins.bytes)
             parts, _ = parts_of(host, own)
-            found.append((between, scratch.take([parts, sizes.outer, sizes.inner], joins.wide)))
+            found.append((between, scratch.take([parts, sizes.outer, sizes.inner], joins.wide, joins.bytes)))
         return found
 
     def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> None:
@@ -337,7 +353,8 @@ def launch_pass(
             blocks = host.iceildiv(sizes.outer, own.per_block(lanes))
         else:
             blocks = host.imul(sizes.outer, host.iceildiv(sizes.inner, own.per_block(lanes)))
-        shared = 4 * (THREADS // WARP) if own.rows else 4 * THREADS * lanes
+        width = max(4, BITS[own.source] // 8)
+        shared = width * (THREADS // WARP) if own.rows else width * THREADS * lanes
         host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared, pdl=em.sm >= 90)
 
     by_vectors(host, own.lanes, [sizes.length if own.rows else sizes.inner], launch)
@@ -353,7 +370,7 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
             em.wait_dependencies()
             told = zip(own.sizes.all(), numbers, strict=False)
             sizes = Sizes(*(known if isinstance(known, int) else given for known, given in told))
-            body = _Body(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)
+            body = PassBody(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)
             if own.rows:
                 body.rows()
             else:
@@ -361,7 +378,7 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
 
 
 @dataclass(frozen=True)
-class _Body:
+class PassBody:
     """Emits a block of a pass, which has one part of its rows or columns."""
 
     em: DeviceEmitter
@@ -488,6 +505,6 @@ class _Body:
     def store(self, totals: Sequence[Value], place: Index) -> None:
         em = self.em
         if self.own.last and self.joins.kind == "mean":
-            count = em.cast("arith.uitofp", self.count, "f32")
+            count = em.cast("arith.uitofp", self.count, self.joins.wide)
             totals = [em.divf(total, count) for total in totals]
         self.joins.store(totals, self.out, self.own.target, place)

@@ -165,6 +165,11 @@ def _row_count(em: HostEmitter, buffer: Value, width: int | None) -> Index:
     return total
 
 
+def _wide(em: DeviceEmitter, size: Index) -> Index:
+    """A size to compute with in 64 bits."""
+    return em.wide(size) if isinstance(size, Value) else size
+
+
 @dataclass(frozen=True)
 class _Piece:
     """Neighbouring columns from `at` on, i32, that a thread has; they exist where `valid` holds, or is None."""
@@ -388,8 +393,8 @@ class _Rows:
             length, per_position = self.sizes[f"cache{sink.index}"], self.sizes["per_position"]
             position = em.index(self.position(sink.result.pos))
             conditions += [em.cmpi("sge", position, 0), em.cmpi("slt", position, length)]
-            first = em.imul(em.iadd(em.imul(self.batch(), length), position), per_position)
-            row = em.iadd(first, em.irem(self.row, per_position))
+            batch = em.iadd(em.imul(em.wide(self.batch()), _wide(em, length)), em.wide(position))
+            row = em.iadd(em.imul(batch, _wide(em, per_position)), em.wide(em.irem(self.row, per_position)))
         start = self.start(row, sink.node.width)
         if sink.node.width == 1:
             if tiling.team > 1:

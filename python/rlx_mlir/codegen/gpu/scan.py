@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.copies import product
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
@@ -43,6 +44,8 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
     """
     em, element = DeviceEmitter(chip), element_of(spec.x)
     joins = Joins.of(em, "sum", element)
+    if joins.bytes != 4:
+        raise UnsupportedByTemplate(f"{name}: running sums of {element} have no schedule")
     symbol = symbol_of(name)
 
     def sums(sizes: Sizes) -> Pass:

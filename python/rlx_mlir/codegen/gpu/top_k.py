@@ -43,15 +43,13 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS) as (x, *out):
         em.launch_dependents()
         em.wait_dependencies()
-        row = em.block("y")
-        pairs = _read(em, em.at(x, em.index(em.imul(em.wide(row), n)), element), element, n)
+        row = em.wide(em.block())
+        pairs = _read(em, em.at(x, em.index(em.imul(row, n)), element), element, n)
         if whole:
-            _select(
-                em, pairs, spec.k, lambda t, pair: _finish(em, out, element, em.iadd(em.imul(row, spec.k), t), pair)
-            )
+            _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
         else:
-            part = em.iadd(em.imul(row, parts), em.block())
-            _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], em.iadd(em.imul(part, spec.k), t), pair))
+            part = em.addi(em.muli(row, parts), em.wide(em.block("y")))
+            _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], _place(em, part, spec.k, t), pair))
     if not whole:
         with em.kernel(second, [pointer("parts", readonly=True), pointer("values"), pointer("indices")], THREADS) as (
             kept,
@@ -59,11 +57,9 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
         ):
             em.launch_dependents()
             em.wait_dependencies()
-            row = em.block()
+            row = em.wide(em.block())
             pairs = _read_parts(em, kept, row, parts * spec.k)
-            _select(
-                em, pairs, spec.k, lambda t, pair: _finish(em, out, element, em.iadd(em.imul(row, spec.k), t), pair)
-            )
+            _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
 
     def rows(host: HostEmitter, x: Value) -> Index:
         count: Index = 1
@@ -78,7 +74,7 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
         kept = take(host, operands, scratch)
         count, pdl, shared = rows(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
         written = results if kept is None else [kept]
-        host.launch(first, [parts, count], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
+        host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
         if kept is not None:
             host.launch(second, count, THREADS, [kept, *results], shared=shared, pdl=pdl)
 
@@ -91,7 +87,7 @@ def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
     piece = 128 // BITS[element]
     while n % piece:
         piece //= 2
-    base = em.imul(em.block(), THREADS * ELEMENTS)
+    base = em.imul(em.block("y"), THREADS * ELEMENTS)
     type = vec(piece, element) if piece > 1 else element
     pairs = []
     for number in range(ELEMENTS // piece):
@@ -109,7 +105,7 @@ def _read_parts(em: DeviceEmitter, kept: Value, row: Value, count: int) -> list[
     for first in range(0, count, THREADS):
         at = em.index(em.iadd(em.thread(), first))
         exists = em.cmpi("ult", at, count)
-        place = em.imul(em.iadd(em.imul(em.wide(row), count), em.wide(at)), 2)
+        place = em.muli(_place(em, row, count, at), 2)
         key, position = em.lanes(em.ld_if(exists, kept, vec(2, "i32"), place))
         pairs.append((em.select(exists, key, LEAST), em.select(exists, position, LAST)))
     return pairs
@@ -165,11 +161,15 @@ def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[V
         loop.yield_(left)
 
 
-def _keep(em: DeviceEmitter, parts: Value, place: Index, pair: Pair) -> None:
-    em.st(em.vector(pair), parts, em.imul(em.wide(place), 2))
+def _place(em: DeviceEmitter, row: Value, columns: int, column: Value) -> Value:
+    """The element of [rows, columns], i64."""
+    return em.addi(em.muli(row, columns), em.wide(column))
 
 
-def _finish(em: DeviceEmitter, outputs: Sequence[Value], element: str, place: Index, pair: Pair) -> None:
-    at = em.wide(place)
-    em.st(em.narrow(em.bitcast(_turned(em, pair[0]), "f32"), element), outputs[0], at)
-    em.st(pair[1], outputs[1], at)
+def _keep(em: DeviceEmitter, parts: Value, place: Value, pair: Pair) -> None:
+    em.st(em.vector(pair), parts, em.muli(place, 2))
+
+
+def _finish(em: DeviceEmitter, outputs: Sequence[Value], element: str, place: Value, pair: Pair) -> None:
+    em.st(em.narrow(em.bitcast(_turned(em, pair[0]), "f32"), element), outputs[0], place)
+    em.st(pair[1], outputs[1], place)

@@ -31,7 +31,8 @@ def list_candidates(
         name, kernel: the kernel, which holds its primitives.
         chip: compute capability.
         shapes: of its operands at a call. Where the number of rows is dynamic, choices are for the range of rows that
-            the call's is in, by the last one in it: they are the same names for all calls of that range.
+            the call's is in, by the last one in it: they are the same names for all calls of that range. Second is the
+            choice of another schedule, for all rows, where there is one.
         schedule: what the kernel got by rule.
         same_bits: leave out what changes results.
     """
@@ -73,8 +74,25 @@ def _product(
         found, limits = _portable(spec, chip, (rows, *_sizes(spec, shapes)), batch, schedules), ROW_STEPS
     dynamic = None in (spec.x[:-1] if matrix else spec.x[-2:-1])
     last = next((limit for limit in limits if rows <= limit), limits[-1] + 1)
+    borders = list(_borders(spec, rows, schedules)) if batch == 1 else []
     for own in found:
         yield {f"{key}{AT}{last}" if dynamic else key: value for key, value in own.items()}
+        yield from borders
+        borders = []
+
+
+def _borders(spec: ProductKernel, rows: int, schedules: Sequence[str]) -> Iterator[dict[str, int]]:
+    """Other ranges of rows for schedules, such that another one is for the call's: these choices are for all rows."""
+    from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
+    from rlx_mlir.codegen.gpu.gemv import MAX_ROWS
+
+    others = [schedule for schedule in schedules if schedule != "gemv"]
+    # A norm or quantisation that is part of the kernel is of the schedule for few rows alone.
+    alone = spec.norm is not None or spec.quantises
+    if rows <= MAX_ROWS and "gemv" in schedules and not alone and (others or spec.rows is not None):
+        yield {"few_rows": rows - 1}
+    elif "gemm_hopper_packed" in schedules and spec.kind == "dequant_matmul":
+        yield {"decode_rows": rows - 1 if rows <= FEW_ROWS else rows}
 
 
 def _sizes(spec: ProductKernel, shapes: Sequence[Shape]) -> tuple[int, int]:
@@ -119,7 +137,7 @@ def _portable(
         "gemm_fma": gemm_config.FMA_TILES,
         "gemm_float8": FLOAT8_TILES,
         "gemm_block_dot": gemm_config.QUANT_TILES,
-        "gemm_decoded": gemm_config.DECODE_FMA_TILES if spec.element == "f32" else gemm_config.MMA_TILES,
+        "gemm_decoded": gemm_config.DECODE_FMA_TILES if spec.element == "f32" else gemm_config.EXACT_TILES,
     }
     for schedule in schedules:
         if schedule in tiles:

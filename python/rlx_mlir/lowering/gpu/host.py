@@ -5,11 +5,15 @@ What a launch needs is written into arrays on the stack, and a function of the r
 
     rlx_cuda_launch(const int64_t launch[10], void *const *params)
     rlx_cuda_tensor_map(void *map, void *address, const int64_t *spec)
+    rlx_cuda_check_counts(const int64_t *counts, const char *names)
 
 `launch` holds the kernel's number, blocks and threads along x, y and z, bytes of dynamic shared memory, flags (bit 0:
 the kernel may start before the one before has ended) and the number of parameters; `params` points to their values.
 `spec` holds element type, rank, swizzle, promotion and what is read outside of the tensor; then sizes, strides in bytes
 but for the innermost, and the box, innermost first.
+
+A size that a kernel takes as i32 is of 64 bits until here. Before the launch, `counts` holds the kernel's number, how
+many such sizes there are, the largest that is allowed, and the sizes; `names` are theirs.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu import chips
+from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import ROLE, parse_into
 from rlx_mlir.lowering.gpu.build import LAUNCH_SIZES, bodies, constant_value, found, location_of, name_of
@@ -143,6 +148,7 @@ def launches_to_calls(module: ir.Operation) -> None:
     if texts:
         declared = "llvm.func @rlx_cuda_launch(!llvm.ptr, !llvm.ptr)\n"
         declared += "llvm.func @rlx_cuda_tensor_map(!llvm.ptr, !llvm.ptr, !llvm.ptr)\n"
+        declared += "llvm.func @rlx_cuda_check_counts(!llvm.ptr, !llvm.ptr)\n"
         made = parse_into(block, declared + "\n".join(texts))
         for op, place in zip(made, places, strict=True):
             op.operation.attributes[ROLE] = ir.StringAttr.get(CALL)
@@ -190,6 +196,9 @@ class _Calls:
         shared, arguments = rest[: segments[10]], rest[segments[10] : segments[10] + segments[11]]
         if first or sum(segments[7:10]) or len(rest) != len(shared) + len(arguments):
             raise CompileError(f"{location_of(op)} is asynchronous or has clusters, which isn't supported")
+        counts = _counts(op, arguments)
+        for at, size, _ in counts:
+            arguments[at] = size
         values = [*sizes, *shared, *(self._maps.get(value, value) for value in arguments)]
         lines = _Lines()
         names = [f"%v{i}" for i in range(len(values))]
@@ -197,9 +206,15 @@ class _Calls:
         bytes_ = lines.as_i64(names[LAUNCH_SIZES], shared[0].type) if shared else lines.number(0)
         flags = lines.number(int(PDL in op.attributes))
         count = lines.number(len(arguments))
-        launch = lines.array([lines.number(self._numbers[name]), *dims, bytes_, flags, count])
-        pointers = []
+        kernel = lines.number(self._numbers[name])
         start = LAUNCH_SIZES + len(shared)
+        if counts:
+            given = [lines.as_i64(names[start + at], "index") for at, _, _ in counts]
+            held = lines.array([kernel, lines.number(len(given)), lines.number(MOST), *given])
+            words = lines.text([word for _, _, word in counts])
+            lines.add(f"llvm.call @rlx_cuda_check_counts({held}, {words}) : (!llvm.ptr, !llvm.ptr) -> ()")
+        launch = lines.array([kernel, *dims, bytes_, flags, count])
+        pointers = []
         for v, value in zip(names[start:], values[start:], strict=True):
             pointers.append(v if str(value.type) == "!llvm.ptr" else lines.slot(v, value.type))
         params = lines.array(pointers, "!llvm.ptr")
@@ -315,14 +330,37 @@ class _Lines:
             self.add(f"llvm.store {value}, {at} : {kind}, !llvm.ptr")
         return place
 
+    def text(self, words: list[str]) -> str:
+        """Words on the stack, each of which a zero ends; the processors that host code is for are little-endian."""
+        held = b"".join(word.encode() + b"\0" for word in words)
+        parts = [held[at : at + 8].ljust(8, b"\0") for at in range(0, len(held), 8)]
+        return self.array([self.number(int.from_bytes(part, "little", signed=True)) for part in parts])
+
     def slot(self, name: str, kind: ir.Type) -> str:
-        """A place on the stack that holds one parameter's value: a buffer's address, or a number."""
+        """A place on the stack that holds one parameter's value: a buffer's address, or a number.
+
+        A size of type index has 64 bits there, of which a kernel that takes an i32 reads the low half.
+        """
         if isinstance(kind, ir.MemRefType):
             value, _, _ = self.parts(name, kind)
             return self.array([value], "!llvm.ptr")
         if str(kind) == "index":
             return self.array([self.as_i64(name, kind)])
         return self.array([name], str(kind))
+
+
+def _counts(op: Any, arguments: list[Any]) -> list[tuple[int, Any, str]]:
+    """The sizes that a launch passes as i32: number of the argument, the size as an index, what it is called."""
+    named = list(ir.ArrayAttr(op.attributes[COUNTS])) if COUNTS in op.attributes else []
+    words = [str(ir.StringAttr(word).value) for word in named]
+    found = []
+    for at, value in enumerate(arguments):
+        if str(value.type) != "i32":
+            continue
+        word = words.pop(0) if words else f"parameter {at}"
+        if not isinstance(value.owner, ir.Block) and name_of(value.owner) == "arith.index_cast":
+            found.append((at, value.owner.operands[0], word))
+    return found
 
 
 def _map_words(op: Any) -> dict[str, str]:

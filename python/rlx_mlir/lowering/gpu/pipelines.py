@@ -73,7 +73,7 @@ HOST = named_pipeline(
 
 WHOLE = named_pipeline(
     "rlx-gpu-pipeline",
-    "From MIR to PTX and the host's part",
+    "From MIR to PTX, machine code where a ptxas is found, and the host's part",
     ("inline", "blocks are functions of their own before"),
     ("symbol-dce", "what was inlined"),
     ("rlx-fuse", "as for CPUs"),
@@ -85,5 +85,6 @@ WHOLE = named_pipeline(
     ("gpu-chain-launches{chip=$chip}", "launches are there, and kernels are functions"),
     ("rlx-gpu-to-nvvm", "kernels of both kinds"),
     ("gpu-emit-ptx{chip=$chip ptx=$ptx level=$level}", "after this the module holds the host's part and text"),
-    options={"chip": chips.DEFAULT_CHIP, "ptx": "", "level": "2", "disable": "", "maxima": ""},
+    ("gpu-assemble-ptx{chip=$chip cubin=$cubin}", "machine code is made of the text"),
+    options={"chip": chips.DEFAULT_CHIP, "ptx": "", "cubin": "auto", "level": "2", "disable": "", "maxima": ""},
 )

@@ -1,16 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The pass `gpu-emit-ptx`: a GPU module in the NVVM dialect becomes PTX."""
+"""The passes `gpu-emit-ptx` and `gpu-assemble-ptx`: a GPU module in the NVVM dialect becomes PTX and machine code."""
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.gpu import chips
+from rlx_mlir.codegen.gpu.assembler import CUBIN, chosen_assembler
 from rlx_mlir.codegen.gpu.emit import PTX_VERSION
 from rlx_mlir.errors import CompileError
+from rlx_mlir.lowering.functions import functions
 from rlx_mlir.rewriting import Option, compiler_pass
+
+log = logging.getLogger(__name__)
+
+#: The properties of an object of machine code: what made it.
+ASSEMBLER = "assembler"
 
 
 @compiler_pass(
@@ -67,11 +75,67 @@ def _binary(name: str, chip: str, feature: str, level: int, text: str) -> None:
     ir.InsertionPoint.current.insert(parsed.body.operations[0].operation.clone(ip=False))
 
 
-def ptx_of(module: Any) -> str:
-    """The PTX in a module after `gpu-emit-ptx`."""
+@compiler_pass(
+    "gpu-assemble-ptx",
+    dependent=("gpu", "nvvm"),
+    options={
+        "chip": Option("compute capability that gpu-emit-ptx had", chips.DEFAULT_CHIP, tuple(chips.CHIPS)),
+        "cubin": Option("whether machine code is made; auto: where a ptxas is found", "auto", CUBIN),
+    },
+)
+def assemble_ptx(module: ir.Operation, *, chip: str, cubin: str) -> None:
+    """Put machine code for the chip beside the PTX in a `gpu.binary`.
+
+    NVIDIA's assembler, `ptxas`, isn't part of the package: where none is found, or it refuses the PTX, nothing changes.
+    The PTX stays the first object, as drivers for other chips compile it. Runs after gpu-emit-ptx.
+
+    Raises InputError where `cubin` is `always` and no assembler is found, CompileError where it refuses the PTX then.
+    """
     from mlir.dialects import gpu
 
+    assembler = chosen_assembler(cubin)
+    if assembler is None:
+        return
+    for op in _binaries(module):
+        (text,) = (gpu.ObjectAttr(o) for o in op.operation.attributes["objects"])
+        try:
+            code = assembler.assemble(bytes(text.object).decode(), chip)
+        except CompileError as error:
+            if cubin == "always":
+                raise
+            programs = ", ".join(f"'{f.name.value}'" for f in functions(module) if f.sym_visibility is None)
+            log.warning("%s has no machine code beside its PTX: %s", programs or op.operation.location, error)
+            return
+        made_by = ir.DictAttr.get({ASSEMBLER: ir.StringAttr.get(assembler.version)})
+        machine_code = gpu.ObjectAttr.get(text.target, _FORMATS["cubin"], code, made_by)
+        op.operation.attributes["objects"] = ir.ArrayAttr.get([text, machine_code])
+
+
+#: What the dialect calls the formats of objects, as numbers.
+_FORMATS = {"ptx": 2, "cubin": 3}
+
+
+def _binaries(module: Any) -> list[Any]:
+    block = module.operation.regions[0].blocks[0]
+    return [op for op in block.operations if op.operation.name == "gpu.binary"]
+
+
+def _objects(module: Any, kind: str) -> list[Any]:
+    from mlir.dialects import gpu
+
+    objects = [gpu.ObjectAttr(o) for op in _binaries(module) for o in op.operation.attributes["objects"]]
+    return [o for o in objects if o.format == _FORMATS[kind]]
+
+
+def ptx_of(module: Any) -> str:
+    """The PTX in a module after `gpu-emit-ptx`."""
     with module.context:
-        binaries = [op for op in module.operation.regions[0].blocks[0].operations if op.operation.name == "gpu.binary"]
-        objects = [gpu.ObjectAttr(o) for op in binaries for o in op.operation.attributes["objects"]]
-        return "".join(bytes(o.object).decode() for o in objects)
+        return "".join(bytes(o.object).decode() for o in _objects(module, "ptx"))
+
+
+def machine_code_of(module: Any) -> tuple[bytes, str]:
+    """Machine code in a module after `gpu-assemble-ptx`, and the version of what made it; nothing where none was."""
+    with module.context:
+        for found in _objects(module, "cubin"):
+            return bytes(found.object), found.properties[ASSEMBLER].value
+    return b"", ""

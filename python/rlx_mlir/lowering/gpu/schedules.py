@@ -20,6 +20,7 @@ from rlx_mlir.codegen.gpu import chips
 from rlx_mlir.codegen.gpu.choices import KNOWN
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.row_graph import RowProgram
+from rlx_mlir.codegen.specs import BroadcastSpec
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
@@ -32,6 +33,7 @@ from rlx_mlir.lowering.kernel_specs import (
     read_conv2d,
     read_gather,
     read_move,
+    read_norm,
     read_product,
     read_quantize,
     read_recurrence,
@@ -41,6 +43,7 @@ from rlx_mlir.lowering.kernel_specs import (
     read_scan,
     read_top_k,
 )
+from rlx_mlir.lowering.outline import BROADCASTS
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.unsupported import blame
 
@@ -72,11 +75,15 @@ class Request:
 
 
 Schedule = Callable[[Request], DeviceKernel]
+#: Types of what schedules of rows compute with.
+_ROW_TYPES = ("f32", "f16", "bf16", "i1")
 
 
 def _pointwise(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
 
+    if isinstance(request.spec, BroadcastSpec):
+        return _broadcast(request)
     return emit_pointwise(request.name, request.spec, request.chip, request.constants)
 
 
@@ -92,7 +99,7 @@ def _few_rows(request: Request) -> DeviceKernel:
     most = MAX_ROWS if few_rows is None else few_rows
     if rows is not None and rows > most:
         raise UnsupportedByTemplate(f"{request.name}: the schedule for few rows is for at most {most}, not {rows}")
-    few = gemv(request.chip, few_rows_of(request))
+    few = _few_rows_of_8_bits(request) if spec.kind == "scaled_matmul" else gemv(request.chip, few_rows_of(request))
     if rows is not None:
         return few
     for schedule in (_gemm_hopper, _gemm_portable):
@@ -101,6 +108,14 @@ def _few_rows(request: Request) -> DeviceKernel:
         except UnsupportedByTemplate:
             continue
     return few
+
+
+def _few_rows_of_8_bits(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.gemm import float8_product
+    from rlx_mlir.codegen.gpu.gemv_float8 import gemv_float8
+
+    request.spec.need_plain()
+    return gemv_float8(request.chip, float8_product(request.name, request.spec, request.constants, request.choices))
 
 
 def few_rows_of(request: Request) -> Gemv:
@@ -160,8 +175,15 @@ def _gemm_portable(request: Request) -> DeviceKernel:
     return emit_product(request.name, request.spec, request.chip, request.constants, choices=request.choices)
 
 
-def _read_rows(name: str, kernel: Any) -> RowProgram:
-    """A kernel of class rows; where there are vectors alone, they are one row."""
+def _read_rows(name: str, kernel: Any) -> RowProgram | BroadcastSpec:
+    """A kernel of class rows; where there are vectors alone, they are one row.
+
+    What is element-wise, but of types that rows don't have, is read as a kernel of class broadcast.
+    """
+    ops = [op for op in operations(kernel) if op.name.startswith("mir.") and op.name != "mir.constant"]
+    values = [value for op in ops for value in (*op.operands, *op.results)]
+    if {op.name for op in ops} <= BROADCASTS and any(_element(value) not in _ROW_TYPES for value in values):
+        return read_broadcast(name, kernel)
     program = read_rows(name, kernel)
     if any(own.role == "row" for own in program.operands):
         return program
@@ -169,9 +191,15 @@ def _read_rows(name: str, kernel: Any) -> RowProgram:
     return replace(program, operands=operands)
 
 
+def _element(value: Any) -> str:
+    return str(ir.ShapedType(value.type).element_type)
+
+
 def _rows(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.rows import emit_rows
 
+    if isinstance(request.spec, BroadcastSpec):
+        raise UnsupportedByTemplate(f"{request.name}: its elements have types that rows don't have")
     return emit_rows(request.name, request.spec, request.chip, request.constants)
 
 
@@ -235,6 +263,12 @@ def _scan(request: Request) -> DeviceKernel:
     return emit_scan(request.name, request.spec, request.chip, request.constants)
 
 
+def _norm(request: Request) -> DeviceKernel:
+    from rlx_mlir.codegen.gpu.norm import emit_norm
+
+    return emit_norm(request.name, request.spec, request.chip, request.constants)
+
+
 def _recurrence(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.recurrence import emit_recurrence
 
@@ -262,6 +296,7 @@ SCHEDULES: dict[str, tuple[Callable[[str, Any], Any], tuple[Schedule, ...]]] = {
     "conv2d": (read_conv2d, (_conv2d,)),
     "reduce": (read_reduce, (_reduce,)),
     "scan": (read_scan, (_scan,)),
+    "norm": (read_norm, (_norm,)),
     "move": (read_move, (_copies, _transpose)),
 }
 

@@ -298,11 +298,14 @@ def load(m: Machine, i: Instruction) -> Action:
                 row[ix] = value if signed is None else value.view(signed)
 
         return run_parameter
-    address, strong = address_of(m, operand), not _STRONG.isdisjoint(i.words)
+    address, strong, fixed = address_of(m, operand), not _STRONG.isdisjoint(i.words), "nc" in i.words
 
     def run() -> None:
         m.looks += strong
-        values = read(m, space, address(), width, count, strong)
+        addresses = address()
+        if fixed:
+            _check_fixed(m, addresses, width * count)
+        values = read(m, space, addresses, width, count, strong)
         if signed is not None:
             values = values.view(signed)
         ix = m.ix
@@ -313,6 +316,22 @@ def load(m: Machine, i: Instruction) -> Action:
                 row[ix] = values[:, number]
 
     return run
+
+
+def _check_fixed(m: Machine, addresses: np.ndarray, size: int) -> None:
+    """Raises Fault where running lanes load by .nc what a kernel has written, in one that waits for others.
+
+    Compilers may move such loads to before the wait, wherever they stand.
+    """
+    if m.waited is None:
+        return
+    for known, positions in m.memory.parts(addresses.view(np.uint64), size):
+        written = known.was_written(addresses[positions] - known.base, size)
+        if written.any():
+            raise Fault(
+                "ld.global.nc of memory that a kernel has written: the load may be moved before griddepcontrol.wait",
+                np.arange(m.n)[positions][written],
+            )
 
 
 def _load_wide(m: Machine, i: Instruction, space: str) -> Action:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir.codegen.gpu.chips import CHIPS, DEFAULT_CHIP, shared_memory
 from rlx_mlir.errors import EmulationError, InputError
 from rlx_mlir.verify.ptx import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
 from rlx_mlir.verify.ptx.machine import Machine, Variables
@@ -16,8 +17,6 @@ from rlx_mlir.verify.ptx.memory import DeviceMemory
 from rlx_mlir.verify.ptx.stats import Stats
 from rlx_mlir.verify.ptx.text import Function, Text, Variable, parse
 
-#: Shared memory that a block may have: that of sm_90.
-SHARED_LIMIT = 227 * 1024
 #: Threads that run at once: more are faster per thread, and need more memory.
 LANES = 8192
 #: Machines that a module keeps for its next launches.
@@ -84,6 +83,7 @@ class Module:
         profile: bool = False,
         races: bool = True,
         lanes: int = LANES,
+        blocks: Sequence[Sequence[int]] | None = None,
     ) -> Stats:
         """Runs a kernel and returns counts of what it did.
 
@@ -98,6 +98,7 @@ class Module:
             profile: also count sectors and bank conflicts, which takes longer.
             races: also look for races in shared memory.
             lanes: threads that run at once, in whole blocks (at least one block or cluster).
+            blocks: those of the grid that run, by their numbers along x, y and z; all by default. Clusters are whole.
 
         Raises InputError where the arguments don't fit the kernel, EmulationError where the kernel does wrong.
         """
@@ -113,6 +114,7 @@ class Module:
             profile=profile,
             races=races,
             lanes=lanes,
+            blocks=blocks,
         )
 
     def pack(self, name: str, args: Sequence[Any]) -> bytes:
@@ -143,6 +145,7 @@ class Module:
         profile: bool = False,
         races: bool = True,
         lanes: int = LANES,
+        blocks: Sequence[Sequence[int]] | None = None,
     ) -> Stats:
         """As `launch`, with the parameters as bytes, each at its aligned place."""
         function = self.function(name)
@@ -153,13 +156,17 @@ class Module:
                 f"'parameters' expects {function.parameter_bytes} bytes for kernel '{name}', but got {len(parameters)}"
             )
         _check_launch(function, grid, block, cluster)
+        order = _block_order(grid, cluster, blocks)
         with self._lock:
-            return self._run(function, grid, block, shared_bytes, parameters, memory, cluster, profile, races, lanes)
+            return self._run(
+                function, grid, order, block, shared_bytes, parameters, memory, cluster, profile, races, lanes
+            )
 
     def _run(
         self,
         function: Function,
         grid: Dims,
+        order: np.ndarray,
         block: Dims,
         shared_bytes: int,
         parameters: bytes,
@@ -171,7 +178,7 @@ class Module:
     ) -> Stats:
         for (name, address), holder in zip(self.addresses.items(), self._storage, strict=True):
             memory.hold(holder, address, self.text.variables[name].size)
-        total = grid[0] * grid[1] * grid[2]
+        total = len(order)
         per_block = -(-(block[0] * block[1] * block[2]) // 32) * 32
         group = cluster[0] * cluster[1] * cluster[2]
         most = max(group, min(lanes // per_block, (1 << 27) // max(shared_bytes, 1)) // group * group)
@@ -185,7 +192,6 @@ class Module:
         ]
         machine.counts[:] = [0] * len(machine.code)
         machine.stats = Stats()
-        order = _block_order(grid, cluster)
         for first in range(0, total, slots):
             blocks = order[first : first + slots]
             machine.set_blocks(grid, blocks)
@@ -200,8 +206,10 @@ class Module:
         machine = self._machines.pop(key, None)
         if machine is None:
             shared, static, total = self._shared(function, shared_bytes)
-            if total > SHARED_LIMIT:
-                raise InputError(f"'shared_bytes' expects at most {SHARED_LIMIT - static}, but got {shared_bytes}")
+            limit = _shared_limit(self.text.target)
+            if total > limit:
+                where = f" on {self.text.target}" if self.text.target else ""
+                raise InputError(f"'shared_bytes' expects at most {limit - static}{where}, but got {shared_bytes}")
             variables = Variables(function, shared, self.addresses, total)
             machine = Machine(function, variables, block, slots, DeviceMemory())
             machine.cluster = cluster
@@ -233,6 +241,11 @@ class Module:
         return offsets, static, end + dynamic
 
 
+def _shared_limit(target: str) -> int:
+    """Shared memory that a block may have, in bytes; that of sm_90 where the chip isn't known."""
+    return shared_memory(target if target in CHIPS else DEFAULT_CHIP)
+
+
 def _dims(value: Sequence[int], what: str) -> Dims:
     numbers = [int(number) for number in value]
     if not 1 <= len(numbers) <= 3 or min(numbers) < 1:
@@ -257,14 +270,22 @@ def _check_launch(function: Function, grid: Dims, block: Dims, cluster: Dims) ->
         raise InputError(f"'grid' expects multiples of the cluster {cluster}, but got {grid}")
 
 
-def _block_order(grid: Dims, cluster: Dims) -> np.ndarray:
-    """Numbers of the blocks, those of a cluster together, by rank."""
-    number = np.arange(grid[0] * grid[1] * grid[2])
+def _block_order(grid: Dims, cluster: Dims, chosen: Sequence[Sequence[int]] | None) -> np.ndarray:
+    """Numbers of the blocks that run, those of a cluster together, by rank."""
+    if chosen is None:
+        number = np.arange(grid[0] * grid[1] * grid[2])
+    else:
+        places = [[*place, 0, 0][:3] for place in chosen]
+        if not places or any(not 0 <= at < size for place in places for at, size in zip(place, grid, strict=True)):
+            raise InputError(f"'blocks' expects numbers of blocks of the grid {grid}, but got {list(chosen)}")
+        number = np.unique([x + grid[0] * (y + grid[1] * z) for x, y, z in places])
     if cluster == (1, 1, 1):
         return number
     x, y, z = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
     rank = x % cluster[0] + cluster[0] * (y % cluster[1] + cluster[1] * (z % cluster[2]))
-    return np.lexsort((rank, x // cluster[0], y // cluster[1], z // cluster[2]))
+    if np.any(np.bincount(rank, minlength=int(np.prod(cluster))) * int(np.prod(cluster)) != len(number)):
+        raise InputError(f"'blocks' expects whole clusters of {cluster}, but got {len(number)} blocks")
+    return number[np.lexsort((rank, x // cluster[0], y // cluster[1], z // cluster[2]))]
 
 
 def _pack(value: Any, size: int) -> bytes:

@@ -256,7 +256,7 @@ class Machine:
 
     def find_races(self, wanted: bool) -> None:
         """Turns the search for races in shared memory on or off; clusters aren't looked at."""
-        if not wanted or self.variables.shared_bytes == 0 or self.warps == 1 or self.cluster != (1, 1, 1):
+        if not wanted or self.variables.shared_bytes == 0 or self.cluster != (1, 1, 1):
             self.races = None
         elif self.races is None:
             self.races = Races(self)
@@ -384,6 +384,12 @@ class Machine:
                 self._loop()
             except Fault as fault:
                 raise self.error(str(fault), fault.lanes) from None
+        if self.waited is not None and not self.waited.any():
+            raise EmulationError(
+                "no thread executed griddepcontrol.wait: the kernel may end before those ahead of it, and then kernels "
+                "behind it don't wait for these either",
+                kernel=self.function.name,
+            )
 
     def _loop(self) -> None:
         code, counts, groups = self.code, self.counts, self.groups

@@ -230,8 +230,7 @@ def barrier(m: Machine, i: Instruction) -> Action:
     """bar.sync, bar.arrive, bar.red, bar.warp.sync, barrier.cluster."""
     words = i.words
     if words[1] == "warp":
-        mask = members(m, i.operands[0])
-        return collective(m, lambda: None if m.converge(mask) else AWAY)
+        return _warp_barrier(m, members(m, i.operands[0]))
     if words[1] == "cluster":
         return _cluster_barrier(m, i)
     take(words[1:], "cta", "sync", "arrive", "red", "aligned", "popc", "and", "or", "u32", "pred")
@@ -279,6 +278,19 @@ def barrier(m: Machine, i: Instruction) -> Action:
         return AWAY
 
     return run
+
+
+def _warp_barrier(m: Machine, mask: np.ndarray | None) -> Action:
+    """bar.warp.sync: lanes wait for each other, and for each other's accesses to memory."""
+
+    def run() -> Any:
+        if not m.converge(mask):
+            return AWAY
+        if m.races is not None:
+            m.races.synchronise(m.lanes)
+        return None
+
+    return collective(m, run)
 
 
 def _arrive(

@@ -267,6 +267,11 @@ def descriptor_pieces(descriptor: int, rows: int, transposed: bool) -> np.ndarra
     if descriptor >> 49 & 7:
         raise Fault("a matrix descriptor has a base offset, which isn't emulated")
     span = _SPANS[descriptor >> 62]
+    if transposed and span and 2 * rows % span:
+        raise Fault(
+            f"a transposed matrix of {rows} elements has lines of {2 * rows} bytes, which aren't whole boxes of the "
+            f"swizzle's {span}"
+        )
     if not transposed:
         row, piece = np.arange(rows)[:, None], np.arange(2)[None, :]
         if span:

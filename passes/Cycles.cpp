@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The native pass `rlx-verify-acyclic`, and the same check for pipelines that Python runs.
+
+#include "passes/Cycles.h"
+
+#include "mlir/IR/RegionKindInterface.h"
+#include "mlir/Pass/Pass.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/SmallVector.h"
+
+using namespace mlir;
+
+/// An operation of the block that is reached from itself through operands, or null.
+static Operation *findCycle(Block &block) {
+  enum class State { Open, Done };
+  DenseMap<Operation *, State> states;
+  SmallVector<std::pair<Operation *, unsigned>> path;
+  for (Operation &root : block) {
+    if (!states.try_emplace(&root, State::Open).second)
+      continue;
+    path.emplace_back(&root, 0);
+    while (!path.empty()) {
+      auto &[op, next] = path.back();
+      if (next == op->getNumOperands()) {
+        states[op] = State::Done;
+        path.pop_back();
+        continue;
+      }
+      Operation *operand = op->getOperand(next++).getDefiningOp();
+      if (!operand || operand->getBlock() != &block)
+        continue;
+      auto [found, isNew] = states.try_emplace(operand, State::Open);
+      if (isNew)
+        path.emplace_back(operand, 0);
+      else if (found->second == State::Open)
+        return operand;
+    }
+  }
+  return nullptr;
+}
+
+LogicalResult rlx::verifyAcyclic(Operation *root) {
+  WalkResult result = root->walk([](Operation *op) {
+    for (Region &region : op->getRegions()) {
+      // Elsewhere dominance forbids them, but not in blocks that nothing reaches.
+      bool anyOrder = mayBeGraphRegion(region);
+      if (region.empty() || (!anyOrder && region.hasOneBlock()))
+        continue;
+      for (Block &block : llvm::drop_begin(region, anyOrder ? 0 : 1))
+        if (Operation *found = findCycle(block)) {
+          found->emitOpError("depends on its own result, which passes can't fold: what is computed "
+                             "has to be defined before it is used");
+          return WalkResult::interrupt();
+        }
+    }
+    return WalkResult::advance();
+  });
+  return failure(result.wasInterrupted());
+}
+
+namespace {
+struct VerifyAcyclic final : PassWrapper<VerifyAcyclic, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyAcyclic)
+
+  StringRef getArgument() const override { return "rlx-verify-acyclic"; }
+  StringRef getDescription() const override {
+    return "Refuse operations that depend on their own results, on which canonicalize doesn't end";
+  }
+  void runOnOperation() override {
+    if (failed(rlx::verifyAcyclic(getOperation())))
+      signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace
+
+std::unique_ptr<Pass> rlx::createVerifyAcyclic() { return std::make_unique<VerifyAcyclic>(); }
+
+void rlx::registerVerifyAcyclic() { PassRegistration<VerifyAcyclic>(); }

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The schedule for norms and softmax along another axis than the last: x is [outer, length, inner].
+
+A thread has a vector of neighbouring columns, and the threads of a block that have the same columns join their sums
+through shared memory, as in reductions. Columns are read once for each sum, and once more for the results; what a block
+has of them, 32 vectors side by side, mostly stays in the caches between. Meaning and order of operations are those of
+rows: f32 inside, rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.copies import product
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.epilogue import elementwise
+from rlx_mlir.codegen.gpu.kernel import (
+    DeviceKernel,
+    HostEmitter,
+    Numbers,
+    Scratch,
+    by_vectors,
+    symbol_of,
+    write_device_kernel,
+)
+from rlx_mlir.codegen.gpu.reduce import THREADS, Joins, Pass, PassBody, Sizes
+from rlx_mlir.codegen.specs import NormSpec
+
+__all__ = ["emit_norm"]
+
+Rows = Callable[[Value], list[Value]]
+"""The elements of the thread's columns at a place along the axis, f32."""
+
+
+def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = frozenset()) -> DeviceKernel:
+    """The kernel of a `NormSpec`.
+
+    Args:
+        constants: numbers of the kernel's operands that are parameters of the model.
+
+    Raises UnsupportedByTemplate for f64.
+    """
+    types = [spec.x, *spec.factors]
+    if any(element_of(type) not in ("f32", "f16", "bf16") for type in types):
+        raise UnsupportedByTemplate(f"{name}: {spec.op} of {', '.join(types)} has no schedule")
+    em = DeviceEmitter(chip)
+    operands = list(zip(("x", "gamma", "beta"), types, strict=False))
+    known = _sizes(HostEmitter(), spec, Value("%x", spec.x))
+    sizes = Numbers(known.all()[1:])
+    own = _pass(name, spec, known)
+    parameters: list[Parameter] = [
+        *(pointer(word, readonly=True, constant=spec.order[i] in constants) for i, (word, _) in enumerate(operands)),
+        pointer("out"),
+        *sizes.parameters,
+    ]
+    for lanes in own.lanes:
+        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS) as values:
+            em.launch_dependents()
+            em.wait_dependencies()
+            count = len(operands) + 1
+            length, inner = sizes.filled(values[count:])
+            _Norm(em, spec, own, values[:count], Sizes(1, length, inner), lanes).run()
+
+    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
+        made = _sizes(host, spec, sources[0])
+        arguments = [*sources, *targets, *sizes.arguments(host, made.all()[1:])]
+
+        def launch(lanes: int) -> None:
+            blocks = host.imul(made.outer, host.iceildiv(made.inner, own.per_block(lanes)))
+            shared = 4 * THREADS * lanes
+            host.launch(f"{own.symbol}{lanes}", blocks, THREADS, arguments, shared=shared, pdl=em.sm >= 90)
+
+        by_vectors(host, own.lanes, [made.inner], launch)
+
+    results = [("out", spec.x)]
+    return write_device_kernel(name, "norm", operands, results, em, host, order=spec.order)
+
+
+def _sizes(em: HostEmitter, spec: NormSpec, x: Value) -> Sizes:
+    sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
+    return Sizes(product(em, sizes[: spec.axis]), sizes[spec.axis], product(em, sizes[spec.axis + 1 :]))
+
+
+def _pass(name: str, spec: NormSpec, sizes: Sizes) -> Pass:
+    """How a block's threads share columns; those of one element are columns, too."""
+    inner = Value("%unknown", "index") if sizes.inner == 1 else sizes.inner
+    own = Sizes(sizes.outer, sizes.length, inner)
+    return Pass(symbol_of(f"{name}_norm"), own, element_of(spec.x), "f32", False)
+
+
+@dataclass(frozen=True)
+class _Norm:
+    """Emits a block; `buffers` are x, the factors and the result."""
+
+    em: DeviceEmitter
+    spec: NormSpec
+    own: Pass
+    buffers: Sequence[Value]
+    sizes: Sizes
+    lanes: int
+
+    def run(self) -> None:
+        """All passes over the block's columns."""
+        em, own, lanes = self.em, self.own, self.lanes
+        lane, member = em.index(em.irem(em.thread(), own.across)), em.index(em.idiv(em.thread(), own.across))
+        length, inner = self.sizes.length, self.sizes.inner
+        per_row = em.iceildiv(inner, own.per_block(lanes))
+        outer, part = em.idiv(em.wide(em.block()), per_row), em.irem(em.wide(em.block()), per_row)
+        column = em.wide(em.imul(em.iadd(em.imul(part, own.across), em.wide(lane)), lanes))
+        start = em.wide(em.iadd(em.imul(em.imul(outer, length), inner), column))
+        # Threads without columns have no elements either.
+        end = em.select(em.cmpi("ult", column, inner), em.wide(length), 0)
+        first, element = em.wide(member), element_of(self.spec.x)
+
+        def place(at: Value) -> Value:
+            return em.wide(em.iadd(start, em.imul(at, inner)))
+
+        def x(at: Value) -> list[Value]:
+            return em.lanes(em.widen(em.ld(self.buffers[0], element if lanes == 1 else vec(lanes, element), place(at))))
+
+        def total(kind: str, rows: Rows) -> list[Value]:
+            return self._total(kind, rows, (first, end), (lane, member))
+
+        result = self._softmax(x, total) if self.spec.op == "softmax" else self._norm(x, total)
+        with em.loop(first, end, em.const(own.team, "i64")) as loop:
+            values = result(loop.iv)
+            value = em.vector(values) if lanes > 1 else values[0]
+            em.st(em.narrow(value, element), self.buffers[-1], place(loop.iv))
+
+    def _total(self, kind: str, rows: Rows, bounds: tuple[Value, Value], thread: tuple[Value, Value]) -> list[Value]:
+        """What all threads of the block have for the columns, joined; each gets the same bits."""
+        em, own, lanes = self.em, self.own, self.lanes
+        body = PassBody(em, Joins(em, kind, "f32"), own, self.sizes, bounds[0], bounds[0], lanes, *self.buffers[:2])
+        totals = body.accumulate(*bounds, own.team, rows)
+        if own.team == 1:
+            return totals
+        lane, member = thread
+        em.barrier()  # what was shared before has been read
+        totals = body.column_join(totals, member, lane)
+        em.barrier()
+        width = min(lanes, 4)
+        memory = [em.index(em.iadd(em.imul(lane, lanes), at)) for at in range(0, lanes, width)]
+        with em.if_(em.cmpi("eq", member, 0)):
+            for at, there in zip(range(0, lanes, width), memory, strict=True):
+                part = totals[at : at + width]
+                em.st(em.vector(part) if width > 1 else part[0], em.shared(), there)
+        em.barrier()
+        type = vec(width, "f32") if width > 1 else "f32"
+        return [value for there in memory for value in em.lanes(em.ld(em.shared(), type, there))]
+
+    def _softmax(self, x: Rows, total: Callable[[str, Rows], list[Value]]) -> Rows:
+        """exp(x - max) / sum"""
+        em = self.em
+        largest = total("max", x)
+
+        def weights(at: Value) -> list[Value]:
+            return [elementwise(em, "exp", [em.subf(v, m)]) for v, m in zip(x(at), largest, strict=True)]
+
+        inverse = [em.divf(1.0, s) for s in total("sum", weights)]
+        return lambda at: [em.mulf(w, r) for w, r in zip(weights(at), inverse, strict=True)]
+
+    def _norm(self, x: Rows, total: Callable[[str, Rows], list[Value]]) -> Rows:
+        """(x - mean) / sqrt(variance + eps) * gamma + beta, of rms_norm without the mean"""
+        em, spec = self.em, self.spec
+        count = em.cast("arith.uitofp", em.wide(self.sizes.length), "f32")
+        centred = x
+        if spec.op == "layer_norm":
+            mean = [em.divf(s, count) for s in total("sum", x)]
+
+            def centred(at: Value) -> list[Value]:
+                return [em.subf(v, m) for v, m in zip(x(at), mean, strict=True)]
+
+        def squares(at: Value) -> list[Value]:
+            return [em.mulf(v, v) for v in centred(at)]
+
+        variance = [em.divf(s, count) for s in total("sum", squares)]
+        scale = [em.divf(1.0, elementwise(em, "sqrt", [em.addf(v, spec.eps)])) for v in variance]
+
+        def result(at: Value) -> list[Value]:
+            values = [em.mulf(v, r) for v, r in zip(centred(at), scale, strict=True)]
+            words = zip((em.mulf, em.addf), self.buffers[1:-1], spec.factors, strict=False)
+            for function, base, type in words:
+                factor = em.widen(em.ld(base, element_of(type), at))
+                values = [function(value, factor) for value in values]
+            return values
+
+        return result

@@ -1,0 +1,23 @@
+// RUN: rlx-opt %s --split-input-file --rlx-verify-acyclic --canonicalize --verify-diagnostics
+
+/// Order doesn't matter where nothing goes round in circles.
+%1 = arith.addi %0, %0 : i32
+%0 = arith.constant 1 : i32
+
+// -----
+
+%c0 = arith.constant 0 : i32
+// expected-error @below {{depends on its own result, which passes can't fold: what is computed has to be defined before it is used}}
+%0 = arith.addi %c0, %0 : i32
+
+// -----
+
+func.func @no_way_to_other(%x: i32) -> i32 {
+  return %x : i32
+^other:
+  %c0 = arith.constant 0 : i32
+  // expected-error @below {{depends on its own result}}
+  %0 = arith.addi %c0, %1 : i32
+  %1 = arith.addi %c0, %0 : i32
+  cf.br ^other
+}
