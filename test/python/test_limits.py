@@ -174,6 +174,7 @@ def interrupt():
     times.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # where the tests run in the background it is ignored
 times, started = [], threading.Event()
 module = ir.Module.parse(sys.argv[1], ir.new_context())
 threading.Thread(target=interrupt, daemon=True).start()
