@@ -139,7 +139,8 @@ def _check_dims(item: Case, op: ir.Operation, results: Sequence[np.ndarray]) -> 
     try:
         found = result_dims(op.opview, operands)
     except UnsupportedError:
-        assert op.name in ("mir.reshape", "mir.fused_swiglu", "mir.rope", "mir.conv"), item.name  # a quotient of symbols
+        # Where the rule divides a symbol.
+        assert op.name in ("mir.reshape", "mir.fused_swiglu", "mir.rope", "mir.conv"), item.name
         return
     for dims, result, value in zip(found, op.results, results, strict=True):
         if not isinstance(value, PackedWeight):
