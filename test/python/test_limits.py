@@ -32,7 +32,7 @@ def norm(name: str = "norm") -> GraphModule:
 
 @pytest.fixture
 def slow_pass() -> Iterator[Callable[[str], str]]:
-    """Registers a pass that takes a second, on the operations of the given name."""
+    """Registers a pass that takes half a minute unless it is ended, on the operations of the given name."""
     names = []
 
     def add(anchor: str) -> str:
@@ -41,7 +41,7 @@ def slow_pass() -> Iterator[Callable[[str], str]]:
         def run(op: ir.Operation) -> None:
             """Wait, but not for the entry function of `norm`."""
             own = ir.StringAttr(op.attributes["sym_name"]).value if "sym_name" in op.attributes else ""
-            end = time.monotonic() + (own != "norm")
+            end = time.monotonic() + (0 if own == "norm" else 30)
             while time.monotonic() < end and not ir.native.is_over():
                 time.sleep(0.005)
 
@@ -81,11 +81,11 @@ def test_the_error_names_pass_kernel_and_reproducer(
     monkeypatch.setattr(compiler, "stages", with_slow_pass)
     begin = time.monotonic()
     with pytest.raises(TimeLimitError) as caught:
-        rlx.compile(norm(), cache=False, time_limit=0.6)
-    assert time.monotonic() - begin < 5
+        rlx.compile(norm(), cache=False, time_limit=2.5)
+    assert time.monotonic() - begin < 10
     error = caught.value
-    assert (error.seconds, error.pass_name, error.kernel) == (0.6, name, "rms_norm_0")
-    assert f"compiling 'norm' isn't done within its time limit of 0.6 s: pass '{name}' was running on kernel" in str(
+    assert (error.seconds, error.pass_name, error.kernel) == (2.5, name, "rms_norm_0")
+    assert f"compiling 'norm' isn't done within its time limit of 2.5 s: pass '{name}' was running on kernel" in str(
         error
     )
     assert f"most of the time went to pass '{name}'" in str(error)
@@ -100,10 +100,12 @@ def test_code_generation_is_stopped(begun: str) -> None:
     """By the limit, whenever it comes: LLVM skips what is left, and the reproducer is for LLVM's tools."""
     compilation = Compilation(norm(), CompileOptions(time_limit=1000))
     compilation.run()
-    begin = time.perf_counter()
-    compilation.code("OBJECT")
-    whole = time.perf_counter() - begin
-    compilation.watch = limits.Watch("norm", whole * (0.02 if begun == "optimising" else 0.5))
+    taken = []
+    for _ in range(3):
+        begin = time.perf_counter()
+        compilation.code("OBJECT")
+        taken.append(time.perf_counter() - begin)
+    compilation.watch = limits.Watch("norm", min(taken) * (0.02 if begun == "optimising" else 0.3))
     compilation.watch.kernels = ("rms_norm_0",)
     with pytest.raises(TimeLimitError, match="compiling 'norm' isn't done within its time limit") as caught:
         compilation.code("OBJECT")
