@@ -14,6 +14,8 @@ from rlx_mlir.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir.budgets import Budgets as Budgets
+    from rlx_mlir.budgets import budget as budget
     from rlx_mlir.compiler import CompileOptions as CompileOptions
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 _EXPORTS: dict[str, str | None] = {
     "GraphModule": "rlx_mlir.hir",
     "Value": "rlx_mlir.hir",
+    "Budgets": "rlx_mlir.budgets",
+    "budget": "rlx_mlir.budgets",
     "Artifact": "rlx_mlir.runtime.artifact",
     "CompileOptions": "rlx_mlir.compiler",
     "CudaExecutable": "rlx_mlir.runtime.cuda",

@@ -187,6 +187,20 @@ class ContextLengthError(InputError):
         super().__init__(message)
 
 
+class BudgetError(InputError):
+    """Something that may be a stranger's needs more than a budget allows; see `rlx_mlir.budgets`.
+
+    Attributes:
+        budget: its name.
+        limit: its value.
+    """
+
+    def __init__(self, message: str, *, budget: str = "", limit: int = 0) -> None:
+        self.budget = budget
+        self.limit = limit
+        super().__init__(message)
+
+
 class GGUFError(RlxError, ValueError):
     """A GGUF file is malformed, or a tensor in it cannot be read.
 

@@ -237,12 +237,11 @@ def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
         computed = evaluate(op.opview, operands)
     except InputError as error:
         raise InputError(f"{describe_operation(op)}: {error}") from None
-    except ValueError as error:  # numpy's, where dynamic sizes that meet aren't equal
+    except (ValueError, IndexError) as error:  # numpy's, where dynamic sizes that meet aren't as they have to be
         _check_conditions(op, operands)
+        if isinstance(error, IndexError):
+            raise
         raise InputError(f"'{op.name}' at {op.location}: {error}") from None
-    except IndexError:
-        _check_conditions(op, operands)
-        raise
     _check_conditions(op, operands)
     for result, value in zip(op.results, computed, strict=True):
         if isinstance(value, PackedWeight):

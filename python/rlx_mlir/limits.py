@@ -9,6 +9,7 @@ each function. What is under way is not interrupted: one pass that runs for ever
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -58,21 +59,23 @@ class Watch:
 
     def culprit(self) -> str:
         """The kernel that most of the time went to, if there is one."""
-        spent = Counter[str]()
-        for (_, unit), seconds in self.native.work:
-            spent[self._kernel(unit)] += seconds  # type: ignore[assignment]
-        del spent[""]
-        return spent.most_common(1)[0][0] if spent else ""
+        _, kernels = self._spent()
+        return max(kernels, key=kernels.__getitem__, default="")
 
-    def error(self, reproducer: Path | None = None) -> CompileError:
-        """The error of a compilation that didn't come to its end."""
-        if not self.native.is_late:
-            return CompileError(f"compiling '{self._name}' was stopped")
+    def _spent(self) -> tuple[Counter[str], Counter[str]]:
+        """Seconds by pass, and by kernel."""
         passes, kernels = Counter[str](), Counter[str]()
         for (own, unit), seconds in self.native.work:
             passes[own] += seconds  # type: ignore[assignment]
             kernels[self._kernel(unit)] += seconds  # type: ignore[assignment]
         del kernels[""]
+        return passes, kernels
+
+    def error(self, reproducer: Path | None = None) -> CompileError:
+        """The error of a compilation that didn't come to its end."""
+        if not self.native.is_late:
+            return CompileError(f"compiling '{self._name}' was stopped")
+        passes, kernels = self._spent()
         running, unit = self.native.place
         kernel = self._kernel(unit)
         text = f"compiling '{self._name}' isn't done within its time limit of {self._seconds:g} s"
@@ -145,6 +148,11 @@ def interruptible(call: Callable[[], Result], watch: Watch) -> Result:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def end_at_interrupts() -> None:
+    """Lets Ctrl-C end the process at once: MLIR's mains never ask Python whether it was pressed."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class _Group:

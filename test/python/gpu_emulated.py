@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.lowering.gpu.ptx import ptx_of
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
+from rlx_mlir.verify.ptx import DeviceMemory, Module, Stats, load
 from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 
@@ -80,6 +81,19 @@ def argument(value: Pointer | Number | Map, bases: Mapping[str, int]) -> object:
     return TensorMap(MAPPED.get(value.element, value.element), address, *sides, value.swizzle).to_bytes()
 
 
+def run_launch(module: Module, one: Launch, bases: dict[str, int], memory: DeviceMemory, **options: Any) -> Stats:
+    """Runs one launch of a kernel's host part; `bases` are the addresses of buffers."""
+    return module.launch(
+        one.kernel,
+        grid=one.grid,
+        block=one.block,
+        args=[argument(value, bases) for value in one.parameters],
+        shared_bytes=one.shared,
+        memory=memory,
+        **options,
+    )
+
+
 def emulate(
     kernel: DeviceKernel,
     name: str,
@@ -115,15 +129,7 @@ def emulate(
     bases = {"scratch": scratch, **{f"b{i}": address for i, address in enumerate(copies)}}
     for one in done:
         if 0 not in one.grid:
-            total += module.launch(
-                one.kernel,
-                grid=one.grid,
-                block=one.block,
-                args=[argument(value, bases) for value in one.parameters],
-                shared_bytes=one.shared,
-                memory=memory,
-                profile=profile,
-            )
+            total += run_launch(module, one, bases, memory, profile=profile)
     found = {
         f"b{i}": memory.view(address, array.nbytes)
         for i, (array, address) in enumerate(zip(arrays, copies, strict=True))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from gpu_emulated import argument, ptx
+from gpu_emulated import ptx, run_launch
 from gpu_host import Launch, launches, scratch_bytes
 
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
@@ -55,15 +55,7 @@ def run_blocks(
     module, done = load(ptx(kernel.device, chip)), launches(kernel, name, sizes)
     for one in done:
         try:
-            module.launch(
-                one.kernel,
-                grid=one.grid,
-                block=one.block,
-                args=[argument(value, places) for value in one.parameters],
-                shared_bytes=one.shared,
-                memory=memory,
-                blocks=blocks(one),
-            )
+            run_launch(module, one, places, memory, blocks=blocks(one))
         except MemoryError as error:
             pytest.skip(f"the system has no address space for what the emulator notes: {error}")
     return done

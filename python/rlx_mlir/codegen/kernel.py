@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the functions of a kernel share on every target: their signature, and the layout of scratch memory."""
+"""What functions of kernels share on every target: signatures, how rows are counted, the layout of scratch memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, shape_of
 
-__all__ = ["Buffers", "Scratch", "in_order", "signature_of"]
+__all__ = ["Buffers", "Scratch", "in_order", "row_count", "signature_of"]
 
 Buffers = Sequence[tuple[str, str]]
 """Buffers by name and memref type."""
@@ -33,6 +33,14 @@ def signature_of(name: str, operands: Buffers, order: tuple[int, ...]) -> list[t
 def in_order(values: Sequence[Value], order: tuple[int, ...]) -> list[Value]:
     """The kernel's operands in the template's order."""
     return [values[position] for position in order]
+
+
+def row_count(em: Emitter, x: Value) -> Index:
+    """M of x [..., K]."""
+    count: Index = 1
+    for axis in range(len(shape_of(x.type)) - 1):
+        count = em.imul(count, em.dim(x, axis))
+    return count
 
 
 class Scratch:

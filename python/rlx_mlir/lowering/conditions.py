@@ -18,6 +18,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.hir import place
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.quant import packed_rows
 
 Dims = tuple[Size, ...]
 #: Gives the dimensions of a value.
@@ -232,9 +233,9 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _outputs(weight: ir.Value, dims: DimsOf, transposed: Any) -> Size:
-    if (packed := packing(weight.type)) is None:
+    if packing(weight.type) is None:
         return dims(weight)[0 if transposed else 1]
-    return dims(weight)[0] if packed.n is None else Size.of(packed.n)
+    return packed_rows(weight, dims(weight))
 
 
 def _linear(view: Any, dims: DimsOf) -> Iterable[Rule]:

@@ -131,7 +131,7 @@ def block_dot_cost(op: Any, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _rows(weight: Any, dims: tuple[Size, ...]) -> Size:
+def packed_rows(weight: Any, dims: tuple[Size, ...]) -> Size:
     """n of a packed weight: in panels it is in the type, in rows it is the first dimension."""
     encoding = packing(weight.type)
     assert encoding is not None, "a packed weight"
@@ -142,7 +142,7 @@ def _rows(weight: Any, dims: tuple[Size, ...]) -> Size:
 def dequant_matmul_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]"""
     x, weight = operands
-    return (*x[:-1], _rows(op.weight, weight))
+    return (*x[:-1], packed_rows(op.weight, weight))
 
 
 @dim_rule(mir.BlockQuantizeOp)
@@ -157,7 +157,7 @@ def block_quantize_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[t
 @dim_rule(mir.BlockDotOp)
 def block_dot_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]"""
-    return (*operands[0][:-1], _rows(op.weight, operands[3]))
+    return (*operands[0][:-1], packed_rows(op.weight, operands[3]))
 
 
 @dim_rule(mir.RepackOp)

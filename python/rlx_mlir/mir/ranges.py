@@ -9,7 +9,7 @@ nor of reductions of nothing, which may be infinite. An operation without a rule
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -438,13 +438,13 @@ def weight_of(array: np.ndarray) -> Weight | None:
     return Weight(columns, rows) if math.isfinite(columns + rows) else None
 
 
-def analyse(operations: Iterable[Any], known: Known, see: Callable[[Any, Sequence[Interval]], None]) -> None:
-    """Follows the operations of a function in order; `see` is called with each and the intervals of its results."""
+def analyse(operations: Iterable[Any], known: Known) -> Iterator[tuple[Any, list[Interval]]]:
+    """Follows the operations of a function in order; gives each, and the intervals of its results."""
     for op in operations:
         operation = op.operation
         found = intervals_of(operation, known)
         known.intervals.update(zip(operation.results, found, strict=True))
-        see(operation, found)
+        yield operation, found
 
 
 __all__ = [

@@ -215,13 +215,8 @@ def _caches(entry: Any) -> frozenset[Any]:
 
 def walk(entry: Any, known: Known) -> Iterator[tuple[Any, Any, Interval]]:
     """(operation, result, interval) of a function, in order."""
-    rows: list[tuple[Any, Any, Interval]] = []
-
-    def see(op: Any, found: Sequence[Interval]) -> None:
-        rows.extend((op, value, own) for value, own in zip(op.results, found, strict=True))
-
-    analyse((op for op in body(entry).operations if op.operation.name != "func.return"), known, see)
-    yield from rows
+    for op, found in analyse((op for op in body(entry).operations if op.operation.name != "func.return"), known):
+        yield from ((op, value, own) for value, own in zip(op.results, found, strict=True))
 
 
 def _given(

@@ -16,6 +16,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
@@ -144,10 +145,16 @@ def options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
     ] = False,
+    budget: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=NUMBER", help="Allow files more, or less; may be repeated. See docs/security.md."),
+    ] = None,
 ) -> None:
     """Options before the command."""
     if debug:
         os.environ[_DEBUG] = "1"
+    if budget:
+        budgets.set_for_process(budgets.parse(",".join(budget)))
 
 
 @app.command(

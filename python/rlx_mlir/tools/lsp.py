@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 
 def main() -> None:
     """Serves on standard input and output, and exits with the server's status."""
     from rlx_mlir import ir
+    from rlx_mlir.limits import end_at_interrupts
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # MLIR's mains never ask Python whether there was one
+    end_at_interrupts()
 
     sys.exit(ir.native.lsp_main(["rlx-lsp-server", *sys.argv[1:]]))
 

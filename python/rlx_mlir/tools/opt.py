@@ -8,7 +8,6 @@ what it did before. `--rlx-remarks` says in remarks what the passes fused, what 
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -21,9 +20,10 @@ def main() -> None:
     """Runs rlx-opt on the command line's arguments and exits with its status."""
     from rlx_mlir import ir
     from rlx_mlir.errors import InputError
+    from rlx_mlir.limits import end_at_interrupts
     from rlx_mlir.rewriting import registry
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # MLIR's mains never ask Python whether there was one
+    end_at_interrupts()
 
     registry.register_all()
     try:

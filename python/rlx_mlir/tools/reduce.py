@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 
 
 def main() -> None:
     """Runs rlx-reduce on the command line's arguments and exits with its status."""
     from rlx_mlir import ir
+    from rlx_mlir.limits import end_at_interrupts
     from rlx_mlir.rewriting import registry
 
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # MLIR's mains never ask Python whether there was one
+    end_at_interrupts()
 
     registry.register_all()
     sys.stdout.flush()

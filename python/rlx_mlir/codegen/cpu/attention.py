@@ -44,7 +44,6 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
     check_attention(spec)
     kind = schedule_of(spec, target)
     names = [operand for operand, _ in spec.operands]
-
     result = [("out", spec.result)]
 
     def units(em: Emitter, operands: list[Value]) -> Index:
@@ -57,42 +56,19 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
         em: Emitter, operands: list[Value], results: list[Value], begin: Value, end: Value, parts: Scratch
     ) -> None:
         schedule = kind(em, spec, target)
-        schedule.bind(dict(zip(names, operands, strict=True)), results[0])
+        schedule.bind(dict(zip(names, operands, strict=True)), results)
         schedule.take_scratch(operands[1], parts)
         schedule.body(begin, end)
 
     if kind is not Decode:
         return write_kernel(name, spec.operands, result, units=units, scratch=scratch, body=body)
 
-    def bound(em: Emitter, operands: list[Value], results: list[Value], shared: Scratch) -> Decode:
-        schedule = Decode(em, spec, target)
-        schedule.bind(dict(zip(names, operands, strict=True)), results[0])
-        schedule.take_shared(operands[0], operands[1], shared)
-        return schedule
-
-    def partial(
-        em: Emitter,
-        operands: list[Value],
-        results: list[Value],
-        begin: Value,
-        end: Value,
-        parts: Scratch,
-        shared: Scratch,
-    ) -> None:
-        schedule = bound(em, operands, results, shared)
-        schedule.take_scratch(operands[1], parts)
-        schedule.body(begin, end)
-
     def combine(
-        em: Emitter,
-        operands: list[Value],
-        results: list[Value],
-        begin: Value,
-        end: Value,
-        parts: Scratch,
-        shared: Scratch,
+        em: Emitter, operands: list[Value], results: list[Value], begin: Value, end: Value, parts: Scratch
     ) -> None:
-        bound(em, operands, results, shared).combine(begin, end, parts)
+        schedule = Decode(em, spec, target)
+        schedule.bind(dict(zip(names, operands, strict=True)), results)
+        schedule.combine(begin, end, parts)
 
     finish = Finish(
         memory=lambda em, operands, parts: Decode(em, spec, target).take_shared(operands[0], operands[1], parts),
@@ -100,7 +76,7 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
         scratch=lambda em, operands, parts: Decode(em, spec, target).take_row(parts),
         body=combine,
     )
-    return write_shared_kernel(name, spec.operands, result, units=units, scratch=scratch, body=partial, finish=finish)
+    return write_shared_kernel(name, spec.operands, result, units=units, scratch=scratch, body=body, finish=finish)
 
 
 def schedule_of(spec: AttentionSpec, target: Target) -> type[Schedule]:

@@ -142,15 +142,15 @@ class Schedule:
     def batch(self, q: Value) -> Index:
         return 1 if len(shape_of(q.type)) == 2 else self.em.dim(q, 0)
 
-    def bind(self, buffers: dict[str, Value], out: Value) -> None:
-        """Makes the flat views; to be called once, at the head of the body."""
+    def bind(self, buffers: dict[str, Value], results: Sequence[Value]) -> None:
+        """Makes the flat views; to be called once, at the head of the body. The first result is the attention's."""
         em, spec = self.em, self.spec
 
         def heads(buffer: Value, count: int) -> Heads:
             stride = self.size if spec.layout == "bhsd" else count * self.size
             return Heads(self.flat(buffer), count, self.size, em.dim(buffer, spec.sequence_axis), stride)
 
-        self.q, self.out = heads(buffers["q"], spec.num_heads), heads(out, spec.num_heads)
+        self.q, self.out = heads(buffers["q"], spec.num_heads), heads(results[0], spec.num_heads)
         self.k, self.v = heads(buffers["k"], spec.kv_heads), heads(buffers["v"], spec.kv_heads)
         self.pos = buffers.get("pos")
         self.mask: Value | None = None

@@ -51,6 +51,11 @@ class Decode(Schedule):
         columns = self.padded // self.lanes
         self.width = max(n for n in range(1, 9) if columns % n == 0)
 
+    def bind(self, buffers: dict[str, Value], results: Sequence[Value]) -> None:
+        """As any schedule's; the last result is the memory that units share."""
+        super().bind(buffers, results)
+        self.take_shared(buffers["q"], buffers["k"], Scratch(self.em, results[-1]))
+
     def units(self, q: Value, k: Value) -> Index:
         """As many as there may be parts; `body` shares those out that have keys."""
         return self.em.imul(self.batch(q), self.em.imul(self.spec.kv_heads, self.chunks(k)))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
-from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
+from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 from rlx_mlir.codegen.program import IDENTITY, Program
 
 from . import UnsupportedByTemplate
@@ -23,6 +23,7 @@ __all__ = [
     "Product",
     "RowReader",
     "Scratch",
+    "row_count",
     "row_tiles",
     "write_kernel",
     "write_shared_kernel",
@@ -102,60 +103,48 @@ class Finished(Protocol):
     def element(self) -> str: ...
 
 
+Units = Callable[[Emitter, list[Value]], Index]
+"""(em, operands): how many units there are."""
+
+Parts = Callable[[Emitter, list[Value], Scratch], object]
+"""(em, operands, memory): takes what a call needs of some memory."""
+
+Body = Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch], None]
+"""(em, operands, results, begin, end, scratch): computes the units [begin, end)."""
+
+
 @dataclass(frozen=True)
 class Finish:
     """What a kernel does once all of its units are done: results of what they left in memory that they share.
 
-    `memory` takes the parts of the shared memory, for their size. `body(em, operands, results, begin, end, scratch,
-    shared)` computes the units [begin, end) of the `units` that finishing has.
+    `memory` takes the parts of the shared memory, for their size; the others are as those of `write_kernel`.
     """
 
-    memory: Callable[[Emitter, list[Value], Scratch], object]
-    units: Callable[[Emitter, list[Value]], Index]
-    scratch: Callable[[Emitter, list[Value], Scratch], object]
-    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None]
+    memory: Parts
+    units: Units
+    scratch: Parts
+    body: Body
 
 
 def write_shared_kernel(
-    name: str,
-    operands: Buffers,
-    results: Buffers,
-    *,
-    units: Callable[[Emitter, list[Value]], Index],
-    scratch: Callable[[Emitter, list[Value], Scratch], object],
-    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None],
-    finish: Finish,
+    name: str, operands: Buffers, results: Buffers, *, units: Units, scratch: Parts, body: Body, finish: Finish
 ) -> str:
     """The functions of a kernel whose units share memory, and those of `@name_finish`, which runs after all of them.
 
-    Both have the memory as their last buffer; `@name.shared` says how many bytes it has. `body` gets it last.
+    Both have the memory as the last of their results; `@name.shared` says how many bytes it has.
     """
     buffers = [*results, ("shared", SHARED)]
-
-    def part(
-        name: str,
-        units: Callable[[Emitter, list[Value]], Index],
-        scratch: Callable[[Emitter, list[Value], Scratch], object],
-        body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch, Scratch], None],
-    ) -> str:
-        def own_body(
-            em: Emitter, operands: list[Value], found: list[Value], begin: Value, end: Value, parts: Scratch
-        ) -> None:
-            body(em, operands, found[:-1], begin, end, parts, Scratch(em, found[-1]))
-
-        return write_kernel(name, operands, buffers, units=units, scratch=scratch, body=own_body)
-
     em = Emitter()
     with em.func(f"{name}.shared", [*operands, *buffers], ["index"]) as values:
         parts = Scratch(em)
         finish.memory(em, values[: len(operands)], parts)
         em.return_([em.index(parts.bytes)])
-    return "".join(
-        [
-            part(name, units, scratch, body),
-            part(f"{name}_finish", finish.units, finish.scratch, finish.body),
-            em.text(),
-        ]
+    own = write_kernel(name, operands, buffers, units=units, scratch=scratch, body=body)
+    last = f"{name}_finish"
+    return (
+        own
+        + write_kernel(last, operands, buffers, units=finish.units, scratch=finish.scratch, body=finish.body)
+        + em.text()
     )
 
 
@@ -164,15 +153,14 @@ def write_kernel(
     operands: Buffers,
     results: Buffers,
     *,
-    units: Callable[[Emitter, list[Value]], Index],
-    scratch: Callable[[Emitter, list[Value], Scratch], object],
-    body: Callable[[Emitter, list[Value], list[Value], Value, Value, Scratch], None],
+    units: Units,
+    scratch: Parts,
+    body: Body,
     order: tuple[int, ...] | None = None,
 ) -> str:
     """The functions `@name.body`, `@name.units` and `@name.scratch` of one kernel.
 
-    The callbacks get the operands in the template's order. `scratch` takes the parts that a call needs, for their size;
-    `body(em, operands, results, begin, end, scratch)` computes the units [begin, end).
+    The callbacks get the operands in the template's order; `scratch` takes the parts that a call needs, for their size.
     """
     order = tuple(range(len(operands))) if order is None else order
     own = signature_of(name, operands, order)
@@ -190,14 +178,6 @@ def write_kernel(
         scratch(em, in_order(values, order), parts)
         em.return_([em.index(parts.bytes)])
     return em.text()
-
-
-def row_count(em: Emitter, x: Value) -> Index:
-    """M of x [..., K]."""
-    count: Index = 1
-    for axis in range(len(shape_of(x.type)) - 1):
-        count = em.imul(count, em.dim(x, axis))
-    return count
 
 
 @contextmanager

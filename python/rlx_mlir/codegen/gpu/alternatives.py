@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.emit import Index, shape_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter
+from rlx_mlir.codegen.kernel import row_count
 
 __all__ = ["by_rows"]
 
@@ -63,9 +63,7 @@ def by_rows(name: str, few: DeviceKernel, many: DeviceKernel, limit: int, operan
     em = HostEmitter()
     arguments = [(f"a{number}", type) for number, type in enumerate(types)]
     with em.func(f"{name}.body", arguments) as values:
-        rows: Index = 1
-        for axis in range(len(shape_of(values[operand].type)) - 1):
-            rows = em.imul(rows, em.dim(values[operand], axis))
+        rows = row_count(em, values[operand])
         with em.if_(em.cmpi("ule", em.index(rows), limit)) as branch:
             for number, body in enumerate(bodies):
                 if number:

@@ -42,6 +42,7 @@ from rlx_mlir.codegen.gpu.gemv_ring import emit_persistent, persistent_bytes
 from rlx_mlir.codegen.gpu.gemv_rows import Activations, Row
 from rlx_mlir.codegen.gpu.gemv_stage import PROLOGUE_THREADS, emit_prologue
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.formats.blocks import RUN
 
 __all__ = [
@@ -179,7 +180,7 @@ def launch(
     rows: Index | None = None,
 ) -> None:
     """The host's part: launches the kernel of the smallest tile that has room for all rows, or of the largest."""
-    m = _rows(em, spec, operands[0]) if rows is None else rows
+    m = row_count(em, operands[0]) if rows is None else rows
 
     def start(tile: int, config: GemvConfig | ColumnsConfig) -> None:
         if isinstance(config, ColumnsConfig):
@@ -230,7 +231,7 @@ def gemv(chip: str, spec: Gemv, configs: Configs | None = None) -> DeviceKernel:
 
     def take(em: HostEmitter, operands: list[Value], scratch: Scratch) -> list[Value]:
         """What the prologue makes, in scratch memory."""
-        rows = _rows(em, spec, operands[0])
+        rows = row_count(em, operands[0])
         if not spec.prologue.quantise:
             return [scratch.take([rows, spec.k], spec.element, BITS[spec.element] // 8)]
         blocks = spec.k // RUN
@@ -242,7 +243,7 @@ def gemv(chip: str, spec: Gemv, configs: Configs | None = None) -> DeviceKernel:
             launch(em, spec, chosen, chip, operands, results)
             return
         made = take(em, operands, scratch)
-        rows = _rows(em, spec, operands[0])
+        rows = row_count(em, operands[0])
         given = operands[: spec.inputs]
         shared = 4 * PROLOGUE_THREADS // 32
         em.launch(before, rows, PROLOGUE_THREADS, [*given, *made], shared=shared, pdl=device.sm >= 90)
@@ -258,11 +259,3 @@ def gemv(chip: str, spec: Gemv, configs: Configs | None = None) -> DeviceKernel:
         scratch=take if apart else None,
         order=spec.order,
     )
-
-
-def _rows(em: HostEmitter, spec: Gemv, x: Value) -> Index:
-    """Rows of x."""
-    rows: Index = 1
-    for axis in range(len(spec.x_shape) - 1):
-        rows = em.imul(rows, em.dim(x, axis))
-    return rows

@@ -23,6 +23,7 @@ from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.gemm_float8 import NATIVE, as_halves
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.kernel import row_count
 
 __all__ = ["MOST_ROWS", "gemv_float8"]
 
@@ -59,9 +60,7 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
         _Block(em, gemm.float8, n, k, values[-1] if m is None else m, fast).run(x, weights, epilogue)
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
-        rows: Index = 1
-        for axis in range(len(gemm.x_shape) - 1):
-            rows = host.imul(rows, host.dim(operands[0], axis))
+        rows = row_count(host, operands[0])
         blocks: Index = -(-n // ROWS)
         if isinstance(rows, Value):
             blocks = host.select(host.cmpi("eq", rows, 0), 0, host.index(blocks))

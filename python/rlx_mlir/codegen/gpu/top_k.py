@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.emit import Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.kernel import row_count
 from rlx_mlir.codegen.specs import TopKSpec
 
 __all__ = ["emit_top_k"]
@@ -61,18 +62,12 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
             pairs = _read_parts(em, kept, row, parts * spec.k)
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
 
-    def rows(host: HostEmitter, x: Value) -> Index:
-        count: Index = 1
-        for axis in range(len(shape_of(x.type)) - 1):
-            count = host.imul(count, host.dim(x, axis))
-        return count
-
     def take(host: HostEmitter, operands: list[Value], scratch: Scratch) -> Value | None:
-        return None if whole else scratch.take([rows(host, operands[0]), parts * spec.k, 2], "i32")
+        return None if whole else scratch.take([row_count(host, operands[0]), parts * spec.k, 2], "i32")
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         kept = take(host, operands, scratch)
-        count, pdl, shared = rows(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
+        count, pdl, shared = row_count(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
         written = results if kept is None else [kept]
         host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
         if kept is not None:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 #: The properties of an object of machine code: what made it.
 ASSEMBLER = "assembler"
+#: What the dialect calls the formats of objects, as numbers.
+_FORMATS = {"ptx": 2, "cubin": 3}
 
 
 @compiler_pass(
@@ -109,10 +111,6 @@ def assemble_ptx(module: ir.Operation, *, chip: str, cubin: str) -> None:
         made_by = ir.DictAttr.get({ASSEMBLER: ir.StringAttr.get(assembler.version)})
         machine_code = gpu.ObjectAttr.get(text.target, _FORMATS["cubin"], code, made_by)
         op.operation.attributes["objects"] = ir.ArrayAttr.get([text, machine_code])
-
-
-#: What the dialect calls the formats of objects, as numbers.
-_FORMATS = {"ptx": 2, "cubin": 3}
 
 
 def _binaries(module: Any) -> list[Any]:

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The one boundary at which exceptions of other libraries become ours.
+
+A file, a template, a tokenizer or an argument can make a library raise anything, exceptions that don't derive from
+`Exception` included: those of Rust's panics do not. Whoever calls a library with what a stranger sent does it
+`with foreign_errors(...)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rlx_mlir.errors import InputError, RlxError
+
+#: These say something about the process, not about what it was given.
+_PASSED_ON = (RlxError, KeyboardInterrupt, SystemExit, GeneratorExit)
+#: Characters of a foreign message that are kept.
+_LONGEST = 500
+
+
+@contextmanager
+def foreign_errors(what: str, error: Callable[[str], RlxError] = InputError) -> Iterator[None]:
+    """Turns whatever is raised inside into an `RlxError` that begins with `what`.
+
+    Args:
+        what: names the file or the argument, such as ``"/models/tokenizer.json"``.
+        error: makes the exception of a message.
+
+    Raises what `error` makes, with the foreign exception as its cause. Exceptions of ours, Ctrl-C and exits of the
+    interpreter or of a generator go through as they are.
+    """
+    try:
+        yield
+    except _PASSED_ON:
+        raise
+    except BaseException as cause:
+        raise error(f"{what}: {describe(cause)}") from cause
+
+
+def describe(cause: BaseException) -> str:
+    """A foreign exception in one line; what `str` of it raises isn't raised again."""
+    try:
+        text = str(cause)
+    except Exception:
+        text = ""
+    text = " ".join(text.split())
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
+    if isinstance(cause, MemoryError) and not text:
+        text = "it takes more memory than there is"
+    elif isinstance(cause, RecursionError):
+        text = "it is nested too deeply"
+    kind = type(cause).__name__
+    return f"{kind}: {text}" if text else kind
+
+
+__all__ = ["describe", "foreign_errors"]
