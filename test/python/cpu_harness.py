@@ -12,12 +12,14 @@ import functools
 import itertools
 import mmap
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from mlir.execution_engine import ExecutionEngine
+from machine_code import loaded
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.lowering.pipelines import LLVM
 from rlx_mlir.rewriting import run_pipeline
 
 # What the instructions of the tests' targets need; the machine's own features are used for the code itself.
@@ -27,12 +29,8 @@ TARGETS = {
     128: Target(128),
 }
 
-LOWER = (
-    "builtin.module(canonicalize,cse,convert-vector-to-scf,lower-affine,expand-strided-metadata,lower-affine,"
-    "convert-scf-to-cf,convert-math-to-llvm,convert-math-to-libm,convert-vector-to-llvm{reassociate-fp-reductions=true},"
-    "convert-index-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,"
-    "convert-cf-to-llvm,reconcile-unrealized-casts,canonicalize,cse)"
-)
+#: What the product does to kernels, from where their bodies would be put into their wrappers: these are called alone.
+LOWER = ",".join(step for step, _ in LLVM.steps if step not in ("cpu-wrap-kernels", "inline", "symbol-dce"))
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -96,24 +94,17 @@ class Kernel:
                 op.attributes["llvm.emit_c_interface"] = ir.UnitAttr.get()
                 op.attributes["sym_visibility"] = ir.StringAttr.get("public")
             run_pipeline(module, LOWER)
-            self._engine = ExecutionEngine(module, opt_level=1)
+            self._code = loaded(module, 1)
 
-    def _call(self, part: str, arguments: Sequence[_Descriptor | ctypes.c_int64]) -> None:
-        """Calls `@part` through MLIR's packed interface: an array of pointers to the arguments (memrefs are pointers to
-        descriptors themselves) and, last, to the result."""
-        address = self._engine.raw_lookup(f"_mlir_ciface_{part}")
-        assert address, f"{part} is not in the compiled module"
-        values = [
-            argument if isinstance(argument, ctypes.c_int64) else ctypes.c_void_p(ctypes.addressof(argument))
-            for argument in arguments
-        ]
-        packed = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)(ctypes.addressof(packed))
+    def _call(
+        self, part: str, arguments: Sequence[_Descriptor | int], result: type[ctypes.c_int64] | None = None
+    ) -> Any:
+        """Calls `@part` by its C interface: memrefs are pointers to descriptors, indices are 64 bits."""
+        values = [ctypes.c_int64(each) if isinstance(each, int) else ctypes.byref(each) for each in arguments]
+        return ctypes.CFUNCTYPE(result)(self._code.lookup(f"_mlir_ciface_{part}"))(*values)
 
     def _number(self, part: str, descriptors: Sequence[_Descriptor]) -> int:
-        result = ctypes.c_int64(-1)
-        self._call(part, [*descriptors, result])
-        return result.value
+        return int(self._call(part, descriptors, ctypes.c_int64))
 
     def units(self, buffers: Sequence[np.ndarray]) -> int:
         """The number of units for buffers of these shapes."""
@@ -139,8 +130,7 @@ class Kernel:
             scratch = _Memory(self._number(f"{name}.scratch", descriptors))
             edges = [0, total] if cuts is None else sorted({0, total, *(cut for cut in cuts if 0 < cut < total)})
             for begin, end in itertools.pairwise(only or edges):
-                extra = [ctypes.c_int64(begin), ctypes.c_int64(end), scratch.descriptor]
-                self._call(f"{name}.body", [*descriptors, *extra])
+                self._call(f"{name}.body", [*descriptors, begin, end, scratch.descriptor])
             scratch.check()
         shared.check()
 

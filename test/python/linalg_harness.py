@@ -13,14 +13,15 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from machine_code import loaded
 from mlir.dialects import func
-from mlir.execution_engine import ExecutionEngine
 
 from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.runtime import native
 
 LOWER = (
     "builtin.module(func.func(mir-to-linalg),"
@@ -122,8 +123,8 @@ def run(cases: Sequence[Case], level: int = 0) -> list[tuple[Case, list[np.ndarr
             _check_dims(item, built[0], results)
             expected.append(results)
         run_pipeline(module, LOWER)
-        engine = ExecutionEngine(module, opt_level=level)
-        actual = [_call(engine, f"f{i}", cases[i], expected[i]) for i in range(len(cases))]
+        code = loaded(module, level)
+        actual = [_call(code, f"f{i}", cases[i], expected[i]) for i in range(len(cases))]
     return list(zip(cases, expected, actual, strict=True))
 
 
@@ -149,16 +150,16 @@ def _check_dims(item: Case, op: ir.Operation, results: Sequence[np.ndarray]) -> 
             assert size < 0 or dim.constant == size, f"{item.name}: {dim} where the type has {size}"
 
 
-def _call(engine: ExecutionEngine, name: str, item: Case, like: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _call(code: native.ObjectCode, name: str, item: Case, like: Sequence[np.ndarray]) -> list[np.ndarray]:
     keep = [np.ascontiguousarray(x.array).copy() for x in item.inputs]
     words = [3 + 2 * x.ndim for x in like]
     result = (ctypes.c_int64 * sum(words))()
-    arguments = [ctypes.pointer(ctypes.pointer(result))]
+    arguments = [result]
     for array in keep:
         strides = [stride // array.itemsize for stride in array.strides]
         numbers = [array.ctypes.data, array.ctypes.data, 0, *array.shape, *strides]
-        arguments.append(ctypes.pointer(ctypes.pointer((ctypes.c_int64 * len(numbers))(*numbers))))
-    engine.invoke(name, *arguments)
+        arguments.append((ctypes.c_int64 * len(numbers))(*numbers))
+    ctypes.CFUNCTYPE(None)(code.lookup(f"_mlir_ciface_{name}"))(*map(ctypes.byref, arguments))
     start, results = 0, []
     for count, expected in zip(words, like, strict=True):
         results.append(_read(list(result[start : start + count]), expected))
