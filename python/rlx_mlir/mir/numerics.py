@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -51,6 +52,21 @@ def _round_to_odd(x: np.ndarray) -> np.ndarray:
     bits -= np.atleast_1d(inexact & (np.abs(back) > np.abs(x))).astype(np.uint32)
     bits |= np.atleast_1d(inexact).astype(np.uint32)
     return bits.view(F32).reshape(x.shape)
+
+
+def sum_along(x: np.ndarray, axes: int | Sequence[int], *, keep_dims: bool = True) -> np.ndarray:
+    """Sums of a tensor in its own type, pairwise: numpy does so along the last axis of contiguous memory alone."""
+    chosen = [axis % x.ndim for axis in ([axes] if isinstance(axes, int) else axes)]
+    kept = [axis for axis in range(x.ndim) if axis not in chosen]
+    shape = [x.shape[axis] for axis in kept]
+    rows = np.transpose(x, [*kept, *chosen]).reshape(*shape, math.prod(x.shape[axis] for axis in chosen))
+    total = np.asarray(np.sum(np.ascontiguousarray(rows), axis=-1, dtype=x.dtype))
+    return np.expand_dims(total, tuple(sorted(chosen))) if keep_dims else total
+
+
+def mean_along(x: np.ndarray, axis: int) -> np.ndarray:
+    """The mean along an axis, which is kept."""
+    return np.asarray(sum_along(x, axis) / x.dtype.type(x.shape[axis]))
 
 
 def erf(x: np.ndarray) -> np.ndarray:

@@ -33,7 +33,7 @@ from rlx_mlir.mir.linalg import (
     write_slice,
 )
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
-from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, is_float
 from rlx_mlir.rewriting import Rewriter
@@ -62,7 +62,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
     elif kind == "prod":
         total = np.prod(wide, dtype=wide.dtype, **along)
     else:
-        total = np.sum(wide, dtype=wide.dtype, **along)
+        total = sum_along(wide, axes, keep_dims=keep_dims)
         if kind == "mean":
             total = total / wide.dtype.type(np.prod([x.shape[axis] for axis in axes]))
     return narrow(np.asarray(total), x.dtype)
@@ -73,7 +73,7 @@ def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """exp(x - max(x)) / sum(exp(x - max(x)))"""
     wide = widen(x)
     exponential = np.exp(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))
-    return narrow(exponential / np.sum(exponential, axis=axis, keepdims=True), x.dtype)
+    return narrow(exponential / sum_along(exponential, axis), x.dtype)
 
 
 @reference(mir.CumsumOp)
@@ -81,6 +81,9 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
     """result[t] = sum of x[u] over u <= t, or u < t with `exclusive`."""
     wide = widen(x)
     total = np.cumsum(wide, axis=axis, dtype=wide.dtype)
+    if is_float_dtype(wide.dtype):  # added one after the other, with a rounding each: a wider type has fewer
+        exact = np.cumsum(wide, axis=axis, dtype=np.longdouble)
+        total = np.where(np.isfinite(total), exact.astype(wide.dtype), total)
     if exclusive:
         zeros = np.zeros_like(np.take(total, [0] if x.shape[axis] else [], axis=axis))
         total = np.concatenate([zeros, np.delete(total, -1, axis=axis)] if x.shape[axis] else [total], axis=axis)
