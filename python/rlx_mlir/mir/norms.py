@@ -21,9 +21,9 @@ from rlx_mlir.mir.linalg import (
     elementwise,
     empty,
     generic,
-    reduced,
     size_of,
     sizes_of,
+    summed,
     tensor_type,
 )
 from rlx_mlir.mir.numerics import mean_along, narrow, widen
@@ -177,16 +177,15 @@ def _normalised(
     # The mean is rounded: the mean of the differences from it, which it lacks, is subtracted from them in turn. Without
     # that, a row of one large number isn't 0.
     for _ in range(2 if centre else 0):
-        total = reduced(rank, operands, outer, kept, 0, lambda *values: values[-1] + centred(*values[:-1]))
+        total = summed(rank, operands, outer, kept, centred)
         operands = [*operands, (elementwise(total.type, [total], lambda total: total / count), kept)]
 
     def square(*values: Scalar) -> Scalar:
-        *own, total = values
-        difference = centred(*own)
-        return total + difference * difference
+        difference = centred(*values)
+        return difference * difference
 
     means = len(operands) - 1
-    squares = reduced(rank, operands, outer, kept, 0, square)
+    squares = summed(rank, operands, outer, kept, square)
     deviation = elementwise(squares.type, [squares], lambda total: sqrt(total / count + eps))
     vectors = [gamma] if beta is None else [gamma, beta]
     operands = [*operands, (deviation, kept), *((vector, [axis]) for vector in vectors)]

@@ -69,10 +69,10 @@ def mean_along(x: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(sum_along(x, axis) / x.dtype.type(x.shape[axis]))
 
 
-def erf(x: np.ndarray) -> np.ndarray:
-    """The error function of f32 or f64."""
-    function = np.frompyfunc(math.erf, 1, 1)
-    return np.asarray(function(x.astype(F64))).astype(x.dtype) if x.size else x
+def erfc(x: np.ndarray) -> np.ndarray:
+    """1 less the error function, of f64."""
+    function = np.frompyfunc(math.erfc, 1, 1)
+    return np.asarray(function(x)).astype(F64) if x.size else x
 
 
 def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
