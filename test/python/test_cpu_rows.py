@@ -326,6 +326,23 @@ def test_layer_norm_of_a_large_offset_keeps_its_digits() -> None:
     Case(program, [x + np.float32(1000)]).check(1e-3, 1e-3)
 
 
+#: Numbers whose multiples aren't all numbers of their type.
+CONSTANTS = {"f16": (60000.0, 0.1), "bf16": (3e33, -0.1), "f32": (60001.3, 1e-3, -16777215.0)}
+
+
+@pytest.mark.parametrize("width", [7, 13, 112, 3584])
+def test_layer_norm_of_constant_rows_is_zero(width: int) -> None:
+    """Whatever the sum loses, and though 1 / width is no number."""
+    for element, constants in CONSTANTS.items():
+        type = memref([None, width], element)
+        # Squares of differences are 0, so that even a tiny eps doesn't divide by 0.
+        step = Step("y", "layer_norm", ("x",), {"eps": 1e-30})
+        program = RowProgram((Operand("x", type),), (step,), (Result("o", type, "y"),))
+        x = np.repeat(np.array([[c] for c in constants]).astype(DTYPES[element]), width, axis=1)
+        (got,) = Case(program, [x]).run()
+        np.testing.assert_array_equal(got.astype(np.float32), 0)
+
+
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_reductions(width: int, bits: int) -> None:

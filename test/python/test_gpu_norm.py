@@ -86,8 +86,16 @@ def test_a_large_offset_keeps_its_digits() -> None:
     gamma = np.ones(64, np.float32)
     emulate(emit_norm("k", spec, "sm_80"), "k", "sm_80", [x, gamma], [got])
     want = REFERENCES["mir.layer_norm"](x.astype(np.float64), gamma.astype(np.float64), axis=0, eps=1e-3)
-    # The mean has the digits of a sum in f32; a variance as a difference of two large numbers would have none.
-    np.testing.assert_allclose(got, want, atol=2e-3)
+    # A variance as a difference of two large numbers would have no digits, a mean alone those of a sum in f32.
+    np.testing.assert_allclose(got, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("length", [7, 112])
+def test_constant_columns_are_zero(length: int) -> None:
+    x = np.full((length, 8), 60001.3, np.float32)
+    got, spec = np.ones_like(x), spec_of("layer_norm", (length, 8), 0, "f32", factors=1)
+    emulate(emit_norm("k", spec, "sm_80"), "k", "sm_80", [x, np.ones(length, np.float32)], [got])
+    np.testing.assert_array_equal(got, 0)
 
 
 def test_compiled_modules() -> None:

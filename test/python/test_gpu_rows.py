@@ -57,6 +57,7 @@ CPU_CASES: list[tuple[Callable[..., None], tuple]] = [
     (test_cpu_rows.test_residual_norms, ("fused_residual_rms_norm", True, True)),
     (test_cpu_rows.test_residual_norms, ("fused_residual_layer_norm", False, True)),
     (test_cpu_rows.test_layer_norm_of_a_large_offset_keeps_its_digits, ()),
+    *((test_cpu_rows.test_layer_norm_of_constant_rows_is_zero, (width,)) for width in (7, 112)),
     (test_cpu_rows.test_max_and_min_propagate_nan, (40,)),
     (test_cpu_rows.test_softmax_of_extreme_rows, ()),
     (test_cpu_rows.test_swiglu, (24, True)),

@@ -302,7 +302,8 @@ class Graph:
         if x.width == 1:
             return x
         total = self._add(Node("reduce", 1, (x,), op=kind))
-        return self._map("mul", total, self._number(1.0 / x.width)) if kind == "mean" else total
+        # Divided: a product with a rounded 1 / n isn't the mean even where the sum is exact.
+        return self._map("div", total, self._number(float(x.width))) if kind == "mean" else total
 
     def _narrow(self, x: Node, start: int, length: int) -> Node:
         if start < 0 or length < 1 or start + length > x.width:
@@ -391,6 +392,14 @@ class Graph:
         if centre:
             x = self._map("sub", x, self._reduce("mean", x))
         variance = self._reduce("mean", self._map("mul", x, x))
+        if centre:
+            # The mean is rounded. What it lacks is the mean of the differences, known after the same loop as their
+            # squares: without it a row of one large number isn't 0.
+            rest = self._reduce("mean", x)
+            less = self._map("max", self._map("sub", variance, self._map("mul", rest, rest)), self._number(0.0))
+            finite = self._add(Node("compare", 1, (variance, self._number(math.inf)), op="lt", boolean=True))
+            variance = self._map("where", finite, less, variance)
+            x = self._map("sub", x, rest)
         root = self._map("sqrt", self._map("add", variance, self._number(float(eps))))
         y = self._map("mul", x, self._map("div", self._number(1.0), root))
         y = y if gamma is None else self._map("mul", y, gamma)

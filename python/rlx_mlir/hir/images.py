@@ -49,6 +49,8 @@ class Images(Primitives):
             return self.reshape(spread, [-2, channels, 1, 1], name=name)
 
         centred = self.sub(own, mean(own), name=name)
+        # What the rounded mean lacks: without it a group of one large number isn't 0.
+        centred = self.sub(centred, mean(centred), name=name)
         variance = mean(self.mul(centred, centred, name=name))
         normal = self.mul(centred, self.rsqrt(self.add(variance, eps, name=name), name=name), name=name)
         scale, shift = (self.reshape(v, [channels, 1, 1], name=name) for v in (scale, shift))

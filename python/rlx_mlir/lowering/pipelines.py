@@ -35,6 +35,7 @@ GENERIC = named_pipeline(
     ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
     ("cpu-split-kernels", "on loops, which say what depends on what; work units for threads, smaller temporaries"),
     ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
+    ("cpu-order-sums", "after kernels are cut: the order of a sum follows from its length alone"),
     ("rlx-store-bools-as-bytes", "on loops, whose loads and stores are of one element"),
 )
 

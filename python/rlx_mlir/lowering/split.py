@@ -52,14 +52,15 @@ def split_kernels(module: ir.Operation) -> None:
     found = {str(f.name.value): f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"}
     for name, body in found.items():
         attributes = body.operation.attributes
-        if not name.endswith(".body") or TIED in attributes or not _is_generic(attributes):
+        if not name.endswith(".body") or TIED in attributes or not is_generic(attributes):
             continue
         plans = _plans(body, found[name.removesuffix("body") + "units"])
         if plans:
             min(plans, key=lambda plan: plan.cost).apply()
 
 
-def _is_generic(attributes: Any) -> bool:
+def is_generic(attributes: Any) -> bool:
+    """Whether a function belongs to a kernel without a template."""
     return TEMPLATE in attributes and str(attributes[TEMPLATE].value).startswith("generic")
 
 

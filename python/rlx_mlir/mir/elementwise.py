@@ -16,7 +16,7 @@ from rlx_mlir.mir import scalars
 from rlx_mlir.mir.cost import cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.linalg import elementwise
-from rlx_mlir.mir.numerics import F32, F64, erf, is_float, narrow, saturate, widen
+from rlx_mlir.mir.numerics import F32, F64, erfc, is_float, narrow, saturate, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar
 from rlx_mlir.rewriting import Rewriter
@@ -43,14 +43,23 @@ def silu(x: np.ndarray) -> np.ndarray:
 
 
 def gelu(x: np.ndarray) -> np.ndarray:
-    """0.5 x (1 + erf(x / sqrt(2)))"""
-    return 0.5 * x * (1 + erf(x * x.dtype.type(math.sqrt(0.5))))
+    """0.5 x (1 + erf(x / sqrt(2))) as 0.5 x erfc(-x / sqrt(2)), which keeps its digits for x far below 0."""
+    wide = x.astype(F64)
+    return np.asarray(0.5 * wide * erfc(wide * -math.sqrt(0.5))).astype(x.dtype)
 
 
 def gelu_approx(x: np.ndarray) -> np.ndarray:
-    """0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))"""
-    inner = x.dtype.type(math.sqrt(2 / math.pi)) * (x + x.dtype.type(0.044715) * x * x * x)
-    return 0.5 * x * (1 + np.tanh(inner))
+    """0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)), which keeps its digits."""
+    wide = x.astype(F64)
+    twice = 2 * math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
+    return np.asarray(wide / (1 + np.exp(-twice))).astype(x.dtype)
+
+
+def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
+    x, y = np.broadcast_arrays(x, y)
+    pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
+    return np.power(*pairs)[:-1].reshape(x.shape)
 
 
 #: Functions of one element, in the accumulation type, by the word of the activation enumeration.
@@ -122,7 +131,7 @@ _BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "div": np.divide,
     "max": np.maximum,
     "min": np.minimum,
-    "pow": np.power,
+    "pow": power,
 }
 
 

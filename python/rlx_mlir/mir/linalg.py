@@ -221,6 +221,50 @@ def reduced(
     )
 
 
+#: Terms that are added one after the other where nothing carries along what additions lose.
+FEW_TERMS = 16
+
+
+def added(total: Scalar, lost: Scalar, x: Scalar) -> tuple[Scalar, Scalar]:
+    """(total + x, lost + what that addition loses), in this order and no other."""
+    total, lost, x = (Scalar(value.value) for value in (total, lost, x))
+    after = total + x
+    moved = after - total
+    return after, lost + ((total - (after - moved)) + (x - moved))
+
+
+def completed(total: Scalar, lost: Scalar) -> Scalar:
+    """A total with what its additions have lost; that of infinities is NaN: then the total is what it is."""
+    return lost.compare("eq", lost).select(total + lost, total)
+
+
+def summed(
+    loops: int,
+    inputs: Sequence[tuple[ir.Value, Map]],
+    sizes: Sequence[SizeLike],
+    map: Map,
+    term: Callable[..., Scalar] = lambda x: x,
+) -> ir.Value:
+    """The sum of terms of the inputs' scalars, along the one loop that `map` leaves out: its error doesn't grow with
+    the length.
+
+    Along the innermost loop such sums are reduced in parts (on CPUs by `cpu-order-sums`). Elsewhere neighbouring sums
+    grow side by side, and with each of them, in memory of its own, what its additions have lost.
+    """
+    (along,) = (loop for loop in range(loops) if loop not in map)
+    length = next(size_of(x, list(own).index(along)) for x, own in inputs if along in own)
+    target = accumulator(element_type(inputs[0][0]))
+    if along == loops - 1 or not str(target).startswith("f") or (isinstance(length, int) and length <= FEW_TERMS):
+        return reduced(loops, inputs, sizes, map, 0, lambda *scalars: scalars[-1] + term(*scalars[:-1]))
+
+    def body(*scalars: Scalar) -> tuple[Scalar, Scalar]:
+        return added(*scalars[-2:], term(*(scalar.widen() for scalar in scalars[:-2])))
+
+    zeros = [(filled(sizes, target, 0), map) for _ in range(2)]
+    totals = generic(loops, inputs, zeros, body, reduction=[along])
+    return elementwise(totals[0].type, totals, completed)
+
+
 def converted(value: ir.Value, result: ir.Type) -> ir.Value:
     """The elements in the element type of the result."""
     return value if value.type == result else elementwise(result, [value], lambda x: x)

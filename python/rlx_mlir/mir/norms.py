@@ -21,12 +21,12 @@ from rlx_mlir.mir.linalg import (
     elementwise,
     empty,
     generic,
-    reduced,
     size_of,
     sizes_of,
+    summed,
     tensor_type,
 )
-from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.numerics import mean_along, narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, accumulator, sqrt
 from rlx_mlir.rewriting import Rewriter
@@ -44,14 +44,15 @@ def _along(vector: np.ndarray, x: np.ndarray, axis: int) -> np.ndarray:
 
 
 def _layer_norm(wide: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, axis: int, eps: float) -> np.ndarray:
-    centred = wide - np.mean(wide, axis=axis, keepdims=True)
-    variance = np.mean(centred * centred, axis=axis, keepdims=True)
+    centred = wide - mean_along(wide, axis)
+    centred = centred - mean_along(centred, axis)  # what the rounded mean lacks
+    variance = mean_along(centred * centred, axis)
     result = centred / np.sqrt(variance + wide.dtype.type(np.float32(eps))) * _along(gamma, wide, axis)
     return result if beta is None else result + _along(beta, wide, axis)
 
 
 def _rms_norm(wide: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, axis: int, eps: float) -> np.ndarray:
-    square = np.mean(wide * wide, axis=axis, keepdims=True)
+    square = mean_along(wide * wide, axis)
     result = wide / np.sqrt(square + wide.dtype.type(np.float32(eps))) * _along(gamma, wide, axis)
     return result if beta is None else result + _along(beta, wide, axis)
 
@@ -166,29 +167,34 @@ def _normalised(
     outer: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes_of(x))]
     count = count_as([size_of(x, axis)], accumulator(element_type(x)))
     operands: list[tuple[ir.Value, Map]] = [(x, loops)]
-    if centre:
-        total = reduced(rank, operands, outer, kept, 0, lambda x, total: total + x)
-        mean = elementwise(total.type, [total], lambda total: total / count)
-        operands = [*operands, (mean, kept)]
 
-    def centred(x: Scalar, mean: Scalar | None) -> Scalar:
-        return x if mean is None else x - mean
+    def centred(x: Scalar, *means: Scalar) -> Scalar:
+        x = Scalar(x.value)  # not fast: one difference after the other
+        for mean in means:
+            x = x - Scalar(mean.value)
+        return x
 
-    def square(x: Scalar, *rest: Scalar) -> Scalar:
-        *mean, total = rest
-        difference = centred(x, mean[0] if mean else None)
-        return total + difference * difference
+    # The mean is rounded: the mean of the differences from it, which it lacks, is subtracted from them in turn. Without
+    # that, a row of one large number isn't 0.
+    for _ in range(2 if centre else 0):
+        total = summed(rank, operands, outer, kept, centred)
+        operands = [*operands, (elementwise(total.type, [total], lambda total: total / count), kept)]
 
-    squares = reduced(rank, operands, outer, kept, 0, square)
+    def square(*values: Scalar) -> Scalar:
+        difference = centred(*values)
+        return difference * difference
+
+    means = len(operands) - 1
+    squares = summed(rank, operands, outer, kept, square)
     deviation = elementwise(squares.type, [squares], lambda total: sqrt(total / count + eps))
     vectors = [gamma] if beta is None else [gamma, beta]
     operands = [*operands, (deviation, kept), *((vector, [axis]) for vector in vectors)]
     target = ir.RankedTensorType(result).element_type
 
     def finish(*values: Scalar) -> Scalar:
-        x, *rest = (value.widen() for value in values[:-1])
-        mean = rest.pop(0) if centre else None
-        scaled = centred(x, mean) / rest[0] * rest[1]
+        wide = [value.widen() for value in values[:-1]]
+        own, rest = wide[: 1 + means], wide[1 + means :]
+        scaled = centred(*own) / rest[0] * rest[1]
         return (scaled if beta is None else scaled + rest[2]).to(target)
 
     return generic(rank, operands, [(empty(sizes_of(x), target), loops)], finish)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
@@ -53,10 +54,25 @@ def _round_to_odd(x: np.ndarray) -> np.ndarray:
     return bits.view(F32).reshape(x.shape)
 
 
-def erf(x: np.ndarray) -> np.ndarray:
-    """The error function of f32 or f64."""
-    function = np.frompyfunc(math.erf, 1, 1)
-    return np.asarray(function(x.astype(F64))).astype(x.dtype) if x.size else x
+def sum_along(x: np.ndarray, axes: int | Sequence[int], *, keep_dims: bool = True) -> np.ndarray:
+    """Sums of a tensor in its own type, pairwise: numpy does so along the last axis of contiguous memory alone."""
+    chosen = [axis % x.ndim for axis in ([axes] if isinstance(axes, int) else axes)]
+    kept = [axis for axis in range(x.ndim) if axis not in chosen]
+    shape = [x.shape[axis] for axis in kept]
+    rows = np.transpose(x, [*kept, *chosen]).reshape(*shape, math.prod(x.shape[axis] for axis in chosen))
+    total = np.asarray(np.sum(np.ascontiguousarray(rows), axis=-1, dtype=x.dtype))
+    return np.expand_dims(total, tuple(sorted(chosen))) if keep_dims else total
+
+
+def mean_along(x: np.ndarray, axis: int) -> np.ndarray:
+    """The mean along an axis, which is kept."""
+    return np.asarray(sum_along(x, axis) / x.dtype.type(x.shape[axis]))
+
+
+def erfc(x: np.ndarray) -> np.ndarray:
+    """1 less the error function, of f64."""
+    function = np.frompyfunc(math.erfc, 1, 1)
+    return np.asarray(function(x)).astype(F64) if x.size else x
 
 
 def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:

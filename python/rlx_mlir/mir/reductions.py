@@ -16,6 +16,8 @@ from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     SizeLike,
+    added,
+    completed,
     converted,
     count_as,
     element_type,
@@ -29,11 +31,12 @@ from rlx_mlir.mir.linalg import (
     reduced,
     size_of,
     sizes_of,
+    summed,
     tensor_type,
     write_slice,
 )
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
-from rlx_mlir.mir.numerics import narrow, widen
+from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, is_float
 from rlx_mlir.rewriting import Rewriter
@@ -62,7 +65,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
     elif kind == "prod":
         total = np.prod(wide, dtype=wide.dtype, **along)
     else:
-        total = np.sum(wide, dtype=wide.dtype, **along)
+        total = sum_along(wide, axes, keep_dims=keep_dims)
         if kind == "mean":
             total = total / wide.dtype.type(np.prod([x.shape[axis] for axis in axes]))
     return narrow(np.asarray(total), x.dtype)
@@ -73,7 +76,7 @@ def softmax(x: np.ndarray, *, axis: int = -1) -> np.ndarray:
     """exp(x - max(x)) / sum(exp(x - max(x)))"""
     wide = widen(x)
     exponential = np.exp(wide - np.max(wide, axis=axis, keepdims=True, initial=-np.inf))
-    return narrow(exponential / np.sum(exponential, axis=axis, keepdims=True), x.dtype)
+    return narrow(exponential / sum_along(exponential, axis), x.dtype)
 
 
 @reference(mir.CumsumOp)
@@ -81,6 +84,9 @@ def cumsum(x: np.ndarray, *, axis: int = -1, exclusive: bool = False) -> np.ndar
     """result[t] = sum of x[u] over u <= t, or u < t with `exclusive`."""
     wide = widen(x)
     total = np.cumsum(wide, axis=axis, dtype=wide.dtype)
+    if is_float_dtype(wide.dtype):  # added one after the other, with a rounding each: a wider type has fewer
+        exact = np.cumsum(wide, axis=axis, dtype=np.longdouble)
+        total = np.where(np.isfinite(total), exact.astype(wide.dtype), total)
     if exclusive:
         zeros = np.zeros_like(np.take(total, [0] if x.shape[axis] else [], axis=axis))
         total = np.concatenate([zeros, np.delete(total, -1, axis=axis)] if x.shape[axis] else [total], axis=axis)
@@ -172,13 +178,28 @@ def _first(kind: str, type: ir.Type) -> float:
 
 
 def reduce_axes(x: ir.Value, kind: str, axes: Collection[int], *, keep_dims: bool = False) -> ir.Value:
-    """Elements of `x` combined along `axes`, in the accumulation type; `mean` is the sum here."""
+    """Elements of `x` combined along `axes`, in the accumulation type; `mean` is the sum here.
+
+    Sums of floats are taken along one axis after the other, the last one first, so that each is a short one or one in
+    parts.
+    """
     own = sizes_of(x)
     loops = range(len(own))
+    if kind in ("sum", "mean") and is_float(element_type(x)) and axes:
+        last = max(axes)
+        total = _sum_along(x, last, keep_dims=keep_dims)
+        return reduce_axes(total, kind, [a for a in axes if a != last], keep_dims=keep_dims) if len(axes) > 1 else total
     map: list[int | None] = [None if dim in axes else dim for dim in loops if keep_dims or dim not in axes]
     sizes: list[SizeLike] = [1 if dim in axes else own[dim] for dim in loops if keep_dims or dim not in axes]
     start = _first(kind, element_type(x))
     return reduced(len(own), [(x, loops)], sizes, map, start, _COMBINE[kind])
+
+
+def _sum_along(x: ir.Value, axis: int, *, keep_dims: bool) -> ir.Value:
+    own = sizes_of(x)
+    map: list[int | None] = [None if dim == axis else dim for dim in range(len(own)) if keep_dims or dim != axis]
+    sizes: list[SizeLike] = [1 if dim == axis else own[dim] for dim in range(len(own)) if keep_dims or dim != axis]
+    return summed(len(own), [(x, range(len(own)))], sizes, map)
 
 
 @TO_LINALG.pattern(mir.ReduceOp)
@@ -206,7 +227,10 @@ def lower_softmax(op: Any, rewriter: Rewriter) -> None:
 
 @TO_LINALG.pattern(mir.CumsumOp)
 def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
-    """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive"""
+    """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive
+
+    Sums of floats carry along what their additions have lost.
+    """
     axis = python_value(op.axis) % op.x.type.rank
     sizes = sizes_of(op.x)
     type = element_type(op.x)
@@ -214,20 +238,28 @@ def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
     part: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes)]
     row_type = tensor_type(others, type)
     loops = range(len(others))
-    exclusive = bool(op.exclusive)
+    exclusive, floating = bool(op.exclusive), is_float(type)
 
-    def step(t: ir.Value, total: ir.Value, result: ir.Value) -> list[ir.Value]:
+    def written(t: ir.Value, totals: Sequence[ir.Value], result: ir.Value) -> ir.Value:
+        offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
+        row = elementwise(row_type, totals, completed) if floating else converted(totals[0], row_type)
+        return write_slice(row, result, offsets, part, drop=[axis])
+
+    def add(x: Scalar, *totals: Scalar) -> Any:
+        return added(*totals, x.widen()) if floating else totals[0] + x
+
+    def step(t: ir.Value, *state: ir.Value) -> list[ir.Value]:
+        *totals, result = state
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
         row = extract_slice(op.x, offsets, part, drop=[axis])
         if exclusive:
-            result = write_slice(converted(total, row_type), result, offsets, part, drop=[axis])
-        after = generic(len(others), [(row, loops)], [(total, loops)], lambda x, total: total + x.widen())
-        if not exclusive:
-            result = write_slice(converted(after, row_type), result, offsets, part, drop=[axis])
-        return [after, result]
+            result = written(t, totals, result)
+        after = generic(len(others), [(row, loops)], [(total, loops) for total in totals], add)
+        totals = after if floating else [after]
+        return [*totals, result if exclusive else written(t, totals, result)]
 
-    start = [filled(others, accumulator(type), 0), empty(sizes, type)]
-    rewriter.replace(op, for_each(0, sizes[axis], start, step)[1])
+    start = [*(filled(others, accumulator(type), 0) for _ in range(2 if floating else 1)), empty(sizes, type)]
+    rewriter.replace(op, for_each(0, sizes[axis], start, step)[-1])
 
 
 #: Beyond every position.

@@ -11,6 +11,7 @@ from typing import Any
 from mlir.dialects import arith, linalg, math, tensor
 
 from rlx_mlir import ir
+from rlx_mlir.codegen.program import NORMAL_TAIL, NORMAL_TAIL_FACTORS
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
@@ -345,13 +346,24 @@ def silu(x: Scalar) -> Scalar:
 
 
 def gelu(x: Scalar) -> Scalar:
-    """0.5 x (1 + erf(x / sqrt(2)))"""
-    return 0.5 * x * (1 + Scalar(math.ErfOp((x * pymath.sqrt(0.5)).value).result))
+    """0.5 x erfc(-x / sqrt(2)), which keeps its digits where 1 + erf(x / sqrt(2)) has none; of f32 by `NORMAL_TAIL`."""
+    if x.word != "f32":
+        return 0.5 * x * Scalar(math.ErfcOp((x * -pymath.sqrt(0.5)).value).result)
+    t = absolute(x)
+    s = 1 / (t * NORMAL_TAIL + 1)
+    tail = x.like(NORMAL_TAIL_FACTORS[-1])
+    for factor in NORMAL_TAIL_FACTORS[-2::-1]:
+        tail = tail * s + factor
+    tail = tail * s * exp(t * t * -0.5)
+    return x * (x < 0).select(tail, 1 - tail)
 
 
 def gelu_approx(x: Scalar) -> Scalar:
-    """0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))"""
-    return 0.5 * x * (1 + tanh(pymath.sqrt(2 / pymath.pi) * (x + 0.044715 * x * x * x)))
+    """x / (1 + exp(-2 u)), which is 0.5 x (1 + tanh u) with digits where tanh u is near -1; u as for tanh:
+
+    sqrt(2 / pi) (x + 0.044715 x^3)
+    """
+    return x / (1 + exp(-2 * pymath.sqrt(2 / pymath.pi) * (x * x * x * 0.044715 + x)))
 
 
 #: Functions of one element, in the accumulation type, by the word of the activation enumeration.

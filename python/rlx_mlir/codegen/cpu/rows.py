@@ -10,7 +10,8 @@ needs again is recomputed if that is cheap and kept in a row of scratch otherwis
     y = x * rsqrt(s / W + eps) * gamma   loop 1, stored to the result
 
 All values are f32: f16 and bf16 operands are widened on load, results rounded once on store, and a `cast` step rounds
-where it stands. Sums run over vector lanes and several accumulators (reassociated, but always in the same way); max
+where it stands. Sums run over vector lanes and several accumulators (reassociated, but always in the same way), in
+blocks of 32 terms for each; what joining blocks loses is carried along, so that errors don't grow with the length. max
 and min propagate NaN; softmax of a row with +inf, or of only -inf, is NaN, as the formula says.
 """
 
@@ -40,6 +41,9 @@ from rlx_mlir.codegen.row_graph import (
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
+
+#: Terms of a partial sum of one block: a vector's lane has one sum for each vector of an unrolled loop.
+TURNS = 32
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
@@ -203,24 +207,67 @@ class _Kernel:
             parts = [sums[u * count : (u + 1) * count] for u in range(unroll)]
             return [x for u, part in enumerate(parts) for x in step(base, u * lanes, lanes, part)]
 
-        sums = [em.const(REDUCTIONS[node.op][2], self.type) for node in reductions] * unroll
-        if wide > unroll:
-            with self.fresh_columns(), em.loop(0, wide * lanes, unroll * lanes, sums, hint="col") as loop:
+        start = [em.const(REDUCTIONS[node.op][2], self.type) for node in reductions]
+
+        def turns(low: Index, high: Index) -> list[Value]:
+            with self.fresh_columns(), em.loop(low, high, unroll * lanes, start * unroll, hint="col") as loop:
                 loop.yield_(steps(loop.iv, loop.args))
-            sums = loop.results
+            return self.folded(reductions, loop.results)
+
+        sums, lost = start, [em.zero(self.type)] * count
+        blocked = bool(reductions) and wide > TURNS * unroll
+        if blocked:
+            length = TURNS * unroll * lanes
+            with em.loop(0, wide * lanes, length, [*sums, *lost], hint="block") as loop:
+                own = turns(loop.iv, em.imin(em.iadd(loop.iv, length), wide * lanes))
+                loop.yield_(self.joined(reductions, loop.args, own))
+            sums, lost = loop.results[:count], loop.results[count:]
+        elif wide > unroll:
+            sums = turns(0, wide * lanes)
         elif wide:
             with self.fresh_columns():
-                sums = steps(0, sums)
-        while len(sums) > count:
-            half = len(sums) // 2
-            pairs = zip(reductions * (half // count), sums[:half], sums[half:], strict=True)
-            sums = [em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in pairs]
+                sums = self.folded(reductions, steps(0, start * unroll))
+        rest = start if blocked else sums
         for vector in range(wide, -(-width // lanes)):  # those that are fewer than `unroll`, then the tail
             with self.fresh_columns():
-                sums = step(vector * lanes, 0, min(lanes, width - vector * lanes), sums)
+                rest = step(vector * lanes, 0, min(lanes, width - vector * lanes), rest)
+        if blocked:
+            state = self.joined(reductions, [*sums, *lost], rest)
+            sums = [self.completed(node, *pair) for node, *pair in zip(reductions, state, state[count:], strict=False)]
+        else:
+            sums = rest
         for node, total in zip(reductions, sums, strict=True):
             kind = REDUCTIONS[node.op][1]
             self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
+
+    def folded(self, reductions: Sequence[Node], sums: Sequence[Value]) -> list[Value]:
+        """The sums of several vectors side by side, as one for each reduction."""
+        left = list(sums)
+        while len(left) > len(reductions):
+            half = len(left) // 2
+            pairs = zip([*reductions] * (half // len(reductions)), left[:half], left[half:], strict=True)
+            left = [self.em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in pairs]
+        return left
+
+    def joined(self, reductions: Sequence[Node], state: Sequence[Value], own: Sequence[Value]) -> list[Value]:
+        """The totals so far and what their additions have lost, with those of one more block."""
+        em, count = self.em, len(reductions)
+        totals, lost = [], list(state[count:])
+        for i, (node, total, x) in enumerate(zip(reductions, state, own, strict=False)):
+            after = em.binary(REDUCTIONS[node.op][0], total, x)
+            totals.append(after)
+            if REDUCTIONS[node.op][1] == "add":
+                moved = em.subf(after, total)
+                error = em.addf(em.subf(total, em.subf(after, moved)), em.subf(x, moved))
+                lost[i] = em.addf(lost[i], error)
+        return [*totals, *lost]
+
+    def completed(self, node: Node, total: Value, lost: Value) -> Value:
+        """A total with what it has lost; differences of infinities are NaN: then the total is what it is."""
+        em = self.em
+        if REDUCTIONS[node.op][1] != "add":
+            return total
+        return em.select(em.cmpf("ord", lost, lost), em.addf(total, lost), total)
 
     @contextmanager
     def fresh_columns(self) -> Iterator[None]:

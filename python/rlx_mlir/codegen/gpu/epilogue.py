@@ -13,7 +13,7 @@ from functools import partial
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
-from rlx_mlir.codegen.program import UNARY, Program, Unary, emit_elementwise
+from rlx_mlir.codegen.program import UNARY, Program, Unary, emit_elementwise, gelu
 
 __all__ = ["DEVICE_UNARY", "Epilogue", "elementwise", "exp", "exp2_approx", "reciprocal", "rsqrt_approx", "sigmoid"]
 
@@ -75,12 +75,21 @@ def _device(em: Emitter) -> DeviceEmitter:
     return em
 
 
+def _exp(em: Emitter, x: Value) -> Value:
+    return exp(_device(em), x)
+
+
+def _reciprocal(em: Emitter, x: Value) -> Value:
+    return reciprocal(_device(em), x)
+
+
 DEVICE_UNARY: Mapping[str, Unary] = {
     **UNARY,
     "relu": lambda em, x: em.maximumf(x, 0.0),
-    "exp": lambda em, x: exp(_device(em), x),
+    "exp": _exp,
     "sigmoid": lambda em, x: sigmoid(_device(em), x),
     "silu": lambda em, x: _silu(_device(em), x),
+    "gelu": lambda em, x: gelu(em, x, _exp, _reciprocal),
     "gelu_approx": lambda em, x: _gelu_approx(_device(em), x),
 }
 """The operations of one operand on f32, for `emit_elementwise` and `Program.emit`."""

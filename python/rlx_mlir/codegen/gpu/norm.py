@@ -2,9 +2,9 @@
 """The schedule for norms and softmax along another axis than the last: x is [outer, length, inner].
 
 A thread has a vector of neighbouring columns, and the threads of a block that have the same columns join their sums
-through shared memory, as in reductions. Columns are read once for each sum, and once more for the results; what a block
-has of them, 32 vectors side by side, mostly stays in the caches between. Meaning and order of operations are those of
-rows: f32 inside, rounded once.
+through shared memory, as in reductions. Columns are read once for each sum (three of layer_norm: mean, what the rounded
+mean lacks, variance), and once more for the results; what a block has of them, 32 vectors side by side, mostly stays in
+the caches between. Meaning and order of operations are those of rows: f32 inside, rounded once.
 """
 
 from __future__ import annotations
@@ -168,10 +168,17 @@ class _Norm:
         count = em.cast("arith.uitofp", em.wide(self.sizes.length), "f32")
         centred = x
         if spec.op == "layer_norm":
-            mean = [em.divf(s, count) for s in total("sum", x)]
+            means: list[list[Value]] = []
 
             def centred(at: Value) -> list[Value]:
-                return [em.subf(v, m) for v, m in zip(x(at), mean, strict=True)]
+                values = x(at)
+                for mean in means:
+                    values = [em.subf(v, m) for v, m in zip(values, mean, strict=True)]
+                return values
+
+            # The second one is what the first, rounded, lacks: without it columns of one large number aren't 0.
+            for _ in range(2):
+                means.append([em.divf(s, count) for s in total("sum", centred)])
 
         def squares(at: Value) -> list[Value]:
             return [em.mulf(v, v) for v in centred(at)]
