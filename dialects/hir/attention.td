@@ -16,8 +16,8 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     and query i at position a, with keys j at positions 0, 1, ...:
 
         s[j] = scale * (q[i] . k[j])
-        s[j] = s[j] + mask[i, j]                  with mask_kind = bias
         s[j] = softcap * tanh(s[j] / softcap)     with softcap
+        s[j] = s[j] + mask[i, j]                  with mask_kind = bias
         p    = softmax(s) over the keys that are kept
         result[i] = sum_j p[j] * v[j]
 
@@ -29,7 +29,9 @@ def HIR_AttentionOp : HIR_BlockOp<"attention", [AttrSizedOperandSegments]> {
     | `custom`         | those whose `mask` is true or >= 0.5      |
 
     A query that keeps no key gives zeros, and keys that aren't kept have no influence,
-    NaN included. Position a is Sk - Sq + i: the last query stands at the last key.
+    NaN included. A bias is added to capped scores, and hides no key: -inf gives the
+    weight 0 (and zeros where all of a row is -inf), and the least finite number
+    throughout a row gives all keys of it one weight, so the mean of the values. Position a is Sk - Sq + i: the last query stands at the last key.
     `scale` is D^(-1/2) unless given. `mask` is [B, H, Sq, Sk], or for `custom` also
     [B, Sk]; each dimension but Sk may be 1, which stands for all alike.
 

@@ -14,13 +14,16 @@ def MIR_AttentionOp : MIR_Op<"attention", [
     For each batch b, head h and query i, over the keys j that the query may see:
 
         s_j = scale * <q_i, k_j>              (default scale: 1 / sqrt(head_dim))
-        s_j = s_j + mask[b, h, i, j]          with mask_kind = bias
         s_j = softcap * tanh(s_j / softcap)   with softcap
+        s_j = s_j + mask[b, h, i, j]          with mask_kind = bias
         result_i = sum_j softmax(s)_j * v_j
 
     All is computed in f32 (f64 for f64) and rounded once; keys and values of f16 or bf16
     beside queries of f32 are widened first, without loss. **A query that sees no key
-    gives zeros**, and keys that aren't seen have no influence, NaN included.
+    gives zeros**, and keys that aren't seen have no influence, NaN included. A bias is
+    added to capped scores, and hides no key: -inf gives the weight 0 (and zeros where all
+    of a row is -inf), and the least finite number throughout a row gives all keys of it
+    one weight, so the mean of the values.
 
     **Heads.** There are `num_heads` query heads and `num_kv_heads` (default: as many)
     heads of keys and values. They are grouped: head h uses key head

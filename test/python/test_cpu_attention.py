@@ -131,10 +131,10 @@ class Case(Problem):
                 continue
             group = h // (self.heads // self.kv_heads)
             score = k[b, group, seen] @ q[b, h, i] * scale
-            if self.kind == "bias":
-                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen].astype(np.float64)
             if self.softcap is not None:
                 score = self.softcap * np.tanh(score / self.softcap)
+            if self.kind == "bias":
+                score = score + rest[0][(0, 0) if self.broadcast else (b, h)][i, seen].astype(np.float64)
             weight = np.exp(score - score.max())
             out[b, h, i] = weight / weight.sum() @ v[b, group, seen]
         if self.layout == "bhsd":
@@ -335,6 +335,39 @@ def test_fully_masked_rows_are_zero(queries: int) -> None:
     result = case.run([q, k, v, bias])
     assert (case.heads_first(result, 2)[0, 1] == 0).all()
     assert np.isfinite(result).all()
+
+
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 300), (5, 40)])
+def test_a_bias_is_added_to_capped_scores(queries: int, keys: int, bits: int | str) -> None:
+    case = Case(queries, keys, kind="bias", softcap=5.0, bits=bits)
+    q, k, v, bias = case.inputs()
+    bias[..., 1::2] = -np.inf
+    v[..., 1::2, :] = 1e6  # a weight of what the cap leaves of -inf would show
+    result = case.run([q, k, v, bias])
+    assert np.abs(result).max() < 10
+    np.testing.assert_allclose(result, case.reference([q, k, v, bias]), rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("bits", [*BITS, "tiles"])
+@pytest.mark.parametrize("element", ["f32", "f16"])
+@pytest.mark.parametrize(("queries", "keys"), [(1, 300), (5, 40)])
+def test_a_row_of_the_least_bias_gives_the_mean(queries: int, keys: int, element: str, bits: int | str) -> None:
+    case = Case(queries, keys, kind="bias", element=element, bits=bits)
+    q, k, v, bias = case.inputs()
+    least = np.finfo(bias.dtype).min
+    bias[0, 0, -1] = least
+    bias[0, 1, 0, 1:] = least  # the first key is left
+    want = case.reference([q, k, v, bias])
+    result = case.run([q, k, v, bias])
+    values, own = case.heads_first(v, case.kv_heads).astype(np.float64), case.heads_first(result, case.heads)
+    if element == "f32":  # scores have no bits beside this number
+        np.testing.assert_allclose(own[0, 0, -1], values[0, 0].mean(axis=0), rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(own[0, 1, 0], values[0, 1 // (case.heads // case.kv_heads), 0], rtol=1e-3)
+    exact = np.ones(own.shape, np.bool_)
+    exact[0, 0, -1] = element != "f32"
+    tolerance = 2e-5 if element == "f32" else 1e-3
+    np.testing.assert_allclose(own[exact], case.heads_first(want, case.heads)[exact], rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.usefixtures("either")

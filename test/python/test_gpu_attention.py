@@ -406,6 +406,24 @@ def test_scores_of_nan_and_infinity(schedule: Schedule) -> None:
     np.testing.assert_allclose(got, want, atol=case.tolerance)
 
 
+@pytest.mark.parametrize("schedule", [decode, prefill_f32, prefill_mma, prefill_hopper])
+def test_biases_are_added_to_capped_scores_and_hide_nothing(schedule: Schedule) -> None:
+    narrow = schedule in (prefill_mma, prefill_hopper)
+    case = Case(4, 40, kind="bias", fixed=True, element="bf16" if narrow else "f32", softcap=5.0)
+    arrays = case.inputs()
+    bias = arrays[3]
+    bias[0, 0, 0, 1::2] = -np.inf
+    bias[0, 0, 1] = np.finfo(np.float32).min if not narrow else -3.3e38
+    arrays[2][0, 1::2] = 1000
+    want = case.reference(arrays).astype(np.float32)
+    chip = "sm_90a" if schedule is prefill_hopper else "sm_80"
+    got = result_of(schedule(NAME, case.spec(), chip), chip, arrays)[0].astype(np.float32)
+    assert np.abs(got[0, 0, :64]).max() < 10
+    mean = arrays[2][0, :, :64].astype(np.float32).mean(axis=0)
+    np.testing.assert_allclose(got[0, 1, :64], mean, rtol=case.tolerance)
+    np.testing.assert_allclose(got, want, rtol=case.tolerance, atol=case.tolerance)
+
+
 # Code ---------------------------------------------------------------------------------------------
 
 LLAMA = Case(1, 1, 32, 8, 128, kind="causal", pos=(0,), element="bf16")

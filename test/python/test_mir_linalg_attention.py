@@ -156,6 +156,8 @@ def test_attention_edges():
     pos = np.array([1], np.int32)
     none = np.zeros((1, 6), np.bool_)
     keys = np.arange(6)[None] < 4
+    holes = np.where(np.arange(6) % 2, -np.inf, 0).astype(np.float32)[None, None, None]
+    bias = attention("bias", heads=2, kv_heads=1)
     cases = [
         case("no query", attention("causal", heads=2, kv_heads=1), dyn(q[:, :0], 1), dyn(k, 1), dyn(v, 1)),
         case("no key", attention(heads=2, kv_heads=1), dyn(q, 1), dyn(k[:, :0], 1), dyn(v[:, :0], 1)),
@@ -166,7 +168,11 @@ def test_attention_edges():
         ),
         case("masked keys are NaN", attention("custom", heads=2, kv_heads=1), q, hole_k, hole, keys),
         case("seen keys are NaN", attention("causal", heads=2, kv_heads=1), q, k, hole),
-        case("bias -inf", attention("bias", heads=2, kv_heads=1), q, k, v, np.full((1, 1, 1, 6), -np.inf, np.float32)),
+        *(
+            case(f"bias {value}", bias, q, k, v, np.full((1, 1, 1, 6), value, np.float32))
+            for value in (-np.inf, np.finfo(np.float32).min)
+        ),
+        case("capped bias", attention("bias", heads=2, kv_heads=1, softcap=5.0), q, k, v, holes),
     ]
     check(cases)
 

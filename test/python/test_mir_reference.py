@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import rlx_mlir.hir.reference  # noqa: F401 - registers the meaning of blocks
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir import REFERENCES, PackedWeight
@@ -307,8 +308,8 @@ def scalar_attention(q, k, v, seen, *, scale, bias=None, softcap=None):
             scores = []
             for j in keys:
                 s = scale * math.fsum(float(a) * float(b) for a, b in zip(q[h, i], k[h // group, j], strict=True))
-                s += 0.0 if bias is None else float(bias[h, i, j])
-                scores.append(s if softcap is None else softcap * math.tanh(s / softcap))
+                s = s if softcap is None else softcap * math.tanh(s / softcap)
+                scores.append(s if bias is None else s + float(bias[h, i, j]))
             if not keys:
                 continue
             weights = [math.exp(s - max(scores)) for s in scores]
@@ -372,6 +373,26 @@ def test_attention(kind, rows, columns):
             softcap=3.0,
         )
         np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-6)
+
+
+BIASED: dict[str, Any] = {"num_heads": 1, "head_dim": 4, "mask_kind": "bias"}
+
+
+@pytest.mark.parametrize("stage", ["mir", "hir"])
+def test_attention_adds_the_bias_to_capped_scores(stage):
+    reference = REFERENCES[f"{stage}.attention"]
+    q, k = np.ones((1, 1, 4), np.float32), np.ones((1, 2, 4), np.float32)
+    v = np.arange(8, dtype=np.float32).reshape(1, 2, 4)
+    bias = np.array([0, -np.inf], np.float32).reshape(1, 1, 1, 2)
+    np.testing.assert_array_equal(reference(q, k, v, bias, softcap=5.0, **BIASED), v[:, :1])
+
+
+def test_attention_of_a_row_of_the_least_bias_is_the_mean():
+    q, k, v = normal(1, 3, 4), normal(1, 5, 4, seed=1), normal(1, 5, 4, seed=2)
+    least = np.full((1, 1, 1, 5), np.finfo(np.float32).min)
+    mean = np.broadcast_to(v.mean(axis=1, keepdims=True), q.shape)
+    np.testing.assert_allclose(ref("attention", q, k, v, least, **BIASED), mean, rtol=1e-6)
+    np.testing.assert_array_equal(ref("attention", q, k, v, np.full_like(least, -np.inf), **BIASED), np.zeros_like(q))
 
 
 def test_attention_layouts_agree():

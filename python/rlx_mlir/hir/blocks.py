@@ -192,7 +192,7 @@ class Blocks(Graph, Images):
             mask_kind: none, causal, sliding_window, custom or bias.
             window: number of keys that sliding_window keeps, the query's own included.
             scale: 1 / sqrt(head_dim) by default.
-            softcap: c: scores become c tanh(score / c) before masking.
+            softcap: c: scores become c tanh(score / c), before masks and biases.
             layout: `packed`; `bhsd` and `bshd` are of the primitive, which this builds then.
             k_cache, v_cache: [B, P, num_kv_heads * head_dim]; k and v are written to rows pos[b], pos[b] + 1, ….
             pos: [B] i32, the position of the first query. It comes with the caches; the primitive takes it alone.
@@ -260,7 +260,7 @@ class Blocks(Graph, Images):
         eps: float = 1e-5,
         mask_kind: str = "causal",
         window: int | None = None,
-        style: str = "interleaved",
+        style: str = "half",
         transpose_weight: bool = False,
         **options: Any,
     ) -> Any:
@@ -272,8 +272,8 @@ class Blocks(Graph, Images):
             q_w, k_w, v_w: E inputs; num_heads * head_dim, num_kv_heads * head_dim (twice) outputs.
             o_w: num_heads * head_dim inputs, E outputs.
             gate_w, up_w, down_w: as in `swiglu`, E inputs and outputs.
-            cos, sin: as in `rope`, as is `style` (interleaved is what GGUF files of LLaMA models need).
-            mask, mask_kind, window: as in `attention`, causal by default.
+            cos, sin: as in `rope`, as is `style`: GGUF files of LLaMA models need interleaved.
+            mask, mask_kind, window: as in `attention`; causal unless said, where text without `mask` hides no key.
             k_cache, v_cache, pos: as in `attention`; `pos` is read by rope too, and may come without caches.
 
         Returns the result, [B, S, E]; with caches a tuple (result, new k_cache, new v_cache).
@@ -418,6 +418,7 @@ class Blocks(Graph, Images):
             gate_w, up_w, down_w: as in `swiglu`, E inputs and outputs.
             lm_head_w: E inputs, V outputs.
             n_rot, style: as in `rope`.
+            eps: of all norms; 1e-6 unless said, as in Qwen3.5's files, where operations without one have 1e-5.
         """
         operands = {
             "h_pre_norm": h_pre_norm,

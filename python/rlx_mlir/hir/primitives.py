@@ -708,7 +708,7 @@ class Primitives:
             mask_kind: none, causal, sliding_window, custom or bias.
             window: number of keys that sliding_window keeps, the query's own included.
             scale: 1 / sqrt(head_dim) by default.
-            softcap: c: scores become c tanh(score / c) before masking.
+            softcap: c: scores become c tanh(score / c), before masks and biases.
             pos: [B] i32, the position of the first query; without it the last query stands at the last key.
         """
         operands = {"q": q, "k": k, "v": v, "mask": mask, "pos": pos}

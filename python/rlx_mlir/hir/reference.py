@@ -118,7 +118,7 @@ def rope(
     *,
     head_dim: int,
     n_rot: int | None = None,
-    style: str = "interleaved",
+    style: str = "half",
 ) -> np.ndarray:
     """Each pair of a head turned by the angle in the row `pos[b] + s` of the tables."""
     wide = widen(x)
@@ -211,11 +211,11 @@ def attention(
                 if not len(kept):
                     continue
                 scores = keys[b, kept, shared] @ rows[b, i, own] * factor
+                if softcap is not None:
+                    scores = real(softcap) * np.tanh(scores / real(softcap))
                 if mask_kind == "bias":
                     assert entries is not None, "the verifier's rule"
                     scores = scores + entries[kept]
-                if softcap is not None:
-                    scores = real(softcap) * np.tanh(scores / real(softcap))
                 if np.all(np.isneginf(scores)):
                     continue  # a bias of -inf hides a key as a mask does
                 weights = np.exp(scores - scores.max())
@@ -265,7 +265,7 @@ def llama_decoder_block(
     eps: float,
     mask_kind: str = "none",
     window: int | None = None,
-    style: str = "interleaved",
+    style: str = "half",
     transpose_weight: bool = False,
 ) -> np.ndarray | tuple[np.ndarray, ...]:
     """h = x + attention(rms_norm(x)) o_w; h + swiglu(rms_norm(h)), rounded after each part."""

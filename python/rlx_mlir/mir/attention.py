@@ -103,7 +103,7 @@ def attention(
     softcap: float | None = None,
     layout: str = "packed",
 ) -> np.ndarray:
-    """softmax(cap(scale <q, k> + bias)) v over the visible keys of each query; zeros where it sees none."""
+    """softmax(cap(scale <q, k>) + bias) v over the visible keys of each query; zeros where it sees none."""
     kv_heads = num_heads if num_kv_heads is None else num_kv_heads
     group = num_heads // kv_heads
     queries = split_heads(widen(q), num_heads, layout)
@@ -120,12 +120,12 @@ def attention(
         heads = (kv_heads, group) if x.shape[1] == num_heads else (1, 1)
         return x.reshape(x.shape[0], *heads, *x.shape[2:])
 
-    if mask_kind == "bias":
-        assert mask is not None, "C5"
-        scores = scores + grouped(widen(mask))
     if softcap is not None:
         cap = dtype(np.float32(softcap))
         scores = cap * np.tanh(scores / cap)
+    if mask_kind == "bias":
+        assert mask is not None, "C5"
+        scores = scores + grouped(widen(mask))
     seen = visible_keys(mask_kind, batch, rows, columns, mask=mask, pos=pos, window=window)
     seen = np.broadcast_to(grouped(seen), scores.shape)
     scores = np.where(seen, scores, dtype(-np.inf))
@@ -387,7 +387,7 @@ def mask_by_head(mask: ir.Value, heads: _Heads) -> tuple[ir.Value, Map]:
 
 @TO_LINALG.pattern(mir.AttentionOp)
 def lower_attention(op: Any, rewriter: Rewriter) -> None:
-    """attention(q, k, v) -> s = cap(scale <q, k> + bias); m = max s; w = exp(s - m); (sum_j w v) / sum_j w
+    """attention(q, k, v) -> s = cap(scale <q, k>) + bias; m = max s; w = exp(s - m); (sum_j w v) / sum_j w
 
     Heads are views: nothing repeats the keys and values of a group.
     """
@@ -412,10 +412,10 @@ def lower_attention(op: Any, rewriter: Rewriter) -> None:
 
     def score(product: Scalar, *rest: Scalar) -> Scalar:
         s = product * scale
-        if bias:
-            s = s + rest[0].widen()
         if softcap is not None:
             s = tanh(s / softcap) * softcap
+        if bias:
+            s = s + rest[0].widen()
         return s if visible.trivial else visible.condition(*rest[len(bias) : -1]).select(s, -math.inf)
 
     inputs: list[tuple[ir.Value, Map]] = [(products, [*rows, j]), *bias, *visible.operands]

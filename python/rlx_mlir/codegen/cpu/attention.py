@@ -4,7 +4,7 @@
 For query i of head h, at absolute position p = offset + i, where offset is `pos[b]` in the cached form and Sk - Sq
 otherwise, and for the keys j that exist (j < Sk, and in the cached form j < pos[b] + Sq):
 
-    s_j = scale * <q_i, k_j> + bias_ij;    s_j = softcap * tanh(s_j / softcap);    o_i = sum_j softmax(s)_j v_j
+    s_j = scale * <q_i, k_j>;    s_j = softcap * tanh(s_j / softcap) + bias_ij;    o_i = sum_j softmax(s)_j v_j
 
 over the visible keys alone: all (none, bias), j <= p (causal), p - window < j <= p (sliding_window), mask_j >= 0.5
 (custom). A query that sees no key gives zeros. Keys that don't exist are never read, and invisible keys don't

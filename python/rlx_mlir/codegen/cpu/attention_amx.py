@@ -54,7 +54,7 @@ UNROLLED = 2
 """Pairs of keys whose weights are computed at a time."""
 
 SLACK = 8.0
-"""How far scores may exceed the running maximum, in the domain of the base-2 logarithm."""
+"""How far scores, as they are kept, may exceed the running maximum."""
 
 UNFIT = 0x7F7F8000
 """From these bits on, without the sign, numbers are infinite as bf16, or already."""
@@ -420,7 +420,7 @@ class TilePrefill(Prefill):
             for new, old in zip(found, maxima, strict=True)
         ]
         shifts = [self.finite_maximum(maximum) for maximum in now]
-        decays = [self.exp2(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
+        decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
         with em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays]), ["index"]) as branch:
             self.multiply_values(block, waiting, keys.step)
             with em.loop(0, self.size, hint="d") as d:
@@ -482,7 +482,7 @@ class TilePrefill(Prefill):
             if self.plain and self.score_factor != 1.0:
                 score = self.fma(score, em.const(self.score_factor, self.type), em.negf(shift))
             else:
-                score = em.subf(score, shift)
+                score = self.distance(score, shift)
             weights.append(self.power_of_two(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
             found[group] = em.addf(found[group], weights[-1])
         for part, value in enumerate(self.cut(weights[0], weights[1], self.weight_parts, rounded=False)):

@@ -3,7 +3,8 @@
 
 Scores are kept in the domain of the base-2 logarithm, where exp needs no multiplication: queries are multiplied by
 `scale * log2(e)` once. With a softcap c they are multiplied by `scale / c` and the capped score is
-`c * log2(e) * tanh(...)`. A bias is brought to the same domain when it is added.
+`c * log2(e) * tanh(...)`. With a bias, scores stay as they are and their distances from the maximum are multiplied: a
+mask of the least finite number times log2(e) would be -inf, which hides keys rather than ranking them last.
 """
 
 from __future__ import annotations
@@ -104,6 +105,11 @@ class KeyRange:
     hi: Index
 
 
+def score_unit(spec: AttentionSpec) -> float:
+    """What scores are multiplied by where they are kept: log2(e), or 1 where a bias is added to them."""
+    return 1.0 if spec.mask_kind == "bias" else LOG2_E
+
+
 class Schedule:
     """The views of the buffers, key ranges, exp and max with the NaN rules of the template."""
 
@@ -120,8 +126,8 @@ class Schedule:
         self.element = element_of(spec.q)
         self.stored = element_of(spec.k)
         scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
-        self.unit_factor = LOG2_E if spec.softcap is None else 1.0 / spec.softcap
-        self.query_factor = scale * self.unit_factor
+        self.score_unit = score_unit(spec)
+        self.query_factor = scale * (self.score_unit if spec.softcap is None else 1.0 / spec.softcap)
 
     # What a schedule implements -------------------------------------------------------------------
 
@@ -235,9 +241,14 @@ class Schedule:
         """0 where no key was visible so far: exp(-inf - 0) is 0, while exp(-inf - -inf) would be NaN."""
         return self.em.select(self.em.cmpf("oeq", maximum, NEGATIVE_INFINITY), 0.0, maximum)
 
-    def exp2(self, x: Value, maximum: Value) -> Value:
-        """2^(x - maximum) for vectors of x <= maximum: 0 where the result would be below 2^-126, NaN where x is NaN."""
-        return self.power_of_two(self.em.subf(x, maximum))
+    def distance(self, score: Value, maximum: Value) -> Value:
+        """How far a score is from the maximum, in the domain of the base-2 logarithm."""
+        difference = self.em.subf(score, maximum)
+        return difference if self.score_unit == LOG2_E else self.em.mulf(difference, LOG2_E)
+
+    def weight(self, score: Value, maximum: Value) -> Value:
+        """e^(score - maximum), for vectors of scores as they are kept: 0 where it would be below 2^-126, NaN of NaN."""
+        return self.power_of_two(self.distance(score, maximum))
 
     def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
         """2^x for vectors of x below 127: 0 where the result would be below 2^-126, NaN where x is NaN.
@@ -259,11 +270,10 @@ class Schedule:
         return em.mulf(value, em.bitcast(exponent, x.type))
 
     def score(self, product: Value, bias: Value | None) -> Value:
-        """The score, in the domain of the base-2 logarithm, of a product with a multiplied query."""
+        """The score, as it is kept, of a product with a multiplied query."""
         em, cap = self.em, self.spec.softcap
-        if bias is not None:
-            product = self.fma(bias, em.const(self.unit_factor, bias.type), product)
-        return product if cap is None else em.mulf(em.unary("math.tanh", product), cap * LOG2_E)
+        score = product if cap is None else em.mulf(em.unary("math.tanh", product), cap * self.score_unit)
+        return score if bias is None else em.addf(score, bias)
 
     def normalised(self, total: Value, sum_: Value, inverse: Value) -> Value:
         """total / sum, and zero where no key was visible."""

@@ -168,7 +168,7 @@ class Decode(Schedule):
 
             def weight(chunk: Index) -> Value:
                 maximum = em.load(self.records, [em.iadd(maxima, em.imul(chunk, self.record))])
-                return self.exp2(em.broadcast(maximum, self.type), shift)
+                return self.weight(em.broadcast(maximum, self.type), shift)
 
             with em.loop(first, last, 1, [em.zero(self.type)], hint="chunk") as chunk:
                 at = em.iadd(em.iadd(maxima, group), em.imul(chunk.iv, self.record))
@@ -316,7 +316,7 @@ class Decode(Schedule):
             shift = em.broadcast(self.finite_maximum(maximum), self.type)
             with em.loop(0, count, self.lanes, [em.zero(self.type)], hint="key") as key:
                 at = [em.iadd(start, key.iv)]
-                weight = self.exp2(em.vload(self.scores, at, self.type), shift)
+                weight = self.weight(em.vload(self.scores, at, self.type), shift)
                 em.vstore(weight, self.scores, at)
                 key.yield_([em.addf(key.args[0], weight)])
             em.store(em.reduce("add", key.results[0], "reassoc"), self.records, [em.iadd(state, group)])

@@ -141,7 +141,7 @@ class Prefill(Schedule):
         tile_maxima = self.score_tile(block, low, high)
         maxima_now = [self.larger(new, old) for new, old in zip(tile_maxima, maxima, strict=True)]
         shifts = [self.finite_maximum(maximum) for maximum in maxima_now]
-        decays = [self.exp2(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
+        decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
         tile_sums = self.exp_tile(em.isub(high, low), shifts)
         sums_now = [self.fma(old, decay, new) for old, decay, new in zip(sums, decays, tile_sums, strict=True)]
         self.value_tile(block, low, high, decays)
@@ -341,7 +341,7 @@ class Prefill(Schedule):
             sums = []
             for group in range(GROUPS):
                 at = [self.group_index(row.iv, group)]
-                weight = self.exp2(em.vload(self.scores, at, self.type), shifts[group])
+                weight = self.weight(em.vload(self.scores, at, self.type), shifts[group])
                 em.vstore(weight, self.scores, at)
                 sums.append(em.addf(row.args[group], weight))
             row.yield_(sums)

@@ -3,6 +3,7 @@
 
 As on CPUs, scores are kept in the domain of the base-2 logarithm, in which exp is one instruction: queries are
 multiplied by `scale * log2(e)`; with a softcap c by `scale / c`, and the capped score is `c * log2(e) * tanh(...)`.
+With a bias, scores stay as they are, and their distances from the maximum are multiplied.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.cpu.attention_base import LOG2_E, NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.codegen.cpu.attention_base import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 from rlx_mlir.codegen.gpu.emit import (
     BITS,
     DeviceEmitter,
@@ -92,8 +93,8 @@ class Problem:
         self.em, self.spec = em, spec
         self.element, self.stored = element_of(spec.q), element_of(spec.k)
         scale = spec.head_dim**-0.5 if spec.scale is None else spec.scale
-        self.unit_factor = LOG2_E if spec.softcap is None else 1.0 / spec.softcap
-        self.query_factor = scale * self.unit_factor
+        self.score_unit = score_unit(spec)
+        self.query_factor = scale * (self.score_unit if spec.softcap is None else 1.0 / spec.softcap)
         self.pos: Value | None = None
         self.mask: Value | None = None
 
@@ -257,18 +258,30 @@ class Problem:
         em, factor = self.em, self.query_factor
         if self.folded:
             return self.exp2(em.fmaf(product, factor, em.mulf(maximum, -factor)))
-        return self.exp2(em.subf(self.score(em.mulf(product, factor), bias), maximum))
+        return self.weight(self.score(em.mulf(product, factor), bias), maximum)
+
+    def weight(self, score: Value, maximum: Value) -> Value:
+        """e^(score - maximum) of a score as it is kept; the maximum is finite."""
+        difference = self.em.subf(score, maximum)
+        return self.exp2(difference if self.score_unit == LOG2_E else self.em.mulf(difference, LOG2_E))
+
+    def weights(self, scores: Sequence[Value], maximum: Value) -> list[Value]:
+        """The weights of scores, or with `folded` of products; the maximum is one of them, and finite."""
+        em, factor = self.em, self.query_factor
+        if not self.folded:
+            return [self.weight(score, maximum) for score in scores]
+        shift = em.mulf(maximum, -factor)
+        return [self.exp2(em.fmaf(product, factor, shift)) for product in scores]
 
     def score(self, product: Value, bias: Value | None) -> Value:
-        """The score, in the domain of the base-2 logarithm, of a product with a multiplied query."""
+        """The score, as it is kept, of a product with a multiplied query."""
         em, cap = self.em, self.spec.softcap
-        if bias is not None:
-            product = em.fmaf(bias, self.unit_factor, product)
-        if cap is None:
-            return product
-        # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
-        power = self.exp2(em.mulf(product, 2 * LOG2_E))
-        return em.fmaf(self.reciprocal(em.addf(power, 1.0)), -2.0 * cap * LOG2_E, em.const(cap * LOG2_E, "f32"))
+        score = product
+        if cap is not None:
+            # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
+            power, most = self.exp2(em.mulf(product, 2 * LOG2_E)), cap * self.score_unit
+            score = em.fmaf(self.reciprocal(em.addf(power, 1.0)), -2.0 * most, em.const(most, "f32"))
+        return score if bias is None else em.addf(score, bias)
 
     def normalising(self, total: Value) -> Value:
         """1 / total, and 0 where no key was visible."""

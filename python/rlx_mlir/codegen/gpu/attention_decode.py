@@ -348,8 +348,8 @@ class Partial(_Decode):
             largest = em.warp_reduce("maxnum", em.tree("maxnum", values))
             maximum = self.larger(largest, maxima[row])
             shift = self.finite(maximum)
-            exps = [self.exp2(em.subf(value, shift)) for value in values]
-            decay = self.exp2(em.subf(maxima[row], shift))
+            exps = [self.weight(value, shift) for value in values]
+            decay = self.weight(maxima[row], shift)
             new_sums.append(em.fmaf(sums[row], decay, em.tree("add", exps)))
             if self.masks:
                 exps = [em.select(visible, x, -1.0) for visible, x in zip(seen, exps, strict=True)]
@@ -427,8 +427,8 @@ class Partial(_Decode):
             own = [em.lanes(em.ld(stats, vec(2, "f32"), 2 * (w * rows + row))) for w in range(warps)]
             maximum = em.tree("maxnum", [m for m, _ in own])
             shift = self.finite(maximum)
-            factor = self.exp2(em.subf(state[row], shift))
-            total = em.tree("add", [em.mulf(x, self.exp2(em.subf(m, shift))) for m, x in own])
+            factor = self.weight(state[row], shift)
+            total = em.tree("add", [em.mulf(x, self.weight(m, shift)) for m, x in own])
             totals.append([maximum, total])
             first = 2 * rows + row * self.own
             for vector in range(self.vectors):

@@ -192,8 +192,8 @@ class PrefillF32(Problem):
         for r, own in enumerate(scores):
             maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), LANES), maxima[r])
             shift = self.finite(maximum)
-            decay = self.exp2(em.subf(maxima[r], shift))
-            exps = [self.exp2(em.subf(x, shift)) for x in own]
+            decay = self.weight(maxima[r], shift)
+            exps = [self.weight(x, shift) for x in own]
             new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
             new_maxima.append(maximum)
             weights.append(exps)

@@ -443,12 +443,13 @@ class PrefillHopper(Problem):
             maximum = em.warp_reduce("maxnum", em.tree("maxnum", [scores[i] for i in places]), 4)
             if maxima is not None:
                 maximum = self.larger(maximum, maxima[half])
-            shift = em.mulf(self.finite(maximum), -self.factor)
-            for i in places:
-                weights[i] = self.exp2(em.fmaf(scores[i], self.factor, shift))
+            before = [] if maxima is None else [maxima[half]]
+            found = self.weights([*(scores[i] for i in places), *before], self.finite(maximum))
+            for i, weight in zip(places, found, strict=False):
+                weights[i] = weight
             total = em.tree("add", [weights[i] for i in places])
             if maxima is not None and sums is not None:
-                decays.append(self.exp2(em.fmaf(maxima[half], self.factor, shift)))
+                decays.append(found[-1])
                 total = em.fmaf(sums[half], decays[half], total)
             new_maxima.append(maximum)
             new_sums.append(total)

@@ -39,7 +39,7 @@ def join(problem: Problem, part: Value, sums: Value, first: Index, count: Value,
     maximum, total = own.results
     weights, exchange = em.shared(), em.shared(MAX_PARTS * 4)
     shift = problem.finite(em.block_reduce("maxnum", maximum, exchange, JOIN_THREADS))
-    weight = problem.exp2(em.subf(maximum, shift))
+    weight = problem.weight(maximum, shift)
     em.st(weight, weights, thread)
     total = em.block_reduce("add", em.mulf(total, weight), exchange, JOIN_THREADS)
     sums_of = _weighted(problem, part, first, count, weights)

@@ -173,12 +173,9 @@ class PrefillMma(Problem):
         scores = self.scores(products, key, keys)
         maxima, sums, totals = state[:count], state[count : 2 * count], list(state[2 * count :])
         new_maxima, new_sums, weights = [], [], []
-        factor = self.query_factor if self.folded else 1.0
         for r, own in enumerate(scores):
             maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), 4), maxima[r])
-            shift = em.mulf(self.finite(maximum), -factor)
-            decay = self.exp2(em.fmaf(maxima[r], factor, shift))
-            exps = [self.exp2(em.fmaf(x, factor, shift)) for x in own]
+            decay, *exps = self.weights([maxima[r], *own], self.finite(maximum))
             new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
             new_maxima.append(maximum)
             weights.append(exps)
