@@ -7,16 +7,44 @@ and both values, in lower case and without a full stop. Errors about a value tha
 
 from __future__ import annotations
 
+import bisect
 import os
 from collections.abc import Iterable
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """`` (did you mean 'x'?)`` where a known word is near to one that isn't known, else nothing."""
+#: Names that a word is compared with at most, and characters of a name that are compared: comparing takes time that
+#: grows with all of these, and names may be a stranger's.
+_MOST_COMPARED = 64
+_LONGEST_COMPARED = 100
+
+
+def nearest(word: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """The known word that is most like another one; '' where none is like it, or the word is long.
+
+    Of many known words, those are compared that share the longest start or the longest end with it.
+    """
     import difflib
 
-    near = difflib.get_close_matches(word, [str(each) for each in known], 1)
-    return f" (did you mean '{near[0]}'?)" if near else ""
+    if not 0 < len(word) <= _LONGEST_COMPARED:
+        return ""
+    names = [name for name in map(str, known) if len(name) <= _LONGEST_COMPARED]
+    if len(names) > _MOST_COMPARED:
+        reversed_names = _around(word[::-1], [name[::-1] for name in names])
+        names = _around(word, names) + [name[::-1] for name in reversed_names]
+    return next(iter(difflib.get_close_matches(word, names, 1, cutoff)), "")
+
+
+def _around(word: str, names: list[str]) -> list[str]:
+    """The names that come just before and after a word in order: none has a longer start in common with it."""
+    ordered = sorted(names)
+    place, half = bisect.bisect(ordered, word), _MOST_COMPARED // 4
+    return ordered[max(0, place - half) : place + half]
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`` (did you mean 'x'?)`` where a known word is near to one that isn't known, else nothing."""
+    near = nearest(word, known)
+    return f" (did you mean '{near}'?)" if near else ""
 
 
 class RlxError(Exception):

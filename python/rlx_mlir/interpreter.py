@@ -7,7 +7,6 @@ its primitives.
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError
+from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError, nearest
 from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
 from rlx_mlir.hir.dims import type_dims
 from rlx_mlir.hir.function import (
@@ -105,8 +104,8 @@ def bind_inputs(function: ir.Operation, inputs: Mapping[str, Any]) -> list[Any]:
     names = [argument.name for argument in known]
     for name in inputs:
         if name not in names:
-            close = difflib.get_close_matches(str(name), names, n=1)
-            hint = f"did you mean '{close[0]}'?" if close else f"it has {', '.join(names) or 'none'}"
+            close = nearest(str(name), names)
+            hint = f"did you mean '{close}'?" if close else f"it has {', '.join(names) or 'none'}"
             raise InputError(f"'{function_name(function)}' has no argument '{name}', {hint}")
     if missing := [argument for argument in known if argument.name not in inputs]:
         listed = ", ".join(f"{argument.kind} '{argument.name}'" for argument in missing)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.errors import nearest as nearest_word
 from rlx_mlir.locations import describe_operation
 
 #: An operation where text has one: at the start of a line, or after the results.
@@ -22,8 +22,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_word: dict[str, str] = {}
     for candidate in sorted(known, key=lambda own: own.startswith(f"{dialect}.")):
         by_word[candidate.partition(".")[2]] = candidate
-    close = difflib.get_close_matches(word, by_word, n=1, cutoff=0.6)
-    return by_word[close[0]] if close and by_word[close[0]] != name else ""
+    close = nearest_word(word, by_word)
+    return by_word[close] if close and by_word[close] != name else ""
 
 
 def list_operations(ops: Iterable[tuple[Any, str]], known: Iterable[str] = ()) -> list[str]:

@@ -27,8 +27,8 @@ class NumpyDecoder:
         self.head_dim = self._meta("attention.key_length", self.hidden // self.heads)
         self.rotated = self._meta("rope.dimension_count", self.head_dim)
         self.base = self._meta("rope.freq_base", 10000.0)
-        linear = self._meta("rope.scaling.type", "none") == "linear"
-        self.stretch = self._meta("rope.scaling.factor") if linear else 1.0
+        linear = self._meta("rope.scaling.type", "linear") == "linear"
+        self.stretch = self._meta("rope.scaling.factor", 1.0) if linear else 1.0
         self.eps = self._meta("attention.layer_norm_rms_epsilon")
         self.dtype = dtype
 

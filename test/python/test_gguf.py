@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 import time
 import tracemalloc
@@ -16,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_mlir import formats
-from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
+from rlx_mlir.budgets import budget
+from rlx_mlir.errors import BudgetError, GGUFError, InputError, UnsupportedError
 from rlx_mlir.frontends import gguf as reader
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 
@@ -284,8 +286,109 @@ def test_overlapping_tensors() -> None:
         GGUFFile.from_bytes(data)
 
 
+TWO = tensor([16], kind=1) + tensor([4], offset=32, name="u")
+PLACES: list[tuple[str, bytes, str, int]] = [
+    (
+        "f16 over f32",
+        tensor([16], kind=1) + tensor([4], offset=64, name="u"),
+        r"'u' must begin at byte 128, where the 32 bytes of tensor 't', f16 \[16\], and padding end, but .* byte 160",
+        57,
+    ),
+    (
+        "gap",
+        tensor([16]) + tensor([4], offset=4160, name="u"),
+        "'u' must begin at byte 160, .*, but begins at byte 4256",
+        57,
+    ),
+    (
+        "order",
+        tensor([4], offset=4160, name="u") + tensor([16]),
+        "'u' must begin at byte 160, .*, but begins at byte 42",
+        24,
+    ),
+    (
+        "start",
+        tensor([4], offset=32) + tensor([4], offset=64, name="u"),
+        "'t' must begin at byte 96, where the data beg",
+        24,
+    ),
+    (
+        "unknown",
+        tensor([16]) + tensor([4], kind=99, offset=4160, name="u"),
+        "'u' must begin at byte 160, where the 64",
+        57,
+    ),
+]
+
+
+@pytest.mark.parametrize(("tensors", "message", "offset"), [p[1:] for p in PLACES], ids=[p[0] for p in PLACES])
+def test_tensors_fill_the_file(tensors: bytes, message: str, offset: int) -> None:
+    """Bytes that no tensor owns mean that a tensor isn't what its type or shape says."""
+    with pytest.raises(GGUFError, match=message) as caught:
+        GGUFFile.from_bytes(file_bytes(tensors=tensors, counts=(2, 0), data=4192))
+    assert caught.value.offset == offset
+
+
+@pytest.mark.parametrize(("more", "fits"), [(0, True), (1, True), (16, True), (17, False), (4096, False)])
+def test_the_last_tensor_ends_the_file(more: int, fits: bool) -> None:
+    """But for padding, which may lack."""
+    data = file_bytes(tensors=tensor([4], kind=0), data=16 + more)
+    if fits:
+        assert GGUFFile.from_bytes(data).tensors["t"].nbytes == 16
+        return
+    with pytest.raises(GGUFError, match=rf"must end at byte 96, where the 16 bytes of .*, but has {80 + more} bytes"):
+        GGUFFile.from_bytes(data)
+
+
+def test_anything_may_follow_an_unknown_type() -> None:
+    data = file_bytes(tensors=tensor([4], kind=99) + tensor([4], offset=4096, name="u"), counts=(2, 0), data=4128)
+    assert GGUFFile.from_bytes(data).tensors["u"].nbytes == 16
+
+
+@pytest.mark.parametrize(
+    ("data", "limits", "needs"),
+    [
+        (file_bytes(tensors=TWO, counts=(2, 0), data=64), {"tensors": 1}, "needs 2, but the budget 'tensors'"),
+        (
+            file_bytes(entry("k", 8, text("x" * 1000))),
+            {"metadata_bytes": 1000},
+            "needs 1,045, but the budget 'metadata",
+        ),
+        (
+            file_bytes(entry("k", 0, b"\0") * 2, counts=(0, 2)),
+            {"metadata_bytes": 500},
+            "needs 512, but the budget 'meta",
+        ),
+    ],
+)
+def test_files_have_budgets(data: bytes, limits: dict[str, int], needs: str) -> None:
+    with budget(**limits), pytest.raises(BudgetError, match=f"the file {needs}"):
+        GGUFFile.from_bytes(data)
+
+
+def test_other_files_are_called_so_first(tmp_path: Path) -> None:
+    """Also where they are too short for a header."""
+    path = tmp_path / "x.onnx"
+    for data in (b"\x08\x07\x12\x07pytorch", b"PK\3\4", b"x", bytes(100)):
+        path.write_bytes(data)
+        with pytest.raises(GGUFError, match=r"x\.onnx: byte 0: not a GGUF file: the magic must be b'GGUF', but is"):
+            GGUFFile(path)
+    path.write_bytes(b"GGU")
+    with pytest.raises(GGUFError, match="truncated: the header needs 24 bytes, but 3 are left"):
+        GGUFFile(path)
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(GGUFError, match="is not a regular file"):
+            GGUFFile(path)
+    with pytest.raises(GGUFError, match="cannot be opened: embedded null"):
+        GGUFFile("a\0b")
+
+
 def test_unknown_type_hides_nothing_else() -> None:
-    data = file_bytes(entry("k", 0, b"\7"), tensor([4], kind=250) + tensor([4], name="u"), counts=(2, 1), data=64)
+    data = file_bytes(entry("k", 0, b"\7"), tensor([4], kind=250) + tensor([4], name="u"), counts=(2, 1), data=32)
     file = GGUFFile.from_bytes(data)
     assert file.metadata["k"] == 7
     assert file.tensors["t"].type == "unknown(250)"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,17 @@ import pytest
 import tiny_models
 from interpreted import compile_interpreted, load_interpreted
 
-from rlx_mlir.errors import ChatTemplateError, ContextLengthError, InputError, RlxError
+from rlx_mlir import compiler
+from rlx_mlir.budgets import budget
+from rlx_mlir.errors import (
+    BudgetError,
+    ChatTemplateError,
+    ContextLengthError,
+    ExecutionError,
+    InputError,
+    RlxError,
+    TimeLimitError,
+)
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models import model as model_module
 from rlx_mlir.models.config import ModelConfig
@@ -194,27 +205,106 @@ def test_no_template(tmp_path: Path) -> None:
         model.generate("a", chat=True)
 
 
-def test_a_conversation_that_goes_on_keeps_its_cache(model: Model, tiny_llama: Path) -> None:
+def read(model: Model, prompt: list[int], count: int = 5) -> tuple[str, int]:
+    """What follows a prompt, and how many of its tokens were taken over."""
+    generation = model.generate(prompt, greedy=True, max_tokens=count, ignore_eos=True)
+    return generation.read(), generation.stats.reused_tokens
+
+
+@pytest.mark.parametrize(
+    ("prompt", "reused"),
+    [
+        ([7, 8, 9], 2),  # logits need a token to be processed
+        ([7, 8], 1),
+        ([7, 8, 9, 20, 21], 3),
+        ([7, 8, 30, 31], 2),
+        ([7], 0),
+        ([1, 2, 3, 4, 5, 6, 7, 8], 0),
+    ],
+)
+def test_prompts_take_over_what_they_have_in_common(
+    model: Model, tiny_llama: Path, prompt: list[int], reused: int
+) -> None:
+    read(model, [7, 8, 9])
+    text, found = read(model, prompt)
+    assert found == reused
+    assert model.stats.prompt_tokens == len(prompt) - reused
+    assert (text, 0) == read(load_interpreted(tiny_llama), prompt)
+
+
+def test_a_conversation_that_goes_on_keeps_its_prompts(model: Model, tiny_llama: Path) -> None:
+    """Chosen tokens are processed once more, as part of a prompt, and then kept."""
     first = model.generate([7, 8, 9], greedy=True, max_tokens=4, ignore_eos=True)
     first.read()
     longer = [*first.prompt_ids, *first.ids, 20, 21]
-    second = model.generate(longer, greedy=True, max_tokens=5, ignore_eos=True)
-    second.read()
-    assert second.stats.reused_tokens == 6  # the last id chosen was never put in
-    assert second.stats.prompt_tokens == 3
-    fresh = load_interpreted(tiny_llama).generate(longer, greedy=True, max_tokens=5, ignore_eos=True)
-    assert fresh.read() == second.text
-    assert fresh.stats.reused_tokens == 0
+    assert read(model, longer)[1] == 3
+    text, reused = read(model, [*longer, 22])
+    assert reused == len(longer)
+    assert text == read(load_interpreted(tiny_llama), [*longer, 22])[0]
 
 
-@pytest.mark.parametrize("prompt", [[7, 8, 9], [7, 8], [1, 2, 3, 4, 5, 6, 7, 8]])
-def test_other_prompts_start_anew(model: Model, tiny_llama: Path, prompt: list[int]) -> None:
-    model.generate([7, 8, 9], greedy=True, max_tokens=4, ignore_eos=True).read()
-    again = model.generate(prompt, greedy=True, max_tokens=5, ignore_eos=True)
-    again.read()
-    assert again.stats.reused_tokens == 0
-    fresh = load_interpreted(tiny_llama).generate(prompt, greedy=True, max_tokens=5, ignore_eos=True)
-    assert fresh.read() == again.text
+def test_chosen_tokens_are_not_taken_over(model: Model) -> None:
+    session = model_module._Session(model)
+    session.prefill([7, 8, 9])
+    session.decode(10)
+    session.prefill([11, 12])
+    session.keep([7, 8, 9, 10, 11, 12, 13])
+    assert (session.tokens, session.prefilled) == ([7, 8, 9], 3)
+    session.prefill([10, 11])
+    session.keep([7, 8, 9, 10, 11])
+    assert (session.tokens, session.prefilled) == ([7, 8, 9, 10], 4)
+
+
+def test_gpus_take_over_whole_chunks(model: Model, tiny_llama: Path) -> None:
+    """There a row's sums depend on how many rows are computed with it: calls have to be those of a fresh start."""
+    model.reuse = model.chunk
+    prompt = list(range(5, 45))
+    read(model, prompt)
+    text, reused = read(model, [*prompt[:-1], 80])
+    assert reused == 32
+    assert model._prefill.calls == [16, 16, 8, 8]  # type: ignore[attr-defined]
+    assert text == read(load_interpreted(tiny_llama), [*prompt[:-1], 80])[0]
+
+
+@pytest.mark.parametrize(
+    ("architecture", "activations", "kv_dtype"),
+    [("llama", "int8", "f32"), ("llama", "exact", "f16"), ("gemma3", "int8", "bf16")],
+)
+def test_prefill_is_the_same_bits_however_it_is_cut(
+    tmp_path: Path, architecture: str, activations: str, kv_dtype: str
+) -> None:
+    """What taking over keys and values rests on: compiled code, on CPUs."""
+    path = tiny_models.write(tmp_path / "m.gguf", architecture=architecture)
+    model = load_model(path, activations=activations, kv_dtype=kv_dtype, context=64, chunk=48)
+    ids = np.random.default_rng(0).integers(0, 300, 40).tolist()
+    found = []
+    for cuts in ([40], [1, 39], [39, 1], [7, 9, 24], [17, 23], [5] * 8):
+        session, at = model_module._Session(model), 0
+        for count in cuts:
+            logits = session.prefill(ids[at : at + count])
+            at += count
+        found.append([logits.copy(), *(np.array(cache)[0, :40] for cache in session.caches.values())])
+    for other in found[1:]:
+        for first, second in zip(found[0], other, strict=True):
+            assert np.array_equal(first.view(np.uint8), second.view(np.uint8))
+
+
+@pytest.mark.parametrize("activations", ["exact", "int8"])
+def test_texts_are_the_same_whether_tokens_are_taken_over(tiny_llama: Path, activations: str) -> None:
+    """Twenty prompts, each after another one that shares its start, chosen tokens among them."""
+    random = np.random.default_rng(1)
+    model = load_model(tiny_llama, activations=activations, context=64)
+    taken = 0
+    for _ in range(20):
+        start = random.integers(3, 260, 12).tolist()
+        prior = model.generate(start, greedy=True, max_tokens=10, ignore_eos=True)
+        prior.read()
+        prompt = [*start, *prior.ids[: int(random.integers(0, 10))], *random.integers(3, 260, 3).tolist()]
+        text, reused = read(model, prompt, 20)
+        model._spare = None
+        assert read(model, prompt, 20) == (text, 0)
+        taken += reused
+    assert taken == 20 * 12
 
 
 def test_a_generation_can_end_early(model: Model) -> None:
@@ -271,6 +361,90 @@ def test_prompts_run_in_chunks(tiny_llama: Path) -> None:
     model.generate([5] * 40, greedy=True, max_tokens=2, ignore_eos=True).read()
     assert model._prefill.calls == [16, 16, 8]  # type: ignore[attr-defined]
     assert model._decode.calls == [1]  # type: ignore[attr-defined]
+
+
+def padded(tmp_path: Path, rows: int = 340) -> Path:
+    """A model whose embedding table has more rows than the vocabulary has tokens, and prefers those."""
+    tensors = tiny_models.tensors({"token_embd": "f32"}, vocab=rows)
+    tensors["token_embd.weight"][300:] *= 20
+    return write_gguf(tmp_path / "padded.gguf", tiny_models.metadata(vocab_size=rows), tensors)
+
+
+def test_padding_of_the_table_is_never_chosen(tmp_path: Path) -> None:
+    model = load_interpreted(padded(tmp_path))
+    assert max(greedy_ids(model, [5, 6, 7], 3)) >= 300
+    for options in ({"greedy": True}, {"temperature": 5.0, "top_k": 0, "seed": 1}, {"top_k": 5, "seed": 2}):
+        generation = model.generate([5, 6, 7], max_tokens=8, ignore_eos=True, **options)
+        assert generation.read() == model.detokenize(generation.ids)
+        assert max(generation.ids) < 300
+
+
+def test_padding_of_the_table_is_no_prompt(tmp_path: Path) -> None:
+    model = load_interpreted(padded(tmp_path))
+    with pytest.raises(
+        InputError, match=r"must have a text, and be in \[0, 300\), but 320 is at position 1: the 340 rows"
+    ):
+        model.generate([5, 320])
+    assert model.logits([5, 320]).shape == (2, 340)
+
+
+def large_keys(tmp_path: Path, what: str = "attn_k") -> Path:
+    """A model whose second layer has keys (or values) of about 1e5."""
+    tensors = tiny_models.tensors({what: "f32"})
+    tensors[f"blk.1.{what}.weight"] *= np.float32(1e5)
+    return write_gguf(tmp_path / f"{what}.gguf", tiny_models.metadata(), tensors)
+
+
+@pytest.mark.parametrize(
+    ("what", "name"), [("attn_k", "keys of layer 1 ('k_1'"), ("attn_v", "values of layer 1 ('v_1'")]
+)
+def test_keys_beyond_the_caches_type_are_named(tmp_path: Path, what: str, name: str) -> None:
+    path = large_keys(tmp_path, what)
+    model = load_model(path, kv_dtype="f16", context=64)
+    expected = (
+        rf"must be finite: the {re.escape(name)}, a cache of f16\) aren't: position \d+ has -?inf; f16 holds .* 65504"
+    )
+    with pytest.raises(ExecutionError, match=expected):
+        model.logits([5, 6, 7])
+    with pytest.raises(ExecutionError, match=expected):
+        model.generate([5, 6, 7], greedy=True).read()
+    for kv_dtype in ("f32", "bf16"):
+        assert np.isfinite(load_model(path, kv_dtype=kv_dtype, context=64).logits([5, 6, 7])).all()
+
+
+def test_logits_that_overflow_are_an_error(tmp_path: Path) -> None:
+    tensors = tiny_models.tensors()
+    tensors["output_norm.weight"] = np.full(64, 3e38, np.float32)
+    model = load_interpreted(write_gguf(tmp_path / "m.gguf", tiny_models.metadata(), tensors))
+    with pytest.raises(ExecutionError, match="logits of 2 tokens must be finite: keys and values are, so what follows"):
+        model.logits([5, 6])
+
+
+def test_compiling_has_a_limit(tmp_path: Path) -> None:
+    path = tiny_models.write(tmp_path / "m.gguf")
+    with pytest.raises(TimeLimitError, match=r"isn't done within its time limit of 0\.001 s"):
+        load_model(path, cache=False, time_limit=1e-3)
+    with pytest.raises(InputError, match="'time_limit' expects a positive number of seconds"):
+        load_model(path, cache=False, time_limit=-1)
+
+
+def test_compiling_has_a_budget(tiny_llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which the threads that compile see, and a limit that is given replaces."""
+    limits: list[Any] = []
+
+    def compile_cached(*_: Any, time_limit: float, **options: Any) -> Any:
+        limits.append(time_limit)
+        raise TimeLimitError(f"compiling 'decode' isn't done within its time limit of {time_limit:g} s")
+
+    monkeypatch.setattr(compiler, "compile_cached", compile_cached)
+    with (
+        budget(compile_seconds=7),
+        pytest.raises(BudgetError, match=r"within its .* 7 s, which needs .*'compile_seconds'"),
+    ):
+        load_model(tiny_llama)
+    with budget(compile_seconds=7), pytest.raises(TimeLimitError, match="of 9 s"):
+        load_model(tiny_llama, time_limit=9)
+    assert set(limits) == {7, 9}
 
 
 def test_tokenizer_larger_than_the_table(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import difflib
 import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +14,11 @@ import numpy as np
 import pytest
 import tiny_models
 
-from rlx_mlir.errors import GGUFError, InputError, UnsupportedError
+from rlx_mlir.budgets import budget
+from rlx_mlir.errors import BudgetError, GGUFError, InputError, UnsupportedError, did_you_mean, nearest
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.models import decoder
+from rlx_mlir.models.architecture import REFUSED
 from rlx_mlir.models.config import ModelConfig, check_context
 
 
@@ -205,8 +210,125 @@ def test_what_is_not_implemented_is_refused(tmp_path: Path, changes: dict[str, A
         read(tmp_path, changes)
 
 
+@pytest.mark.parametrize(("key", "neutral"), REFUSED.items())
+def test_every_refused_key_has_values_that_change_nothing(tmp_path: Path, key: str, neutral: tuple[Any, ...]) -> None:
+    word = key.replace(".", "__")
+    for value in (*neutral, np.array([neutral[0]] * 2) if not isinstance(neutral[0], float) else neutral[0]):
+        read(tmp_path, {word: value})
+    other = not neutral[0] if isinstance(neutral[0], bool) else type(neutral[0])(7)
+    with pytest.raises(UnsupportedError, match=rf"'llama\.{re.escape(key)}' = {other!r}"):
+        read(tmp_path, {word: other})
+
+
 def test_neutral_options_are_accepted(tmp_path: Path) -> None:
-    read(tmp_path, {"expert_count": 0, "logit_scale": 1.0, "attention__causal": True, "rope__scaling__type": "none"})
+    """What says how a model was made, or something beside other keys only."""
+    read(tmp_path, {"logit_scale": 1.0, "rope__scaling__type": "none", "rope__scaling__finetuned": True})
+    read(tmp_path, {"rope__scaling__original_context_length": 64, "rope__scaling__yarn_beta_fast": 32.0})
+    read(tmp_path, {"expert_feed_forward_length": 96, "expert_weights_scale": 2.5, "tensor_data_layout": "reference"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "scale"),
+    [
+        ({}, 1.0),
+        ({"factor": 4.0}, 4.0),  # the format's default type is linear
+        ({"factor": 4.0, "type": "linear"}, 4.0),
+        ({"factor": 4.0, "type": "none"}, 1.0),
+        ({"type": "linear"}, 1.0),
+        ({"factor": 0.0}, 1.0),
+        ({"old": 2.0}, 2.0),
+        ({"old": 2.0, "type": "linear"}, 2.0),
+        ({"old": 2.0, "type": "none"}, 1.0),
+        ({"old": 2.0, "factor": 4.0}, 4.0),
+        ({"old": 0.0}, 1.0),
+        ({"old": 2.0, "factor": 0.0}, 1.0),
+    ],
+)
+@pytest.mark.parametrize("architecture", ["llama", "gemma3"])
+def test_rope_scaling(tmp_path: Path, architecture: str, changes: dict[str, Any], scale: float) -> None:
+    names = {"factor": "rope__scaling__factor", "type": "rope__scaling__type", "old": "rope__scale_linear"}
+    config = of(tmp_path, architecture, {names[key]: value for key, value in changes.items()})
+    assert config.rope_scale == scale
+
+
+@pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan"), "4", np.array([4.0], np.float32)])
+def test_bad_rope_factors(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(GGUFError, match=r"rope\.scaling\.factor' must be a finite number above 0"):
+        read(tmp_path, {"rope__scaling__factor": value})
+
+
+def test_the_width_of_values_has_a_default_of_its_own(tmp_path: Path) -> None:
+    """hidden / heads, whatever the width of keys is."""
+    with pytest.raises(UnsupportedError, match="equally wide, but have 32 and 16"):
+        read(tmp_path, {"attention__key_length": 32, "rope__dimension_count": 32}, head_dim=32)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        (
+            {"split.count": 3, "split.no": 1},
+            r"is number 2 of the 3 files of a split model .*'llama-gguf-split --merge'",
+        ),
+        ({"split.count": 2}, "is one of 2 files of a split model"),
+        ({"general.type": "adapter"}, "'general.type' must be 'model', but is 'adapter'"),
+        ({"general.quantization_version": 1}, "'general.quantization_version' must be 2, but is 1"),
+    ],
+)
+@pytest.mark.parametrize("architecture", ["llama", None])
+def test_files_that_are_no_whole_model(
+    tmp_path: Path, architecture: str | None, metadata: dict[str, Any], message: str
+) -> None:
+    """Said first: most of a split model's files have no other metadata."""
+    own = tiny_models.metadata() if architecture else {}
+    path = write_gguf(tmp_path / "m.gguf", own | metadata, tiny_models.tensors())
+    with pytest.raises(UnsupportedError, match=message):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
+def test_one_file_of_one_is_a_whole_model(tmp_path: Path) -> None:
+    more = {"split.count": np.uint16(1), "split.no": np.uint16(0), "general.type": "model"}
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata() | more, tiny_models.tensors())
+    assert ModelConfig.from_gguf(GGUFFile(path)).layers == 2
+
+
+def test_layers_have_a_budget(tiny_llama: Path) -> None:
+    with budget(layers=1), pytest.raises(BudgetError, match=r"block_count' needs 2, but the budget 'layers'"):
+        ModelConfig.from_gguf(GGUFFile(tiny_llama))
+
+
+def test_many_misnamed_tensors_are_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are compared for what is shown only: all with all took 83 s for 640 of them."""
+    count = 1800
+    tensors = {f"blk.{i // 9}.atttn_q{i % 9}.weightt_of_this_file": np.zeros(1, np.float32) for i in range(count)}
+    path = write_gguf(tmp_path / "m.gguf", tiny_models.metadata(block_count=count // 9), tensors)
+    file = GGUFFile(path)
+    compared = 0
+
+    class Counting(difflib.SequenceMatcher[str]):
+        def set_seq1(self, a: Sequence[str]) -> None:
+            nonlocal compared
+            compared += 1
+            super().set_seq1(a)
+
+    monkeypatch.setattr(difflib, "SequenceMatcher", Counting)
+    with pytest.raises(GGUFError, match=r"nearest: blk\.0\.atttn"):
+        ModelConfig.from_gguf(file)
+    assert 0 < compared <= 12 * 65
+
+
+def test_the_nearest_of_many_names() -> None:
+    names = [f"blk.{i}.attn_{kind}.weight" for i in range(500) for kind in "qkv"]
+    assert nearest("blk.77.atn_q.weight", names) == "blk.77.attn_q.weight"
+    assert nearest("bk.77.attn_q.weight", names) == "blk.77.attn_q.weight"
+    assert nearest("x" * 100_000, names) == nearest("", names) == ""
+    assert did_you_mean("layerz", ["layers", "y" * 100_000]) == " (did you mean 'layers'?)"
+
+
+def test_a_configuration_prints_briefly(smollm2_path: Path) -> None:
+    text = repr(ModelConfig.from_gguf(GGUFFile(smollm2_path)))
+    assert len(text) < 600
+    assert "layers=30" in text
 
 
 def test_missing_tensors_and_shapes_are_listed_together(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ byte offset and the rule that is broken, before memory or time is spent on sizes
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .. import budgets
 from ..errors import GGUFError, InputError
 from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
 
@@ -30,6 +31,8 @@ MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
 MAX_DIMS = 4
 _MAX_KEY = 65535
+_ENTRY_BYTES = 256
+"""What a metadata entry takes at least, when it is kept; its own bytes are counted as they are read."""
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
 _SCALARS: dict[int, np.dtype[Any]] = {
@@ -248,12 +251,16 @@ class GGUFFile:
         """Opens and checks the file at ``path``; raises GGUFError where it cannot be read or is malformed."""
         self.path: str | None = os.fspath(path)
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for whoever writes to it
+                raise GGUFError("is not a regular file", path=path)
             with open(path, "rb") as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
                 self._map: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except OSError as error:
-            raise GGUFError(f"cannot be opened: {error.strerror}", path=path) from error
+        except GGUFError:
+            raise
+        except (OSError, ValueError) as error:  # the second of a path with a zero byte
+            raise GGUFError(f"cannot be opened: {getattr(error, 'strerror', None) or error}", path=path) from error
         self._open(np.frombuffer(self._map, np.uint8))
 
     @classmethod
@@ -290,6 +297,11 @@ class GGUFFile:
     def architecture(self) -> str:
         """``general.architecture``, or "unknown"."""
         return str(self.metadata.get("general.architecture", "unknown"))
+
+    @property
+    def _what(self) -> str:
+        """The file, as errors name it."""
+        return self.path or "the file"
 
     def close(self) -> None:
         """Lets go of the file. Arrays that are still in use stay valid; the mapping goes with the last of them."""
@@ -351,10 +363,10 @@ class GGUFFile:
 
     def _parse(self) -> None:
         cursor = _Cursor(self)
-        cursor.need(24, "the header")
         magic = bytes(cursor.view[:4])
-        if magic != MAGIC:
+        if magic != MAGIC[: len(magic)]:  # said before anything else is missed
             raise cursor.fail(f"not a GGUF file: the magic must be {MAGIC!r}, but is {magic!r}")
+        cursor.need(24, "the header")
         cursor.position = 4
         self.version = cursor.u32("the version")
         if self.version not in (2, 3):
@@ -366,6 +378,8 @@ class GGUFFile:
         # The smallest entry is a key of one byte and a value of one; the smallest tensor has a name of one byte.
         self._justified(cursor, entry_count, 8 + 1 + 4 + 1, "metadata entries", 16)
         self._justified(cursor, tensor_count, 8 + 1 + 4 + 4 + 8, "tensors", 8)
+        budgets.check("tensors", tensor_count, self._what)
+        budgets.check("metadata_bytes", entry_count * _ENTRY_BYTES, self._what)
         self.metadata = Metadata(self, self._parse_entries(cursor, entry_count))
         self.alignment = self._parse_alignment(cursor)
         self.tensors = self._parse_tensors(cursor, tensor_count)
@@ -387,6 +401,7 @@ class GGUFFile:
             if key in entries:
                 raise cursor.fail(f"the key '{key}' appears twice", start)
             entries[key] = self._skip_value(cursor, key)
+            budgets.check("metadata_bytes", cursor.position, self._what)
         return entries
 
     def _skip_value(self, cursor: _Cursor, key: str) -> _Entry:
@@ -462,17 +477,45 @@ class GGUFFile:
             type_id = cursor.u32(f"the type of tensor '{name}'")
             offset = cursor.u64(f"the offset of tensor '{name}'")
             headers[name] = (start, tuple(reversed(dims)), type_id, offset)
-        base = -(-cursor.position // self.alignment) * self.alignment
+        base = self._aligned(cursor.position)
         tensors = {name: self._place(cursor, name, base, *header) for name, header in headers.items()}
-        placed = sorted((t for t in tensors.values() if t.nbytes is not None), key=lambda t: t.offset)
-        for before, after in itertools.pairwise(placed):
-            if before.offset + (before.nbytes or 0) > after.offset:
-                raise cursor.fail(
-                    f"tensor '{after.name}' begins at byte {after.offset}, inside tensor '{before.name}', "
-                    f"which ends at byte {before.offset + (before.nbytes or 0)}",
-                    after.header_offset,
-                )
+        self._check_places(cursor, base, sorted(tensors.values(), key=lambda info: info.offset))
         return tensors
+
+    def _check_places(self, cursor: _Cursor, base: int, placed: list[TensorInfo]) -> None:
+        """Tensors must follow each other, and fill the file but for padding: what has another size has another type.
+
+        Behind a tensor of an unknown type, which has no known size, anything may begin.
+        """
+        expected: int | None = base
+        before: TensorInfo | None = None
+        for info in placed:
+            if before is not None and before.nbytes is not None and info.offset < before.offset + before.nbytes:
+                raise cursor.fail(
+                    f"tensor '{info.name}' begins at byte {info.offset}, inside tensor '{before.name}', "
+                    f"which ends at byte {before.offset + before.nbytes}",
+                    info.header_offset,
+                )
+            if expected is not None and info.offset != expected:
+                rule = "where the data begins" if before is None else f"where {self._ends(before)}"
+                raise cursor.fail(
+                    f"tensor '{info.name}' must begin at byte {expected}, {rule}, but begins at byte {info.offset}",
+                    info.header_offset,
+                )
+            expected = None if info.nbytes is None else self._aligned(info.offset + info.nbytes)
+            before = info
+        if before is not None and expected is not None and cursor.size > expected:
+            raise cursor.fail(
+                f"the file must end at byte {expected}, where {self._ends(before)}, but has {cursor.size} bytes",
+                before.header_offset,
+            )
+
+    @staticmethod
+    def _ends(info: TensorInfo) -> str:
+        return f"the {info.nbytes} bytes of tensor '{info.name}', {info.type} {list(info.shape)}, and padding end"
+
+    def _aligned(self, position: int) -> int:
+        return -(-position // self.alignment) * self.alignment
 
     def _place(
         self, cursor: _Cursor, name: str, base: int, start: int, shape: tuple[int, ...], type_id: int, offset: int

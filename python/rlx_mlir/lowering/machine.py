@@ -3,10 +3,8 @@
 
 from __future__ import annotations
 
-import difflib
-
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, nearest
 
 
 def machine(triple: str = "", cpu: str = "", features: str = "") -> tuple[str, str, str]:
@@ -34,8 +32,8 @@ def machine(triple: str = "", cpu: str = "", features: str = "") -> tuple[str, s
         if word[:1] not in ("+", "-"):
             raise InputError(f"'features' expects +name or -name, separated by commas, but got '{word}'")
         if word[1:] not in known:
-            close = difflib.get_close_matches(word[1:], known, n=1)
-            hint = f": did you mean '{word[0]}{close[0]}'?" if close else ""
+            close = nearest(word[1:], known)
+            hint = f": did you mean '{word[0]}{close}'?" if close else ""
             raise InputError(f"'features' names '{word}', which isn't a feature of {name.partition('-')[0]}{hint}")
         (chosen.add if word[0] == "+" else chosen.discard)(word[1:])
     if not triple and not cpu:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..errors import InputError
 from .sampling import Sampler
 
 if TYPE_CHECKING:
@@ -96,18 +95,12 @@ class Ahead:
         self._parity, self._pos, self._left, self._size = 0, pos, most, 1
 
     def next(self) -> int:
-        """The token of the next step.
-
-        Raises InputError where nothing can be chosen, and DeviceError where a step failed.
-        """
+        """The token of the next step; negative where none can be chosen. Raises DeviceError where a step failed."""
         if not self._read:
             self._fill()
             self._read.extend(self._batches.popleft().numpy().tolist())
             self._fill()  # before the caller works on what was read
-        token = self._read.popleft()
-        if token < 0:
-            raise InputError("the largest of 'logits' must be finite, and none may be NaN: no token can be chosen")
-        return token
+        return self._read.popleft()
 
     def _fill(self) -> None:
         """Starts steps until two batches are under way."""

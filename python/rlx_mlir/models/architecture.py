@@ -47,22 +47,46 @@ class LocalLayers:
     rope_base: float
 
 
-REFUSED: Mapping[str, Any] = {
-    "attention.causal": True,
-    "attention.clamp_kqv": 0.0,
-    "attention.max_alibi_bias": 0.0,
-    "attention.scale": 0.0,
-    "attention.sliding_window": 0,
-    "attn_logit_softcapping": 0.0,
-    "embedding_scale": 1.0,
-    "expert_count": 0,
-    "final_logit_softcapping": 0.0,
-    "logit_scale": 1.0,
-    "residual_scale": 1.0,
-    "rope.scaling.attn_factor": 1.0,
-    "use_parallel_residual": False,
+REFUSED: Mapping[str, tuple[Any, ...]] = {
+    "activation_sparsity_scale": (0.0,),
+    "altup.num_inputs": (0,),
+    "attention.causal": (True,),
+    "attention.clamp_kqv": (0.0,),
+    "attention.indexer.head_count": (0,),
+    "attention.key_length_mla": (0,),
+    "attention.kv_lora_rank": (0,),
+    "attention.max_alibi_bias": (0.0,),
+    "attention.output_scale": (0.0, 1.0),
+    "attention.q_lora_rank": (0,),
+    "attention.scale": (0.0,),
+    "attention.shared_kv_layers": (0,),
+    "attention.sliding_window": (0,),
+    "attention.temperature_length": (0,),
+    "attention.temperature_scale": (0.0,),
+    "attn_logit_softcapping": (0.0,),
+    "embedding_length_per_layer_input": (0,),
+    "embedding_scale": (0.0, 1.0),
+    "expert_count": (0,),
+    "expert_used_count": (0,),
+    "final_logit_softcapping": (0.0,),
+    "logit_scale": (0.0, 1.0),
+    "nextn_predict_layers": (0,),
+    "residual_scale": (0.0, 1.0),
+    "rope.dimension_sections": (0,),
+    "rope.scaling.alpha": (0.0, 1.0),
+    "rope.scaling.attn_factor": (1.0,),
+    "rope.scaling.yarn_attn_factor": (-1.0, 1.0),
+    "rope.scaling.yarn_ext_factor": (-1.0, 0.0),
+    "swiglu_clamp_exp": (0.0,),
+    "swiglu_clamp_shexp": (0.0,),
+    "swin_norm": (False,),
+    "use_parallel_residual": (False,),
 }
-"""Keys that change what is computed in a way that is not implemented, with the value at which they change nothing."""
+"""Keys that change what is computed in a way that is not implemented, with the values at which they change nothing.
+
+What says something only beside other keys (numbers of experts and of their groups beside ``expert_count``,
+``rope.scaling.original_context_length`` and the bounds of YaRN beside that type of scaling) isn't among them, nor is
+``rope.scaling.finetuned``, which says how a model was made."""
 
 
 @dataclass(frozen=True)
@@ -135,10 +159,11 @@ class Architecture:
         return tuple(rules)
 
     @property
-    def refused(self) -> dict[str, Any]:
+    def refused(self) -> dict[str, tuple[Any, ...]]:
         """`REFUSED`, but for the keys that the architecture knows."""
-        known = {"attention.sliding_window"} if self.local else set()
-        return {key: neutral for key, neutral in REFUSED.items() if key not in known}
+        if self.local:
+            return {key: neutral for key, neutral in REFUSED.items() if key != "attention.sliding_window"}
+        return dict(REFUSED)
 
 
 ARCHITECTURES: dict[str, Architecture] = {

@@ -6,15 +6,15 @@ The checks run before anything is built or compiled, and say everything that is 
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ..errors import GGUFError, InputError, UnsupportedError
+from .. import budgets
+from ..errors import GGUFError, InputError, UnsupportedError, nearest
 from ..frontends.gguf import GGUFFile, TensorInfo
 from .architecture import ARCHITECTURES, Architecture
 
@@ -75,7 +75,7 @@ class ModelConfig:
     local_rope_base: float
     attention_scale: float
     tied_head: bool
-    weights: Mapping[str, TensorInfo]
+    weights: Mapping[str, TensorInfo] = field(repr=False)
     kv_dtype: str = "f32"
 
     def __post_init__(self) -> None:
@@ -90,6 +90,7 @@ class ModelConfig:
         keys and tensors that are missing, malformed or don't fit each other. Metadata is checked first, one key at a
         time; everything wrong with the tensors is in one error.
         """
+        _check_kind(file)
         architecture = ARCHITECTURES.get(file.architecture)
         if architecture is None:
             problems = [f"known are {', '.join(sorted(ARCHITECTURES))}"]
@@ -172,6 +173,29 @@ class ModelConfig:
 _ROPE_SCALINGS = ("none", "linear")
 
 
+def _check_kind(file: GGUFFile) -> None:
+    """Refuses files that aren't a whole model, or whose numbers are of an older kind."""
+    metadata = file.metadata
+    count = metadata.get("split.count")
+    if count is not None and count != 1:
+        number = metadata.get("split.no")
+        which = f"number {number + 1} of the {_short(count)}" if isinstance(number, int) else f"one of {_short(count)}"
+        raise UnsupportedError(
+            f"{_where(file)}is {which} files of a split model ('split.count', 'split.no'), which must be merged first: "
+            "llama.cpp's 'llama-gguf-split --merge' does that"
+        )
+    kind = metadata.get("general.type")
+    if kind not in (None, "model"):
+        raise UnsupportedError(f"{_where(file)}'general.type' must be 'model', but is {_short(kind)}")
+    version = metadata.get("general.quantization_version")
+    quantised = any(info.type in WEIGHT_TYPES - VECTOR_TYPES for info in file.tensors.values())
+    if quantised and version not in (None, 2):
+        raise UnsupportedError(
+            f"{_where(file)}'general.quantization_version' must be 2, but is {_short(version)}: blocks had "
+            "another layout"
+        )
+
+
 class _Keys:
     """Metadata of one architecture, each value checked as it is read."""
 
@@ -205,10 +229,13 @@ class _Keys:
             raise self.fail(key, f"an integer from {least} to 2^31 - 1", value)
         return value
 
-    def number(self, key: str, default: float) -> float:
+    def number(self, key: str, default: float, *, zero: float | None = None) -> float:
+        """A number above 0; ``zero`` is what 0 means, where it means something."""
         value = self.get(key)
         if value is None:
             return default
+        if zero is not None and not isinstance(value, bool | str | np.ndarray) and value == 0:
+            return zero
         if isinstance(value, bool) or not isinstance(value, int | float) or not (0 < value < math.inf):
             raise self.fail(key, "a finite number above 0", value)
         return float(value)
@@ -231,6 +258,7 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
     layers = keys.integer("block_count", 0)
     if layers > len(file.tensors):  # every layer has tensors: a number that cannot be true isn't worth a long list
         raise keys.fail("block_count", f"at most the number of tensors, {len(file.tensors)}", layers)
+    budgets.check("layers", layers, f"{_where(file)}metadata '{keys.prefix}.block_count'")
     hidden, heads = keys.integer("embedding_length", 0), keys.integer("attention.head_count", 0)
     kv_heads = keys.integer("attention.head_count_kv", heads)
     if heads % kv_heads:
@@ -240,7 +268,7 @@ def _numbers(file: GGUFFile, architecture: Architecture) -> dict[str, Any]:
     head_dim = keys.integer("attention.key_length", hidden // heads)
     if head_dim < 2 or head_dim % 2:
         raise keys.fail("attention.key_length", "even", head_dim)
-    value_length = keys.integer("attention.value_length", head_dim)
+    value_length = keys.integer("attention.value_length", hidden // heads)  # not the key's: as the format says
     if value_length != head_dim:
         raise UnsupportedError(
             f"{_where(file)}heads of keys and values must be equally wide, but have {head_dim} and {value_length}"
@@ -289,25 +317,41 @@ def _local_layers(keys: _Keys, architecture: Architecture) -> dict[str, Any]:
 
 def _refuse(keys: _Keys, architecture: Architecture) -> None:
     found = [
-        f"'{keys.prefix}.{key}' = {keys.get(key)!r}"
+        f"'{keys.prefix}.{key}' = {_short(keys.get(key))}"
         for key, neutral in architecture.refused.items()
-        if keys.get(key) is not None and np.any(keys.get(key) != neutral)
+        if keys.get(key) is not None and not _is_one_of(keys.get(key), neutral)
     ]
     kind = keys.get("rope.scaling.type")
     if kind not in (None, *_ROPE_SCALINGS):
         found.append(
-            f"rope scaling '{kind}' ('{keys.prefix}.rope.scaling.type'; known are {', '.join(_ROPE_SCALINGS)})"
+            f"rope scaling {_short(kind)} ('{keys.prefix}.rope.scaling.type'; known are {', '.join(_ROPE_SCALINGS)})"
         )
     if found:
         raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
 
 
+def _is_one_of(value: Any, neutral: tuple[Any, ...]) -> bool:
+    """Whether a value, or each number of an array, is among some."""
+    if isinstance(value, str):
+        return value in neutral
+    return bool(np.isin(np.asarray(value), neutral).all())
+
+
+def _short(value: Any) -> str:
+    """A value as an error shows it."""
+    if isinstance(value, np.ndarray):
+        value = value[:8].tolist()
+    return repr(value)[:80]
+
+
 def _rope_scale(keys: _Keys) -> float:
-    kind = keys.get("rope.scaling.type")
-    factor = keys.number("rope.scaling.factor", keys.number("rope.scale_linear", 1.0))
-    if kind is None:
-        return keys.number("rope.scale_linear", 1.0)
-    return factor if kind == "linear" else 1.0
+    """What positions are divided by: 1 for the type ``none``. Where no type is given it is ``linear``.
+
+    ``rope.scale_linear`` is the older name of the factor. Of either, 0 means 1.
+    """
+    key = "rope.scale_linear" if keys.get("rope.scaling.factor") is None else "rope.scaling.factor"
+    factor = keys.number(key, 1.0, zero=1.0)
+    return 1.0 if keys.get("rope.scaling.type") == "none" else factor
 
 
 def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) -> dict[str, TensorInfo]:
@@ -330,7 +374,9 @@ def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) ->
         if info.type not in (WEIGHT_TYPES if len(rule.dims) == 2 else VECTOR_TYPES):
             types.append(f"'{name}' is {info.type}")
     if missing or wrong:
-        named = [name + (f" (nearest: {close})" if (close := nearest(name, unknown)) else "") for name in missing]
+        shown = missing[:_LISTED]  # names are compared for what is shown only
+        named = [name + (f" (nearest: {close})" if (close := nearest(name, unknown)) else "") for name in shown]
+        named += missing[_LISTED:]
         parts = [f"missing tensors: {_list(named)}"] if missing else []
         parts += [f"wrong shapes: {_list(wrong)}"] if wrong else []
         raise GGUFError(f"the tensors don't fit the metadata: {'; '.join(parts)}", path=file.path)
@@ -348,11 +394,6 @@ def _tensors(file: GGUFFile, architecture: Architecture, config: ModelConfig) ->
     if problems:
         raise UnsupportedError(f"{_where(file)}{'; '.join(problems)}")
     return {name: file.tensors[name] for name in rules if name in file.tensors}
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is most like another one; '' where none is like it."""
-    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)), "")
 
 
 def _list(names: list[str]) -> str:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import GGUFError, InputError
 from ..frontends.gguf import GGUFFile
 from .config import ModelConfig
 
@@ -128,16 +128,22 @@ def _choice_inputs(graph: GraphModule) -> dict[str, Value]:
     }
 
 
-def parameters(config: ModelConfig, file: GGUFFile, context: int) -> dict[str, np.ndarray]:
+def parameters(
+    config: ModelConfig, file: GGUFFile, context: int, replaced: Mapping[str, np.ndarray] | None = None
+) -> dict[str, np.ndarray]:
     """Arrays for every parameter of the modules, by name; weights are views into the file.
 
     Packed weights are uint8 [outputs, bytes of a row], f32 matrices [outputs, inputs], vectors f32; the tables have
-    ``context`` rows.
+    ``context`` rows. ``replaced`` has bytes, uint8 [rows, bytes of a row], that stand for some of the file's weights.
+
+    Raises GGUFError where the factors of frequencies don't give finite tables.
     """
     arrays: dict[str, np.ndarray] = {}
     for name in _used(config):
         info = config.weights[name]
         data = file.tensor(name)
+        if replaced and name in replaced:
+            data = replaced[name].view(data.dtype).reshape(data.shape)
         if len(info.shape) == 1:
             arrays[name] = data.astype(np.float32, copy=False)
         elif _type(config, name) == "f32":
@@ -146,7 +152,14 @@ def parameters(config: ModelConfig, file: GGUFFile, context: int) -> dict[str, n
             arrays[name] = data.view(np.uint8).reshape(info.rows, -1)
     factors = file.dequantize(_ROPE_FACTORS) if _ROPE_FACTORS in config.weights else None
     for local, (cos, sin) in rope_names(config).items():
-        arrays[cos], arrays[sin] = config.rope_tables(context, factors, local=local)
+        with np.errstate(all="ignore"):
+            arrays[cos], arrays[sin] = config.rope_tables(context, factors, local=local)
+        if not np.isfinite(arrays[cos]).all():
+            raise GGUFError(
+                f"tensor '{_ROPE_FACTORS}' must divide the frequencies of base {config.rope_base} to finite ones, but "
+                f"goes down to {1.0 if factors is None else factors.min()}",
+                path=file.path,
+            )
     return arrays
 
 

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -20,8 +21,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
+from .. import budgets
 from ..dtypes import DTYPES
-from ..errors import ContextLengthError, InputError
+from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
 from ..frontends.gguf import GGUFFile
 from ..limits import in_threads
 from ..place import located
@@ -34,6 +36,7 @@ from .generation import Generation, Stats, StopStrings, peak_rss
 from .hub import resolve
 from .sampling import Sampler
 from .tokenizer import Tokenizer
+from .weights import check_nonfinite, replaced_weights
 
 if TYPE_CHECKING:
     from ..hir import GraphModule
@@ -89,6 +92,8 @@ def load_model(
     chunk: int = 512,
     kv_dtype: str = "f32",
     target: str = "cpu",
+    nonfinite: str = "refuse",
+    time_limit: float | None = None,
     cache: bool = True,
     download: bool = True,
     progress: Progress | None = None,
@@ -106,12 +111,18 @@ def load_model(
             the memory, and of the time to read it, and are rounded when they are stored.
         target: what runs the model: ``cpu``, or ``cuda``, an NVIDIA GPU of this machine: weights are copied there once,
             and the cache of keys and values stays there.
+        nonfinite: what is done about weights, and scales of weights, that are NaN or infinite: ``refuse`` says where
+            the first one is, ``zero`` reads each of them, and all that a scale belongs to, as 0.
+        time_limit: seconds that each of the two programs may take to compile; by default what the budget
+            ``compile_seconds`` allows, see `rlx_mlir.budgets`.
         cache: keep compiled code for later processes, and use it.
         download: fetch a model of a known name that is not there.
         progress: called with a few words before each step that may take time.
 
-    Raises InputError for bad arguments, GGUFError and UnsupportedError for the file, DownloadError, CompileError.
+    Raises InputError for bad arguments, GGUFError and UnsupportedError for the file, BudgetError for what is too large
+    or takes too long, DownloadError, CompileError (TimeLimitError after ``time_limit``).
     """
+    check_nonfinite(nonfinite)
     say = progress or _silent
     if activations not in ACTIVATIONS:
         raise InputError(f"'activations' must be one of {', '.join(ACTIVATIONS)}, but is {activations!r}")
@@ -133,15 +144,19 @@ def load_model(
         threads=threads,
         activations=activations,
         target=target,
+        time_limit=time_limit,
         cache=cache,
     )
-    candidates = {"decode": min(CANDIDATES, config.vocab) if target == "cuda" else 0}
+    # Rows of the table without a token can't be chosen, which a GPU doesn't know.
+    padded = _vocabulary_size(file, config) < config.vocab
+    candidates = {"decode": min(CANDIDATES, config.vocab) if target == "cuda" and not padded else 0}
 
     def compiled(program: str) -> Executable:
         return compile_one(program, candidates=candidates.get(program, 0))
 
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.
-    done = in_threads([partial(compiled, program) for program in decoder.PROGRAMS])
+    # Threads have contexts of their own, without the caller's budgets.
+    done = in_threads([partial(copy_context().run, compiled, program) for program in decoder.PROGRAMS])
     executables: dict[str, Executable] = dict(zip(decoder.PROGRAMS, done, strict=True))
     ready_to_load = time.perf_counter()
     model = Model(
@@ -151,10 +166,12 @@ def load_model(
         chunk=chunk,
         activations=activations,
         candidates=candidates["decode"],
+        reuse=chunk if target == "cuda" else 1,
         **executables,
     )
     say("preparing weights")
-    params = decoder.parameters(config, file, context)
+    replaced = replaced_weights(file, iter(config.weights.values()), nonfinite)
+    params = decoder.parameters(config, file, context, replaced)
     shared = _Packed(file.release)  # both programs read one copy of each packed weight
     for executable in executables.values():
         executable.set_params(params, shared=shared)
@@ -163,6 +180,13 @@ def load_model(
     compile_seconds = ready_to_load - opened
     model._times(load_seconds=ready - begin - compile_seconds, compile_seconds=compile_seconds)
     return model
+
+
+def _vocabulary_size(file: GGUFFile, config: ModelConfig) -> int:
+    """Tokens that the file has texts for; all rows of the table where it has no vocabulary."""
+    key = "tokenizer.ggml.tokens"
+    size = file.metadata.length(key) if key in file.metadata else None
+    return config.vocab if size is None else size
 
 
 class _Packed(dict[str, Prepared]):
@@ -185,37 +209,73 @@ def maxima(program: str, *, context: int, chunk: int) -> dict[str, int]:
 
 
 def compile_program(
-    config: ModelConfig, program: str, *, context: int, chunk: int, candidates: int = 0, **options: Any
+    config: ModelConfig,
+    program: str,
+    *,
+    context: int,
+    chunk: int,
+    candidates: int = 0,
+    time_limit: float | None = None,
+    **options: Any,
 ) -> Executable:
     """Compiles a module of the model, or finds it compiled; the graph is built only if it has to be.
 
     ``candidates`` are those of `decoder.build`.
     ``options`` are those of `rlx_mlir.compiler.compile_cached`: threads, activations, target, cache.
+
+    Raises TimeLimitError after ``time_limit`` seconds; BudgetError after those of the budget ``compile_seconds`` where
+    no limit is given.
     """
     from ..compiler import compile_cached
 
-    return compile_cached(
-        decoder.describe(config, program, candidates),
-        partial(decoder.build, config, program, candidates),
-        maxima=maxima(program, context=context, chunk=chunk),
-        **options,
-    )
+    try:
+        return compile_cached(
+            decoder.describe(config, program, candidates),
+            partial(decoder.build, config, program, candidates),
+            maxima=maxima(program, context=context, chunk=chunk),
+            time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
+            **options,
+        )
+    except TimeLimitError as error:
+        if time_limit is None:
+            raise budgets.exceeded("compile_seconds", f"{error}, which") from error
+        raise
 
 
 class _Session:
-    """One sequence: the caches, which stay where they are, and the tokens whose keys and values they hold."""
+    """One sequence: the caches, which stay where they are, and the tokens whose keys and values they hold.
+
+    Attributes:
+        tokens: ids, by position.
+        prefilled: how many of them, from the first on, `prefill` has processed.
+    """
 
     def __init__(self, model: Model) -> None:
         shape, dtype = (1, model.context, model.config.kv_width), DTYPES[model.config.kv_dtype]
         self.model = model
         self.caches = {name: model._decode.zeros(shape, dtype) for name in decoder.cache_names(model.config)}
         self.tokens: list[int] = []
+        self.prefilled = 0
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
         self._token = np.zeros((1, 1), np.int32)
         self._pos = np.zeros(1, np.int32)
         self._step: Callable[[], Any] | None = None
         self._ahead: Ahead | None = None
         self._chooses: Sampler | None = None  # whose choices are under way
+
+    def keep(self, ids: Sequence[int]) -> None:
+        """Keeps what a prompt's logits can be computed from, to the bit as from nothing; forgets the rest.
+
+        That are the positions whose tokens are the prompt's, and whose keys and values `prefill` made: `decode`
+        computes them, too, but adds up in another order, and what is rounded to 8 bits afterwards may then differ by
+        one. Logits need a token to be processed, so the last one isn't kept. A row of the caches behind the position
+        is never read.
+        """
+        most = min(self.prefilled, len(ids) - 1)
+        same = next((i for i in range(most) if self.tokens[i] != ids[i]), most)
+        count = same - same % self.model.reuse
+        del self.tokens[count:]
+        self.prefilled = count
 
     def prefill(self, ids: Sequence[int]) -> Floats:
         """Logits [vocab] after all of ``ids``, which are processed in chunks. Good until the next call."""
@@ -229,7 +289,9 @@ class _Session:
         step = min(self.model.chunk, MAX_OUTPUTS)
         for start in range(0, len(ids), step):
             part = ids[start : start + step]
-            self._prefill(part, np.arange(len(part), dtype=np.int32), out[None, start : start + len(part)])
+            logits = out[None, start : start + len(part)]
+            self._prefill(part, np.arange(len(part), dtype=np.int32), logits)
+            self.check(logits)
 
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
@@ -244,13 +306,49 @@ class _Session:
             most: how many tokens may be asked for, this one among them.
         """
         if not (self.model.candidates and sampler.needs_at_most(self.model.candidates)):
-            return sampler(self.decode(token))
+            return sampler(self.choosable(self.decode(token)))
         ahead = self._choosing()
         if self._chooses is not sampler:
             ahead.start(sampler, token, len(self.tokens), most)
             self._chooses = sampler
         self.tokens.append(token)
-        return ahead.next()
+        token = ahead.next()
+        if token < 0:
+            raise self.not_finite()
+        return token
+
+    def choosable(self, logits: Floats) -> Floats:
+        """Of logits [vocab], those of ids that have a text: rows that pad the embedding table come last.
+
+        Raises ExecutionError where logits aren't finite.
+        """
+        self.check(logits)
+        return logits[: self.model.texts]
+
+    def check(self, logits: Floats) -> None:
+        """Raises ExecutionError, which says where it begins, unless all logits are finite."""
+        if not np.isfinite(logits).all():
+            raise self.not_finite()
+
+    def not_finite(self) -> ExecutionError:
+        """What to raise where logits aren't finite: it names the first layer whose keys or values aren't."""
+        kind, size = self.model.config.kv_dtype, len(self.tokens)
+        for name, cache in self.caches.items():
+            rows = np.asarray(cache.numpy() if hasattr(cache, "numpy") else cache)[0, :size].astype(np.float32)
+            bad = ~np.isfinite(rows)
+            if bad.any():
+                position = int(bad.any(axis=1).argmax())
+                what, _, layer = name.partition("_")
+                text = (
+                    f"the {'keys' if what == 'k' else 'values'} of layer {layer} ('{name}', a cache of {kind}) aren't: "
+                    f"position {position} has {rows[position][bad[position]][0]}"
+                )
+                if kind == "f16":
+                    text += "; f16 holds numbers up to 65504, so load the model with kv_dtype='f32' or 'bf16'"
+                return ExecutionError(f"logits of {size} tokens must be finite: {text}")
+        return ExecutionError(
+            f"logits of {size} tokens must be finite: keys and values are, so what follows them in the last layer isn't"
+        )
 
     def _choosing(self) -> Ahead:
         if self._ahead is None:
@@ -286,6 +384,8 @@ class _Session:
         inputs = {"tokens": np.array([ids], np.int32), "pos": self._pos, "rows": rows, **self.caches}
         with self.model._turn:
             self.model._prefill.run(inputs, outputs={"logits": out}, donate=self.caches.keys())
+        if self.prefilled == len(self.tokens):
+            self.prefilled += len(ids)
         self.tokens.extend(ids)
 
 
@@ -299,6 +399,10 @@ class Model:
         chunk: tokens of a prompt that are processed at once.
         activations: how activations meet quantised weights, see `load_model`.
         candidates: among how many of the largest logits `decode` chooses; 0 where it doesn't.
+        texts: ids that have a text; rows of the embedding table behind them are padding.
+        reuse: a prompt takes over a multiple of so many tokens from the sequence before it. 1 on CPUs, where what is
+            computed of a token is the same bits however many are processed with it; as many as ``chunk`` on GPUs, which
+            add up in another order for other numbers of tokens.
     """
 
     def __init__(
@@ -312,6 +416,7 @@ class Model:
         chunk: int,
         activations: str = "exact",
         candidates: int = 0,
+        reuse: int = 1,
     ) -> None:
         self.file = file
         self.config = config
@@ -319,6 +424,8 @@ class Model:
         self.chunk = chunk
         self.activations = activations
         self.candidates = candidates
+        self.reuse = reuse
+        self.texts = _vocabulary_size(file, config)
         self._prefill = prefill
         self._decode = decode
         self._turn = threading.Lock()  # around the compiled code
@@ -433,8 +540,10 @@ class Model:
     ) -> Generation:
         """Continues a prompt; the result is an iterator over pieces of text.
 
-        Where a prompt begins with all tokens of the sequence that this model finished last (a conversation that goes
-        on), their keys and values are taken over and only the rest is processed.
+        Where a prompt begins as one did before that this model finished last (a conversation that goes on, another
+        question after the same instructions), keys and values of the tokens in common are taken over and only the rest
+        is processed. What is generated is the same as without. Tokens that the model chose are processed again, once,
+        as a prompt's.
 
         Args:
             prompt: a text; token ids; or chat messages, mappings with "role" and "content".
@@ -444,14 +553,21 @@ class Model:
             chat: True puts a text into the chat template as a user's message; messages always go there.
             ignore_eos: go on where the model ends its turn.
 
-        Raises InputError for bad arguments, ContextLengthError where the prompt is longer than the context; both at
-        the call, before anything is generated.
+        Raises InputError for bad arguments and for ids that have no text, ContextLengthError where the prompt is longer
+        than the context; both at the call, before anything is generated. Iterating raises ExecutionError where logits
+        aren't finite.
         """
         if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
             raise InputError(f"'max_tokens' must be an integer of at least 1, but is {max_tokens!r}")
         sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, greedy=greedy)
         stops = StopStrings([stop] if isinstance(stop, str) else list(stop))
         ids = self._ids(self._prompt_ids(prompt, chat), "the prompt")
+        if max(ids) >= self.texts:
+            at = next(i for i, index in enumerate(ids) if index >= self.texts)
+            raise InputError(
+                f"a token id of a prompt must have a text, and be in [0, {self.texts}), but {ids[at]} is at position "
+                f"{at}: the {self.config.vocab} rows of the embedding table are padded"
+            )
         ends = frozenset() if ignore_eos else self.tokenizer.stop_ids
         return Generation(ids, partial(self._pieces, sampler, stops, ends, max_tokens))
 
@@ -469,7 +585,7 @@ class Model:
         try:
             stream = self.tokenizer.stream()
             begin = time.perf_counter()
-            token = sampler(session.prefill(generation.prompt_ids[reused:]))
+            token = sampler(session.choosable(session.prefill(generation.prompt_ids[reused:])))
             spent[0] = time.perf_counter() - begin
             reason = ""
             while not reason:
@@ -552,14 +668,12 @@ class Model:
         return [int(index) for index in array]
 
     def _take(self, ids: Sequence[int]) -> _Session:
-        """The session that was finished last, emptied unless ``ids`` go on from it; a new one where there is none."""
+        """The session that was finished last, with what ``ids`` can take over; a new one where there is none."""
         with self._state:
             session, self._spare = self._spare, None
         if session is None:
             return _Session(self)
-        known = len(session.tokens)
-        if known >= len(ids) or list(ids[:known]) != session.tokens:
-            session.tokens.clear()  # rows of the caches behind the position are never read
+        session.keep(ids)
         return session
 
     def _give_back(self, session: _Session) -> None:

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..errors import TokenizerError
+from .special_tokens import ending_ids, ending_tokens, special_id
 
 
 class TokenType(enum.IntEnum):
@@ -49,10 +50,6 @@ _PRE_TOKENIZERS: dict[str, tuple[str, ...]] = {
 _IGNORE_MERGES = frozenset({"llama-bpe"})
 _ADD_BOS = frozenset({"llama-bpe"})
 
-# Names of tokens that end a turn in common chat formats, where the file's own end-of-text id is another one.
-_END_OF_TURN = frozenset(
-    {"<|im_end|>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>", "</s>"}
-)
 _SPACE = "\u2581"  # how SentencePiece writes a space
 
 
@@ -151,7 +148,8 @@ class Tokenizer:
         bos_id, eos_id: ids that begin and end a text, or None.
         add_bos: whether `tokenize` puts ``bos_id`` first unless told otherwise.
         add_space_prefix: whether a space goes in front of a text (SentencePiece vocabularies only).
-        stop_ids: ids after which generation ends: ``eos_id`` and control tokens that end a turn.
+        stop_ids: ids after which generation ends: ``eos_id``, ``ends``, and tokens that end a turn by their texts,
+            which count as control tokens.
     """
 
     def __init__(
@@ -165,6 +163,7 @@ class Tokenizer:
         pre: str = "default",
         bos_id: int | None = None,
         eos_id: int | None = None,
+        ends: Iterable[int] = (),
         add_bos: bool | None = None,
         add_space_prefix: bool | None = None,
     ) -> None:
@@ -178,6 +177,7 @@ class Tokenizer:
             types: `TokenType` for each token; all NORMAL by default.
             pre: "gpt2": name of the pre-tokenizer.
             bos_id, eos_id: special ids.
+            ends: more ids after which generation ends.
             add_bos, add_space_prefix: None for what is usual for the kind.
 
         Raises TokenizerError where lengths differ, an id is outside the vocabulary, or a kind is not supported.
@@ -191,6 +191,9 @@ class Tokenizer:
         self.types = [int(TokenType.NORMAL)] * len(tokens) if types is None else [int(t) for t in types]
         if len(self.types) != len(tokens):
             raise TokenizerError(f"there are {len(tokens)} tokens, but {len(self.types)} token types")
+        ending = ending_tokens(self.tokens, {i for i, t in enumerate(self.types) if t == TokenType.CONTROL})
+        for index in ending:
+            self.types[index] = int(TokenType.CONTROL)
         for name, value in (("bos", bos_id), ("eos", eos_id)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
                 raise TokenizerError(f"the {name} id must be an integer, but is {value!r}"[:200])
@@ -212,8 +215,7 @@ class Tokenizer:
         special.sort(key=lambda index: -len(self.tokens[index].encode()))
         self._special = [(self.tokens[index], index) for index in special]
         self._user_defined = [(t, i) for t, i in self._special if self.types[i] == TokenType.USER_DEFINED]
-        stops = {i for t, i in self._special if self.types[i] == TokenType.CONTROL and t in _END_OF_TURN}
-        self.stop_ids = frozenset(stops | ({eos_id} if eos_id is not None else set()))
+        self.stop_ids = ending | frozenset(ends) | ({eos_id} if eos_id is not None else frozenset())
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
@@ -242,8 +244,9 @@ class Tokenizer:
             scores=scores.tolist() if isinstance(scores, np.ndarray) else (),
             types=types.tolist() if isinstance(types, np.ndarray) else None,
             pre=get("pre") or "default",
-            bos_id=get("bos_token_id"),
-            eos_id=get("eos_token_id"),
+            bos_id=special_id(metadata, "bos", kind, len(tokens)),
+            eos_id=special_id(metadata, "eos", kind, len(tokens)),
+            ends=ending_ids(metadata, len(tokens)),
             add_bos=get("add_bos_token"),
             add_space_prefix=get("add_space_prefix"),
         )

@@ -332,7 +332,7 @@ class Executable:
         unknown = [str(name) for name in given if name not in names]
         parts = [f"missing {what}s: {', '.join(missing)}"] if missing else []
         if unknown:
-            guessed = [name + did_you_mean(name, missing or names) for name in unknown]
+            guessed = [name + did_you_mean(name, missing or names) for name in unknown[:12]] + unknown[12:]
             parts.append(f"unknown {what}s: {', '.join(guessed)}; known are {', '.join(names) or 'none'}")
         raise InputError(f"'{self.artifact.name}': {'; '.join(parts)}")
 

@@ -6,9 +6,7 @@ LLVM ends the process at some words that it doesn't know, so names are checked h
 
 from __future__ import annotations
 
-import difflib
-
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, nearest
 
 #: Target triple of the code.
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -40,8 +38,8 @@ PTX_VERSIONS = (70, 71, 72, 73, 74, 75, 76, 77, 78, 80, 81, 82, 83, 84, 85, 86, 
 def check_chip(chip: str) -> str:
     """The chip; InputError where it isn't known."""
     if chip not in CHIPS:
-        close = difflib.get_close_matches(chip, CHIPS, n=1)
-        hint = f": did you mean '{close[0]}'?" if close else ""
+        close = nearest(chip, CHIPS)
+        hint = f": did you mean '{close}'?" if close else ""
         raise InputError(f"'chip' expects one of {', '.join(CHIPS)}, but got '{chip}'{hint}")
     return chip
 
