@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The reader of JSON that a stranger sent: every file of a model's folder, and headers of safetensors.
+
+Stricter than Python's: UTF-8 without a byte order mark, no key twice (two readers would see two models), no NaN and
+Infinity (which aren't JSON), no halves of surrogate pairs; and bounded: bytes, nesting and digits have budgets. Every
+error names the file and, where there is one, the byte.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rlx_mlir import budgets
+from rlx_mlir.errors import ModelFileError
+from rlx_mlir.frontends.files import Error, Name, decode, read_bytes, shortened
+
+_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+_CHUNK = 1 << 22
+#: How each byte changes the depth.
+_STEPS = np.zeros(256, np.int8)
+_STEPS[[ord("["), ord("{")]] = 1
+_STEPS[[ord("]"), ord("}")]] = -1
+
+
+def read_json(path: Name, *, error: Error = ModelFileError) -> Any:
+    """The value in a file; what `error` makes where it can't be read or isn't JSON, BudgetError where it's too much."""
+    return parse_json(read_bytes(path, error=error), path, error=error)
+
+
+def read_object(path: Name, *, error: Error = ModelFileError) -> dict[str, Any]:
+    """As `read_json`, of a file that holds one object."""
+    value = read_json(path, error=error)
+    if not isinstance(value, dict):
+        raise error(f"the file must hold a JSON object, but holds {shortened(value)}", path=path)
+    return value
+
+
+def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileError) -> Any:
+    """The value of JSON in bytes; `path` is where they are from. As `read_json`."""
+    what = "the JSON" if path is None else str(path)
+    budgets.check("json_bytes", len(content), what)
+    budgets.check("nesting", nesting(content), what)
+    if content.startswith(b"\xef\xbb\xbf"):
+        raise error("byte 0: JSON begins without a byte order mark", path=path)
+    text = decode(content, path, error=error)
+
+    def number(word: str) -> int:
+        budgets.check("digits", len(word), what)
+        try:
+            return int(word)
+        except ValueError:  # the interpreter has a limit too
+            raise budgets.exceeded("digits", what, len(word)) from None
+
+    def constant(word: str) -> NoReturn:
+        raise error(f"{word} isn't JSON: numbers are finite", path=path)
+
+    def fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            seen: set[str] = set()
+            twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
+            raise error(f"the key {shortened(twice)} stands twice in one object", path=path)
+        return found
+
+    try:
+        value = json.loads(text, parse_int=number, parse_constant=constant, object_pairs_hook=fields)
+        if _HALF.search(text):
+            json.dumps(value, ensure_ascii=False).encode()
+    except json.JSONDecodeError as cause:
+        offset = len(text[: cause.pos].encode())
+        raise error(
+            f"byte {offset} (line {cause.lineno}): not JSON: {cause.msg[:1].lower()}{cause.msg[1:]}", path=path
+        ) from None
+    except RecursionError:
+        raise budgets.exceeded("nesting", what) from None
+    except UnicodeEncodeError:
+        raise error("a text has half of a surrogate pair, which isn't Unicode", path=path) from None
+    return value
+
+
+def nesting(content: bytes) -> int:
+    """Levels of brackets within each other, outside of strings; of bytes that aren't JSON, about that."""
+    if content.count(b"[") + content.count(b"{") <= 1:
+        return content.count(b"[") + content.count(b"{")
+    # Without what stands behind a backslash, every quote begins or ends a string.
+    content = content.replace(b"\\\\", b"").replace(b'\\"', b"")
+    deepest = depth = quotes = 0
+    for start in range(0, len(content), _CHUNK):
+        part = np.frombuffer(content, np.uint8, min(_CHUNK, len(content) - start), start)
+        marks = part == ord('"')
+        inside = (quotes + np.cumsum(marks, dtype=np.int32)) & 1
+        quotes = int(quotes + np.count_nonzero(marks)) & 1
+        levels = depth + np.cumsum(np.where(inside == 1, 0, _STEPS[part]), dtype=np.int64)
+        if levels.size:
+            deepest, depth = max(deepest, int(levels.max())), int(levels[-1])
+    return deepest
+
+
+__all__ = ["nesting", "parse_json", "read_json", "read_object"]
