@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import importlib.util
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,10 +20,10 @@ import numpy as np
 import pytest
 
 import rlx_mlir as rlx
-from rlx_mlir import Executable, GraphModule
+from rlx_mlir import Executable, GraphModule, _runtime
 from rlx_mlir.compiler import CompileOptions, compile_cached
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime import cache, native
+from rlx_mlir.runtime import cache, identity, native
 
 
 def module(factor: float = 2.0) -> GraphModule:
@@ -110,6 +114,98 @@ def test_keys_depend_on_everything_else(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.undo()
     assert len(set(keys)) == 5
     assert cache.cache_key({"module": "m"}, options) == keys[0]
+
+
+# What identifies the compiler -----------------------------------------------------------------------
+
+_BUILD = "from rlx_mlir.runtime import cache; print(cache.compiler_build())"
+
+
+def change_a_byte(path: Path, where: int) -> None:
+    """Another content; size and times are as before."""
+    data, times = bytearray(path.read_bytes()), path.stat()
+    data[where] ^= 1
+    path.write_bytes(data)
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_another_content_is_another_compiler(tmp_path: Path) -> None:
+    """Of any source and extension, whatever its size and time are."""
+    package = tmp_path / "rlx_mlir"
+    shutil.copytree(Path(rlx.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("_compiler", "_runtime"):  # installed beside the sources, or elsewhere
+        if not list(package.glob(f"{name}*.so")):
+            shutil.copy(str(importlib.util.find_spec(f"rlx_mlir.{name}").origin), package)  # type: ignore[union-attr]
+
+    def build() -> str:
+        environment = {**os.environ, "PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        command = [sys.executable, "-c", _BUILD]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    found = [build()]
+    assert build() == found[0]
+    os.utime(package / "mir" / "scalars.py")
+    assert build() == found[0]
+    change_a_byte(package / "mir" / "scalars.py", 3)  # in a comment
+    found.append(build())
+    change_a_byte(next(package.glob("_compiler*.so")), -1)
+    found.append(build())
+    (package / "mir" / "scalars.py").rename(package / "mir" / "other.py")
+    found.append(build())
+    assert len(set(found)) == 4
+
+
+def test_libraries_are_identified_by_their_build_ids(tmp_path: Path) -> None:
+    """What `readelf -n` says, of the files that are loaded."""
+    for library in (native.llvm_library(), Path(str(_runtime.__file__))):
+        said, _, size = identity.build_id(library).partition(":")
+        assert size == str(library.stat().st_size)
+        with library.open("rb") as file:
+            assert b"GNU\0" + bytes.fromhex(said) in file.read(4096)
+    copy = tmp_path / "copy.so"
+    shutil.copy(str(_runtime.__file__), copy)
+    assert identity.build_id(copy) == identity.build_id(Path(str(_runtime.__file__)))
+    change_a_byte(copy, copy.read_bytes().index(bytes.fromhex(said)))
+    assert identity.build_id(copy) != identity.build_id(Path(str(_runtime.__file__)))
+
+
+@pytest.mark.parametrize("part", [0, 10, 64, 100])
+def test_libraries_without_a_build_id_are_read_whole(tmp_path: Path, part: int) -> None:
+    """Files that aren't of ELF, and such that end early."""
+    path = tmp_path / "lib.so"
+    path.write_bytes(Path(str(_runtime.__file__)).read_bytes()[:part] + b"more")
+    first = identity.build_id(path)
+    change_a_byte(path, -1)
+    assert identity.build_id(path) != first
+
+
+def test_a_library_without_notes_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lib.so"
+    data = Path(str(_runtime.__file__)).read_bytes()
+    path.write_bytes(data.replace(b"\x03\0\0\0GNU\0", b"\x09\0\0\0GNU\0"))
+    assert identity.build_id(path) == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_another_llvm_is_another_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "libLLVM.so").write_bytes(b"another release")
+    before = dict(identity.compiler_parts())
+    monkeypatch.setattr(native, "llvm_library", lambda: tmp_path / "libLLVM.so")
+    after = identity.compiler_parts.__wrapped__()
+    assert {name for name in before if before[name] != after[name]} == {"libraries"}
+
+
+def test_another_numpy_is_another_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It folds constants."""
+    before = dict(identity.compiler_parts())
+    monkeypatch.setattr(np, "__version__", "another")
+    assert identity.compiler_parts.__wrapped__() != before
+
+
+def test_identifying_the_compiler_is_quick() -> None:
+    """It is done at every start; some 20 ms on a core of its own."""
+    begin = time.process_time()
+    identity.compiler_parts.__wrapped__()
+    assert time.process_time() - begin < 0.5
 
 
 _KEY = """

@@ -24,7 +24,7 @@ from rlx_mlir import Executable, GraphModule
 from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
-from rlx_mlir.runtime import artifact
+from rlx_mlir.runtime import paths
 
 HERE = str(Path(__file__).parent)
 
@@ -96,7 +96,7 @@ def test_killed_while_an_entry_is_written(folder: Path, part: float, caplog: pyt
     assert sorted(folder.iterdir()) == sorted([entry, left_over])
     assert is_right(rlx.compile(module()))
 
-    old = time.time() - artifact.LEFT_OVER_SECONDS - 5
+    old = time.time() - paths.LEFT_OVER_SECONDS - 5
     os.utime(left_over, (old, old))
     entry.unlink()
     assert is_right(rlx.compile(module()))
@@ -274,11 +274,11 @@ def test_compiling_goes_on_whatever_fails_to_write(
 
     with monkeypatch.context() as patch:
         if where == "mkstemp":
-            patch.setattr(artifact.tempfile, "mkstemp", fail)
+            patch.setattr(paths.tempfile, "mkstemp", fail)
         elif where == "write":
-            patch.setattr(artifact.os, "fdopen", Full)
+            patch.setattr(paths.os, "fdopen", Full)
         elif where == "replace":
-            patch.setattr(artifact.os, "replace", fail)
+            patch.setattr(paths.os, "replace", fail)
         else:
             patch.setattr(Path, "mkdir", fail)
         with caplog.at_level(logging.WARNING, "rlx_mlir.runtime.cache"):

@@ -180,8 +180,8 @@ class Editing(Graph):
                 Compiled code takes it where the output is an updated cache or state, and needs no tie to do so; other
                 outputs get memory of their own.
 
-        Raises BuildError where names repeat or don't fit the values, or an output is tied to what isn't an argument
-        of its type.
+        Raises BuildError where names are empty, repeat or don't fit the values, or an output is tied to what isn't an
+        argument of its type.
         """
         here = place.caller()
         if isinstance(values, Mapping):
@@ -195,6 +195,9 @@ class Editing(Graph):
         else:
             raise here.error(f"outputs are a Value, or several in a list or a mapping from names, but got {values!r}")
         names = [f"output{i}" for i in range(len(listed))] if names is None else list(names)
+        for name in names:
+            if not isinstance(name, str) or not name:
+                raise here.error(f"the name of an output is a non-empty string, but got {name!r}")
         if len(names) != len(listed):
             raise here.error(f"each output has one name, but there are {len(listed)} outputs and {len(names)} names")
         if len(set(names)) != len(names):

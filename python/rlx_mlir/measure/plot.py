@@ -12,6 +12,7 @@ from typing import Any
 
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.profile import KernelProfile, Profile, ProgramProfile
+from rlx_mlir.runtime.paths import open_output, write_output
 
 #: Kernels that take less than this part of a module's time are left out: they would hide the others.
 LEAST_SHARE = 0.001
@@ -58,7 +59,7 @@ def write_plot(profile: Profile, path: Path) -> None:
     """
     check_plot(path)
     if path.suffix == ".html":
-        path.write_text(to_html(profile), encoding="utf-8")
+        write_output(path, to_html(profile))
     else:
         _write_png(profile, path)
 
@@ -241,5 +242,6 @@ def _write_png(profile: Profile, path: Path) -> None:
     plot.grid(visible=True, which="both", alpha=0.3)
     plot.legend()
     plot.set_title(f"Roofline of {Path(profile.model).name}")
-    figure.savefig(path, dpi=150, bbox_inches="tight")
+    with open_output(path) as file:
+        figure.savefig(file, format="png", dpi=150, bbox_inches="tight")
     pyplot.close(figure)

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from ..errors import DownloadError, InputError, did_you_mean
+from ..runtime.paths import cache_dir, expand_user, make_private
 
 _CHUNK = 1 << 20
 _Advance = Callable[[int], None]
@@ -133,16 +134,6 @@ ENCODERS: dict[str, Folder] = {
 """Models that `resolve_folder` knows by name."""
 
 
-def cache_dir() -> Path:
-    """The folder for everything that can be made again: ``$RLX_CACHE_DIR``, else the platform's cache folder."""
-    named = os.environ.get("RLX_CACHE_DIR")
-    if named:
-        return Path(named).expanduser()
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("rlx-mlir"))
-
-
 #: What to do with files that people try in place of GGUF files, by suffix.
 _OTHER_FILES = {
     ".mlir": "a module in MLIR is for rlx emit, rlx report and rlx tune, or GraphModule.from_text",
@@ -166,7 +157,7 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
     if source is None:
         if text.lower() in ENCODERS:
             raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
-        path = Path(text).expanduser()
+        path = expand_user(text)
         if path.is_file():
             if (why := _OTHER_FILES.get(path.suffix.lower())) is not None:
                 raise InputError(f"'{text}' isn't the .gguf file of a language model: {why}")
@@ -199,7 +190,7 @@ def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = Tru
     text = os.fspath(name_or_path)
     known = ENCODERS.get(text.lower()) if isinstance(name_or_path, str) else None
     if known is None:
-        path = Path(text).expanduser()
+        path = expand_user(text)
         if path.is_dir():
             return path
         if text.lower() in KNOWN or path.suffix.lower() == ".gguf":
@@ -257,7 +248,7 @@ def _verified(path: Path, source: Source) -> bool:
     if digest.hexdigest() != source.sha256:
         return False
     with contextlib.suppress(OSError):  # without a stamp, the next use hashes again
-        stamp.parent.mkdir(parents=True, exist_ok=True)
+        make_private(stamp.parent)
         stamp.write_text(expected)
     return True
 
@@ -268,7 +259,7 @@ def _fetch(name: str, sources: tuple[Source, ...], progress: bool) -> None:
 
     folder = cache_dir() / "models"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_private(folder)
         with filelock.FileLock(folder / f"{name}.lock"):
             prefix = f".{name}."
             for left_over in folder.glob(f"{prefix}*"):  # of a process that was killed: the lock is ours

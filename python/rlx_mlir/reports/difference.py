@@ -15,6 +15,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from rlx_mlir.runtime.paths import open_output, write_output
+
 #: Lines around a change that are shown with it.
 _CONTEXT = 3
 #: Rows that are shown of one function after one pass; the file of the pass has the rest.
@@ -131,7 +133,7 @@ class DiffPage:
     def __init__(self, path: Path, name: str) -> None:
         """Begins the page; raises OSError where it can't be written."""
         self._path = path
-        path.write_text(_HEAD.format(name=escape(name)), encoding="utf-8")
+        write_output(path, _HEAD.format(name=escape(name)), follow=False)
 
     def add(
         self, file: str, step: str, before: Mapping[str, Any], after: Mapping[str, Any], gone: Sequence[str]
@@ -162,8 +164,8 @@ class DiffPage:
             f"</code> <small>{len(after)} functions, +{added} −{removed} lines</small></summary>\n"
             f'<p><a href="{escape(file)}">{escape(file)}</a></p>\n{"".join(parts)}</details>\n'
         )
-        with self._path.open("a", encoding="utf-8") as page:
-            page.write(text)
+        with open_output(self._path, append=True, follow=False) as page:
+            page.write(text.encode())
 
 
 def _lines(op: Any) -> list[str]:

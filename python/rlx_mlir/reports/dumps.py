@@ -20,6 +20,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.reports.difference import DiffPage
 from rlx_mlir.rewriting import operations
 from rlx_mlir.rewriting.steps import pass_name
+from rlx_mlir.runtime.paths import write_output
 
 #: Functions that a line of the overview names; the others are counted.
 _LISTED = 4
@@ -48,13 +49,15 @@ class Dumper:
             name: of the module.
             module: at `stage`.
 
-        Raises InputError where the folder can't be written.
+        Raises InputError where the folder can't be written, or where a link stands for one of the files.
         """
         self._folder = Path(folder) / re.sub(r"[^\w.-]", "_", name)
         self._name = name
         self._entries: list[_Entry] = []
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if self._folder.is_symlink() and self._folder.lstat().st_uid != os.geteuid():
+                raise InputError(f"'dump_dir' is a folder of one's own, but {self._folder} is somebody else's link")
             for old in (*self._folder.glob("[0-9][0-9][0-9]-*.mlir"), self._folder / "README.md"):
                 old.unlink(missing_ok=True)
             self._page = DiffPage(self._folder / "diff.html", name)
@@ -78,7 +81,7 @@ class Dumper:
         if gone:
             header += f"// functions that are gone: {', '.join(gone)}\n"
         text = header + _text(after, [new[name] for name in changed])
-        (self._folder / file).write_text(text)
+        write_output(self._folder / file, text, follow=False)
         if before is not None:
             self._page.add(file, step, old, {name: new[name] for name in changed}, gone)
         counts = Counter[str]() if before is None else _count(before)
@@ -103,7 +106,7 @@ class Dumper:
         ]
         lines += ["", "The passes with their options:", ""]
         lines += [f"- {e.file.partition('-')[0]}: `{e.step}`" for e in self._entries]
-        (self._folder / "README.md").write_text("\n".join(lines) + "\n")
+        write_output(self._folder / "README.md", "\n".join(lines) + "\n", follow=False)
 
 
 def _functions(module: ir.Module) -> dict[str, Any]:

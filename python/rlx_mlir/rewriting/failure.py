@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import itertools
+import logging
 import os
 import re
 import tempfile
@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.errors import PassError, RlxError
+from rlx_mlir.errors import CacheError, PassError, RlxError
+from rlx_mlir.runtime.paths import check_private, make_private
 
-_numbers = itertools.count()
+log = logging.getLogger(__name__)
+
 _KERNEL = re.compile(r'loc\("(kernel [^"]+)"\((.*)\)\)')
 _NAMED = re.compile(r'loc\("([^"]+)"\("([^"]+)":(\d+):\d+\)\)')
 _FILE = re.compile(r'loc\("([^"]+)":(\d+):\d+\)')
@@ -88,12 +90,25 @@ def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
 
 
 def write_reproducer(text: str, suffix: str = ".mlir") -> Path | None:
-    """Writes the IR before the failure with the command that fails; None where no folder is writable."""
-    folder = Path(os.environ.get("RLX_REPRODUCER_DIR", Path(tempfile.gettempdir()) / "rlx-reproducers"))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{os.getpid()}-{next(_numbers)}{suffix}"
-        path.write_text(text)
-    except OSError:
+    """Writes the IR before the failure, with the command that fails, to a new file that its user alone can read.
+
+    Gives None where there is no folder for it, which the log says: the failure itself is what matters. Without
+    RLX_REPRODUCER_DIR, the folder is one of the user's own in that for temporary files, where others can't have put
+    anything; the null device as RLX_REPRODUCER_DIR means that none is written.
+    """
+    named = os.environ.get("RLX_REPRODUCER_DIR")
+    if named == os.devnull:
         return None
-    return path
+    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"rlx-reproducers-{os.geteuid()}"
+    try:
+        make_private(folder)
+        if not named and folder.is_symlink():
+            raise CacheError(f"{folder} is a symbolic link, but a folder is expected")
+        check_private(folder, sticky=bool(named))
+        handle, name = tempfile.mkstemp(prefix=f"{os.getpid()}-", suffix=suffix, dir=folder)
+        with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+    except (OSError, CacheError) as error:
+        log.warning("no reproducer is written: %s", error)
+        return None
+    return Path(name)

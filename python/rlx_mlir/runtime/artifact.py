@@ -3,27 +3,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import glob
 import hashlib
 import json
 import os
 import struct
-import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from rlx_mlir import budgets
+from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError
 from rlx_mlir.reports import shown
+from rlx_mlir.runtime.paths import open_regular, write_atomically
 
 MAGIC = b"RLXMLIR\x00"
 VERSION = 5
-#: Age at which a file that is being written is taken to be left over from a process that was killed.
-LEFT_OVER_SECONDS = 600
-_PART = ".part"
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -170,54 +166,50 @@ class Artifact:
     @staticmethod
     def from_bytes(data: bytes) -> Artifact:
         """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
-        if data[: len(MAGIC)] != MAGIC:
-            hint = "; models are for load_model" if data.startswith(b"GGUF") else ""
-            raise CacheError(f"not an artefact: it starts with {data[: len(MAGIC)]!r} instead of {MAGIC!r}{hint}")
-        if len(data) < _HEADER.size:
-            raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(data)}")
-        _, version, length, code_length, digest = _HEADER.unpack_from(data)
-        if version != VERSION:
-            raise CacheError(f"not an artefact of version {VERSION}, but of {version}: compile the module again")
+        _, length, code_length, digest = _header(data[: _HEADER.size])
         rest = data[_HEADER.size :]
         if hashlib.sha256(_LENGTHS.pack(length, code_length) + rest).digest() != digest:
             raise CacheError("the artefact's checksum doesn't hold: it is damaged")
         payload = rest[length:]
-        return _restore(json.loads(rest[:length]), payload[:code_length], payload[code_length:])
+        with foreign_errors("the artefact's description can't be read", CacheError):
+            return _restore(json.loads(rest[:length]), payload[:code_length], payload[code_length:])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact to a file, which appears whole or not at all."""
         write_atomically(Path(path), self.to_bytes())
 
     @staticmethod
-    def load(path: str | os.PathLike[str]) -> Artifact:
-        """Reads an artefact's file.
+    def load(path: str | os.PathLike[str], *, own: bool = False) -> Artifact:
+        """Reads an artefact's file. It is code: whoever wrote it decides what this process does when it is run.
 
-        Raises CacheError where it is no artefact, damaged or of another version, OSError where it can't be read.
+        Args:
+            path: the file.
+            own: of the cache: not a link, the user's or root's, and not for others to write.
+
+        Raises CacheError where it is no artefact, damaged or of another version, BudgetError where it is larger than
+        the budgets allow, OSError where it can't be read.
         """
         try:
-            return Artifact.from_bytes(Path(path).read_bytes())
+            with open_regular(path, own=own) as file:
+                start = file.read(_HEADER.size)
+                _header(start)  # before the rest is read, which may be of any size
+                return Artifact.from_bytes(start + file.read())
         except CacheError as error:
             raise CacheError(f"{os.fspath(path)}: {error}") from None
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Writes a file by renaming: readers see the old content or the new, never a part.
-
-    What a process left that was killed while it wrote the same file is removed, once it is old enough.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left_over in path.parent.glob(f".{glob.escape(path.name)}.*{_PART}"):
-        with contextlib.suppress(OSError):
-            if time.time() - left_over.stat().st_mtime > LEFT_OVER_SECONDS:
-                left_over.unlink()
-    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PART, dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def _header(start: bytes) -> tuple[int, int, int, bytes]:
+    """Version, bytes of the description and of the code, and digest, from an artefact's first bytes."""
+    if start[: len(MAGIC)] != MAGIC:
+        hint = "; models are for load_model" if start.startswith(b"GGUF") else ""
+        raise CacheError(f"not an artefact: it starts with {start[: len(MAGIC)]!r} instead of {MAGIC!r}{hint}")
+    if len(start) < _HEADER.size:
+        raise CacheError(f"an artefact has at least {_HEADER.size} bytes, but this one has {len(start)}")
+    _, version, length, code_length, digest = _HEADER.unpack(start)
+    if version != VERSION:
+        raise CacheError(f"not an artefact of version {VERSION}, but of {version}: compile the module again")
+    budgets.check("json_bytes", length, "the artefact's description")
+    return version, length, code_length, digest
 
 
 def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifact:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The cache of compiled modules: one file per entry, renamed into place, with a checksum inside."""
+"""The cache of compiled modules: one file per entry, renamed into place, with a checksum inside.
+
+Entries are code. One is used only where it holds the key that it is asked for by, and where the folder and the file
+can't be another user's doing.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +17,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from rlx_mlir.errors import CacheError
+from rlx_mlir.errors import CacheError, RlxError
 from rlx_mlir.formats import registered_formats
-from rlx_mlir.models.hub import cache_dir
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.identity import compiler_parts
+from rlx_mlir.runtime.paths import cache_dir, check_private, make_private
 
 log = logging.getLogger(__name__)
 
@@ -27,14 +32,8 @@ _LONGEST_TEXT = 200
 
 @cache
 def compiler_build() -> str:
-    """What identifies the compiler: a hash of its sources and native code, and MLIR's version."""
-    digest = hashlib.sha256()
-    root = Path(__file__).resolve().parent.parent
-    for path in sorted([*root.rglob("*.py"), *root.glob("_compiler*.so")]):
-        status = path.stat()
-        digest.update(f"{path.relative_to(root)}:{status.st_size}:{status.st_mtime_ns};".encode())
-    digest.update(metadata.version("xtc-mlir-python-bindings").encode())
-    return digest.hexdigest()
+    """What identifies the compiler: a hash of the content of all that makes code, see `identity.compiler_parts`."""
+    return hashlib.sha256(json.dumps(dict(compiler_parts()), sort_keys=True).encode()).hexdigest()
 
 
 def key_parts(material: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,10 +45,15 @@ def key_parts(material: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     return {
         "what": {name: _shortened(value) for name, value in material.items()},
         "options": dict(options),
-        "compiler": {"build": compiler_build(), "mlir": metadata.version("xtc-mlir-python-bindings")},
+        "compiler": {"build": compiler_build(), "parts": dict(compiler_parts()), "mlir": _mlir_version()},
         "host": {"triple": triple, "cpu": cpu, "features": features},
         "formats": [repr(format) for format in registered_formats()],  # the name alone doesn't say what weights are
     }
+
+
+@cache
+def _mlir_version() -> str:
+    return metadata.version("xtc-mlir-python-bindings")
 
 
 def _shortened(value: Any) -> Any:
@@ -73,14 +77,33 @@ def folder() -> Path:
     return cache_dir() / "compiled"
 
 
+def check_folder(path: Path) -> None:
+    """CacheError where others than the user and root can put files into a folder of the cache, or into the cache."""
+    check_private(cache_dir())
+    check_private(path)
+
+
+def read(path: Path) -> Artifact:
+    """The entry in a file.
+
+    Raises CacheError where it can't be used: it is damaged, of another version, renamed, or could be another user's;
+    OSError where it can't be read.
+    """
+    artifact = Artifact.load(path, own=True)
+    if (held := key_of(artifact.key)) != path.stem:
+        raise CacheError(f"{path}: it is named as another entry's file: what it holds has the key {held}")
+    return artifact
+
+
 def find(key: str) -> Artifact | None:
-    """The entry, or None; a damaged one counts as none, and is made again."""
+    """The entry, or None; one that can't be used counts as none, is said in the log, and is made again."""
     path = folder() / f"{key}.rlx"
     try:
-        return Artifact.load(path)
+        check_folder(path.parent)
+        return read(path)
     except FileNotFoundError:
         return None
-    except (OSError, CacheError, KeyError, TypeError, ValueError) as error:
+    except (OSError, RlxError) as error:
         log.warning("ignoring cache entry %s: %s", path, error)
         return None
 
@@ -91,6 +114,8 @@ def keep(artifact: Artifact) -> None:
     Where that is impossible, says so in the log: the artefact is in memory all the same.
     """
     try:
+        check_folder(folder())
+        make_private(folder())
         artifact.save(folder() / f"{key_of(artifact.key)}.rlx")
-    except OSError as error:
+    except (OSError, CacheError) as error:
         log.warning("can't write to the cache %s: %s", os.fspath(folder()), error)

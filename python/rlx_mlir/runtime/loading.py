@@ -35,10 +35,13 @@ def executable(artifact: Artifact, *, threads: int | None = None, device: int = 
 def load(path: str | os.PathLike[str], *, threads: int | None = None, device: int = 0) -> Executable:
     """Reads what `Artifact.save` wrote, and makes it an executable.
 
+    The file is code, and runs with the rights of this process: load only what you compiled, or somebody whom you trust.
+    Its checksum finds damage; it doesn't say who wrote it. The same is true of the folder of the cache.
+
     Args:
         path: the file.
         threads, device: as for `executable`.
 
-    Raises CacheError where the file is damaged or of another version, OSError where it can't be read.
+    Raises CacheError where the file is damaged, of another version or no regular file, OSError where it can't be read.
     """
     return executable(Artifact.load(path), threads=threads, device=device)

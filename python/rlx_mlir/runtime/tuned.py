@@ -2,20 +2,26 @@
 """Measured choices of kernels, kept beside compiled code: a file for what is compiled, how, and for which processor.
 
 On GPUs, a file is for a GPU's name, its number of multiprocessors, and the version of the driver, too.
+
+A file decides what code is made, so it is read with the same care as compiled code: it must be the user's, hold the
+key that it is named by and the digest of its choices, and the choices must be some that there are.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rlx_mlir.models.hub import cache_dir
+from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.codegen.choices import check_choices
+from rlx_mlir.errors import CacheError, InputError, RlxError
 from rlx_mlir.runtime import native
-from rlx_mlir.runtime.artifact import write_atomically
-from rlx_mlir.runtime.cache import compiler_build, key_of
+from rlx_mlir.runtime.cache import check_folder, compiler_build, key_of
+from rlx_mlir.runtime.paths import cache_dir, make_private, read_small, write_atomically
 
 log = logging.getLogger(__name__)
 
@@ -47,28 +53,62 @@ def path_of(parts: Mapping[str, Any]) -> Path:
 
 
 def find(parts: Mapping[str, Any]) -> Chosen:
-    """The choices; none where nothing was measured, by another build of the compiler, or where the file is damaged."""
+    """The choices; none where nothing was measured, by another build of the compiler, or where the file is damaged.
+
+    A file that can't be used, whatever is in it, is said in the log.
+    """
     path = path_of(parts)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        if found["build"] != compiler_build():
-            return {}
-        return {
-            str(kernel): {str(name): int(value) for name, value in own.items()}
-            for kernel, own in found["choices"].items()
-        }
+        check_folder(path.parent)
+        return _read(path, parts["options"].get("target") == "cuda")
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, RlxError) as error:
         log.warning("ignoring measured choices %s: %s", path, error)
         return {}
 
 
+def _read(path: Path, for_gpu: bool) -> Chosen:
+    """The choices in a file, none where another build measured them; CacheError where it is damaged."""
+    text = read_small(path, "json_bytes")
+    with foreign_errors("it is damaged", CacheError):
+        found = json.loads(text)
+        if found["build"] != compiler_build():
+            return {}
+        choices = found["choices"]
+        if found["key"] != path.stem or found["sha256"] != _digest(choices):
+            raise CacheError("it is damaged, or of another module: key and digest in it aren't those of its choices")
+    if for_gpu:
+        from rlx_mlir.codegen.gpu.choices import KNOWN
+    else:
+        from rlx_mlir.codegen.cpu.choices import KNOWN
+    try:
+        check_choices(choices, KNOWN, by_rows=for_gpu)
+    except InputError as error:
+        raise CacheError(f"it is damaged: {error}") from None
+    return {kernel: dict(own) for kernel, own in choices.items()}
+
+
+def _digest(choices: object) -> str:
+    return hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
+
+
 def keep(parts: Mapping[str, Any], choices: Chosen, measured: Mapping[str, Any]) -> Path:
-    """Writes choices, with what they were measured to gain; the file appears whole or not at all. Raises OSError."""
+    """Writes choices, with what they were measured to gain; the file appears whole or not at all.
+
+    Raises OSError, and CacheError where others can write the folder.
+    """
     path = path_of(parts)
-    text = json.dumps({"build": compiler_build(), "choices": choices, "measured": dict(measured)}, indent=1)
-    write_atomically(path, text.encode())
+    content = {
+        "build": compiler_build(),
+        "key": path.stem,
+        "sha256": _digest(choices),
+        "choices": choices,
+        "measured": dict(measured),
+    }
+    check_folder(path.parent)
+    make_private(path.parent)
+    write_atomically(path, json.dumps(content, indent=1).encode())
     return path
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlx_mlir.errors import CacheError, InputError
+from rlx_mlir.errors import CacheError, InputError, RlxError
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -111,7 +112,7 @@ def clear(
 
 def describe_cache() -> dict[str, Any]:
     """The folder, and number and size of the files of each kind."""
-    from rlx_mlir.models.hub import cache_dir
+    from rlx_mlir.runtime.paths import cache_dir
 
     parts = {}
     for name, folder in _PARTS.items():
@@ -128,7 +129,7 @@ def clear_cache(*, models: bool = False) -> int:
     Args:
         models: delete downloaded models, too.
     """
-    from rlx_mlir.models.hub import cache_dir
+    from rlx_mlir.runtime.paths import cache_dir
 
     freed = 0
     for name, folder in _PARTS.items():
@@ -155,7 +156,7 @@ def _sizes(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file of compiled code: its artefact, or why it can't be read."""
+    """A file of compiled code: its artefact, where it can be read, and why it isn't used whatever is compiled."""
 
     path: Path
     artifact: Artifact | None
@@ -179,7 +180,7 @@ class Entry:
 
     def obstacles(self) -> list[str]:
         """Why neither this compiler nor this machine would use the entry, whatever is compiled; empty where it may."""
-        if self.artifact is None:
+        if self.damage:
             return [self.damage]
         if not self.parts:
             return ["the file doesn't say what its key is made of: another version wrote it"]
@@ -195,7 +196,7 @@ class Entry:
         words = [f"{name}={_word(value)}" for name, value in options.items() if value not in ("", [], {}, "cpu")]
         return {
             "key": self.key,
-            "bytes": self.path.stat().st_size,
+            "bytes": self.path.lstat().st_size,
             "module": self.module,
             "options": " ".join(words),
             "serves": f"no: {obstacles[0]}" if obstacles else "yes",
@@ -207,13 +208,26 @@ def entries() -> list[Entry]:
     from rlx_mlir.runtime import cache as compile_cache
     from rlx_mlir.runtime.artifact import Artifact
 
+    folder = compile_cache.folder()
+    refused = ""
+    try:
+        compile_cache.check_folder(folder)
+    except CacheError as error:
+        refused = f"nothing is taken from the folder: {error}"
+    times = {}
+    for path in folder.glob("*.rlx"):
+        with suppress(OSError):  # it may go meanwhile
+            times[path] = path.lstat().st_mtime_ns
     found = []
-    paths = sorted(compile_cache.folder().glob("*.rlx"), key=lambda path: -path.stat().st_mtime_ns)
-    for path in paths:
+    for path in sorted(times, key=lambda path: -times[path]):
         try:
-            found.append(Entry(path, Artifact.load(path)))
-        except (OSError, CacheError, KeyError, TypeError, ValueError) as error:
-            found.append(Entry(path, None, f"the file can't be read: {error}"))
+            artifact = Artifact.load(path, own=True)
+        except (OSError, RlxError) as error:
+            found.append(Entry(path, None, refused or f"the file can't be read: {error}"))
+            continue
+        held = compile_cache.key_of(artifact.key)
+        renamed = "" if held == path.stem else f"the file was renamed: what it holds has the key {held}"
+        found.append(Entry(path, artifact, refused or renamed))
     return found
 
 
@@ -298,6 +312,8 @@ def differences(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[
     """In what the parts of two keys differ: those of an entry, and those that are looked for."""
     for name in ("what", "options", "compiler", "host"):
         yield from _differences(name, theirs.get(name, {}), ours.get(name, {}))
+    if theirs.get("formats") != ours.get("formats"):
+        yield "formats: the entry was compiled where other block formats were registered, or had other sizes"
 
 
 _TITLES = {"what": "model", "options": "option", "compiler": "compiler", "host": "processor"}
@@ -339,6 +355,8 @@ def _word(value: Any) -> str:
         return ",".join(f"{name}:{_word(own)}" for name, own in sorted(value.items()))
     if isinstance(value, list):
         return "+".join(map(_word, value)) or "none"
+    if isinstance(value, str) and len(value) == 64 and not value.strip("0123456789abcdef"):
+        return f"{value[:_HASH]}…"
     return "nothing" if value is None or value == "" else str(value)
 
 

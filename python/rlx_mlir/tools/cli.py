@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.runtime.paths import write_output
 from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
@@ -433,7 +434,7 @@ def emit(
         typer.echo(text)
         return
     with writing(output):
-        output.write_text(text + "\n")
+        write_output(output, text + "\n")
 
 
 @app.command(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.runtime.paths import write_output
 from rlx_mlir.tools.loading import Loading, loads_model
 from rlx_mlir.tools.options import JsonOption, print_json, progress, writing
 
@@ -43,7 +44,7 @@ def profile(
         )
     if trace is not None:
         with writing(trace):
-            trace.write_text(json.dumps(timeline(found), separators=(",", ":")), encoding="utf-8")
+            write_output(trace, json.dumps(timeline(found), separators=(",", ":")))
     if plot is not None:
         with writing(plot):
             write_plot(found, plot)
