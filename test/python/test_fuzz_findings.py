@@ -12,7 +12,7 @@ import tiny_models
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret, ir
-from rlx_mlir.errors import InputError, PassError, TokenizerError
+from rlx_mlir.errors import InputError, PassError, RlxError, TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.fuzz import graphs
 from rlx_mlir.fuzz.cases import Case, case_of
@@ -177,3 +177,84 @@ def test_sizes_that_are_known_where_a_type_leaves_them_open() -> None:
         return %y : tensor<?x2x?xf64>
       }""")
     assert rlx.compile(module, cache=False)(x=np.zeros((3, 2, 4, 0))).shape == (3, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "text", "message"),
+    [
+        (
+            "rlx-gpu-pipeline,rlx-bind-dims{symbols=a:3}",
+            """func.func @f(%x: tensor<?x3xf32> {mir.kind = "input", mir.name = "x", mir.dims = ["a", ""]}) -> tensor<?x6xf32> {
+              %0 = mir.concat %x, %x axis 1 : tensor<?x3xf32>, tensor<?x3xf32>
+              return %0 : tensor<?x6xf32>
+            }""",
+            "sizes are bound where all values are ranked tensors, but argument 0 of 'f' is memref",
+        ),
+        (
+            "rlx-bind-dims",
+            """func.func private @g(tensor<3xf32>) -> tensor<3xf32>
+            func.func @f(%x: tensor<3xf32>) -> tensor<3xf32> {
+              %0 = call @g(%x) : (tensor<3xf32>) -> tensor<3xf32>
+              return %0 : tensor<3xf32>
+            }""",
+            "sizes are bound in functions with a body, but 'g' has none",
+        ),
+        (
+            "gpu-apply-schedules",
+            """func.func @f() {
+              return
+            }
+            func.func private @k.mir(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mir.role = "kernel"} {
+              return %x : tensor<4xf32>
+            }""",
+            "kernel 'k.mir' has no class",
+        ),
+        (
+            "cpu-apply-templates",
+            """func.func @f() {
+              return
+            }
+            func.func private @k.mir(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mir.role = "kernel"} {
+              return %x : tensor<4xf32>
+            }""",
+            "kernel 'k.mir' has no class",
+        ),
+        (
+            "cpu-wrap-kernels",
+            """func.func private @k.body(%begin: index, %end: index, %scratch: memref<?xi8>) {
+              return
+            }""",
+            "'k.body' takes ranked buffers and 3 more arguments, not none",
+        ),
+        (
+            "cpu-wrap-kernels",
+            """func.func private @k.body(%x: memref<*xi8>, %begin: index, %end: index, %scratch: memref<?xi8>) {
+              return
+            }""",
+            r"'k.body' takes ranked buffers and 3 more arguments, not memref<\*xi8>",
+        ),
+    ],
+)
+def test_passes_name_the_stage_that_they_need(pipeline: str, text: str, message: str) -> None:
+    """Not what Python made of a module of another stage."""
+    with ir.new_context():
+        module = ir.Module.parse(text)
+        with pytest.raises(PassError, match=message) as caught:
+            run_pipeline(module, pipeline)
+        assert isinstance(caught.value.__cause__, RlxError)
+
+
+def test_ranges_of_buffers_are_those_of_scalars() -> None:
+    text = """func.func @f(%i: index, %m: memref<3xi1>) {
+      %x = memref.load %m[%i] : memref<3xi1>
+      return
+    }"""
+    with ir.new_context():
+        run_pipeline(ir.Module.parse(text), "mir-check-ranges")
+
+
+def test_machine_code_is_made_again() -> None:
+    """A pipeline that makes it runs twice where someone asks for that."""
+    with ir.new_context():
+        module = ir.Module.parse("func.func @k() {\n  return\n}")
+        run_pipeline(module, "rlx-gpu-pipeline,gpu-assemble-ptx{cubin=auto},gpu-assemble-ptx{cubin=auto}")

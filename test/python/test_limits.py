@@ -141,7 +141,7 @@ def test_work_is_counted_by_pass_and_function() -> None:
     assert compilation.watch.culprit() == "rms_norm_0"
 
 
-def test_the_command_has_a_limit(tiny_llama: Path) -> None:
+def test_the_command_has_a_limit(tiny_llama: Path, fresh_cache: Path) -> None:
     command = [sys.executable, "-m", "rlx_mlir.tools.cli", "compile", str(tiny_llama), "--time-limit", "0.05"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 1

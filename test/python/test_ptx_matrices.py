@@ -11,6 +11,7 @@ import pytest
 from ptx_harness import module_text, run_kernel
 
 from rlx_mlir.errors import EmulationError
+from rlx_mlir.verify.ptx.matrices import product_in_order
 
 RNG = np.random.default_rng(5)
 
@@ -181,3 +182,23 @@ def test_copies_of_nothing_read_nothing() -> None:
     out = np.ones((32, 4), np.uint32)
     run_kernel(module_text(body, ["out"]), [out])
     assert not out.any()
+
+
+@pytest.mark.parametrize("spread", [1, 20, 60])
+def test_sums_have_an_order_of_their_own(monkeypatch: pytest.MonkeyPatch, spread: int) -> None:
+    """The bits don't depend on the order of the library that is asked first, with cancellation and infinities, too."""
+    random = np.random.default_rng(0)
+    a = np.ldexp(random.standard_normal((3, 16, 32)), random.integers(-spread, spread + 1, (3, 16, 32)))
+    b = np.ldexp(random.standard_normal((3, 32, 8)), random.integers(-spread, spread + 1, (3, 32, 8)))
+    a, b = a.astype(np.float32), b.astype(np.float32)
+    a[:, :, 16:], b[:, 16:] = a[:, :, :16], -b[:, :16]  # all cancels, but for what is changed below
+    a[0, :, 20], a[1, 3, 5], b[2, 7, 2] = 1e-30, np.inf, np.nan
+    wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+    wanted = np.zeros((3, 16, 8))
+    with np.errstate(invalid="ignore"):
+        for k in range(32):
+            wanted += wide_a[:, :, k : k + 1] * wide_b[:, k : k + 1]
+    right = np.matmul
+    for order in (np.arange(32), np.arange(32)[::-1], random.permutation(32)):
+        monkeypatch.setattr(np, "matmul", lambda x, y, order=order: right(x[..., order], y[..., order, :]))
+        np.testing.assert_array_equal(product_in_order(a, b), wanted.astype(np.float32))

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -111,11 +112,18 @@ def corpus(folders: tuple[str, ...]) -> tuple[str, ...]:
     for _, cls in sorted(operation_classes().items()):
         found += re.findall(r"```mlir\n(.*?)```", cls.__doc__ or "", re.DOTALL)
     for folder in folders:
-        for path in sorted(Path(folder).rglob("*.mlir")):
-            text = re.sub(r"^\s*//(?! -----).*\n", "", path.read_text(errors="replace"), flags=re.MULTILINE)
-            parts = re.split(r"^// -----.*\n", text, flags=re.MULTILINE)
-        found += parts if "invalid" in path.name else parts * 4
+        paths = sorted(Path(folder).rglob("*.mlir"))
+        if not paths:
+            raise InputError(f"the corpus {folder} has no file *.mlir")
+        for path in paths:
+            found += modules_of(path) * (1 if "invalid" in path.name else 4)
     return tuple(text.strip() + "\n" for text in found if text.strip())
+
+
+def modules_of(path: Path) -> list[str]:
+    """The modules of one file, which lines `// -----` part, without its comments."""
+    text = re.sub(r"^\s*//(?! -----).*\n", "", path.read_text(errors="replace"), flags=re.MULTILINE)
+    return re.split(r"^// -----.*\n", text, flags=re.MULTILINE)
 
 
 # -- mutations -------------------------------------------------------------------------------------------------------
@@ -356,7 +364,8 @@ def check(text: str, pipeline: str) -> dict[str, Any]:
         run_pipeline(module, pipeline)
     except PassError as error:
         if error.__cause__ is not None and not isinstance(error.__cause__, RlxError):
-            return _finding("exception", str(error), pipeline)
+            trace = "".join(traceback.format_exception(error.__cause__))
+            return _finding("exception", str(error), pipeline, details=trace)
         return {"status": "failed"}
     with ir.single_threaded(context):
         message = _round_trip(module)

@@ -40,6 +40,7 @@ def bind_dims(module: ir.Operation, *, symbols: str) -> None:
     sizes = parse_symbols(symbols)
     found: set[str] = set()
     listed = {function_name(f): f for f in functions(module) if len(f.regions[0].blocks)}
+    _check_stage(listed)
     callers = [f for name, f in listed.items() if name not in _called(listed.values())]
     binder = _Binder(listed, sizes)
     for function in callers:
@@ -64,6 +65,19 @@ def parse_symbols(text: str) -> dict[str, int]:
             raise InputError(f"option 'symbols' binds '{name}' twice, to {sizes[name]} and {size}")
         sizes[name] = int(size)
     return sizes
+
+
+def _check_stage(listed: Mapping[str, ir.Operation]) -> None:
+    """StageError where functions take other than ranked tensors, or call what has no body: kernels, once planned."""
+    for name, function in listed.items():
+        for number, argument in enumerate(body(function).arguments):
+            if not isinstance(argument.type, ir.RankedTensorType):
+                raise StageError(
+                    f"sizes are bound where all values are ranked tensors, but argument {number} of '{name}' is "
+                    f"{argument.type}"
+                )
+    if missing := sorted(_called(listed.values()) - listed.keys()):
+        raise StageError(f"sizes are bound in functions with a body, but '{missing[0]}' has none")
 
 
 def _called(listed: Any) -> set[str]:

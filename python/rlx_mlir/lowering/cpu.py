@@ -18,7 +18,6 @@ from typing import Any
 from mlir.dialects import bufferization
 
 from rlx_mlir import ir
-from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.choices import check_kernels
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.choices import BY_RULE, parse_choices
@@ -27,7 +26,7 @@ from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.kernel_classes import TEMPLATES
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.extents import check_extents
-from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, memref_of, parse_into
+from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, kernel_class, memref_of, parse_into
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
@@ -85,7 +84,7 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
         attributes = kernel.operation.attributes
-        if "all" in skipped or python_value(attributes["mir.kernel"]) in skipped:
+        if "all" in skipped or kernel_class(kernel) in skipped:
             attributes[TEMPLATE] = ir.StringAttr.get("generic: templates are disabled")
             continue
         try:
@@ -113,7 +112,7 @@ def _locate(function: Any, location: ir.Location) -> None:
 
 def _template_failure(kernel: Any, error: Exception) -> str:
     """The text of the error about a template that failed, with a way round it."""
-    kind = python_value(kernel.operation.attributes["mir.kernel"])
+    kind = kernel_class(kernel)
     first = next(op for op in operations(kernel) if op.name != "mir.constant")
     return (
         f"kernel '{kernel_name(kernel)}': {blame(first, error)}; disable_templates=('{kind}',) compiles kernels of "
@@ -270,6 +269,9 @@ def wrap_kernels(module: ir.Operation) -> None:
             op.operation.erase()
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
+        if not kinds or not all(isinstance(kind, ir.MemRefType) for kind in kinds):
+            listed = ", ".join(map(str, kinds)) or "none"
+            raise StageError(f"'{name}.body' takes ranked buffers and {EXTRA_ARGUMENTS} more arguments, not {listed}")
         measures = [*MEASURES, "shared"] if name in sharing else MEASURES
         wrappers = _wrappers(name, [ir.MemRefType(kind) for kind in kinds], measures)
         for op in parse_into(block, _declarations(name, kinds, measures) + wrappers):

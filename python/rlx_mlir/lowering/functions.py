@@ -20,6 +20,7 @@ __all__ = [
     "dictionary",
     "entry_function",
     "functions",
+    "kernel_class",
     "memref_of",
     "parse_into",
     "raw_argument_attributes",
@@ -53,6 +54,14 @@ def tensor_entry(module: Any) -> Any:
                     f"but {what} {number} is {kind}"
                 )
     return function
+
+
+def kernel_class(kernel: Any) -> str:
+    """The class of a kernel, such as `gemm`; StageError where outlining gave it none."""
+    attributes = kernel.operation.attributes
+    if "mir.kernel" not in attributes:
+        raise StageError(f"kernel '{kernel.name.value}' has no class: attribute 'mir.kernel' is missing")
+    return str(python_value(attributes["mir.kernel"]))
 
 
 def argument_attributes(function: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,14 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import CompileError
 from rlx_mlir.hir import function as hir_function
-from rlx_mlir.lowering.functions import PREPARE, argument_attributes, entry_function, functions, result_attributes
+from rlx_mlir.lowering.functions import (
+    PREPARE,
+    argument_attributes,
+    entry_function,
+    functions,
+    kernel_class,
+    result_attributes,
+)
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
@@ -148,7 +155,7 @@ class PlanReader:
 
     def _work(self, name: str, operands: list[Any]) -> Size:
         """An estimate of the bytes or operations of a call: decides whether threads are worth their start."""
-        kind = python_value(self._declared[name].operation.attributes["mir.kernel"])
+        kind = kernel_class(self._declared[name])
         result = product(self._dims[operands[-1]])
         if kind == "gemm":
             length = self._dims[operands[0]][-1]

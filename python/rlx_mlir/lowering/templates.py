@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import emit_attention, template_of
 from rlx_mlir.codegen.cpu.conv import emit_conv
@@ -22,6 +21,7 @@ from rlx_mlir.codegen.cpu.panels import find_layout
 from rlx_mlir.codegen.cpu.recurrence import emit_recurrence
 from rlx_mlir.codegen.cpu.rows import emit_rows
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.lowering.functions import kernel_class
 from rlx_mlir.lowering.kernel_specs import (
     read_attention,
     read_conv,
@@ -38,7 +38,7 @@ def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
 
     Raises UnsupportedByTemplate, with the reason, where no template covers the kernel.
     """
-    kind = python_value(kernel.operation.attributes["mir.kernel"])
+    kind = kernel_class(kernel)
     if kind not in CLASSES:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
     return CLASSES[kind](name, kernel, target)

@@ -103,7 +103,9 @@ def intervals_of(op: Any, known: Known) -> list[Interval]:
     rule = _RULES.get(operation.name)
     found: Any = ANYTHING if rule is None else rule(operation.opview, known)
     listed = [found] * len(operation.results) if isinstance(found, Interval) else list(found)
-    return [_fitted(own, result.type.element_type) for own, result in zip(listed, operation.results, strict=True)]
+    # Scalars that code on buffers has are their own element type.
+    kinds = [getattr(result.type, "element_type", result.type) for result in operation.results]
+    return [_fitted(own, kind) for own, kind in zip(listed, kinds, strict=True)]
 
 
 def _fitted(interval: Interval, element: Any) -> Interval:

@@ -99,7 +99,8 @@ def assemble_ptx(module: ir.Operation, *, chip: str, cubin: str) -> None:
     if assembler is None:
         return
     for op in _binaries(module):
-        (text,) = (gpu.ObjectAttr(o) for o in op.operation.attributes["objects"])
+        # The PTX comes first; machine code of an earlier run is replaced.
+        text = gpu.ObjectAttr(op.operation.attributes["objects"][0])
         try:
             code = assembler.assemble(bytes(text.object).decode(), chip)
         except CompileError as error:

@@ -24,7 +24,14 @@ from rlx_mlir.codegen.specs import BroadcastSpec
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
-from rlx_mlir.lowering.functions import KERNEL, PREPARE, argument_attributes, entry_function, functions
+from rlx_mlir.lowering.functions import (
+    KERNEL,
+    PREPARE,
+    argument_attributes,
+    entry_function,
+    functions,
+    kernel_class,
+)
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.kernel_specs import (
     read_attention,
@@ -327,8 +334,7 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
     kernels = functions(module, KERNEL)
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
-        attributes, name = kernel.operation.attributes, kernel_name(kernel)
-        kind = python_value(attributes["mir.kernel"])
+        attributes, name, kind = kernel.operation.attributes, kernel_name(kernel), kernel_class(kernel)
         if "all" in skipped or kind in skipped:
             attributes[TEMPLATE] = ir.StringAttr.get("generic: schedules are disabled")
             continue

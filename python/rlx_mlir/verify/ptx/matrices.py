@@ -57,6 +57,31 @@ def c_places(count: int) -> tuple[np.ndarray, np.ndarray]:
     return _GROUP[:, None] + 8 * (i // 2 % 2), 2 * _MEMBER[:, None] + i % 2 + 8 * (i // 4)
 
 
+def product_in_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """``a @ b`` of f32: products and sums in f64, along k from its first element to its last, rounded to f32 once.
+
+    A library's product sums in an order of its processor, shape and threads. It is taken where every order rounds to
+    the same number; the elements where it might not, few, are summed in order.
+    """
+    with np.errstate(all="ignore"):
+        wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        total = np.matmul(wide_a, wide_b) + 0.0  # no zero of the library's sign
+        depth = a.shape[-1]
+        # Two orders differ by at most 2 k u sum |a b|, with u = 2^-53; the factor 4 covers the rounding of this bound.
+        largest = np.abs(wide_a).max(axis=-1, keepdims=True) * np.abs(wide_b).max(axis=-2, keepdims=True)
+        error = largest * (4 * depth * depth * 2.0**-53)
+        rounded = (total - error).astype(np.float32)
+        sure = rounded == (total + error).astype(np.float32)
+        if not sure.all():
+            *lead, row, column = unsure = np.nonzero(~sure)
+            terms = wide_a[(*lead, row)] * wide_b.swapaxes(-1, -2)[(*lead, column)]
+            in_order = np.zeros(len(row))
+            for k in range(depth):
+                in_order += terms[:, k]
+            rounded[unsure] = in_order.astype(np.float32)
+    return rounded
+
+
 def whole_warps(m: Machine) -> int:
     """The number of running warps; Fault where one isn't whole."""
     if m.n % 32:
@@ -75,7 +100,7 @@ def fragments(m: Machine, rows: list[np.ndarray], kind: str) -> np.ndarray:
 
 @handles("mma")
 def multiply(m: Machine, i: Instruction) -> Action:
-    """mma.sync of f16, bf16, tf32, 8-bit integers and floats; sums in f32 by numpy's order, exact for integers."""
+    """mma.sync of f16, bf16, tf32, 8-bit integers and floats; sums in f64 along k in order, rounded to f32 once."""
     words = i.words
     shape = re.match(r"m(\d+)n(\d+)k(\d+)$", words[3])
     kinds = [word for word in words[4:] if word in ELEMENTS or word in ("f32", "s32")]
@@ -103,7 +128,7 @@ def multiply(m: Machine, i: Instruction) -> Action:
         a, b = np.empty((warps, 16, depth), np.float32), np.empty((warps, depth, 8), np.float32)
         a[:, a_at[0], a_at[1]] = fragments(m, a_rows, a_kind)
         b[:, b_at[0], b_at[1]] = fragments(m, b_rows, b_kind)
-        product = np.matmul(a, b)[:, c_at[0], c_at[1]].reshape(-1, 4)
+        product = product_in_order(a, b)[:, c_at[0], c_at[1]].reshape(-1, 4)
         if packed:
             c = np.stack([row[ix] for row in c_rows], axis=1).view(np.float16).astype(np.float32)
             total = fl.f32_to_f16(product + c).view(np.uint32)

@@ -18,7 +18,7 @@ from rlx_mlir.verify.ptx import bulk
 from rlx_mlir.verify.ptx import floats as fl
 from rlx_mlir.verify.ptx.decode import WATCHERS, Unknown, handles
 from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.matrices import ELEMENTS, a_places, c_places
+from rlx_mlir.verify.ptx.matrices import ELEMENTS, a_places, c_places, product_in_order
 from rlx_mlir.verify.ptx.memory import SHARED_BASE, WRITTEN, Fault
 from rlx_mlir.verify.ptx.text import Instruction, Vector, registers_of
 
@@ -350,7 +350,7 @@ def _finish(m: Machine, group: Group, left: int) -> None:
         for product in group.committed.pop(0):
             a, b = _operands(m, product)
             result = product.result
-            total = a @ b.T * (product.scales[0] * product.scales[1])
+            total = product_in_order(a, b.T) * (product.scales[0] * product.scales[1])
             if result.kind == "s32":
                 total = total.astype(np.int64).astype(np.int32)
             if not product.zero:
