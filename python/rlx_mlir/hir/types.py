@@ -35,7 +35,7 @@ def dtype_word(dtype: DTypeLike) -> str:
         return word
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except Exception:  # what numpy raises depends on the kind of what it doesn't know
         found = None
     # Short names mean other widths to numpy: its "i4" has 4 bytes. Only the long ones are unmistakable.
     if found is None or (isinstance(dtype, str) and dtype != found.name) or found not in _WORDS:
