@@ -54,6 +54,8 @@ def as_array(what: str, value: Any) -> Array:
 
 def element_word(dtype: np.dtype[Any]) -> str:
     """The name of an element type; it says where bytes are in the order that this machine doesn't have."""
+    if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
+        return str(dtype)
     if dtype.isnative:
         return dtype.name
     return f"{dtype.name} with its bytes in the other order ({dtype.str})"
@@ -71,9 +73,10 @@ def _from_dlpack(what: str, value: Any) -> Array:
     """The array of an object that has `__dlpack__`, read-only. Numpy's own reader has no bf16 and no f8."""
     from rlx_mlir.runtime import native
 
-    address, shape, strides, code, bits, kind, _, owner = native.dlpack_import(value)
+    kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else CPU
     if kind not in (CPU, CUDA_HOST):
         raise InputError(f"{what} is on another device (of DLPack's type {kind}): bring it to the host first")
+    address, shape, strides, code, bits, _, _, owner = native.dlpack_import(value.__dlpack__())
     dtype = FROM_DLPACK.get((code, bits))
     if dtype is None:
         raise InputError(f"{what} has an element type that is not supported: DLPack's code {code}, {bits} bits")
