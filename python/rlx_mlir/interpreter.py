@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError, nearest
 from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
@@ -124,13 +125,13 @@ def _checked(argument: Argument, value: Any, sizes: dict[str, tuple[int, str]]) 
         if packed is None or (value.scheme, value.k, value.layout) != (packed.scheme, packed.k, packed.layout):
             raise InputError(f"{what} is of {argument.type}, but got {value.scheme} {value.layout}, k = {value.k}")
         value = value.bytes
-    array = np.asarray(value)
+    array = as_array(what, value)
     if packed is not None and array.dtype == np.uint8:
         array = array.view(np.int8)
     expected = numpy_dtype(argument.type.element_type)
     if array.dtype != expected:
         word = "int8 or uint8" if packed is not None else expected.name
-        raise InputError(f"{what} has element type {word}, but got {array.dtype.name}")
+        raise InputError(f"{what} has element type {word}, but got {element_word(array.dtype)}")
     declared = list(_words(argument))
     if array.ndim != len(declared):
         raise InputError(f"{what} has shape {_listed(declared)}, but got {list(array.shape)}")

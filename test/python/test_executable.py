@@ -87,7 +87,10 @@ def changed(**changes: Any) -> dict[str, Any]:
         (changed(more=np.zeros(1)), "'layer': unknown inputs: more; known are x, other, ids"),
         ([1, 2], r"inputs of 'layer' are a mapping from names to arrays, but got list"),
         (changed(x=np.zeros((3, 8))), "input 'x' has element type float32, but got float64"),
-        (changed(x=np.zeros((3, 8), ">f4")), "input 'x' has element type float32, but got >f4"),
+        (
+            changed(x=np.zeros((3, 8), ">f4")),
+            r"input 'x' has element type float32, but got float32 with its bytes in the other order \(>f4\)",
+        ),
         (changed(x=np.zeros((3, 7), np.float32)), r"'x' has size 8 in dimension 1 of \[rows, 8\], but got \[3, 7\]"),
         (changed(x=np.zeros(8, np.float32)), r"input 'x' has 2 dimensions, \[rows, 8\], but got \[8\]"),
         (
@@ -100,7 +103,7 @@ def changed(**changes: Any) -> dict[str, Any]:
             r"maxima=\{'rows': 65\}",
         ),
         (changed(ids=np.zeros(3, np.int64)), "input 'ids' has element type int32, but got int64"),
-        (changed(x=[[1.0] * 8, [2.0]]), "input 'x' can't be read as an array: .*got list"),
+        (changed(x=[[1.0] * 8, [2.0]]), r"input 'x' can't be read as an array \(got list\): ValueError: "),
         (changed(x="text"), "input 'x' has element type float32, but got <U4"),
         (changed(x=np.ma.masked_array(np.zeros((3, 8), np.float32))), "got a masked one"),
     ],
@@ -308,7 +311,7 @@ def test_arrays_of_every_kind(executable: Executable, params: dict[str, np.ndarr
 
 
 def test_arrays_that_cannot_be_read(executable: Executable) -> None:
-    with pytest.raises(InputError, match=r"'x' can't be read as an array: the memory is on another device.*Elsewhere"):
+    with pytest.raises(InputError, match=r"'x' can't be read as an array \(got Elsewhere\): .*another device"):
         executable.run(changed(x=Elsewhere(arrays()["x"])))
 
 

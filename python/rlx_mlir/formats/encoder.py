@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import DLPACK_TYPES, as_array, element_word
 from ..errors import InputError, UnsupportedError
 from .blocks import BlockFormat, Bytes, Scaled, field_bytes, get_format, insert_integers
 
@@ -32,12 +33,15 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     fmt = get_format(format)
     if not fmt.encodable:
         raise UnsupportedError(f"encoding to {fmt.name} is not implemented")
+    values = as_array("'values'", values)
     if values.ndim != 2:
         raise InputError(f"'values' must be [rows, k], but has {values.ndim} dimensions")
+    if values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES or not values.dtype.isnative:
+        raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     count, k = values.shape
     out = np.zeros((count, fmt.row_bytes(k)), np.uint8)
     if fmt.dense is not None:
-        out[:] = values.astype(fmt.dense).view(np.uint8).reshape(out.shape)
+        out[:] = np.ascontiguousarray(values, fmt.dense).view(np.uint8).reshape(out.shape)
         return out
     x = values.astype(np.float32)
     if not np.isfinite(x).all():

@@ -78,7 +78,7 @@ def scaled_scheme(text: str | ScaledScheme) -> ScaledScheme:
     """The scheme of a text such as `int8/32` or `fp8e4m3`; InputError where there is none."""
     if isinstance(text, ScaledScheme):
         return text
-    match = _TEXT.fullmatch(text)
+    match = _TEXT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise InputError(
             f"unknown scheme {text!r}, known are int8/B, int8a/B and int4/B for blocks of B elements, fp8e4m3, fp8e5m2 "

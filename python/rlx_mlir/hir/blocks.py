@@ -99,7 +99,7 @@ class Blocks(Graph, Images):
         Args:
             eps: in the unit of x squared; positive.
         """
-        if self.stage != "hir" or axis != -1:
+        if self.stage != "hir" or not isinstance(axis, int) or axis != -1:
             return Primitives.rms_norm(self, x, gamma, beta, axis=axis, eps=eps, **options)
         operands = {"x": x, "gamma": gamma, "beta": beta}
         return self._emit("hir.rms_norm", operands, {"eps": number(eps)}, **options)[0]
@@ -200,7 +200,7 @@ class Blocks(Graph, Images):
         Returns the result, like q; with caches a tuple (result, new k_cache, new v_cache).
         """
         cached = k_cache is not None or v_cache is not None
-        if not cached and (self.stage != "hir" or layout != "packed" or pos is not None):
+        if not cached and (self.stage != "hir" or not _is_packed(layout) or pos is not None):
             return Primitives.attention(
                 self,
                 q,
@@ -218,7 +218,7 @@ class Blocks(Graph, Images):
                 pos=pos,
                 **options,
             )
-        if layout != "packed":
+        if not _is_packed(layout):
             raise place.caller().error(f"'hir.attention' with caches has layout packed only, but got {layout!r}")
         operands = {"q": q, "k": k, "v": v, "mask": mask, "k_cache": k_cache, "v_cache": v_cache, "pos": pos}
         attributes = {
@@ -461,3 +461,8 @@ class Blocks(Graph, Images):
             "transpose_weight": transpose_weight,
         }
         return self._emit("hir.qwen35_mtp_head", operands, attributes, **options)[0]
+
+
+def _is_packed(layout: Any) -> bool:
+    """Whether a layout of heads is that of the block; arrays of numpy have no truth to compare with."""
+    return isinstance(layout, str) and layout == "packed"

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.arrays import as_array, element_word
+from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
@@ -73,7 +75,7 @@ class Word:
     def attribute(self, name: str, context: ir.Context) -> ir.Attribute:
         """The attribute; InputError names it and lists the words that there are."""
         known = [str(case) for case in _ENUMS[self.enum]]
-        if self.text not in known:
+        if not isinstance(self.text, str) or self.text not in known:
             raise InputError(f"'{name}' is one of {', '.join(known)}, but got {self.text!r}")
         return ir.Attribute.parse(f"#mir<{self.enum} {self.text}>", context)
 
@@ -262,14 +264,16 @@ class Graph:
         """
         here = place.caller()
         try:
-            array = np.asarray(value)
+            array = as_array("its value", value)
             if dtype is not None:
-                array = array.astype(tensor_dtype(dtype, self._context))
+                wanted = tensor_dtype(dtype, self._context)
+                with foreign_errors(f"{element_word(array.dtype)} doesn't become {dtype}"):
+                    array = array.astype(wanted)
             elif not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
                 array = array.astype(np.float32)
             attribute = elements_attribute(array, self._context)
-        except (InputError, ValueError, TypeError) as error:
-            raise here.error(f"constant: {describe(error)}") from None
+        except InputError as error:
+            raise here.error(f"constant: {error}") from None
         return self._emit(f"{self._stage}.constant", {}, {"value": attribute}, name=name)[0]
 
     def _check_stage(self, what: str, here: place.Place) -> None:
@@ -339,6 +343,10 @@ class Graph:
         for word in unknown:
             known = [*operands, *(attributes or {}), "name", "shape"]
             raise here.error(f"'{op}' has no '{word}'{did_you_mean(word, known)}; it has {', '.join(known)}")
+        if name is not None and not isinstance(name, str):
+            raise here.error(f"'{op}': 'name' is the name of a block, a string, but got {name!r}"[:400])
+        if shape is not None and (isinstance(shape, str | bytes) or not isinstance(shape, Sequence)):
+            raise here.error(f"'{op}': 'shape' is a sequence of sizes and symbols, but got {shape!r}"[:400])
         if op.startswith("hir.") and self._stage != "hir":
             raise StageError(
                 f"{here}: '{op}' is a block, but module '{self.name}' is at stage {self._stage}: "
@@ -457,8 +465,24 @@ def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype[Any]:
 
 def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
     """Dimensions from 0 on; all of them where `axes` is None. Those out of range are left for the verifier."""
-    rank = x.ndim
+    rank = len(shape_of(x))
     if axes is None:
         return list(range(rank))
-    listed = list(axes) if isinstance(axes, Sequence) else [axes]
+    listed = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str | bytes) else [axes]
     return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]
+
+
+def axis_of(x: Value, axis: int) -> int:
+    """One dimension from 0 on; BuildError where it is no number."""
+    try:
+        number = integer(axis, "axis")
+    except InputError as error:
+        raise place.caller().error(str(error)) from None
+    return axes_of(x, number)[0]
+
+
+def shape_of(x: Any, named: str = "the operand") -> tuple[int | str, ...]:
+    """The shape of an operand; BuildError where it is neither a value nor an array."""
+    if not isinstance(x, Value | np.ndarray):
+        raise place.caller().error(f"{named} is a Value or an array, but got {type(x).__name__} {x!r}"[:400])
+    return x.shape

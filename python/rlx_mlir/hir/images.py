@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.hir import place
+from rlx_mlir.hir.graph import shape_of
 from rlx_mlir.hir.primitives import Primitives, pair
 from rlx_mlir.hir.values import Value
 
 _WIDER = {"float16": "f32", "bfloat16": "f32"}
+
+#: Strides, paddings and dilations of `conv_transpose2d`: each is so many operations.
+_LARGEST = 4096
 
 
 class Images(Primitives):
@@ -32,7 +36,9 @@ class Images(Primitives):
             eps: added to the variance; positive.
         """
         channels = _static(x, 1, "group_norm")
-        if num_groups <= 0 or channels % num_groups:
+        for named, own in (("gamma", gamma), ("beta", beta)):
+            shape_of(own, f"'{named}' of 'group_norm'")
+        if not _divides(num_groups, channels):
             raise place.caller().error(
                 f"'group_norm' expects 'num_groups' to divide the {channels} channels of 'x', but got {num_groups}"
             )
@@ -85,11 +91,16 @@ class Images(Primitives):
         Raises BuildError where `padding` takes away more than the kernels add along a symbolic dimension.
         """
         inputs, per_group, *kernel = (_static(weight, dim, "conv_transpose2d", "weight") for dim in range(4))
-        if groups <= 0 or inputs % groups:
+        if not _divides(groups, inputs):
             raise place.caller().error(
                 f"'conv_transpose2d' expects 'groups' to divide the {inputs} channels of 'x', but got {groups}"
             )
         steps, padded, more, spread = (pair(v) for v in (stride, padding, output_padding, dilation))
+        if max(map(abs, [*steps, *padded, *more, *spread])) > _LARGEST or min(steps) < 1:
+            raise place.caller().error(
+                f"'conv_transpose2d' expects strides from 1 to {_LARGEST}, and paddings and dilations up to that, but "
+                f"got stride {steps}, padding {padded}, output_padding {more} and dilation {spread}"
+            )
 
         def spaced(rows: Value, dim: int) -> Value:
             zero = self._zeros(rows, name)
@@ -134,9 +145,14 @@ class Images(Primitives):
         return rows
 
 
+def _divides(groups: Any, channels: int) -> bool:
+    """Whether so many groups can be made of channels."""
+    return isinstance(groups, int) and not isinstance(groups, bool) and groups > 0 and not channels % groups
+
+
 def _static(x: Value, dim: int, builder: str, operand: str = "x") -> int:
     """The size of a dimension; BuildError where there is none, or it is symbolic."""
-    shape = x.shape
+    shape = shape_of(x, f"'{operand}' of '{builder}'")
     if len(shape) != 4:
         raise place.caller().error(f"'{builder}' expects '{operand}' to have four dimensions, but got {list(shape)}")
     size = shape[dim]

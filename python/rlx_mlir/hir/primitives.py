@@ -19,7 +19,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
-from rlx_mlir.hir.graph import Word, axes_of
+from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type, logical_shape
 from rlx_mlir.hir.values import Operand, Value
 
@@ -40,8 +40,14 @@ def number(value: float | None) -> float | None:
 
 
 def pair(entry: int | Sequence[int]) -> list[int]:
-    """A number for both dimensions of an image, or one for each."""
-    return list(entry) if isinstance(entry, Sequence) else [entry, entry]
+    """A number for both dimensions of an image, or one for each; BuildError for what is neither."""
+    listed = list(entry) if isinstance(entry, Sequence) and not isinstance(entry, str | bytes) else [entry, entry]
+    try:
+        if len(listed) == 2:
+            return [integer(each, "number") for each in listed]
+    except InputError:
+        pass
+    raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
 class Primitives:
@@ -165,7 +171,7 @@ class Primitives:
     def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
         """The operation named `kind`: add, sub, mul, div, max, min or pow; operands of one element type."""
         kinds = ("add", "sub", "mul", "div", "max", "min", "pow")
-        if kind not in kinds:
+        if not isinstance(kind, str) or kind not in kinds:
             raise place.caller().error(f"a binary operation is one of {', '.join(kinds)}, but got {kind!r}")
         return self._binary(kind, lhs, rhs, **options)
 
@@ -353,6 +359,7 @@ class Primitives:
         name: str | None = None,
     ) -> Value:
         """The function of `swiglu_ffn` with one product for [up_w, gate_w], which are dense."""
+        _check_flag("transpose_rhs", transpose_rhs)
         both = self.concat([up_w, gate_w], axis=0 if transpose_rhs else 1, name=name)
         hidden = self.fused_swiglu(self._matmul(x, both, transpose_rhs=transpose_rhs, name=name), name=name)
         return self._matmul(hidden, down_w, transpose_rhs=transpose_rhs, name=name)
@@ -478,7 +485,7 @@ class Primitives:
             new_shape: sizes; -1 for what the others leave (once); -2, or the symbol that `x` has there, for the size
                 of `x` at that position. Another symbol stands for -1.
         """
-        own = x.shape
+        own = shape_of(x, "'x' of 'mir.reshape'")
         _check_sequence("mir.reshape", new_shape, "sizes and symbols")
         entries = [
             entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
@@ -488,12 +495,12 @@ class Primitives:
 
     def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Any) -> Value:
         """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
-        order = list(range(x.ndim))[::-1] if permutation is None else axes_of(x, permutation)
+        order = axes_of(x, permutation)[::-1] if permutation is None else axes_of(x, permutation)
         return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
 
     def narrow(self, x: Value, axis: int, start: int, length: int, **options: Any) -> Value:
         """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
-        attributes = {"axis": axes_of(x, axis)[0], "start": start, "length": length}
+        attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
         return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
 
     def concat(self, values: Sequence[Value], axis: int, **options: Any) -> Value:
@@ -502,7 +509,7 @@ class Primitives:
         listed = list(values)
         if not listed:
             raise place.caller().error("'mir.concat' expects at least one value, but got none")
-        return self._emit("mir.concat", {"inputs": listed}, {"axis": axes_of(listed[0], axis)[0]}, **options)[0]
+        return self._emit("mir.concat", {"inputs": listed}, {"axis": axis_of(listed[0], axis)}, **options)[0]
 
     def expand(
         self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
@@ -512,7 +519,7 @@ class Primitives:
         Args:
             new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
         """
-        own = x.shape
+        own = shape_of(x, "'x' of 'mir.expand'")
         _check_sequence("mir.expand", new_shape, "sizes and symbols")
         sizes = []
         for i, entry in enumerate(new_shape):
@@ -540,7 +547,7 @@ class Primitives:
             batch_dims: so many leading dimensions are those of both operands: rows [B, S, E] at indices [B, 1], with
                 axis 1 and batch_dims 1, are [B, 1, E], one row of each batch item.
         """
-        attributes = {"axis": axes_of(table, axis)[0], "batch_dims": batch_dims}
+        attributes = {"axis": axis_of(table, axis), "batch_dims": batch_dims}
         return self._emit("mir.gather", {"table": table, "indices": indices}, attributes, **options)[0]
 
     # -- reductions --------------------------------------------------------------------------------------------------
@@ -769,8 +776,13 @@ class Primitives:
 
 
 def _check_sequence(op: str, given: Any, what: str) -> None:
-    if isinstance(given, str) or not isinstance(given, Iterable):
+    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise place.caller().error(f"'{op}' expects a sequence of {what}, but got {given!r}")
+
+
+def _check_flag(name: str, given: Any) -> None:
+    if not isinstance(given, bool | np.bool_):
+        raise place.caller().error(f"'{name}' is True or False, but got {given!r}"[:400])
 
 
 def _context(x: Any) -> ir.Context:
@@ -781,6 +793,9 @@ def _context(x: Any) -> ir.Context:
 
 def _product_type(lhs: Value, rhs: Value, element: ir.Type, *, transpose_rhs: bool) -> ir.Type:
     """The type of a matrix product, as far as the operands have one: the verifier says what is wrong with others."""
+    for value in (lhs, rhs):
+        _context(value)
+    _check_flag("transpose_rhs", transpose_rhs)
     left, right = (logical_shape(ir.RankedTensorType(value._resolve().type)) for value in (lhs, rhs))
     outer = [shape[:-2] for shape in (left, right)]
     padded = ([1] * (max(map(len, outer)) - len(shape)) + shape for shape in outer)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import formats, ir
+from rlx_mlir.arrays import element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.mir.packed import packing
@@ -35,11 +36,12 @@ def dtype_word(dtype: DTypeLike) -> str:
         return word
     try:
         found = np.dtype(dtype)
-    except TypeError:
+    except Exception:  # what numpy raises depends on the kind of what it doesn't know
         found = None
     # Short names mean other widths to numpy: its "i4" has 4 bytes. Only the long ones are unmistakable.
     if found is None or (isinstance(dtype, str) and dtype != found.name) or found not in _WORDS:
-        raise InputError(f"unknown element type {dtype!r}, known are {', '.join(DTYPES)}")
+        given = repr(dtype) if found is None or isinstance(dtype, str) else element_word(found)
+        raise InputError(f"unknown element type {given}, known are {', '.join(DTYPES)}")
     return _WORDS[found]
 
 

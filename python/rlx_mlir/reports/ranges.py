@@ -18,6 +18,7 @@ import ml_dtypes
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.hir.function import PARAM, Argument, arguments, body, entry_function, results
 from rlx_mlir.locations import describe_location
@@ -144,7 +145,7 @@ def range_report(
     Where all are arrays, the module is interpreted, too, in the element types that it has. Raises InputError for names
     and types that aren't there, StageError where the module is past stage mir.
     """
-    if dtype and dtype not in LIMITS:
+    if not isinstance(dtype, str) or (dtype and dtype not in LIMITS):
         raise InputError(f"'dtype' expects one of {', '.join(LIMITS)}, but got {dtype!r}")
     lowered = module if module.stage == "mir" else module.lower()
     entry = entry_function(lowered.ir_module)
@@ -222,20 +223,31 @@ def walk(entry: Any, known: Known) -> Iterator[tuple[Any, Any, Interval]]:
 def _given(
     known: Sequence[Argument], inputs: Mapping[str, np.ndarray | Bound], params: Mapping[str, np.ndarray | Bound]
 ) -> dict[str, Any]:
-    """What was given, by name; InputError for other names and for bounds that are none."""
+    """What was given, by name; InputError for other names, for arrays that aren't and for bounds that are none."""
+    found: dict[str, Any] = {}
     for mapping, is_param in ((inputs, False), (params, True)):
         names = [argument.name for argument in known if (argument.kind == PARAM) == is_param]
+        kind = "parameter" if is_param else "input"
+        if not isinstance(mapping, Mapping):
+            raise InputError(f"{kind}s are a mapping from names to arrays and bounds, but got {mapping!r}"[:400])
         for name, bound in mapping.items():
+            found[name] = bound
             if name not in names:
-                kind = "parameter" if is_param else "input"
-                raise InputError(f"the module has no {kind} '{name}'{did_you_mean(name, names)}")
-            if not isinstance(bound, np.ndarray | np.generic):
-                interval = Interval.of(bound)
+                raise InputError(f"the module has no {kind} '{name}'{did_you_mean(str(name), names)}")
+            if isinstance(bound, np.ndarray | np.generic) or hasattr(bound, "__dlpack__"):
+                found[name] = as_array(f"{kind} '{name}'", bound)
+                if not found[name].dtype.isnative:
+                    raise InputError(f"{kind} '{name}' is of {element_word(found[name].dtype)}")
+            else:
+                try:
+                    interval = Interval.of(bound)
+                except (TypeError, ValueError, IndexError, OverflowError):
+                    interval = Interval(0.0, -1.0)
                 if not interval.low <= interval.high:
                     raise InputError(
-                        f"the bound of '{name}' expects a magnitude or (least, largest), but got {bound!r}"
+                        f"the bound of '{name}' expects a magnitude or (least, largest), but got {bound!r}"[:400]
                     )
-    return {**inputs, **params}
+    return found
 
 
 def _observed(module: GraphModule, arrays: Mapping[str, Any]) -> dict[tuple[int, int], float] | None:

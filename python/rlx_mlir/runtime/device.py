@@ -7,28 +7,15 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, DLPACK_TYPES, FROM_DLPACK, as_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.runs import Run, stream_handle
 
 Array = np.ndarray[Any, Any]
 
-#: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
-_CPU, _CUDA, _CUDA_HOST = 1, 2, 3
-#: (type code, bits) of DLPack by element type.
-_DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
-    np.dtype(np.bool_): (6, 8),
-    np.dtype(ml_dtypes.bfloat16): (4, 16),
-    np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
-    np.dtype(ml_dtypes.float8_e5m2): (12, 8),
-    **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
-    **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
-    **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
-}
-_FROM_DLPACK = {key: dtype for dtype, key in _DLPACK_TYPES.items()}
 #: Addresses that kernels may read 16 bytes at once from.
 ALIGNMENT = 16
 
@@ -107,12 +94,12 @@ class DeviceArray:
             # DLPack numbers the default stream 1. Unasked, some libraries (PyTorch) let no stream wait.
             given = array.__dlpack__(stream=1 if stream is None else stream_handle(stream) or 1)
         address, shape, strides, code, bits, kind, ordinal, owner = native.dlpack_import(given)
-        dtype = _FROM_DLPACK.get((code, bits))
+        dtype = FROM_DLPACK.get((code, bits))
         if dtype is None:
             raise InputError(f"DLPack's element type {code} of {bits} bits is not supported")
-        if kind in (_CPU, _CUDA_HOST):
-            return cls.from_numpy(np.from_dlpack(array))
-        if kind != _CUDA:
+        if kind in (CPU, CUDA_HOST):
+            return cls.from_numpy(as_array("the array", array))
+        if kind != CUDA:
             raise InputError(f"an array on a GPU of NVIDIA is needed, but DLPack says device type {kind}")
         _check_contiguous(shape, strides)
         if stream is None:
@@ -253,7 +240,7 @@ class DeviceArray:
         }
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return _CUDA, self.device
+        return CUDA, self.device
 
     def __dlpack__(
         self,
@@ -269,7 +256,7 @@ class DeviceArray:
             stream: of the consumer, as DLPack numbers it (1 for the default stream): it waits for the last run that
                 uses the array. -1: nobody waits. None: the call waits.
         """
-        if dl_device is not None and tuple(dl_device) == (_CPU, 0):
+        if dl_device is not None and tuple(dl_device) == (CPU, 0):
             if copy is False:
                 raise BufferError("an array on a GPU can't be given to the host without a copy")
             return self.numpy().__dlpack__()
@@ -285,9 +272,9 @@ class DeviceArray:
         if copy:
             source = DeviceArray.empty(self.shape, self.dtype, device=self.device)
             source.write(self)
-        if self.dtype not in _DLPACK_TYPES:
+        if self.dtype not in DLPACK_TYPES:
             raise BufferError(f"DLPack has no element type {self.dtype}")
-        code, bits = _DLPACK_TYPES[self.dtype]
+        code, bits = DLPACK_TYPES[self.dtype]
         return native.dlpack_export(
             owner=source.owner,
             address=source.address,
@@ -307,7 +294,7 @@ def is_device_array(value: Any) -> bool:
     if hasattr(value, "__cuda_array_interface__"):
         return True
     place = getattr(value, "__dlpack_device__", None)
-    return place is not None and place()[0] == _CUDA
+    return place is not None and place()[0] == CUDA
 
 
 def as_device_array(value: Any, *, device: int, stream: Any = None) -> DeviceArray:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
@@ -399,7 +400,7 @@ class Executable:
         if type(value) is np.ndarray and value.shape == spec.shape and value.dtype == DTYPES[spec.dtype]:
             return value if _is_readable(value) else np.array(value, order="C")
         named = f"{what} '{spec.name}'"
-        array = _as_array(named, value)
+        array = as_array(named, value)
         self._check_fits(named, spec, array, sizes)
         # Not only contiguous: compiled code reads whole elements.
         return array if _is_readable(array) else np.array(array, order="C")
@@ -409,7 +410,7 @@ class Executable:
         dtype = DTYPES[spec.dtype]
         if array.dtype != dtype and not (spec.packed and array.dtype == np.uint8):
             word = "int8 or uint8" if spec.packed else dtype.name
-            raise InputError(f"{named} has element type {word}, but got {array.dtype}")
+            raise InputError(f"{named} has element type {word}, but got {element_word(array.dtype)}")
         if array.ndim != len(spec.shape):
             raise InputError(
                 f"{named} has {len(spec.shape)} dimensions, {_listed(spec.shape)}, but got {_listed(array.shape)}"
@@ -524,17 +525,6 @@ def check_target(artifact: Artifact) -> None:
         )
 
 
-def _as_array(named: str, value: Any) -> Array:
-    if isinstance(value, np.ma.MaskedArray):
-        raise InputError(f"{named} is an array of numpy, but got a masked one: fill it first")
-    if isinstance(value, np.ndarray):
-        return value
-    try:
-        return np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)
-    except (ValueError, TypeError, BufferError, RuntimeError) as error:
-        raise InputError(f"{named} can't be read as an array: {error} (got {type(value).__name__})") from None
-
-
 def _is_readable(array: Array) -> bool:
     flags = array.flags
     return flags.c_contiguous and flags.aligned
@@ -553,7 +543,7 @@ def check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
     if array.shape != shape or array.dtype != dtype:
         raise InputError(
             f"{named} has shape {_listed(shape)} and element type {dtype}, but got {_listed(array.shape)} and "
-            f"{array.dtype}"
+            f"{element_word(array.dtype)}"
         )
     if not (_is_readable(array) and array.flags.writeable):
         raise InputError(

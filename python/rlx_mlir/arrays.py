@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The one place where what a caller gives as an array becomes one of numpy. Needs no MLIR.
+
+Arrays come from numpy, from libraries with DLPack (PyTorch, JAX, CuPy), or as numbers and lists. Nothing is converted
+on the way: element types and byte order stay, and whoever declared another one refuses them by name. Masked arrays are
+refused everywhere, since no compiled code knows of their masks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.errors import InputError
+
+Array = np.ndarray[Any, Any]
+
+#: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
+CPU, CUDA, CUDA_HOST = 1, 2, 3
+#: (type code, bits) of DLPack by element type.
+DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
+    np.dtype(np.bool_): (6, 8),
+    np.dtype(ml_dtypes.bfloat16): (4, 16),
+    np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
+    np.dtype(ml_dtypes.float8_e5m2): (12, 8),
+    **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
+    **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
+}
+FROM_DLPACK = {key: dtype for dtype, key in DLPACK_TYPES.items()}
+
+
+def as_array(what: str, value: Any) -> Array:
+    """The value as an array of numpy: without a copy where it is one, or has DLPack and is on the host.
+
+    Args:
+        what: names it in errors, such as ``"input 'x'"``.
+
+    Raises InputError for masked arrays, arrays on other devices, element types that numpy and `ml_dtypes` don't have,
+    and whatever can't be read as an array.
+    """
+    if isinstance(value, np.ma.MaskedArray):
+        raise InputError(f"{what} is an array of numpy, but got a masked one: fill it first")
+    if isinstance(value, np.ndarray):
+        return value
+    with foreign_errors(f"{what} can't be read as an array (got {type(value).__name__})"):
+        if isinstance(value, np.generic) or not hasattr(value, "__dlpack__"):
+            return np.asarray(value)
+        return _from_dlpack(what, value)
+
+
+def element_word(dtype: np.dtype[Any]) -> str:
+    """The name of an element type; it says where bytes are in the order that this machine doesn't have."""
+    if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
+        return str(dtype)
+    if dtype.isnative:
+        return dtype.name
+    return f"{dtype.name} with its bytes in the other order ({dtype.str})"
+
+
+class _Memory:
+    """Memory of another library, for numpy to read: it keeps what keeps the memory."""
+
+    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+        self.__array_interface__ = interface
+        self.owner = owner
+
+
+def _from_dlpack(what: str, value: Any) -> Array:
+    """The array of an object that has `__dlpack__`, read-only. Numpy's own reader has no bf16 and no f8."""
+    from rlx_mlir.runtime import native
+
+    kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else CPU
+    if kind not in (CPU, CUDA_HOST):
+        raise InputError(f"{what} is on another device (of DLPack's type {kind}): bring it to the host first")
+    address, shape, strides, code, bits, _, _, owner = native.dlpack_import(value.__dlpack__())
+    dtype = FROM_DLPACK.get((code, bits))
+    if dtype is None:
+        raise InputError(f"{what} has an element type that is not supported: DLPack's code {code}, {bits} bits")
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    carrier = np.dtype(f"u{dtype.itemsize}")
+    interface = {
+        "version": 3,
+        "shape": tuple(shape),
+        "strides": tuple(stride * dtype.itemsize for stride in strides),
+        "typestr": carrier.str,
+        "data": (address, True),
+    }
+    return np.asarray(_Memory(interface, owner)).view(dtype)
+
+
+__all__ = ["CPU", "CUDA", "CUDA_HOST", "DLPACK_TYPES", "FROM_DLPACK", "as_array", "element_word"]
