@@ -70,7 +70,10 @@ def _constant(op: Any) -> float:
 #: Operations whose results have no more digits than their operands.
 EXACT = frozenset(
     f"mir.{word}"
-    for word in "neg abs relu max min round where narrow reshape constant cast cache_update gather".split()
+    for word in (
+        *("neg", "abs", "relu", "max", "min", "round", "where"),
+        *("narrow", "reshape", "constant", "cast", "cache_update", "gather"),
+    )
 )
 
 
