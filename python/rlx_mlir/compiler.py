@@ -56,6 +56,9 @@ class CompileOptions:
             the GPU of this machine.
         activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
             bits, block by block, and uses integer dot products.
+        intermediates: `rounded`: values of f16 and bf16 between operations are rounded as the graph has them, whether
+            operations share a kernel or not. `wide`: they may stay in f32 within a kernel, and more operations are
+            fused; results then depend on what is.
         maxima: declared maximum of each dynamic size, by its symbol; others are 512.
         disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, or all) that take
             the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
@@ -83,6 +86,7 @@ class CompileOptions:
 
     target: str = "cpu"
     activations: str = "exact"
+    intermediates: str = "rounded"
     maxima: Mapping[str, int] = field(default_factory=dict)
     disable_templates: tuple[str, ...] = ()
     features: str = ""
@@ -107,6 +111,8 @@ class CompileOptions:
                 raise InputError(f"'{option}' isn't an option of target {self.target}, but got {given!r}")
         if self.activations not in ("exact", "int8"):
             raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
+        if self.intermediates not in ("rounded", "wide"):
+            raise InputError(f"'intermediates' expects rounded or wide, but got '{self.intermediates}'")
         if not isinstance(self.maxima, Mapping):
             raise InputError(f"'maxima' expects a mapping from symbols to sizes, but got {self.maxima!r}")
         for symbol, size in self.maxima.items():
@@ -187,6 +193,7 @@ class CompileOptions:
         return {
             "target": self.target,
             "activations": self.activations,
+            "intermediates": self.intermediates,
             "maxima": dict(self.maxima),
             "disable_templates": list(self.disable_templates),
             "features": self.features,
@@ -204,6 +211,7 @@ class OptionKeywords(TypedDict, total=False):
     """The fields of `CompileOptions` but `target`, as keywords: what editors complete and type checkers know."""
 
     activations: str
+    intermediates: str
     maxima: Mapping[str, int]
     disable_templates: tuple[str, ...]
     features: str
@@ -361,13 +369,14 @@ def _compiled(artifact: Artifact, options: CompileOptions, threads: int | None) 
 def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") -> list[tuple[str, str]]:
     """(stage, pipeline that leads to it), in order, for a module that is at `start`."""
     quantize = "mir-quantize-activations,cse," if options.activations == "int8" else ""
+    wide = "mir-keep-wide," if options.intermediates == "wide" else ""
     maxima = ",".join(f"{symbol}:{size}" for symbol, size in sorted(options.maxima.items()))
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-to-kernels"),
+        ("kernels", f"inline,symbol-dce,{wide}rlx-fuse,{quantize}rlx-to-kernels"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
@@ -377,7 +386,7 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
         schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
         assemble = f"gpu-assemble-ptx{{chip={options.chip} cubin={options.machine_code}}}"
         steps[1:] = [
-            ("kernels", f"inline,symbol-dce,rlx-fuse,{quantize}rlx-gpu-to-kernels"),
+            ("kernels", f"inline,symbol-dce,{wide}rlx-fuse,{quantize}rlx-gpu-to-kernels"),
             steps[2],
             ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
             ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
 from compile_harness import Program, compile_fresh, templates_of
 from cuda_harness import emulated_device
 

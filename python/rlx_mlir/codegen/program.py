@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Emitter, Value, element_of, shape_of
+from rlx_mlir.codegen.emit import Emitter, Value, element_of, shape_of, with_element
 
 __all__ = [
     "ELEMENTWISE",
@@ -88,6 +88,32 @@ def _gelu_approx(em: Emitter, x: Value) -> Value:
     return em.divf(x, _logistic_denominator(em, em.mulf(inner, 2.0 * math.sqrt(2.0 / math.pi))))
 
 
+#: Per type of 16 bits: the bits of f32 that it lacks at the end of the fraction.
+_LACKS = {"f16": 13, "bf16": 16}
+
+
+def _rounded(element: str) -> Unary:
+    """f32 as the nearest number of a narrower type, ties to even, as f32; done on integers, as instructions for it
+    aren't everywhere."""
+    lacks = _LACKS[element]
+    mask = (1 << lacks) - 1
+
+    def apply(em: Emitter, x: Value) -> Value:
+        bits = em.bitcast(x, with_element(x.type, "i32"))
+        size = em.andi(bits, 0x7FFFFFFF)
+        odd = em.andi(em.shrui(size, lacks), 1)
+        near = em.andi(em.addi(em.addi(size, odd), mask >> 1), ~mask)
+        if element == "f16":
+            # Below 2^-14 numbers are multiples of 2^-24, those of f32 from 0.5 to 1; from 2^16 on there are none.
+            small = em.bitcast(em.subf(em.addf(em.bitcast(size, x.type), 0.5), 0.5), size.type)
+            near = em.select(em.cmpi("ult", size, 113 << 23), small, near)
+            near = em.select(em.cmpi("uge", near, 143 << 23), 0x7F800000, near)
+        signed = em.bitcast(em.ori(near, em.andi(bits, -0x80000000)), x.type)
+        return em.select(em.cmpf("uno", x, x), x, signed)
+
+    return apply
+
+
 def _math(name: str) -> Callable[[Emitter, Value], Value]:
     return lambda em, x: em.unary(f"math.{name}", x)
 
@@ -101,9 +127,11 @@ UNARY: dict[str, Unary] = {
     "neg": lambda em, x: em.negf(x),
     "abs": _math("absf"),
     "round": _math("roundeven"),
+    **{f"to_{element}": _rounded(element) for element in _LACKS},
     **{name: _math(name) for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "atan")},
 }
-"""The operations of one operand, as operations of arith and math."""
+"""The operations of one operand, as operations of arith and math; to_f16 and to_bf16 round f32 to what f16 and bf16
+have."""
 
 _BINARY = {
     "add": ("arith.addf", "arith.addi"),

@@ -20,14 +20,14 @@ ONE_READER = "a value that something else reads too has to be written: give it o
 
 @compiler_pass("mir-fuse-matmul-bias-act")
 def fuse_matmul_bias_act(module: ir.Operation) -> None:
-    """Fuse matmul, the bias added to it and an activation; bits stay for f32."""
+    """Fuse matmul, the bias added to it and an activation; of f16 and bf16 after mir-keep-wide alone."""
     apply_patterns(module, BIAS_ACT)
     erase_dead(module)
 
 
 @compiler_pass("mir-fuse-residual-norm")
 def fuse_residual_norm(module: ir.Operation) -> None:
-    """Fuse add and the norm of its sum; f16 and bf16 keep the sum in f32, so bits change there."""
+    """Fuse add and the norm of its sum; of f16 and bf16, whose sum would stay in f32, after mir-keep-wide alone."""
     apply_patterns(module, RESIDUAL_NORM)
     erase_dead(module)
 
@@ -44,6 +44,40 @@ def fuse_shared_input(module: ir.Operation) -> None:
     """Fuse products of one value with several weights into one product and slices of it."""
     apply_patterns(module, SHARED_INPUT)
     erase_dead(module)
+
+
+#: Attribute of a module whose values of f16 and bf16 may stay in f32 within a kernel.
+WIDE = "mir.wide"
+
+
+@compiler_pass("mir-keep-wide")
+def keep_wide(module: ir.Operation) -> None:
+    """Let values of f16 and bf16 stay in f32 where one kernel makes and reads them.
+
+    Without this pass they are rounded as the graph has them, and fusion that would drop a rounding isn't done. Run
+    before rlx-fuse.
+    """
+    module.attributes[WIDE] = ir.UnitAttr.get()
+
+
+def keeps_wide(op: Any) -> bool:
+    """Whether the operation's module lets values of 16 bits stay in f32 between operations."""
+    root = op.operation
+    while root.parent is not None:
+        root = root.parent
+    return WIDE in root.attributes
+
+
+#: What would help where fusion would drop a rounding.
+WIDER = "compile(..., intermediates='wide') lets values of f16 and bf16 stay in f32 within a kernel"
+
+
+def drops_rounding(op: Any, rewriter: Rewriter) -> bool:
+    """Whether one operation in place of several would round less often than the graph does; says so."""
+    if str(ir.RankedTensorType(op.operation.results[0].type).element_type) not in ("f16", "bf16") or keeps_wide(op):
+        return False
+    rewriter.no_match("one operation would round less often", hint=WIDER)
+    return True
 
 
 def producer(value: ir.Value, *kinds: type[ir.OpView]) -> Any:
@@ -116,6 +150,8 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
     for matmul, bias in ((producer(op.lhs, mir.MatmulOp), op.rhs), (producer(op.rhs, mir.MatmulOp), op.lhs)):
         if matmul is None:
             continue
+        if drops_rounding(op, rewriter):
+            return None
         if only_user(matmul.result) is None:
             return rewriter.no_match("the product has other readers", hint=ONE_READER)
         weight, out = shape_of(matmul.rhs), shape_of(matmul.result)
@@ -132,7 +168,7 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
 def fuse_activation(op: Any, rewriter: Rewriter) -> None:
     """act(fused_matmul_bias_act(x, W, b)) -> fused_matmul_bias_act(x, W, b) with the activation"""
     linear = producer(op.x, mir.FusedMatmulBiasActOp)
-    if linear is None or linear.activation is not None:
+    if linear is None or linear.activation is not None or drops_rounding(op, rewriter):
         return
     if only_user(linear.result) is None:
         return rewriter.no_match("the sum has other readers", hint=ONE_READER)
@@ -155,7 +191,7 @@ for _activation in (mir.GeluOp, mir.GeluApproxOp, mir.SiluOp, mir.ReluOp, mir.Si
 def fuse_residual(op: Any, rewriter: Rewriter) -> None:
     """norm(add(x, r)) -> fused_residual norm(x, r)"""
     total = producer(op.x, mir.AddOp)
-    if total is None:
+    if total is None or drops_rounding(op, rewriter):
         return
     if only_user(total.result) is None:
         return rewriter.no_match("the sum has other readers", hint=ONE_READER)
@@ -179,6 +215,8 @@ def fuse_dual_matmul(op: mir.MulOp, rewriter: Rewriter) -> None:
         gate = producer(silu.x, mir.MatmulOp) if silu is not None else None
         if gate is None or up is None:
             continue
+        if drops_rounding(op, rewriter):
+            return None
         if gate.lhs != up.lhs:
             return rewriter.no_match("the products have different inputs")
         if any(only_user(value) is None for value in (gate.result, up.result, silu.result)):
@@ -203,6 +241,8 @@ def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
         gate = producer(silu.x, mir.NarrowOp) if silu is not None else None
         if gate is None or up is None or gate.x != up.x:
             continue
+        if drops_rounding(op, rewriter):
+            return None
         whole = shape_of(gate.x)
         half = whole[-1] // 2
         spans = [(python_value(n.axis) % len(whole), python_value(n.start), python_value(n.length)) for n in (up, gate)]

@@ -35,7 +35,7 @@ from rlx_mlir.codegen.specs import (
 )
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import memref_of
-from rlx_mlir.lowering.fuse import producer, shape_of
+from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.outline import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
 from rlx_mlir.mir.packed import packing
@@ -65,6 +65,28 @@ def _constant(op: Any) -> float:
     if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
         return float(value.get_splat_value().value)
     raise UnsupportedByTemplate("a constant whose elements differ")
+
+
+#: Operations whose results have no more digits than their operands.
+EXACT = frozenset(
+    f"mir.{word}"
+    for word in (
+        *("neg", "abs", "relu", "max", "min", "round", "where"),
+        *("narrow", "reshape", "constant", "cast", "cache_update", "gather"),
+    )
+)
+
+
+def _rounding(op: Any) -> str:
+    """The type that an operation's result is rounded to before another one of its kernel reads it; empty for none.
+
+    Kernels compute f16 and bf16 in f32. Values between operations are rounded as the graph has them, unless the module
+    says that they may stay wide (see `mir-keep-wide`).
+    """
+    element = _element(op.results[0])
+    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):
+        return ""
+    return element if any(use.owner.name != "func.return" for use in op.results[0].uses) else ""
 
 
 # Products -----------------------------------------------------------------------------------------
@@ -204,17 +226,28 @@ class _ProgramBuilder:
         self._name = name
         self._products = products
         self._shape = shape_of(products[0].results[0])
-        self._refs: dict[Any, Any] = {op.results[0]: ("acc", i) for i, op in enumerate(products)}
+        self._refs: dict[Any, Any] = {}
         self._steps: list[Step] = []
         self._kinds: list[Argument] = []
         self.arguments: list[Any] = []
+        for i, op in enumerate(products):
+            self._refs[op.results[0]] = ("acc", i)
+            if not isinstance(op.opview, mir.FusedMatmulBiasActOp | mir.ScaledMatmulOp):  # which aren't done yet
+                self._define(op, ("acc", i))
+
+    def _define(self, op: Any, ref: Any) -> None:
+        """The value of an operation, rounded where others read it so."""
+        if element := _rounding(op):
+            self._steps.append(Step(f"to_{element}", (ref,)))
+            ref = ("step", len(self._steps) - 1)
+        self._refs[op.results[0]] = ref
 
     def linear(self, op: mir.FusedMatmulBiasActOp) -> None:
         """The bias and the activation of a fused product."""
         self._steps.append(Step("add", (("acc", 0), self._ref(op.bias))))
         if (activation := python_value(op.activation)) is not None:
-            self._steps.append(Step(activation, (("step", 0),)))
-        self._refs[op.result] = ("step", len(self._steps) - 1)
+            self._steps.append(Step(activation, (("step", len(self._steps) - 1),)))
+        self._define(op.operation, ("step", len(self._steps) - 1))
 
     def scaled(self, op: mir.ScaledMatmulOp) -> None:
         """The scales of a product of 8 bits; UnsupportedByTemplate where an operand's batches aren't the result's."""
@@ -234,7 +267,7 @@ class _ProgramBuilder:
             self.arguments.append(scale)
             self._steps.append(Step("mul", (value, ("arg", len(self.arguments) - 1))))
             value = ("step", len(self._steps) - 1)
-        self._refs[op.result] = value
+        self._define(op.operation, value)
 
     def add(self, op: Any) -> None:
         """One operation of the kernel."""
@@ -244,7 +277,7 @@ class _ProgramBuilder:
             self._refs[op.results[0]] = ("const", _constant(op))
             return
         self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
-        self._refs[op.results[0]] = ("step", len(self._steps) - 1)
+        self._define(op, ("step", len(self._steps) - 1))
 
     def _ref(self, value: ir.Value) -> Any:
         if value not in self._refs:
@@ -294,6 +327,9 @@ def read_rows(name: str, kernel: Any) -> RowProgram:
             attributes = {"to": _element(result)}
         read = tuple(None if value is None else names[value] for value in _named_operands(view))
         steps.append(RowStep(f"s{number}", op.name.removeprefix("mir."), read, attributes))
+        if element := _rounding(op):
+            names[result] = f"s{number}r"
+            steps.append(RowStep(names[result], "cast", (f"s{number}",), {"to": element}))
     operands = []
     for argument in kernel.arguments:
         if len(roles[argument]) != 1:

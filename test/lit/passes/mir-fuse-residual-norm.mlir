@@ -1,4 +1,5 @@
-// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-fuse-residual-norm)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-keep-wide,mir-fuse-residual-norm)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(mir-fuse-residual-norm)' | FileCheck %s --check-prefix=ROUNDED
 
 // CHECK-LABEL: func @rms_norm
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[R:.+]]: tensor<?x8xf32>, %[[G:.+]]: tensor<8xf32>, %[[B:.+]]: tensor<8xf32>)
@@ -10,6 +11,10 @@ func.func @rms_norm(%x: tensor<?x8xf32>, %r: tensor<?x8xf32>, %g: tensor<8xf32>,
   return %y : tensor<?x8xf32>
 }
 
+/// By default values of bf16 are rounded where the graph has them: what would round less often isn't done.
+// ROUNDED-LABEL: func @layer_norm(
+//       ROUNDED:   mir.add
+//       ROUNDED:   mir.layer_norm
 // CHECK-LABEL: func @layer_norm
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x4x8xbf16>, %[[R:.+]]: tensor<2x4x8xbf16>, %[[G:.+]]: tensor<8xbf16>)
 //  CHECK-NEXT:   %[[Y:.+]] = mir.fused_residual_layer_norm %[[R]], %[[X]], %[[G]] : tensor<2x4x8xbf16>

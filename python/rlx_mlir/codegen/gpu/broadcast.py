@@ -175,7 +175,10 @@ class _Body:
             values = [self._load(i, place, last.steps[i]) for i, place in enumerate(places)]
             types = [element_of(type) for type in self.spec.operands]
             for step in self.spec.steps:
-                values.append([self._compute(step, values, types, lane) for lane in range(lanes)])
+                made = [self._compute(step, values, types, lane) for lane in range(lanes)]
+                if step.result in ("f16", "bf16") and step is not self.spec.steps[-1]:
+                    made = [em.widen(em.narrow(value, step.result)) for value in made]
+                values.append(made)
                 types.append(step.result)
             self._store(values[-1], em.muli(number, lanes))
 

@@ -89,6 +89,8 @@ DEVICE_UNARY: Mapping[str, Unary] = {
     "exp": _exp,
     "sigmoid": lambda em, x: sigmoid(_device(em), x),
     "silu": lambda em, x: _silu(_device(em), x),
+    "to_f16": lambda em, x: _device(em).widen(_device(em).narrow(x, "f16")),
+    "to_bf16": lambda em, x: _device(em).widen(_device(em).narrow(x, "bf16")),
     "gelu": lambda em, x: gelu(em, x, _exp, _reciprocal),
     "gelu_approx": lambda em, x: _gelu_approx(_device(em), x),
 }

@@ -485,22 +485,41 @@ class PassBody:
         return totals
 
     def accumulate(self, first: Value, end: Value, step: int, load: Callable[[Value], list[Value]]) -> list[Value]:
-        """The elements at first, first + step, .. before `end` joined, lane by lane; several loads at a time."""
-        em, joins = self.em, self.joins
-        totals = [joins.start] * self.lanes
+        """The elements at first, first + step, .. before `end` joined, lane by lane; several loads at a time.
+
+        Of sums of floats, what additions lose is carried along: threads may have many elements.
+        """
+        em, joins, lanes = self.em, self.joins, self.lanes
+        carries = joins.kind in ("sum", "mean") and joins.wide.startswith("f")
+        totals = [joins.start] * (2 * lanes if carries else lanes)
+
+        def added(state: Sequence[Value], own: Sequence[Value]) -> list[Value]:
+            sums = [joins.two(total, x) for total, x in zip(state, own, strict=False)]
+            if not carries:
+                return sums
+            lost = []
+            for before, after, x, missing in zip(state, sums, own, state[lanes:], strict=False):
+                moved = em.subf(after, before)
+                error = em.addf(em.subf(before, em.subf(after, moved)), em.subf(x, moved))
+                lost.append(em.addf(missing, error))
+            return [*sums, *lost]
+
         whole = em.subi(end, (UNROLL - 1) * step)
         stride = em.const(UNROLL * step, "i64")
         # Bounds are signed: `whole` is negative where there is little.
         with em.loop(first, em.wide(em.imax(whole, first)), stride, totals) as loop:
             loaded = [load(em.addi(loop.iv, u * step)) for u in range(UNROLL)]
-            totals = [joins.two(total, joins.tree(lane)) for total, *lane in zip(loop.args, *loaded, strict=True)]
-            loop.yield_(totals)
+            loop.yield_(added(loop.args, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
         # What is left begins where the loop above ends.
         turns = em.idiv(em.addi(em.wide(em.imax(em.subi(whole, first), 0)), UNROLL * step - 1), UNROLL * step)
         rest = em.iadd(first, em.imul(turns, UNROLL * step))
         with em.loop(em.index(rest), end, em.const(step, "i64"), loop.results) as left:
-            left.yield_([joins.two(total, x) for total, x in zip(left.args, load(left.iv), strict=True)])
-        return left.results
+            left.yield_(added(left.args, load(left.iv)))
+        if not carries:
+            return left.results
+        # Differences of infinities are NaN: then the sum is what it is.
+        pairs = zip(left.results, left.results[lanes:], strict=False)
+        return [em.select(em.cmpf("ord", lost, lost), em.addf(total, lost), total) for total, lost in pairs]
 
     def store(self, totals: Sequence[Value], place: Index) -> None:
         em = self.em

@@ -26,6 +26,9 @@ WARPS = THREADS // WARP
 #: The shortest row, where its length is known, that a warp shares.
 MIN_SHARED = WARP
 
+#: Terms that a thread of a warp adds one after the other.
+TURNS = 32
+
 #: By the operation that combines two values: the word of `gpu.subgroup_reduce`, and the value that changes nothing.
 COMBINERS = {
     "arith.addf": ("add", 0.0),
@@ -224,7 +227,9 @@ class _Nest:
             scf.YieldOp([_scalar(kind, neutral)])
         with ir.InsertionPoint(guard.then_block):
             steps = [(number(0), number(1))] * (len(self.reduced) - 1) + [(lane, number(WARP))]
-            scf.YieldOp(self._reduce(self._places(place), [_scalar(kind, neutral)], steps))
+            size = self.sizes[self.reduced[-1]]
+            blocked = combiner.name == "arith.addf" and not (isinstance(size, int) and size <= WARP * TURNS)
+            scf.YieldOp(self._reduce(self._places(place), [_scalar(kind, neutral)], steps, blocked=blocked))
         operation = ir.Attribute.parse(f"#gpu<all_reduce_op {word}>")
         reduced = ir.Operation.create(
             "gpu.subgroup_reduce", results=[kind], operands=[guard.results[0]], attributes={"op": operation}
@@ -240,18 +245,48 @@ class _Nest:
             memref.store(after, output.value, at)
             scf.YieldOp([])
 
-    def _reduce(self, loops: list[Any], start: list[Any], steps: list[tuple[Any, Any]]) -> list[Any]:
-        """The results of the nest's operations, accumulated over loops whose (begin, step) are `steps`."""
+    def _reduce(
+        self, loops: list[Any], start: list[Any], steps: list[tuple[Any, Any]], *, blocked: bool = False
+    ) -> list[Any]:
+        """The results of the nest's operations, accumulated over loops whose (begin, step) are `steps`.
+
+        blocked: the innermost loop is that of a warp's threads, and a sum which may be long.
+        """
         if not steps:
             return self._compute(indices([0 if loop is None else loop for loop in loops]), start)
         done = len(self.reduced) - len(steps)
         begin, step = steps[0]
+        if blocked and len(steps) == 1:
+            return self._blocks(loops, *start, begin)
         loop = scf.ForOp(begin, *indices([self.sizes[self.reduced[done]]]), step, start)
         with ir.InsertionPoint(loop.body):
             inner = list(loops)
             inner[self.reduced[done]] = loop.induction_variable
-            scf.YieldOp(self._reduce(inner, list(loop.inner_iter_args), steps[1:]))
+            scf.YieldOp(self._reduce(inner, list(loop.inner_iter_args), steps[1:], blocked=blocked))
         return list(loop.results)
+
+    def _blocks(self, loops: list[Any], start: Any, lane: Any) -> list[Any]:
+        """A thread's sum along the innermost reduction, in blocks; what joining them loses is carried along."""
+        size = indices([self.sizes[self.reduced[-1]]])[0]
+        kind = start.type
+        blocks = scf.ForOp(number(0), size, number(WARP * TURNS), [start, _scalar(kind, 0.0)])
+        with ir.InsertionPoint(blocks.body):
+            first = blocks.induction_variable
+            end = arith.minui(arith.addi(first, number(WARP * TURNS)), size)
+            turns = scf.ForOp(arith.addi(first, lane), end, number(WARP), [_scalar(kind, 0.0)])
+            with ir.InsertionPoint(turns.body):
+                inner = list(loops)
+                inner[self.reduced[-1]] = turns.induction_variable
+                scf.YieldOp(self._reduce(inner, list(turns.inner_iter_args), []))
+            (total, lost), own = blocks.inner_iter_args, turns.results[0]
+            after = arith.addf(total, own)
+            moved = arith.subf(after, total)
+            error = arith.addf(arith.subf(total, arith.subf(after, moved)), arith.subf(own, moved))
+            scf.YieldOp([after, arith.addf(lost, error)])
+        total, lost = blocks.results
+        # Differences of infinities are NaN: then the sum is what it is.
+        known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
+        return [arith.select(known, arith.addf(total, lost), total)]
 
     def _compute(self, loops: list[Any], accumulated: list[Any]) -> list[Any]:
         """Moves the nest's operations to the insertion point; gives their results."""
