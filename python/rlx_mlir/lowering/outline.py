@@ -53,6 +53,9 @@ ROW_WISE = POINTWISE | {
 }
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
+#: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
+#: kernel takes to compile grows faster than their number, with the cube of it in MLIR's eliminate-empty-tensors.
+MAX_JOINED, MAX_JOINED_DYNAMIC = 16, 8
 
 
 @dataclass
@@ -105,6 +108,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool) -> 
     entry = tensor_entry(module)
     erase_dead(entry)
     _copy_results(entry)
+    _join_in_groups(entry)
     if prologues:
         from rlx_mlir.lowering.gpu.prologues import join_prologues, sink_parts
 
@@ -134,6 +138,21 @@ def _copy_results(entry: Any) -> None:
                     mir.concat([value], axis=0) if shape_of(value) else mir.expand(value.type, value)
                 )
         seen.add(root)
+
+
+def _join_in_groups(entry: Any) -> None:
+    """Concatenations of many tensors become some of few; equal ones share a kernel."""
+    for op in [op.opview for op in operations(entry, nested=False) if op.name == "mir.concat"]:
+        values, axis = list(op.inputs), python_value(op.axis)
+        most = MAX_JOINED if op.result.type.has_static_shape else MAX_JOINED_DYNAMIC
+        if len(values) <= most:
+            continue
+        with ir.InsertionPoint(op), op.location:
+            while len(values) > 1:
+                groups = [values[at : at + most] for at in range(0, len(values), most)]
+                values = [mir.concat(group, axis=axis) if len(group) > 1 else group[0] for group in groups]
+        op.result.replace_all_uses_with(values[0])
+        op.operation.erase()
 
 
 def form_groups(entry: Any, *, gathers: bool = False) -> list[Group]:
