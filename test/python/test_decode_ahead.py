@@ -166,7 +166,7 @@ def test_what_the_kernel_is_given(model: Model, script: Script) -> None:
 
 
 def test_samplers_that_need_all_logits_choose_on_the_host(model: Model, script: Script, cuda: FakeCuda) -> None:
-    with pytest.raises(InputError, match=r"'logits' must not be NaN"):  # nobody computes them
+    with pytest.raises(ExecutionError, match=r"logits of \d+ tokens must be finite"):  # nobody computes them
         generated(model, 3, greedy=False, top_k=65)
     assert len(script.positions) == 1
 
@@ -184,7 +184,7 @@ def test_two_generations_take_turns(model: Model, script: Script) -> None:
 def test_nothing_to_choose(model: Model, script: Script) -> None:
     script.choose = lambda pos, controls, draw: -1 if pos == 9 else 20
     generation = model.generate(PROMPT, max_tokens=50, greedy=True, ignore_eos=True)
-    with pytest.raises(ExecutionError, match="logits of 15 tokens must be finite"):
+    with pytest.raises(ExecutionError, match=r"logits of \d+ tokens must be finite"):
         generation.read()
     assert len(generation.ids) == 1 + 5
     script.choose = lambda pos, controls, draw: 30

@@ -34,6 +34,7 @@ from rlx_mlir.tools.options import (
     JsonOption,
     ModelArgument,
     ModuleArgument,
+    Nonfinite,
     OutputOption,
     Program,
     PtxOption,
@@ -180,6 +181,9 @@ def generate(
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     kv_cache: CacheTypeOption = CacheType.f32,
+    nonfinite: Annotated[
+        Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
+    ] = Nonfinite.refuse,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
@@ -198,6 +202,7 @@ def generate(
             context=context,
             chunk=chunk,
             kv_dtype=kv_cache.value,
+            nonfinite=nonfinite.value,
             target=device.value,
             progress=say,
         )
@@ -252,16 +257,21 @@ def generate(
 def inspect(
     file: ModelArgument,
     tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all weights; exit with 1 where some are NaN or infinite.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a GGUF file holds: architecture, sizes, and which tensor types make up how much of it."""
     from rlx_mlir.tools.inspect import describe_file, format_description
 
-    description = describe_file(file, tensors=tensors)
+    description = describe_file(file, tensors=tensors, verify=verify)
     if as_json:
         print_json(description)
     else:
         typer.echo(format_description(description))
+    if description.get("broken"):
+        raise typer.Exit(1)
 
 
 @app.command(
