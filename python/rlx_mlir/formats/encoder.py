@@ -11,8 +11,8 @@ then d and dmin are the largest of them in the block divided by the largest inte
 scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
 rounding is to nearest even and saturates. What is too small for f16 scales becomes 0.
 
-Bytes are those of the public encoders where a block's scale is 0 or at least 2^-126. Where it is subnormal, those divide
-by it, and overflow; all decodes to 0 then.
+Bytes are those of the public encoders where a block's scale is 0 or at least 2^-126. Where it is subnormal, they divide
+by it and overflow; all decodes to 0 then.
 """
 
 from __future__ import annotations
