@@ -162,6 +162,7 @@ def options(
     epilog=example(
         "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
         "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
+        "rlx compile smollm2 -o folder; rlx generate folder 'Hello'",
         "cat question.txt | rlx generate model.gguf - --json",
     )
 )
@@ -286,7 +287,8 @@ def inspect(
 def compile_model(
     model: ModelArgument,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx.")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx, which `rlx generate` takes, too."),
     ] = None,
     threads: ThreadsOption = None,
     activations: ActivationsOption = Activations.int8,
@@ -349,6 +351,8 @@ def compile_model(
             rows[program]["file"] = str(output / f"{program}.rlx")
             with writing(output):
                 artifact.save(output / f"{program}.rlx")
+    if output is not None:
+        _describe_folder(output, model, config, positions, chunk, activations.value, target.value)
     if as_json:
         print_json({"model": model, "programs": rows})
         return
@@ -358,6 +362,21 @@ def compile_model(
             f"{row['code_bytes'] / 1e3:.0f} kB of code, {row['arena_bytes'] / 1e6:.1f} MB of scratch memory"
             + (f", in {row['file']}" if output is not None else "")
         )
+
+
+def _describe_folder(
+    output: Path, model: str, config: Any, context: int, chunk: int, activations: str, target: str
+) -> None:
+    """Says beside compiled programs what they are of, for `rlx generate FOLDER`."""
+    from rlx_mlir.models import decoder
+    from rlx_mlir.models.compiled import CompiledFolder
+    from rlx_mlir.models.hub import KNOWN
+
+    known = model.lower() in KNOWN
+    programs = {program: decoder.describe(config, program) for program in decoder.PROGRAMS}
+    source = model.lower() if known else str(Path(model).expanduser().resolve())
+    with writing(output):
+        CompiledFolder(output, source, context, min(chunk, context), activations, target, programs).save()
 
 
 def _time_compilation(
