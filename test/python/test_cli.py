@@ -238,6 +238,17 @@ def test_compile(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert loaded.name == "decode"
     again = rlx("compile", tiny_llama, "--context", "64").stdout
     assert "prefill " in again
+    # The folder is a model, too: what it was compiled with holds, and nothing is compiled again.
+    monkeypatch.setattr(model_module, "compile_program", pytest.fail)
+    by_folder = json.loads(rlx("generate", target, "hello", "--greedy", "--max-tokens", "6", "--json").stdout)
+    monkeypatch.undo()
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    options = ("--greedy", "--max-tokens", "6", "--context", "64", "--json")
+    assert json.loads(rlx("generate", tiny_llama, "hello", *options).stdout)["ids"] == by_folder["ids"]
+    message = rlx("generate", target, "hello", "--context", "32", status=1).stderr
+    assert "was compiled with 'context' 64, but 32 is asked for" in message
+    (target / "decode.rlx").unlink()
+    assert "decode.rlx: cannot be read: No such file" in rlx("generate", target, "hello", status=1).stderr
     assert len(list((tmp_path / "cache" / "compiled").iterdir())) == 2
 
 

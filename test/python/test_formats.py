@@ -100,6 +100,54 @@ def test_encode_equals_the_public_encoder(name: str) -> None:
     )
 
 
+@pytest.mark.parametrize("name", SIMPLE_FORMATS)
+def test_encode_equals_the_public_encoder_at_any_scale(name: str) -> None:
+    """Bytes do, unless a scale is a subnormal f32, by which the public one divides; decoded values do always."""
+    random = np.random.default_rng(2).uniform(-1, 1, (4, 64)).astype(np.float32)
+    random[:, 0] = 1  # the largest of each first block
+    for exponent in range(-149, 16):
+        values = np.ldexp(random, exponent).astype(np.float32)
+        with np.errstate(all="ignore"):
+            public = gguf.quantize(values, GGMLQuantizationType[name.upper()])
+        own = formats.encode(name, values)
+        np.testing.assert_array_equal(formats.decode(name, own, 64), formats.decode(name, public, 64))
+        if exponent >= -110:
+            np.testing.assert_array_equal(own, public)
+
+
+@pytest.mark.parametrize(
+    ("name", "largest", "beyond"), [("f16", 65504.0, 7e4), ("f16", 65519.0, 65520.0), ("bf16", 3.3895e38, 3.4e38)]
+)
+def test_dense_values_beyond_the_range_have_an_index(name: str, largest: float, beyond: float) -> None:
+    values = np.zeros((3, 4), np.float32)
+    values[2, 1] = -largest
+    assert np.isfinite(formats.decode(name, formats.encode(name, values), 4)).all()
+    values[2, 1] = -beyond
+    with pytest.raises(InputError, match=rf"{name} holds values up to .*, but values\[2, 1\] is -"):
+        formats.encode(name, values)
+
+
+@pytest.mark.parametrize("name", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+def test_dense_values_are_finite(name: str, value: float) -> None:
+    values = np.zeros((3, 4), np.float64)
+    values[1, 3] = value
+    with pytest.raises(InputError, match=rf"{name} holds finite values, but values\[1, 3\] is {value}"):
+        formats.encode(name, values)
+
+
+def test_f32_of_f64_saturates_nowhere() -> None:
+    with pytest.raises(InputError, match=r"f32 holds values up to 3\.40282e\+38, but values\[0, 1\] is 1e\+39"):
+        formats.encode("f32", np.array([[0, 1e39]]))
+
+
+@pytest.mark.parametrize("name", ["f16", "f32", "q4_1", "q8_0", "q6_k"])
+def test_encode_takes_views_and_nothing(name: str) -> None:
+    values = np.random.default_rng(3).standard_normal((256, 32)).astype(np.float32)
+    np.testing.assert_array_equal(formats.encode(name, values.T), formats.encode(name, values.T.copy()))
+    assert formats.encode(name, values.T[:0]).shape == (0, formats.get_format(name).row_bytes(256))
+
+
 @pytest.mark.parametrize("name", NESTED_FORMATS)
 def test_encode_of_nested_blocks(name: str) -> None:
     """An element is off by half a step (by one opposite to the largest) and what rounding scale and minimum adds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 from rlx_mlir.errors import InputError
+from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.fuzz import campaign, gguf, graphs, reduction, text
 from rlx_mlir.fuzz.campaign import Plan
 from rlx_mlir.fuzz.cases import Case, case_of
@@ -248,9 +250,13 @@ def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
 
 def test_a_large_file_is_mutated_in_its_header(tmp_path: Path) -> None:
     source = tmp_path / "large.gguf"
-    source.write_bytes(gguf.sources()[3])
+    name = {"general.architecture": "llama", "general.name": "large", "llama.block_count": 1}
+    write_gguf(source, name, {"token_embd.weight": np.zeros((64, 1), np.float32)})
+    data = source.read_bytes()
+    source.write_bytes(data.replace(struct.pack("<QQ", 1, 64), struct.pack("<QQ", 1 << 22, 64)))
     with source.open("r+b") as file:
-        file.truncate(1 << 30)  # weights as a hole
+        file.truncate(len(data) - 256 + (1 << 30))  # weights as a hole
+    GGUFFile(source).close()
     report = campaign.run(Plan("gguf", seed=4, count=10, out=tmp_path, settings={"source": str(source)}))
     assert report.findings == []
     assert report.cases == 10

@@ -300,10 +300,16 @@ def test_texts_are_the_same_whether_tokens_are_taken_over(tiny_llama: Path, acti
         prior = model.generate(start, greedy=True, max_tokens=10, ignore_eos=True)
         prior.read()
         prompt = [*start, *prior.ids[: int(random.integers(0, 10))], *random.integers(3, 260, 3).tolist()]
+        session = model._take(prompt)
+        taken += len(session.tokens)
+        fresh = model_module._Session(model).prefill(prompt)
+        found = session.prefill(prompt[len(session.tokens) :])
+        assert np.array_equal(found.view(np.uint32), fresh.view(np.uint32))
+        model._give_back(session)
         text, reused = read(model, prompt, 20)
+        assert reused == len(prompt) - 1
         model._spare = None
         assert read(model, prompt, 20) == (text, 0)
-        taken += reused
     assert taken == 20 * 12
 
 
@@ -398,7 +404,10 @@ def large_keys(tmp_path: Path, what: str = "attn_k") -> Path:
 @pytest.mark.parametrize(
     ("what", "name"), [("attn_k", "keys of layer 1 ('k_1'"), ("attn_v", "values of layer 1 ('v_1'")]
 )
-def test_keys_beyond_the_caches_type_are_named(tmp_path: Path, what: str, name: str) -> None:
+def test_keys_beyond_the_caches_type_are_named(
+    tmp_path: Path, what: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(model_module, "compile_program", compile_interpreted)
     path = large_keys(tmp_path, what)
     model = load_model(path, kv_dtype="f16", context=64)
     expected = (

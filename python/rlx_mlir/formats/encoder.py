@@ -10,10 +10,14 @@ sub-blocks (K-quants), each sub-block first gets the scale and minimum that it w
 then d and dmin are the largest of them in the block divided by the largest integer and rounded to f16, S and M are the
 scales and minima divided by d and dmin and rounded, and q are the elements rounded with what S, M, d and dmin give. All
 rounding is to nearest even and saturates. What is too small for f16 scales becomes 0.
+
+Bytes are those of the public encoders where a block's scale is 0 or at least 2^-126. Where it is subnormal, they divide
+by it and overflow; all decodes to 0 then.
 """
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -27,8 +31,9 @@ Floats = npt.NDArray[np.float32]
 def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     """Quantises f32 ``[rows, k]`` to uint8 ``[rows, rowbytes]``; the module says how.
 
-    Raises UnsupportedError for formats without quantiser (see `BlockFormat.encodable`). Raises InputError where a
-    quantised format is given NaN or infinity, or a value that makes a scale exceed its type.
+    Raises UnsupportedError for formats without quantiser (see `BlockFormat.encodable`). Raises InputError, with the
+    index, for NaN and infinity, and for a value beyond the format's range: one that rounds to infinity in a dense
+    format, or makes a scale exceed its type.
     """
     fmt = get_format(format)
     if not fmt.encodable:
@@ -40,13 +45,19 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
         raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     count, k = values.shape
     out = np.zeros((count, fmt.row_bytes(k)), np.uint8)
-    if fmt.dense is not None:
-        out[:] = np.ascontiguousarray(values, fmt.dense).view(np.uint8).reshape(out.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        x = np.ascontiguousarray(values.astype(fmt.dense or np.float32))
+    if not count:
         return out
-    x = values.astype(np.float32)
     if not np.isfinite(x).all():
         row, column = np.argwhere(~np.isfinite(x))[0]
-        raise InputError(f"{fmt.name} holds finite values, but values[{row}, {column}] is {values[row, column]}")
+        value = values[row, column]
+        largest = float(ml_dtypes.finfo(x.dtype).max)
+        rule = f"values up to {largest:g}" if np.isfinite(value) else "finite values"
+        raise InputError(f"{fmt.name} holds {rule}, but values[{row}, {column}] is {value}")
+    if fmt.dense is not None:
+        out[:] = x.view(np.uint8).reshape(out.shape)
+        return out
     blocks = x.reshape(count, -1, fmt.block)
     nested = any(part.planes for part in fmt.factors)
     q = _nested(fmt, blocks, out) if nested else _simple(fmt, blocks, out)

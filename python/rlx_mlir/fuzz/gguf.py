@@ -289,8 +289,11 @@ def _vocabulary(kind: str) -> dict[str, Any]:
     }
 
 
-def _small_model(path: Path, kind: str) -> None:
-    """A model of one layer, complete, whose weights have all types in turn."""
+def _small_model(path: Path, kind: str, *, misnamed: int = 0) -> None:
+    """A model of one layer, complete, whose weights have all types in turn.
+
+    With ``misnamed``, one of as many layers, each of whose tensors has nearly the right name: errors compare names.
+    """
     from rlx_mlir import formats
     from rlx_mlir.frontends.gguf import write_gguf
 
@@ -329,6 +332,10 @@ def _small_model(path: Path, kind: str) -> None:
         tensors[f"{name}.weight"] = (scheme, data, shape)
     for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
         tensors[f"{name}.weight"] = np.ones(hidden, np.float32)
+    if misnamed:
+        metadata["llama.block_count"] = misnamed
+        names = [f"blk.{i}.{name.removeprefix('blk.0.')}s" for i in range(misnamed) for name in tensors]
+        tensors = {name: np.zeros(1, np.float32) for name in names}
     write_gguf(path, metadata, tensors)
 
 
@@ -353,6 +360,8 @@ def sources() -> tuple[bytes, ...]:
             path = Path(folder) / f"{kind}.gguf"
             _small_model(path, kind)
             found += [path.read_bytes()] * 3
+        _small_model(path, "gpt2", misnamed=60)
+        found.append(path.read_bytes())
     return tuple(found)
 
 
@@ -398,6 +407,17 @@ def handle(task: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
+def _check_places(file: Any, size: int) -> None:
+    """Tensors of known types make up the file from the first one's place on, but for padding."""
+    infos = file.tensors.values()
+    if not infos or any(info.nbytes is None for info in infos):
+        return
+    used = sum(-(-info.nbytes // file.alignment) * file.alignment for info in infos)
+    room = size - min(info.offset for info in infos)
+    if not used - file.alignment < room <= used:
+        raise AssertionError(f"tensors of {used} bytes were found in {room}")
+
+
 def read_everything(path: Path) -> bool:
     """Reads all that a file offers; whether nothing was refused. Anything but errors of ours goes to the caller."""
     from rlx_mlir.frontends.gguf import GGUFFile
@@ -426,6 +446,7 @@ def read_everything(path: Path) -> bool:
     if file is None:
         return False
     with file:
+        _check_places(file, path.stat().st_size)
         for key in file.metadata:
             attempt(lambda key=key: file.metadata[key])  # type: ignore[misc]
         for name, info in file.tensors.items():

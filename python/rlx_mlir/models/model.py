@@ -31,6 +31,7 @@ from ..runtime.prepare import Prepared
 from . import decoder
 from .ahead import Ahead
 from .chat import ChatTemplate
+from .compiled import compiled_folder
 from .config import ModelConfig, check_context
 from .generation import Generation, Stats, StopStrings, peak_rss
 from .hub import resolve
@@ -101,7 +102,9 @@ def load_model(
     """Loads a model: opens and checks its file, compiles it (or finds it compiled), prepares its weights.
 
     Args:
-        path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be.
+        path_or_name: a .gguf file, or a name that `rlx_mlir.models.hub` knows, which is fetched if need be; or a folder
+            that ``rlx compile MODEL -o FOLDER`` wrote, whose programs run with the options they were compiled with.
+            Programs are code: load folders of those alone whom you trust.
         threads: of the compiled code; None for as many as the process may use.
         activations: ``int8`` quantises what is multiplied by quantised weights, block by block; ``exact`` computes
             with decoded weights in f32.
@@ -130,8 +133,17 @@ def load_model(
         raise InputError(f"'chunk' must be an integer of at least 1, but is {chunk!r}")
     begin = time.perf_counter()
     say(f"opening {os.fspath(path_or_name)}")
+    folder = compiled_folder(path_or_name)
+    if folder is not None:
+        folder.agree(
+            context=(context, None), chunk=(chunk, 512), activations=(activations, "int8"), device=(target, "cpu")
+        )
+        context, chunk, activations, target = folder.context, folder.chunk, folder.activations, folder.device
+        path_or_name = folder.model
     file = GGUFFile(resolve(path_or_name, download=download, progress=progress is not None))
     config = dataclasses.replace(ModelConfig.from_gguf(file), kv_dtype=kv_dtype)
+    if folder is not None:
+        folder.check(config)
     context = check_context(config, context)
     chunk = min(chunk, context)
     opened = time.perf_counter()
@@ -149,9 +161,12 @@ def load_model(
     )
     # Rows of the table without a token can't be chosen, which a GPU doesn't know.
     padded = _vocabulary_size(file, config) < config.vocab
-    candidates = {"decode": min(CANDIDATES, config.vocab) if target == "cuda" and not padded else 0}
+    on_gpu = target == "cuda" and not padded and folder is None
+    candidates = {"decode": min(CANDIDATES, config.vocab) if on_gpu else 0}
 
     def compiled(program: str) -> Executable:
+        if folder is not None:
+            return cast("Executable", folder.load(program, threads))
         return compile_one(program, candidates=candidates.get(program, 0))
 
     # Most of a compilation is LLVM's, which doesn't hold Python's lock.

@@ -55,7 +55,7 @@ def special_id(metadata: Mapping[str, Any], word: str, kind: str, size: int) -> 
     """An id by its word (``bos``, ``eos``), or what it is where a vocabulary of that kind has none; None for none."""
     value = metadata.get(f"{_PREFIX}{word}_token_id")
     if value is not None:
-        return value  # type: ignore[no-any-return]  # checked by who asks
+        return value  # checked by who asks
     default = _DEFAULTS.get(kind, {}).get(word)
     return default if default is not None and default < size else None
 

@@ -35,6 +35,7 @@ from rlx_mlir.tools.options import (
     JsonOption,
     ModelArgument,
     ModuleArgument,
+    Nonfinite,
     OutputOption,
     Program,
     PtxOption,
@@ -162,6 +163,7 @@ def options(
     epilog=example(
         "rlx generate smollm2 'The capital of France is' --greedy --max-tokens 20",
         "rlx generate model.gguf 'Write a haiku about rain.' --chat --seed 1",
+        "rlx compile smollm2 -o folder; rlx generate folder 'Hello'",
         "cat question.txt | rlx generate model.gguf - --json",
     )
 )
@@ -181,6 +183,9 @@ def generate(
     context: ContextOption = None,
     chunk: ChunkOption = 512,
     kv_cache: CacheTypeOption = CacheType.f32,
+    nonfinite: Annotated[
+        Nonfinite, typer.Option(help="Weights that are NaN or infinite: say where the first is, or read them as 0.")
+    ] = Nonfinite.refuse,
     device: DeviceOption = Device.cpu,
     as_json: JsonOption = False,
     stats: Annotated[
@@ -199,6 +204,7 @@ def generate(
             context=context,
             chunk=chunk,
             kv_dtype=kv_cache.value,
+            nonfinite=nonfinite.value,
             target=device.value,
             progress=say,
         )
@@ -253,16 +259,21 @@ def generate(
 def inspect(
     file: ModelArgument,
     tensors: Annotated[bool, typer.Option("--tensors", help="List every tensor.")] = False,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read all weights; exit with 1 where some are NaN or infinite.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a GGUF file holds: architecture, sizes, and which tensor types make up how much of it."""
     from rlx_mlir.tools.inspect import describe_file, format_description
 
-    description = describe_file(file, tensors=tensors)
+    description = describe_file(file, tensors=tensors, verify=verify)
     if as_json:
         print_json(description)
     else:
         typer.echo(format_description(description))
+    if description.get("broken"):
+        raise typer.Exit(1)
 
 
 @app.command(
@@ -277,7 +288,8 @@ def inspect(
 def compile_model(
     model: ModelArgument,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx.")
+        Path | None,
+        typer.Option("-o", "--output", help="Folder for prefill.rlx and decode.rlx, which `rlx generate` takes, too."),
     ] = None,
     threads: ThreadsOption = None,
     activations: ActivationsOption = Activations.int8,
@@ -340,6 +352,8 @@ def compile_model(
             rows[program]["file"] = str(output / f"{program}.rlx")
             with writing(output):
                 artifact.save(output / f"{program}.rlx")
+    if output is not None:
+        _describe_folder(output, model, config, positions, chunk, activations.value, target.value)
     if as_json:
         print_json({"model": model, "programs": rows})
         return
@@ -349,6 +363,21 @@ def compile_model(
             f"{row['code_bytes'] / 1e3:.0f} kB of code, {row['arena_bytes'] / 1e6:.1f} MB of scratch memory"
             + (f", in {row['file']}" if output is not None else "")
         )
+
+
+def _describe_folder(
+    output: Path, model: str, config: Any, context: int, chunk: int, activations: str, target: str
+) -> None:
+    """Says beside compiled programs what they are of, for `rlx generate FOLDER`."""
+    from rlx_mlir.models import decoder
+    from rlx_mlir.models.compiled import CompiledFolder
+    from rlx_mlir.models.hub import KNOWN
+
+    known = model.lower() in KNOWN
+    programs = {program: decoder.describe(config, program) for program in decoder.PROGRAMS}
+    source = model.lower() if known else str(Path(model).expanduser().resolve())
+    with writing(output):
+        CompiledFolder(output, source, context, min(chunk, context), activations, target, programs).save()
 
 
 def _time_compilation(

@@ -11,16 +11,19 @@ from ..errors import RlxError
 from ..frontends.gguf import GGUFFile, TensorInfo
 from ..models.config import ModelConfig
 from ..models.hub import resolve
+from ..models.weights import broken_tensors
 
+_LISTED = 12  # tensors that aren't finite
 _SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "context")
 
 
-def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]:
+def describe_file(name_or_path: str, *, tensors: bool = False, verify: bool = False) -> dict[str, Any]:
     """Architecture, sizes, tensor types and whether the model can be run, as JSON can write them.
 
     Args:
         name_or_path: a file, or the name of a known model, which is fetched if need be.
         tensors: list every tensor.
+        verify: read every tensor, and list those with NaN or infinity among scales or elements.
 
     Raises InputError where there is no such file, DownloadError where a model can't be fetched, GGUFError where it is
     malformed.
@@ -51,6 +54,10 @@ def describe_file(name_or_path: str, *, tensors: bool = False) -> dict[str, Any]
     else:
         found["runs"], found["reason"] = True, None
         found["config"] = config.numbers()
+    if verify:
+        found["broken"] = broken_tensors(file)
+        if found["broken"] and found["runs"]:
+            found["runs"], found["reason"] = False, found["broken"][0]["text"]
     if tensors:
         found["tensor_list"] = [
             {"name": info.name, "shape": list(info.shape), "type": info.type, "bytes": info.nbytes} for info in infos
@@ -104,6 +111,12 @@ def format_description(found: Mapping[str, Any]) -> str:
         tokenizer += f" ({found['pre_tokenizer']})"
     lines.append(f"tokenizer     {tokenizer}, {'with' if found['chat_template'] else 'without'} a chat template")
     lines.append(f"runs          {'yes' if found['runs'] else 'no: ' + found['reason']}")
+    if "broken" in found:
+        own = found["broken"]
+        listed = [f"  {row['text']}: {row['count']} in all" for row in own[:_LISTED]]
+        listed += [f"  and {len(own) - _LISTED} more tensors"] if len(own) > _LISTED else []
+        lines.append(f"weights       {'not finite in ' + str(len(own)) + ' tensors' if own else 'all finite'}")
+        lines += listed
     lines += ["", f"{'type':<12} {'tensors':>8} {'parameters':>15} {'MB':>9} {'% of bytes':>11}"]
     lines += [
         f"{row['type']:<12} {row['tensors']:>8} {row['parameters']:>15,} {row['bytes'] / 1e6:>9.1f} "

@@ -74,6 +74,13 @@ class Device(str, enum.Enum):
     cuda = "cuda"
 
 
+class Nonfinite(str, enum.Enum):
+    """What is done about weights that are NaN or infinite."""
+
+    refuse = "refuse"
+    zero = "zero"
+
+
 class CacheType(str, enum.Enum):
     """Element types of cached keys and values."""
 
