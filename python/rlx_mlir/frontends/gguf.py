@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from ..errors import GGUFError, InputError
 from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
+from .files import open_regular
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -248,7 +249,7 @@ class GGUFFile:
         """Opens and checks the file at ``path``; raises GGUFError where it cannot be read or is malformed."""
         self.path: str | None = os.fspath(path)
         try:
-            with open(path, "rb") as file:
+            with open_regular(path, error=GGUFError) as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
                 self._map: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

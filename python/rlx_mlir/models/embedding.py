@@ -249,13 +249,17 @@ def _texts(texts: str | Sequence[str]) -> list[str]:
     return listed
 
 
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
 def _id_lists(ids: Any) -> list[list[int]]:
     """Lists of integers, of whatever holds them; arrays may be of any integer type and byte order."""
-    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable) or _is_scalar(ids):
         raise InputError(f"token ids are lists of integers, a list for each text, but got {type(ids).__name__}")
     found = []
     for number, tokens in enumerate(ids):
-        if isinstance(tokens, str | bytes | Mapping) or not isinstance(tokens, Iterable) or np.ndim(tokens) == 0:
+        if isinstance(tokens, str | bytes | Mapping) or not isinstance(tokens, Iterable) or _is_scalar(tokens):
             raise InputError(f"list {number} must be a list of token ids, but is {shortened(tokens)}")
         if np.ma.is_masked(tokens):
             raise InputError(f"list {number} must have ids alone, but is a masked array")

@@ -45,7 +45,16 @@ _TOKEN = 40  # steps that a token of the source takes to compile
 _READ = 10  # a step is 2^10 characters that are read
 _REPR = 10  # times that `repr` can lengthen a text
 _ESCAPED = 6  # times that escaping for HTML can
-_CONTAINERS = (list, tuple, dict, set, frozenset, type({}.keys()), type({}.values()), type({}.items()))
+_CONTAINERS: tuple[type, ...] = (
+    list,
+    tuple,
+    dict,
+    set,
+    frozenset,
+    type({}.keys()),
+    type({}.values()),
+    type({}.items()),
+)
 
 
 class Meter:
@@ -614,7 +623,8 @@ class Environment(ImmutableSandboxedEnvironment):
             if name not in _WITHOUT
         }
         for name in _COMPARING:
-            self.tests[name] = _metered(f"is {name}", self.tests[name])
+            test: Callable[..., Any] = self.tests[name]
+            self.tests[name] = _metered(f"is {name}", test)
         del self.globals["lipsum"]
         self.globals["range"] = _range
         self.globals["namespace"] = _Namespace
