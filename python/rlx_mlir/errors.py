@@ -11,7 +11,6 @@ import bisect
 import os
 from collections.abc import Iterable
 
-
 #: Names that a word is compared with at most, and characters of a name that are compared: comparing takes time that
 #: grows with all of these, and names may be a stranger's.
 _MOST_COMPARED = 64

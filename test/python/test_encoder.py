@@ -16,7 +16,14 @@ import tokenizers
 from safetensors.numpy import load_file, save_file
 
 import rlx_mlir as rlx
-from rlx_mlir.errors import ContextLengthError, InputError, ModelFileError, TokenizerError, UnsupportedError
+from rlx_mlir.errors import (
+    BudgetError,
+    ContextLengthError,
+    InputError,
+    ModelFileError,
+    TokenizerError,
+    UnsupportedError,
+)
 from rlx_mlir.models import encoder as graphs
 from rlx_mlir.models import hub
 from rlx_mlir.models.embedding import Encoder, load_encoder, open_weights
@@ -258,11 +265,12 @@ def test_configurations(folder: Path, entries: dict[str, Any], error: type[Excep
     ("name", "content", "message"),
     [
         ("config.json", None, "the file is missing; an encoder is a folder that has it"),
-        ("config.json", "{", "the file must hold JSON"),
-        ("config.json", "[" * 100_000, "the file must hold JSON"),
+        ("config.json", "{", r"config\.json: byte 1 \(line 1\): not JSON"),
+        ("config.json", "[" * 100_000, r"config\.json needs 100,000, but the budget 'nesting'"),
         ("config.json", "[]", "must hold a JSON object"),
         ("model.safetensors", None, "the file is missing"),
-        ("modules.json", "{}", "modules must be Transformer, Pooling and maybe Normalize"),
+        ("modules.json", "[]", "modules must be Transformer, Pooling and maybe Normalize, but are none"),
+        ("modules.json", "{}", "must list modules with 'type' and 'path', but holds {}"),
         ("modules.json", '[{"path": ""}]', "must list modules with 'type' and 'path'"),
         ("1_Pooling/config.json", '{"pooling_mode_max_tokens": true}', "but is pooling_mode_max_tokens"),
         ("sentence_bert_config.json", '{"max_seq_length": 1.5}', "'max_seq_length' must be of type int"),
@@ -278,7 +286,7 @@ def test_files(folder: Path, name: str, content: str | None, message: str) -> No
         path.unlink()
     else:
         path.write_text(content)
-    with pytest.raises((ModelFileError, UnsupportedError, TokenizerError), match=message):
+    with pytest.raises((ModelFileError, UnsupportedError, TokenizerError, BudgetError), match=message):
         load_encoder(folder)
 
 

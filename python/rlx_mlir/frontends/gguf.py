@@ -12,7 +12,6 @@ import contextlib
 import math
 import mmap
 import os
-import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ import numpy.typing as npt
 from .. import budgets
 from ..errors import GGUFError, InputError
 from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
+from .files import open_regular
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32
@@ -251,9 +251,7 @@ class GGUFFile:
         """Opens and checks the file at ``path``; raises GGUFError where it cannot be read or is malformed."""
         self.path: str | None = os.fspath(path)
         try:
-            if not stat.S_ISREG(os.stat(path).st_mode):  # opening a pipe would wait for whoever writes to it
-                raise GGUFError("is not a regular file", path=path)
-            with open(path, "rb") as file:
+            with open_regular(path, error=GGUFError) as file:
                 if os.fstat(file.fileno()).st_size == 0:
                     raise GGUFError("the file is empty", path=path, offset=0)
                 self._map: mmap.mmap | None = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,20 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Reader of safetensors files, over the `safetensors` library, which maps the file and checks its header.
 
-Opening reads the header alone; a tensor's bytes are read when it is asked for.
+Opening reads the header alone; a tensor's bytes are read when it is asked for. `ShardedSafetensors` is a model in
+several files, with an index that says which tensor is where.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..errors import SafetensorsError, UnsupportedError
+from .. import budgets
+from ..boundary import foreign_errors
+from ..errors import ModelFileError, SafetensorsError, UnsupportedError
+from .documents import parse_json, read_object
+from .files import inside, open_regular, shortened
 
 Array = np.ndarray[Any, Any]
 
@@ -59,37 +66,31 @@ class SafetensorsFile:
 
         Raises SafetensorsError where it can't be read, isn't of the format, or is damaged.
         """
-        import safetensors
-
         self.path = os.fspath(path)
-        try:
+        _check_header(self.path)
+        with foreign_errors(self.path, _error(self.path)):
+            import safetensors
+
             self._file = safetensors.safe_open(self.path, framework="numpy")
             self.metadata: dict[str, str] = dict(self._file.metadata() or {})
-            names = list(self._file.keys())
-            slices = {name: self._file.get_slice(name) for name in names}
-        except (safetensors.SafetensorError, OSError) as error:
-            raise SafetensorsError(str(error), path=self.path) from None
-        self.tensors: Mapping[str, TensorInfo] = {
-            name: TensorInfo(name, _TYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
-            for name, part in slices.items()
-        }
+            slices = {name: self._file.get_slice(name) for name in self._file.keys()}  # noqa: SIM118
+            self.tensors: Mapping[str, TensorInfo] = {
+                name: TensorInfo(name, _TYPES.get(part.get_dtype(), part.get_dtype()), tuple(part.get_shape()))
+                for name, part in slices.items()
+            }
 
     def tensor(self, name: str) -> Array:
         """A tensor in the element type that it has in the file (bf16 as `ml_dtypes.bfloat16`).
 
         Raises SafetensorsError for an unknown name, UnsupportedError for an element type that numpy doesn't have.
         """
-        import safetensors
-
         info = self._info(name)
         if info.type not in _TYPES.values():
             raise UnsupportedError(
                 f"{self.path}: tensor '{name}' has element type {info.type}, readable are {', '.join(_TYPES)}"
             )
-        try:
+        with foreign_errors(f"{self.path}: tensor '{name}'", _error(self.path)):
             array: Array = self._file.get_tensor(name)
-        except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
-            raise SafetensorsError(f"tensor '{name}': {error}", path=self.path) from None
         return array
 
     def floats(self, name: str) -> Array:
@@ -105,11 +106,91 @@ class SafetensorsFile:
         return self.tensor(name).astype(np.float32, copy=False)
 
     def _info(self, name: str) -> TensorInfo:
-        info = self.tensors.get(name)
-        if info is None:
-            known = ", ".join(list(self.tensors)[:8]) + (", …" if len(self.tensors) > 8 else "")
-            raise SafetensorsError(f"there is no tensor '{name}'; the file has {known or 'none'}", path=self.path)
-        return info
+        return _found(self.tensors, name, self.path)
 
 
-__all__ = ["FLOATS", "SafetensorsFile", "TensorInfo"]
+class ShardedSafetensors:
+    """The tensors of several files, which an index names: `model.safetensors.index.json` beside them.
+
+    Attributes:
+        path: the index.
+        tensors: by name, in the index's order.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Reads the index, maps the files that it names and reads their headers.
+
+        Raises ModelFileError where the index is malformed or leaves its folder, SafetensorsError for a file that is
+        missing or damaged, or doesn't have the tensors that the index says, all of them and no others.
+        """
+        self.path = os.fspath(path)
+        fail = partial(ModelFileError, path=self.path)
+        where = read_object(self.path).get("weight_map")
+        if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
+            raise fail("'weight_map' must be an object with the file of each tensor")
+        budgets.check("tensors", len(where), self.path)
+        folder = Path(self.path).parent
+        self._files: dict[str, SafetensorsFile] = {}
+        for name in dict.fromkeys(where.values()):
+            place = inside(folder, name, "a file of 'weight_map'", error=fail)
+            self._files[name] = SafetensorsFile(place)
+        self._where: dict[str, str] = where
+        self.tensors: Mapping[str, TensorInfo] = {
+            tensor: _found(self._files[name].tensors, tensor, self._files[name].path) for tensor, name in where.items()
+        }
+        for name, file in self._files.items():
+            others = [tensor for tensor in file.tensors if where.get(tensor) != name]
+            if others:
+                raise SafetensorsError(
+                    f"tensor '{others[0]}' is here, but the index {os.path.basename(self.path)} says "
+                    f"{shortened(where.get(others[0]))}",
+                    path=file.path,
+                )
+
+    def tensor(self, name: str) -> Array:
+        """As `SafetensorsFile.tensor`."""
+        return self._file(name).tensor(name)
+
+    def floats(self, name: str) -> Array:
+        """As `SafetensorsFile.floats`."""
+        return self._file(name).floats(name)
+
+    def _file(self, name: str) -> SafetensorsFile:
+        _found(self.tensors, name, self.path)
+        return self._files[self._where[name]]
+
+
+def _found(tensors: Mapping[str, TensorInfo], name: str, path: str) -> TensorInfo:
+    info = tensors.get(name)
+    if info is None:
+        known = ", ".join(list(tensors)[:8]) + (", …" if len(tensors) > 8 else "")
+        raise SafetensorsError(f"there is no tensor '{name}'; the file has {known or 'none'}", path=path)
+    return info
+
+
+def _error(path: str) -> Callable[[str], SafetensorsError]:
+    """Makes the exception of a message that begins with the path already."""
+    return lambda message: SafetensorsError(message.removeprefix(f"{path}: "), path=path)
+
+
+def _check_header(path: str) -> None:
+    """Checks that the header is an object in JSON, and budgets: the library, which reads it next, has none."""
+    with open_regular(path, error=SafetensorsError) as file:
+        size = os.fstat(file.fileno()).st_size
+        start = file.read(8)
+        length = int.from_bytes(start, "little")
+        if len(start) < 8 or length > size - 8:
+            raise SafetensorsError(
+                f"byte 0: the header must be 8 bytes and as many as they say, but the file has {size} bytes"
+                + (f" and they say {length}" if len(start) == 8 else ""),
+                path=path,
+            )
+        budgets.check("json_bytes", length, path)
+        content = file.read(length)
+    header = parse_json(content, path, error=SafetensorsError)
+    if not isinstance(header, dict):
+        raise SafetensorsError(f"the header must be a JSON object, but is {shortened(header)}", path=path)
+    budgets.check("tensors", len(header), path)
+
+
+__all__ = ["FLOATS", "SafetensorsFile", "ShardedSafetensors", "TensorInfo"]

@@ -1,64 +1,59 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Chat templates: messages to the text that a model was trained on.
 
-Templates are Jinja programs from a file that somebody else wrote, so they run in Jinja's immutable sandbox: no
-attributes that start with an underscore, no changes to what they are given, no ranges above 100,000.
+Templates are Jinja programs from a file that somebody else wrote, so they run in Jinja's immutable sandbox (no
+attributes that start with an underscore, no changes to what they are given), bounded in steps, text and memory; see
+`rlx_mlir.models.sandbox`. What they see is what transformers shows them: `messages`, `tools` and `documents` (None
+where there are none), `add_generation_prompt`, `bos_token` and `eos_token`, `raise_exception`, `strftime_now`, its
+filter `tojson`, the tags `break`, `continue` and `generation`.
 """
 
 from __future__ import annotations
 
 import datetime
-import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from .. import budgets
+from ..boundary import foreign_errors
 from ..errors import ChatTemplateError, InputError
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Template, nodes
+
+    from .sandbox import Environment
 
 Message = Mapping[str, Any]
+
+_NUMBER = re.compile(r"[0-9A-Fa-f_]+")
+#: Characters of a format of dates that are more than any has.
+_DATE = 1000
 
 
 class _Refused(Exception):
     """`raise_exception` was called by the template."""
 
 
-def _raise_exception(message: str) -> None:
-    raise _Refused(message)
+def _raise_exception(message: Any) -> None:
+    raise _Refused(str(message)[:500])
 
 
-def _strftime_now(format: str) -> str:
-    return datetime.datetime.now().strftime(format)
+def _strftime_now(format: Any) -> str:
+    if len(str(format)) > _DATE:
+        raise ValueError(f"a format of dates has at most {_DATE} characters")
+    return datetime.datetime.now().strftime(str(format))
 
 
-def _to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False, sort_keys: bool = False) -> str:
-    """Unlike Jinja's own filter, leaves non-ASCII and HTML characters as they are: models were trained on that."""
-    return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii, sort_keys=sort_keys)
-
-
+@cache
 def _environment() -> Environment:
-    from jinja2 import nodes
-    from jinja2.ext import Extension, loopcontrols
-    from jinja2.parser import Parser
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from .sandbox import environment
 
-    class Generation(Extension):
-        """``{% generation %} ... {% endgeneration %}`` marks what the assistant says, for training: plain text here."""
-
-        tags = {"generation"}  # noqa: RUF012 - the name and form that jinja2 asks for
-
-        def parse(self, parser: Parser) -> list[nodes.Node]:
-            next(parser.stream)
-            return list(parser.parse_statements(("name:endgeneration",), drop_needle=True))
-
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
+    made = environment()
+    made.globals["raise_exception"] = _raise_exception
+    made.globals["strftime_now"] = _strftime_now
+    return made
 
 
 class ChatTemplate:
@@ -67,65 +62,132 @@ class ChatTemplate:
     Attributes:
         source: its text.
         bos_token, eos_token: texts that the template may put in.
+        reads_parts: whether it looks at the parts of a content that is a list; else their texts are joined for it.
     """
 
-    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "") -> None:
-        """Compiles the template; ChatTemplateError with the line where it does not parse."""
-        from jinja2 import TemplateError, TemplateSyntaxError
+    def __init__(self, source: str, *, bos_token: str = "", eos_token: str = "", origin: str = "") -> None:
+        """Compiles the template; `origin` is the file that it is from, for errors.
+
+        Raises ChatTemplateError with the line where it does not parse, BudgetError where it is too long.
+        """
+        from jinja2 import TemplateSyntaxError
+
+        from .sandbox import metered
 
         self.source = source
         self.bos_token = bos_token
         self.eos_token = eos_token
-        try:
-            self._template: Template = _environment().from_string(source)
-        except TemplateSyntaxError as error:
-            raise ChatTemplateError(f"the chat template does not parse, line {error.lineno}: {error.message}") from None
-        except (TemplateError, RecursionError, MemoryError) as error:
-            raise ChatTemplateError(f"the chat template does not compile: {error}") from None
+        self._what = f"the chat template of {origin}" if origin else "the chat template"
+        budgets.check("template_bytes", len(source), self._what)
+        budgets.check("digits", max(map(len, _NUMBER.findall(source)), default=0), self._what)
+        with metered(self._what), foreign_errors(f"{self._what} does not compile", ChatTemplateError):
+            try:
+                tree = _environment().parse(source)
+                self.reads_parts = _reads_parts(tree)
+                self._template: Template = _environment().from_string(tree)
+            except TemplateSyntaxError as error:
+                where = f"{self._what} does not parse, line {error.lineno}: {error.message}"
+                raise ChatTemplateError(where[:500]) from None
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any]) -> ChatTemplate:
-        """The template in a GGUF file's metadata; ChatTemplateError where there is none."""
+    def from_metadata(cls, metadata: Mapping[str, Any], *, origin: str = "") -> ChatTemplate:
+        """The template in a GGUF file's metadata; ChatTemplateError where there is none. `origin` is the file."""
         source = metadata.get("tokenizer.chat_template")
         if not isinstance(source, str):
             raise ChatTemplateError(
-                "the file has no chat template (metadata 'tokenizer.chat_template'): "
+                f"{origin or 'the file'} has no chat template (metadata 'tokenizer.chat_template'): "
                 "it can continue a text, without chat"
             )
-        return cls(source, bos_token=_special(metadata, "bos"), eos_token=_special(metadata, "eos"))
+        bos, eos = (_special(metadata, name, origin) for name in ("bos", "eos"))
+        return cls(source, bos_token=bos, eos_token=eos, origin=origin)
 
     def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any) -> str:
         """The text for ``messages``; to be tokenised with ``special=True``, and ``bos=False`` where it has a BOS.
 
         Args:
-            messages: mappings with a "role" ("system", "user", "assistant", ...) and mostly a "content".
+            messages: mappings with a "role" ("system", "user", "assistant", ...) and mostly a "content": a text, or a
+                list of parts ``{"type": "text", "text": …}``, which are joined by blanks for templates that don't look
+                at parts.
             add_generation_prompt: end with the start of the assistant's turn.
-            variables: whatever else the template reads, such as ``tools``.
+            variables: whatever else the template reads, such as ``tools`` and ``documents``, which are None by default.
 
-        Raises InputError for messages of another form, ChatTemplateError where the template refuses or fails.
+        Raises InputError for messages of another form, ChatTemplateError where the template refuses or fails,
+        BudgetError where it takes more steps or makes more text than a budget allows.
         """
+        from .sandbox import metered
+
+        given = self._checked(messages)
+        shown = {
+            "tools": None,
+            "documents": None,
+            "bos_token": self.bos_token,
+            "eos_token": self.eos_token,
+            "add_generation_prompt": add_generation_prompt,
+            **variables,
+            "messages": given,
+        }
+        with metered(self._what), foreign_errors(f"{self._what} fails", ChatTemplateError):
+            try:
+                return self._template.render(shown)
+            except _Refused as error:
+                raise ChatTemplateError(f"{self._what} refuses the messages: {error}") from None
+
+    def _checked(self, messages: Any) -> list[dict[str, Any]]:
+        """The messages, as the template gets them."""
+        if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
+            raise InputError(f"messages must be a list of mappings, but are of type {type(messages).__name__}")
+        found = []
         for index, message in enumerate(messages):
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-                raise InputError(f"message {index} must be a mapping with a 'role', but is {message!r}")
-        try:
-            return self._template.render(
-                messages=[dict(message) for message in messages],
-                bos_token=self.bos_token,
-                eos_token=self.eos_token,
-                add_generation_prompt=add_generation_prompt,
-                **variables,
-            )
-        except _Refused as error:
-            raise ChatTemplateError(f"the chat template refuses the messages: {error}") from None
-        except Exception as error:  # whatever a program from a file can raise
-            raise ChatTemplateError(f"the chat template fails: {type(error).__name__}: {error}") from error
+                shown = repr(message)
+                raise InputError(f"message {index} must be a mapping with a 'role', but is {shown[:200]}")
+            own = dict(message)
+            content = own.get("content")
+            if isinstance(content, bytes | bytearray):
+                raise InputError(
+                    f"the content of message {index} must be a text, but is of type {type(content).__name__}"
+                )
+            if isinstance(content, list | tuple) and content and all(map(_is_part, content)):
+                texts = [_text_of(part, f"part {number} of message {index}") for number, part in enumerate(content)]
+                own["content"] = list(content) if self.reads_parts else " ".join(texts)
+            found.append(own)
+        return found
 
 
-def _special(metadata: Mapping[str, Any], name: str) -> str:
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Mapping) and isinstance(value.get("type"), str)
+
+
+def _text_of(part: Mapping[str, Any], what: str) -> str:
+    if part["type"] != "text":
+        raise InputError(f"{what} is of type '{part['type']}', but models read text alone")
+    if not isinstance(part.get("text"), str):
+        raise InputError(f"{what} must have a 'text', but has {', '.join(map(str, part))}")
+    return str(part["text"])
+
+
+def _reads_parts(tree: nodes.Template) -> bool:
+    """Whether a template asks what kind of thing a content is, or goes through it."""
+    from jinja2 import nodes
+
+    def of_content(node: nodes.Node) -> bool:
+        return any(
+            (isinstance(each, nodes.Name) and each.name == "content")
+            or (isinstance(each, nodes.Getattr) and each.attr == "content")
+            or (isinstance(each, nodes.Getitem) and isinstance(each.arg, nodes.Const) and each.arg.value == "content")
+            for each in (node, *node.find_all((nodes.Name, nodes.Getattr, nodes.Getitem)))
+        )
+
+    tests = (each for each in tree.find_all(nodes.Test) if each.name in ("string", "iterable", "sequence", "mapping"))
+    return any(map(of_content, tests)) or any(of_content(loop.iter) for loop in tree.find_all(nodes.For))
+
+
+def _special(metadata: Mapping[str, Any], name: str, origin: str) -> str:
     index = metadata.get(f"tokenizer.ggml.{name}_token_id")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(index, int) or not isinstance(tokens, list):
         return ""
     if not 0 <= index < len(tokens):
-        raise ChatTemplateError(f"the {name} id must be in [0, {len(tokens)}), but is {index}")
+        where = f"{origin}: " if origin else ""
+        raise ChatTemplateError(f"{where}the {name} id must be in [0, {len(tokens)}), but is {index}")
     return str(tokens[index])

@@ -6,6 +6,7 @@ Threads: one `Encoder` may be used from several; calls of the compiled code take
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -15,12 +16,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContextLengthError, InputError, ModelFileError, TokenizerError
-from ..frontends.safetensors import SafetensorsFile
+from ..errors import ContextLengthError, InputError, ModelFileError, did_you_mean
+from ..frontends.files import is_there, shortened
+from ..frontends.safetensors import SafetensorsFile, ShardedSafetensors
 from ..place import located
 from . import encoder
 from .encoder_config import EncoderConfig
+from .encoder_tokenizer import TextTokenizer
 from .hub import resolve_folder
+from .sentence_files import SentenceFiles
 
 if TYPE_CHECKING:
     from ..hir import GraphModule
@@ -30,6 +34,11 @@ Progress = Callable[[str], None]
 
 WEIGHTS = "model.safetensors"
 """The file of a folder that holds the tensors."""
+
+INDEX = "model.safetensors.index.json"
+"""The file that names those that hold them, where they are several."""
+
+_OTHER_WEIGHTS = ("pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "model.onnx", "onnx/model.onnx")
 
 BATCH = 16
 """Texts that are computed at once, where nothing else is said."""
@@ -67,8 +76,9 @@ def load_encoder(
     """Loads an encoder: opens and checks its files, compiles it (or finds it compiled), prepares its weights.
 
     Args:
-        path_or_name: a folder with `config.json`, `model.safetensors` and `tokenizer.json` (or `vocab.txt`), or a name
-            that `rlx_mlir.models.hub` knows, which is fetched if need be.
+        path_or_name: a folder with `config.json`, `model.safetensors` (or several files and
+            `model.safetensors.index.json`) and `tokenizer.json` (or `vocab.txt`), or a name that `rlx_mlir.models.hub`
+            knows, which is fetched if need be.
         threads: of the compiled code; None for as many as the process may use.
         batch: texts that are computed at once, at most.
         max_tokens: tokens of a text that are read, special ones included; by default what the model was made for.
@@ -86,9 +96,10 @@ def load_encoder(
         raise InputError(f"'batch' must be an integer of at least 1, but is {batch!r}")
     say(f"opening {os.fspath(path_or_name)}")
     folder = resolve_folder(path_or_name, download=download, progress=progress is not None)
-    weights = open_weights(folder)
-    config = EncoderConfig.from_folder(folder, weights, max_tokens)
-    tokenizer = TextTokenizer(folder, config)
+    files = SentenceFiles.of(folder)
+    weights = open_weights(files.base)
+    config = EncoderConfig.from_folder(folder, weights, max_tokens, files)
+    tokenizer = TextTokenizer(files.base, config)
     say("compiling")
     executable = compile_cached(
         encoder.describe(config),
@@ -103,94 +114,22 @@ def load_encoder(
     return Encoder(config, tokenizer, executable, batch=batch)
 
 
-def open_weights(folder: Path) -> SafetensorsFile:
-    """The tensors of a model's folder."""
+def open_weights(folder: Path) -> SafetensorsFile | ShardedSafetensors:
+    """The tensors of a model's folder: of one file, or of several with an index."""
     path = folder / WEIGHTS
-    if not path.is_file():
-        raise ModelFileError("the file is missing; an encoder is a folder that has it", path=path)
-    return SafetensorsFile(path)
+    if is_there(path):
+        return SafetensorsFile(path)
+    index = folder / INDEX
+    if is_there(index):
+        return ShardedSafetensors(index)
+    others = [name for name in _OTHER_WEIGHTS if is_there(folder / name)]
+    why = f"; {others[0]}, which is there, isn't read: save the model as safetensors" if others else ""
+    raise ModelFileError(f"the file is missing; an encoder is a folder that has it, or {INDEX}{why}", path=path)
 
 
 def maxima(config: EncoderConfig, batch: int) -> dict[str, int]:
     """The largest size of each symbolic dimension of the module."""
     return {"batch": batch, "seq": config.max_tokens}
-
-
-class TextTokenizer:
-    """Texts to ids of tokens, with the special ones around them, by `tokenizer.json` or a WordPiece `vocab.txt`."""
-
-    def __init__(self, folder: Path, config: EncoderConfig) -> None:
-        """Reads the folder's files.
-
-        Raises TokenizerError where there are none, or they are malformed or don't fit the model.
-        """
-        import tokenizers  # here, because the import is slow
-
-        path = folder / "tokenizer.json"
-        try:
-            if path.is_file():
-                self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-            else:
-                path = folder / "vocab.txt"
-                self._tokenizer = _word_pieces(path, _lowercase(folder))
-        except TokenizerError:
-            raise
-        except Exception as error:  # the library raises plain Exception
-            raise TokenizerError(f"{path}: {error}") from None
-        # What the file says of these is what it was saved with, not what the model was made for.
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        size = self._tokenizer.get_vocab_size()
-        if size > config.vocab:
-            raise TokenizerError(f"{path}: the model has {config.vocab} token ids, but the tokenizer {size}")
-        self._special = self._tokenizer.num_special_tokens_to_add(False)
-        if config.max_tokens < self._special:
-            raise InputError(
-                f"'max_tokens' must be at least the special tokens, {self._special}, but is {config.max_tokens}"
-            )
-        self._limited = type(self._tokenizer).from_str(self._tokenizer.to_str())
-        self._limited.enable_truncation(config.max_tokens)
-
-    def encode(self, texts: Sequence[str], *, truncate: bool) -> list[list[int]]:
-        """The ids of each text; with `truncate` not more than the model reads."""
-        tokenizer = self._limited if truncate else self._tokenizer
-        return [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids, without special tokens."""
-        return str(self._tokenizer.decode(list(ids)))
-
-
-def _lowercase(folder: Path) -> bool:
-    import json
-
-    path = folder / "tokenizer_config.json"
-    try:
-        return bool(json.loads(path.read_text("utf-8")).get("do_lower_case", True)) if path.is_file() else True
-    except (OSError, ValueError, AttributeError) as error:
-        raise TokenizerError(f"{path}: the file must hold a JSON object: {error}") from None
-
-
-def _word_pieces(path: Path, lowercase: bool) -> Any:
-    """BERT's tokenizer for a vocabulary of one piece a line."""
-    import tokenizers
-    from tokenizers import models, normalizers, pre_tokenizers, processors
-
-    if not path.is_file():
-        raise TokenizerError(f"{path.parent}: there is neither a tokenizer.json nor a vocab.txt")
-    pieces = path.read_text("utf-8").splitlines()
-    vocabulary = {piece: number for number, piece in enumerate(pieces)}
-    missing = [word for word in ("[UNK]", "[CLS]", "[SEP]") if word not in vocabulary]
-    if missing:
-        raise TokenizerError(f"{path}: a vocabulary of WordPiece has [UNK], [CLS] and [SEP], but lacks {missing}")
-    tokenizer = tokenizers.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    special = [word for word in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]") if word in vocabulary]
-    tokenizer.add_special_tokens(special)
-    around = [(word, vocabulary[word]) for word in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=around)
-    return tokenizer
 
 
 class Encoder:
@@ -218,10 +157,10 @@ class Encoder:
         )
 
     def tokenize(self, text: str, *, truncate: bool = True) -> list[int]:
-        """Ids of a text's tokens, special ones included."""
-        return self.tokenizer.encode(_texts(text), truncate=truncate)[0]
+        """Ids of a text's tokens, special ones included; without a prompt, but else as `embed` reads it."""
+        return self.tokenizer.encode([self.config.texts.apply(_texts([text])[0])], truncate=truncate)[0]
 
-    def embed(self, texts: str | Sequence[str], *, truncate: bool = True) -> Floats:
+    def embed(self, texts: str | Sequence[str], *, truncate: bool = True, prompt_name: str | None = None) -> Floats:
         """The vectors of texts, f32 [texts, hidden] in their order; of one string [1, hidden].
 
         Texts of similar lengths are computed together, so that little is padding; padding changes nothing but the
@@ -229,10 +168,14 @@ class Encoder:
 
         Args:
             truncate: read the first `config.max_tokens` tokens of a longer text; else that is a ContextLengthError.
+            prompt_name: the one of `config.texts.prompts` that goes in front of each text; by default the model's own,
+                `config.texts.default_prompt`, where it has one. "" is for none.
 
-        Raises InputError where an element isn't a string.
+        Raises InputError where an element isn't a string or isn't Unicode, and where there is no such prompt.
         """
-        ids = self.tokenizer.encode(_texts(texts), truncate=truncate)
+        prompt = self._prompt(prompt_name)
+        read = [self.config.texts.apply(text, prompt) for text in _texts(texts)]
+        ids = self.tokenizer.encode(read, truncate=truncate)
         for number, tokens in enumerate(ids):
             if len(tokens) > self.config.max_tokens:
                 raise ContextLengthError(
@@ -242,17 +185,32 @@ class Encoder:
                 )
         return self.embed_tokens(ids)
 
-    def embed_tokens(self, ids: Sequence[Sequence[int]]) -> Floats:
+    def _prompt(self, name: str | None) -> str:
+        prompts = self.config.texts.prompts
+        name = self.config.texts.default_prompt if name is None else name
+        if not name and name not in prompts:
+            return ""
+        if not isinstance(name, str) or name not in prompts:
+            known = ", ".join(prompts) or "none"
+            hint = did_you_mean(name, prompts) if isinstance(name, str) else ""
+            raise InputError(f"the model has no prompt {shortened(name)}{hint}; there are {known}")
+        return prompts[name]
+
+    def embed_tokens(self, ids: Sequence[Sequence[int]] | np.ndarray) -> Floats:
         """The vectors of lists of token ids, f32 [lists, hidden].
 
-        Raises InputError for an empty list, one that is too long, and for ids outside of the vocabulary.
+        Raises InputError for what isn't lists of integers, for an empty list, one that is too long, and for ids
+        outside of the vocabulary.
         """
+        ids = _id_lists(ids)
         for number, tokens in enumerate(ids):
             if not 1 <= len(tokens) <= self.config.max_tokens:
                 raise InputError(f"list {number} must have 1 to {self.config.max_tokens} tokens, but has {len(tokens)}")
             outside = [token for token in tokens if not 0 <= token < self.config.vocab]
             if outside:
-                raise InputError(f"list {number} must have ids from 0 to {self.config.vocab - 1}, but has {outside[0]}")
+                raise InputError(
+                    f"list {number} must have ids from 0 to {self.config.vocab - 1}, but has {shortened(outside[0])}"
+                )
         vectors = np.empty((len(ids), self.config.hidden), np.float32)
         by_length = sorted(range(len(ids)), key=lambda number: len(ids[number]))
         for start in range(0, len(ids), self.batch):
@@ -278,13 +236,44 @@ class Encoder:
 
 
 def _texts(texts: str | Sequence[str]) -> list[str]:
-    if not isinstance(texts, Iterable):
+    if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
         raise InputError(f"texts are a string or several, but got {type(texts).__name__}")
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed):
         if not isinstance(text, str):
             raise InputError(f"text {number} must be a string, but is of type {type(text).__name__}")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"text {number} is not valid Unicode at character {error.start}: {error.reason}") from None
     return listed
 
 
-__all__ = ["Encoder", "TextTokenizer", "load_encoder"]
+def _is_scalar(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 0
+
+
+def _id_lists(ids: Any) -> list[list[int]]:
+    """Lists of integers, of whatever holds them; arrays may be of any integer type and byte order."""
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable) or _is_scalar(ids):
+        raise InputError(f"token ids are lists of integers, a list for each text, but got {type(ids).__name__}")
+    found = []
+    for number, tokens in enumerate(ids):
+        if isinstance(tokens, str | bytes | Mapping) or not isinstance(tokens, Iterable) or _is_scalar(tokens):
+            raise InputError(f"list {number} must be a list of token ids, but is {shortened(tokens)}")
+        if np.ma.is_masked(tokens):
+            raise InputError(f"list {number} must have ids alone, but is a masked array")
+        own = []
+        for token in tokens:
+            try:
+                whole = operator.index(token)
+            except TypeError:
+                whole = None
+            if whole is None or isinstance(token, bool | np.bool_):
+                raise InputError(f"list {number} must have integers, but has {shortened(token)}")
+            own.append(whole)
+        found.append(own)
+    return found
+
+
+__all__ = ["INDEX", "WEIGHTS", "Encoder", "TextTokenizer", "load_encoder", "open_weights"]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..frontends.safetensors import SafetensorsFile
+from ..frontends.safetensors import SafetensorsFile, ShardedSafetensors
 from .encoder_config import EncoderConfig
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def build(config: EncoderConfig) -> GraphModule:
     return graph
 
 
-def parameters(config: EncoderConfig, weights: SafetensorsFile) -> dict[str, np.ndarray]:
+def parameters(config: EncoderConfig, weights: SafetensorsFile | ShardedSafetensors) -> dict[str, np.ndarray]:
     """Arrays for every parameter of the module, f32, by name."""
     return {name: weights.floats(stored) for name, stored in config.tensors.items()}
 

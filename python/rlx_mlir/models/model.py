@@ -460,7 +460,7 @@ class Model:
         """The tokenizer, made at its first use; TokenizerError where the file has none that is supported."""
         with self._state:
             if self._tokenizer is None:
-                tokenizer = Tokenizer.from_metadata(self.file.metadata)
+                tokenizer = Tokenizer.from_metadata(self.file.metadata, origin=self.file.path or "")
                 if tokenizer.vocab_size > self.config.vocab:
                     raise InputError(
                         f"the tokenizer has {tokenizer.vocab_size} tokens, but the embedding table only "
@@ -474,7 +474,7 @@ class Model:
         """The chat template; ChatTemplateError where the file has none."""
         with self._state:
             if self._template is None:
-                self._template = ChatTemplate.from_metadata(self.file.metadata)
+                self._template = ChatTemplate.from_metadata(self.file.metadata, origin=self.file.path or "")
             return self._template
 
     @property

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import codecs
 import enum
+import operator
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
-from ..errors import TokenizerError
+from ..boundary import foreign_errors
+from ..errors import InputError, TokenizerError
+from ..frontends.files import shortened
 from .special_tokens import ending_ids, ending_tokens, special_id
 
 
@@ -85,10 +88,8 @@ class _ByteLevelBpe:
                 raise TokenizerError(f"merge {index} must be two tokens with a space between, but is {merge!r}")
             pairs.append((merge[:cut], merge[cut + 1 :]))
         vocabulary = {token: index for index, token in enumerate(tokens)}
-        try:
+        with foreign_errors("vocabulary and merges do not fit together", TokenizerError):
             model = models.BPE(vocabulary, pairs, ignore_merges=pre in _IGNORE_MERGES)
-        except Exception as error:  # the library raises plain Exception
-            raise TokenizerError(f"vocabulary and merges do not fit together: {error}") from None
         self.tokenizer = tokenizers.Tokenizer(model)
         steps: list[Any] = [
             pre_tokenizers.Split(tokenizers.Regex(expression), "isolated") for expression in _PRE_TOKENIZERS[pre]
@@ -130,10 +131,8 @@ class _SentencePiece:
         model += _message(2, b"\x18\x02" + b"\x98\x02" + byte_fallback)  # model_type = BPE, byte_fallback
         model += _message(3, _message(1, b"identity") + b"\x18\x00\x20\x00\x28\x01")  # no prefix, keep all spaces
         self.processor = sentencepiece.SentencePieceProcessor()
-        try:
+        with foreign_errors("the vocabulary is not a valid SentencePiece model", TokenizerError):
             self.processor.LoadFromSerializedProto(bytes(model))
-        except (RuntimeError, OSError) as error:
-            raise TokenizerError(f"the vocabulary is not a valid SentencePiece model: {error}") from None
 
     def encode(self, text: str) -> list[int]:
         return list(self.processor.EncodeAsIds(text))
@@ -166,6 +165,7 @@ class Tokenizer:
         ends: Iterable[int] = (),
         add_bos: bool | None = None,
         add_space_prefix: bool | None = None,
+        origin: str = "",
     ) -> None:
         """Builds the tokenizer; `from_metadata` is the usual way.
 
@@ -179,9 +179,11 @@ class Tokenizer:
             bos_id, eos_id: special ids.
             ends: more ids after which generation ends.
             add_bos, add_space_prefix: None for what is usual for the kind.
+            origin: the file that all this is from, for errors.
 
         Raises TokenizerError where lengths differ, an id is outside the vocabulary, or a kind is not supported.
         """
+        self._origin = f"{origin}: " if origin else ""
         if kind not in ("gpt2", "llama"):
             raise TokenizerError(f"the tokenizer model '{kind}' is not supported, known are gpt2, llama")
         if not tokens:
@@ -219,8 +221,21 @@ class Tokenizer:
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any]) -> Tokenizer:
-        """The tokenizer that a GGUF file's metadata describes; TokenizerError where it has none, or a broken one."""
+    def from_metadata(cls, metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
+        """The tokenizer that a GGUF file's metadata describes; TokenizerError where it has none, or a broken one.
+
+        `origin` is the file, for errors.
+        """
+        try:
+            with foreign_errors("the vocabulary can't be read", TokenizerError):
+                return cls._from_metadata(metadata, origin)
+        except TokenizerError as error:
+            if not origin or str(error).startswith(origin):
+                raise
+            raise TokenizerError(f"{origin}: {error}") from error.__cause__
+
+    @classmethod
+    def _from_metadata(cls, metadata: Mapping[str, Any], origin: str) -> Tokenizer:
         prefix = "tokenizer.ggml."
 
         def get(name: str) -> Any:
@@ -249,6 +264,7 @@ class Tokenizer:
             ends=ending_ids(metadata, len(tokens)),
             add_bos=get("add_bos_token"),
             add_space_prefix=get("add_space_prefix"),
+            origin=origin,
         )
 
     @property
@@ -263,10 +279,12 @@ class Tokenizer:
         runtimes that the vocabularies were made for do.
 
         Args:
-            text: any text; lone surrogates raise TokenizerError.
+            text: any text; lone surrogates raise TokenizerError, what isn't a string InputError.
             bos: put the begin-of-text id first; None does what the vocabulary asks for.
             special: recognise the texts of control tokens. Leave it False for text that a user wrote.
         """
+        if not isinstance(text, str):
+            raise InputError(f"the text must be a string, but is of type {type(text).__name__}")
         try:
             text.encode()
         except UnicodeEncodeError as error:
@@ -284,7 +302,8 @@ class Tokenizer:
                 after_special = True
             else:
                 spaced = self.add_space_prefix and after_special
-                ids.extend(self._backend.encode(f" {fragment}" if spaced else fragment))
+                with foreign_errors(f"{self._origin}the text can't be tokenized", TokenizerError):
+                    ids.extend(self._backend.encode(f" {fragment}" if spaced else fragment))
                 after_special = False
         return ids
 
@@ -310,8 +329,9 @@ class Tokenizer:
 
     def token_bytes(self, index: int, *, special: bool = False) -> bytes:
         """UTF-8 bytes of one token, which need not be whole characters; control tokens are empty unless ``special``."""
+        index = _index(index)
         if not 0 <= index < len(self.tokens):
-            raise TokenizerError(f"a token id must be in [0, {len(self.tokens)}), but is {index}")
+            raise TokenizerError(f"a token id must be in [0, {len(self.tokens)}), but is {shortened(index)}")
         kind = self.types[index]
         if kind in (TokenType.CONTROL, TokenType.UNKNOWN):
             return self.tokens[index].encode() if special else b""
@@ -338,7 +358,9 @@ class Tokenizer:
 
     def detokenize(self, ids: Iterable[int], special: bool = False) -> str:
         """Text of ids; bytes that are not UTF-8 become U+FFFD, control tokens are left out unless ``special``."""
-        raw = b"".join(self.token_bytes(int(index), special=special) for index in ids)
+        if isinstance(ids, str | bytes) or not isinstance(ids, Iterable):
+            raise InputError(f"token ids must be several integers, but are of type {type(ids).__name__}")
+        raw = b"".join(self.token_bytes(index, special=special) for index in ids)
         if self.add_space_prefix and raw.startswith(b" "):
             raw = raw[1:]
         return raw.decode("utf-8", errors="replace")
@@ -346,6 +368,14 @@ class Tokenizer:
     def stream(self, special: bool = False) -> TokenStream:
         """A decoder to feed ids one by one, as they are generated."""
         return TokenStream(self, special=special)
+
+
+def _index(value: Any) -> int:
+    """A token's id; numpy's integers are some too."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InputError(f"a token id must be an integer, but is {shortened(value)}") from None
 
 
 class TokenStream:

@@ -510,11 +510,26 @@ def report(
 
 
 @app.command(epilog=example("rlx models"))
-def models(as_json: JsonOption = False) -> None:
-    """List the models that are known by name."""
+def models(
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read those that are here again, and compare their SHA-256.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """List the models that are known by name; with --verify exit with 1 where a file isn't what it should be."""
     from rlx_mlir.errors import DownloadError
     from rlx_mlir.models import hub
 
+    if verify:
+        checked = hub.verify()
+        if as_json:
+            print_json([{**vars(each), "path": str(each.path), "right": each.right} for each in checked])
+        else:
+            for each in checked:
+                typer.echo(f"{each.name:<10} {'right' if each.right else f'WRONG: {each.found}'}  {each.path}")
+        if not all(each.right for each in checked):
+            raise typer.Exit(1)
+        return
     rows: list[dict[str, Any]] = []
     for name, source in sorted(hub.KNOWN.items()):
         try:
