@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError
 from rlx_mlir.reports import shown
 
@@ -182,7 +183,8 @@ class Artifact:
         if hashlib.sha256(_LENGTHS.pack(length, code_length) + rest).digest() != digest:
             raise CacheError("the artefact's checksum doesn't hold: it is damaged")
         payload = rest[length:]
-        return _restore(json.loads(rest[:length]), payload[:code_length], payload[code_length:])
+        with foreign_errors("the artefact's description makes no sense", CacheError):
+            return _restore(json.loads(rest[:length]), payload[:code_length], payload[code_length:])
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact to a file, which appears whole or not at all."""
