@@ -95,8 +95,18 @@ struct PipelineResult {
 PipelineResult runPipeline(MlirOperation op, const std::string &pipeline,
                            const PipelineOptions &options);
 
+/// How deep brackets, and terms of affine expressions, lie in each other in a text, and how many
+/// digits its longest number has; without what strings and comments hold.
+struct TextMeasure {
+  size_t nesting = 0, digits = 0;
+};
+TextMeasure measureText(const char *text, size_t size);
+
+/// Says what is wrong with a source before it is parsed, or returns "".
+using SourceCheck = std::function<std::string(const char *text, size_t size)>;
+
 /// `rlx-opt`, `rlx-lsp-server` and `rlx-reduce`; the result is the exit status.
-int optMain(std::vector<std::string> arguments);
+int optMain(std::vector<std::string> arguments, const SourceCheck &check);
 int lspMain(std::vector<std::string> arguments);
 int reduceMain(std::vector<std::string> arguments);
 
@@ -130,6 +140,10 @@ TargetDescription hostTarget();
 /// Every feature of an architecture, `+name` where a CPU has it and `-name` where not, separated by
 /// commas; the least CPU where none is named. Sets the error for a triple or CPU that LLVM lacks.
 std::string targetFeatures(const std::string &triple, const std::string &cpu, std::string &error);
+
+/// Those features of an architecture that are no instructions, but say which ones are fast on a CPU.
+/// Sets the error for a triple that LLVM lacks.
+std::vector<std::string> tuningFeatures(const std::string &triple, std::string &error);
 
 } // namespace rlx
 

@@ -27,6 +27,7 @@
 #include "llvm/MC/TargetRegistry.h"
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/TargetSelect.h"
+#include "llvm/Support/Threading.h"
 #include "llvm/Target/RegisterTargetPassConfigCallback.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -213,6 +214,24 @@ std::string rlx::targetFeatures(const std::string &name, const std::string &cpu,
   return features;
 }
 
+std::vector<std::string> rlx::tuningFeatures(const std::string &name, std::string &error) {
+  const llvm::Target *target = findTarget(name, error);
+  if (!target)
+    return {};
+  std::unique_ptr<llvm::MCSubtargetInfo> info(
+      target->createMCSubtargetInfo(llvm::Triple(name), "", ""));
+  llvm::FeatureBitset tuning, architecture;
+  for (const llvm::SubtargetSubTypeKV &cpu : info->getAllProcessorDescriptions()) {
+    tuning |= cpu.TuneImplies.getAsBitset();
+    architecture |= cpu.Implies.getAsBitset();
+  }
+  std::vector<std::string> names;
+  for (const llvm::SubtargetFeatureKV &feature : info->getAllProcessorFeatures())
+    if (tuning.test(feature.Value) && !architecture.test(feature.Value))
+      names.push_back(feature.Key);
+  return names;
+}
+
 namespace {
 /// Gathers what MLIR's translation and LLVM report, which would go to stderr; of errors, the first
 /// few.
@@ -262,7 +281,10 @@ rlx::CodeResult rlx::emitCode(MlirOperation cModule, const TargetDescription &de
   registerNVVMDialectTranslation(*op->getContext());
 
   Reports reports;
+  const uint64_t thread = llvm::get_threadid();
   ScopedDiagnosticHandler handler(op->getContext(), [&](mlir::Diagnostic &diagnostic) {
+    if (llvm::get_threadid() != thread)
+      return failure(); // Of another pass, in the same context.
     if (diagnostic.getSeverity() != DiagnosticSeverity::Error)
       return success();
     std::string text;

@@ -130,11 +130,28 @@ NB_MODULE(_compiler, m) {
       "Runs a textual pipeline on an operation, without the interpreter lock.");
   m.def(
       "opt_main",
-      [](std::vector<std::string> arguments) {
+      [](std::vector<std::string> arguments, nb::callable check) {
         nb::gil_scoped_release release;
-        return rlx::optMain(std::move(arguments));
+        return rlx::optMain(std::move(arguments), [&](const char *text, size_t size) {
+          nb::gil_scoped_acquire gil;
+          try { // As in callPython.
+            return nb::cast<std::string>(check(nb::bytes(text, size)));
+          } catch (const std::exception &error) {
+            return std::string(error.what());
+          }
+        });
       },
-      nb::arg("arguments"), "Runs rlx-opt; returns its exit status.");
+      nb::arg("arguments"), nb::arg("check"),
+      "Runs rlx-opt; returns its exit status. check(source) returns the text of an error, or ''.");
+  m.def(
+      "measure_text",
+      [](const nb::bytes &text) {
+        rlx::TextMeasure found =
+            rlx::measureText(static_cast<const char *>(text.data()), text.size());
+        return nb::make_tuple(found.nesting, found.digits);
+      },
+      nb::arg("text"),
+      "(how deep brackets and terms are nested, digits of the longest number) of MLIR's text.");
   m.def(
       "lsp_main",
       [](std::vector<std::string> arguments) {
@@ -177,6 +194,17 @@ NB_MODULE(_compiler, m) {
       },
       nb::arg("triple"), nb::arg("cpu"),
       "Every feature of an architecture, as +name or -name; which ones a CPU has.");
+  m.def(
+      "tuning_features",
+      [](const std::string &triple) {
+        std::string error;
+        std::vector<std::string> features = rlx::tuningFeatures(triple, error);
+        if (!error.empty())
+          throw nb::value_error(error.c_str());
+        return features;
+      },
+      nb::arg("triple"),
+      "Names of those features of an architecture that say what is fast on a CPU, not what it has.");
   nb::enum_<rlx::CodeKind>(m, "CodeKind")
       .value("OBJECT", rlx::CodeKind::Object)
       .value("ASSEMBLY", rlx::CodeKind::Assembly)

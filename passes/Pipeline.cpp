@@ -224,7 +224,8 @@ static std::vector<char *> pointersOf(std::vector<std::string> &arguments) {
 }
 
 /// `MlirOptMain`, whose contexts are made ready for passes written in Python before these run.
-static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry) {
+static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry,
+                            const rlx::SourceCheck &check) {
   auto [input, output] =
       registerAndParseCLIOptions(argc, argv, "rlx-mlir optimizer driver\n", registry);
   MlirOptMainConfig given = MlirOptMainConfig::createFromCLOptions();
@@ -245,17 +246,22 @@ static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry) {
     llvm::errs() << message << "\n";
     return failure();
   }
+  message = check(source->getBufferStart(), source->getBufferSize());
+  if (!message.empty()) {
+    llvm::errs() << input << ": error: " << message << "\n";
+    return failure();
+  }
   if (failed(MlirOptMain(target->os(), std::move(source), registry, config)))
     return failure();
   target->keep();
   return success();
 }
 
-int rlx::optMain(std::vector<std::string> arguments) {
+int rlx::optMain(std::vector<std::string> arguments, const SourceCheck &check) {
   DialectRegistry registry;
   ::registerDialects(registry, /*everything=*/true);
   std::vector<char *> argv = pointersOf(arguments);
-  return asMainReturnCode(runOpt(int(argv.size()), argv.data(), registry));
+  return asMainReturnCode(runOpt(int(argv.size()), argv.data(), registry, check));
 }
 
 int rlx::lspMain(std::vector<std::string> arguments) {

@@ -32,8 +32,8 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/SaveAndRestore.h"
+#include "llvm/Support/Threading.h"
 
-#include <atomic>
 #include <memory>
 
 using namespace mlir;
@@ -122,12 +122,15 @@ public:
       if (option->hasValue())
         values.emplace_back(option->getArgStr().str(), option->getValue());
     llvm::StringSet<> before = unregisteredOperations();
-    // Shared by the threads that run this pass: an error of any of them fails the pipeline.
-    std::atomic<bool> reported = false;
+    bool reported = false;
     std::string error;
     {
+      // The handlers of a context hear all of its threads, those that run this pass, or another one,
+      // on other functions included. A diagnostic is handled by the thread that reports it.
+      const uint64_t thread = llvm::get_threadid();
       ScopedDiagnosticHandler watch(&getContext(), [&](Diagnostic &diagnostic) {
-        reported = reported || diagnostic.getSeverity() == DiagnosticSeverity::Error;
+        if (llvm::get_threadid() == thread)
+          reported = reported || diagnostic.getSeverity() == DiagnosticSeverity::Error;
         return failure();
       });
       llvm::SaveAndRestore<MLIRContext *> running(contextOfPass, &getContext());

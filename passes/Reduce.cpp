@@ -73,7 +73,9 @@ static LogicalResult trim(func::FuncOp function) {
       results.set(operand.getOperandNumber());
   if (results.any() && failed(dropResults(function, results)))
     return failure();
-  for (Operation *op : llvm::reverse(operationsOf(function)))
+  // Named: a temporary within llvm::reverse would be gone when the loop begins.
+  SmallVector<Operation *> operations = operationsOf(function);
+  for (Operation *op : llvm::reverse(operations))
     if (isOpTriviallyDead(op))
       op->erase();
   llvm::BitVector arguments(function.getNumArguments());

@@ -98,6 +98,15 @@ PlanSpec::Call parseCall(nb::handle object) {
   return call;
 }
 
+std::vector<PlanSpec::Extent> parseExtents(nb::handle list) {
+  std::vector<PlanSpec::Extent> extents;
+  for (const nb::object &item : items(list, -1, "extents")) {
+    std::vector<nb::object> parts = items(item, 2, "an extent (element bytes, sizes)");
+    extents.push_back({castItem<int64_t>(parts[0], "bytes of an element"), parseExprs(parts[1])});
+  }
+  return extents;
+}
+
 PlanSpec::Positions parsePositions(nb::handle object) {
   std::vector<nb::object> parts =
       items(object, 6, "positions (kind, index, count, rows, limit, where)");
@@ -118,7 +127,7 @@ PlanSpec rlx::runtime::parsePlanSpec(
     const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
     const std::vector<std::pair<int64_t, int64_t>> &slots, std::vector<std::string> kernels,
     std::vector<std::string> inputs, std::vector<std::string> params,
-    std::vector<std::string> outputs, nb::object calls, nb::object positions) {
+    std::vector<std::string> outputs, nb::object calls, nb::object positions, nb::object extents) {
   PlanSpec spec;
   for (const auto &[name, maximum] : symbols)
     spec.symbols.push_back({name, maximum});
@@ -133,6 +142,12 @@ PlanSpec rlx::runtime::parsePlanSpec(
     spec.calls.push_back(parseCall(call));
   for (const nb::object &own : items(positions, -1, "positions"))
     spec.positions.push_back(parsePositions(own));
+  if (extents.is_none())
+    return spec;
+  std::vector<nb::object> kinds = items(extents, 3, "extents (inputs, params, outputs)");
+  spec.inputExtents = parseExtents(kinds[0]);
+  spec.paramExtents = parseExtents(kinds[1]);
+  spec.outputExtents = parseExtents(kinds[2]);
   return spec;
 }
 
@@ -155,9 +170,9 @@ void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
               const std::vector<std::pair<int64_t, int64_t>> &slots,
               std::vector<std::string> kernels, std::vector<std::string> inputs,
               std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
-              nb::object positions, int threads) {
+              nb::object positions, nb::object extents, int threads) {
   PlanSpec spec = parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                                std::move(params), std::move(outputs), calls, positions);
+                                std::move(params), std::move(outputs), calls, positions, extents);
   nb::gil_scoped_release released;
   new (self) Plan(std::move(code), std::move(spec), threads == 0 ? defaultThreads() : threads);
 }
@@ -177,6 +192,7 @@ void parallelForPython(nb::callable fn, int64_t units, int threads) {
   auto runRange = [](void *context, int64_t begin, int64_t end, int thread) {
     Region &region = *static_cast<Region *>(context);
     nb::gil_scoped_acquire acquired;
+    HostRange inside;
     try {
       region.fn(begin, end, thread);
     } catch (...) {
@@ -247,7 +263,8 @@ NB_MODULE(_runtime, m) {
       .def("__init__", &makePlan, nb::arg("code"), nb::kw_only(), nb::arg("symbols"),
            nb::arg("arena_bytes"), nb::arg("slots"), nb::arg("kernels"), nb::arg("inputs"),
            nb::arg("params"), nb::arg("outputs"), nb::arg("calls"),
-           nb::arg("positions") = nb::tuple(), nb::arg("threads") = 0)
+           nb::arg("positions") = nb::tuple(), nb::arg("extents") = nb::none(),
+           nb::arg("threads") = 0)
       .def("run", &Plan::run, nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"),
            nb::arg("sizes"), nb::call_guard<nb::gil_scoped_release>())
       .def("profile", &Plan::profile, nb::arg("enabled"), nb::call_guard<nb::gil_scoped_release>())

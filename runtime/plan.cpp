@@ -86,6 +86,14 @@ Plan::Plan(std::shared_ptr<ObjectCode> givenCode, PlanSpec givenSpec, int thread
                      std::to_string(threads));
   for (const std::string &name : spec.kernels)
     kernels.emplace_back(*code, name);
+  checkSignatures(spec, kernels);
+  for (const PlanSpec::Positions &own : spec.positions) {
+    auto isSame = [&](const Copy &copy) {
+      return copy.source == own.source && copy.index == own.index;
+    };
+    if (std::none_of(copies.begin(), copies.end(), isSame))
+      copies.push_back({own.source, own.index, {}});
+  }
   prepare();
 }
 
@@ -93,6 +101,7 @@ void Plan::prepare() {
   // Not less than one line even where no kernel needs any: a kernel may hand the pointer on.
   scratchStride = kAlignment;
   layout.update(spec.maxima());
+  checkExtents(spec, kernels, layout);
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const KernelFunctions &kernel = kernels[spec.calls[i].kernel];
     scratchStride = std::max(scratchStride, kernel.scratch(layout.dims(i)));
@@ -141,6 +150,12 @@ void Plan::prepare() {
 //===----------------------------------------------------------------------===//
 
 void Plan::resize(const std::vector<int64_t> &sizes) {
+  try {
+    checkExtents(spec, kernels, layout);
+  } catch (...) {
+    layout.forget();
+    throw;
+  }
   size_t pointer = 0, patch = 0;
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const PlanSpec::Call &call = spec.calls[i];
@@ -179,6 +194,25 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
   }
 }
 
+void Plan::copyPositions(const std::vector<uintptr_t> &inputs,
+                         const std::vector<uintptr_t> &params) {
+  inputAddresses = inputs;
+  paramAddresses = params;
+  for (Copy &copy : copies) {
+    uintptr_t &address =
+        (copy.source == Source::Input ? inputAddresses : paramAddresses)[copy.index];
+    const auto *values = reinterpret_cast<const int32_t *>(address);
+    const int64_t count = layout.positionCount(copy.source, copy.index);
+    copy.values.assign(values, values + count);
+    if (count > 0)
+      address = reinterpret_cast<uintptr_t>(copy.values.data());
+  }
+  layout.checkPositions([&](const PlanSpec::Positions &own) {
+    const auto &addresses = own.source == Source::Input ? inputAddresses : paramAddresses;
+    return reinterpret_cast<const void *>(addresses[own.index]);
+  });
+}
+
 void Plan::runRange(void *context, int64_t begin, int64_t end, int thread) {
   const Step &step = *static_cast<const Step *>(context);
   step.kernel->compute(step.buffers, step.dims, begin, end,
@@ -187,6 +221,7 @@ void Plan::runRange(void *context, int64_t begin, int64_t end, int thread) {
 
 void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
                const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes) {
+  HostRange::refuse("a plan can't run");
   checkAddresses(inputs, spec.inputs, "input");
   checkAddresses(params, spec.params, "param");
   checkAddresses(outputs, spec.outputs, "output");
@@ -198,10 +233,9 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
   }
   if (layout.update(sizes))
     resize(sizes);
-  const uintptr_t *const sources[] = {nullptr, inputs.data(), params.data(), outputs.data()};
-  layout.checkPositions([&](const PlanSpec::Positions &own) {
-    return reinterpret_cast<const void *>(sources[size_t(own.source)][own.index]);
-  });
+  copyPositions(inputs, params);
+  const uintptr_t *const sources[] = {nullptr, inputAddresses.data(), paramAddresses.data(),
+                                      outputs.data()};
   for (const Patch &patch : patches)
     pointers[patch.pointer] =
         reinterpret_cast<void *>(sources[size_t(patch.source)][patch.index] + patch.offset);
@@ -223,6 +257,7 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
 }
 
 void Plan::profile(bool enabled) {
+  HostRange::refuse("a plan can't be measured");
   std::lock_guard<ForkSafeMutex> guard(turn);
   profiling = enabled;
   if (enabled) {
@@ -232,6 +267,7 @@ void Plan::profile(bool enabled) {
 }
 
 Plan::Timings Plan::timings() {
+  HostRange::refuse("a plan can't be measured");
   std::lock_guard<ForkSafeMutex> guard(turn);
   return {profiledRuns, nanoseconds};
 }

@@ -41,9 +41,9 @@ public:
   /// the description contradicts itself, ExecutionError where a kernel is missing.
   Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec, int threads);
 
-  /// Runs every call in order. Addresses come in the order of the spec's names; `sizes` in the
+  /// Runs every call in order. What holds positions is copied first. Addresses come in the order of the spec's names; `sizes` in the
   /// order of its symbols. Throws InputError, before anything ran, where a count, an address or a
-  /// size or a position is wrong. Runs in the default floating-point environment, whatever the
+  /// size or a position is wrong, or inside a range of the host program. Runs in the default floating-point environment, whatever the
   /// caller's is.
   void run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
            const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes);
@@ -83,7 +83,17 @@ private:
     int64_t offset;
   };
 
+  /// What an input or parameter with positions holds, copied before it is checked: its owner may
+  /// change it while the calls run.
+  struct Copy {
+    Source source;
+    int index;
+    std::vector<int32_t> values;
+  };
+
   void prepare();
+  /// The addresses that calls read inputs and parameters at, whose positions are copied and checked.
+  void copyPositions(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params);
   /// Computes what depends on sizes only: pointers, units, teams.
   void resize(const std::vector<int64_t> &sizes);
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
@@ -97,6 +107,8 @@ private:
   std::vector<Step> steps;
   std::vector<Patch> patches;
   std::vector<void *> pointers;
+  std::vector<Copy> copies;
+  std::vector<uintptr_t> inputAddresses, paramAddresses;
   std::optional<Memory> arena, scratch, shared;
   int64_t scratchStride = 0, sharedBytes = 0;
 

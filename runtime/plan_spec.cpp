@@ -11,6 +11,19 @@ namespace {
 
 /// Slots of the arena start at its multiples.
 constexpr int64_t kAlignment = 64;
+constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
+/// elementBytes * dims; as much as there can be where that has more than 64 bits.
+int64_t denseBytes(int64_t elementBytes, const std::vector<int64_t> &dims) {
+  // A size of 0 makes it 0, whatever the others are.
+  if (std::find(dims.begin(), dims.end(), 0) != dims.end())
+    return 0;
+  int64_t bytes = elementBytes;
+  for (int64_t dim : dims)
+    if (__builtin_mul_overflow(bytes, dim, &bytes))
+      return kUnlimited;
+  return bytes;
+}
 
 } // namespace
 
@@ -21,6 +34,19 @@ int64_t Expr::evaluate(const std::vector<int64_t> &sizes) const {
     for (int symbol : term.symbols)
       product *= sizes[symbol];
     sum += product;
+  }
+  return sum;
+}
+
+std::optional<int64_t> Expr::evaluateChecked(const int64_t *sizes) const {
+  int64_t sum = 0;
+  for (const Term &term : terms) {
+    int64_t product = term.coefficient;
+    for (int symbol : term.symbols)
+      if (__builtin_mul_overflow(product, sizes[symbol], &product))
+        return std::nullopt;
+    if (__builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
   }
   return sum;
 }
@@ -79,7 +105,6 @@ void PlanSpec::checkExpr(const Expr &expr, size_t call, const char *what, int64_
 }
 
 void PlanSpec::validate() const {
-  constexpr int64_t unlimited = std::numeric_limits<int64_t>::max();
   if (arenaBytes < 0)
     throw InputError("the arena cannot have " + std::to_string(arenaBytes) + " bytes");
   for (const Symbol &symbol : symbols)
@@ -95,6 +120,14 @@ void PlanSpec::validate() const {
                        std::to_string(kAlignment) + " and lie in the arena of " +
                        std::to_string(arenaBytes) + " bytes");
   }
+  validateCalls();
+  validateExtents(inputExtents, inputs, "input");
+  validateExtents(paramExtents, params, "param");
+  validateExtents(outputExtents, outputs, "output");
+  validatePositions();
+}
+
+void PlanSpec::validateCalls() const {
   for (size_t i = 0; i < calls.size(); ++i) {
     const Call &call = calls[i];
     if (call.kernel < 0 || size_t(call.kernel) >= kernels.size())
@@ -109,15 +142,18 @@ void PlanSpec::validate() const {
                     " among " + std::to_string(counts[kind]));
       bool inArena = buffer.source == Source::Arena;
       checkExpr(buffer.offset, i, "a buffer's offset",
-                inArena ? slots[buffer.index].bytes : unlimited);
+                inArena ? slots[buffer.index].bytes : kUnlimited);
     }
     for (const Expr &dim : call.dims)
-      checkExpr(dim, i, "a dim", unlimited);
+      checkExpr(dim, i, "a dim", kUnlimited);
     if (call.work)
-      checkExpr(*call.work, i, "work", unlimited);
+      checkExpr(*call.work, i, "work", kUnlimited);
   }
+}
+
+void PlanSpec::validatePositions() const {
   for (size_t i = 0; i < positions.size(); ++i) {
-    const PlanSpec::Positions &own = positions[i];
+    const Positions &own = positions[i];
     const size_t count = own.source == Source::Input ? inputs.size() : params.size();
     std::string problem;
     if ((own.source != Source::Input && own.source != Source::Param) || own.index < 0 ||
@@ -125,9 +161,26 @@ void PlanSpec::validate() const {
       problem = "they must be an input or a parameter that exists";
     for (const Expr *expr : {&own.count, &own.rows, &own.limit})
       if (problem.empty())
-        problem = exprProblem(*expr, "a number of rows", unlimited);
+        problem = exprProblem(*expr, "a number of rows", kUnlimited);
     if (!problem.empty())
       throw InputError("positions " + std::to_string(i) + ": " + problem);
+  }
+}
+
+void PlanSpec::validateExtents(const std::vector<Extent> &extents,
+                               const std::vector<std::string> &names, const char *kind) const {
+  if (!extents.empty() && extents.size() != names.size())
+    throw InputError("expects the sizes of " + std::to_string(names.size()) + " " + kind +
+                     "s, but got " + std::to_string(extents.size()));
+  for (size_t i = 0; i < extents.size(); ++i) {
+    std::string problem;
+    if (extents[i].elementBytes < 1)
+      problem = "an element cannot have " + std::to_string(extents[i].elementBytes) + " bytes";
+    for (const Expr &dim : extents[i].dims)
+      if (problem.empty())
+        problem = exprProblem(dim, "a size", kUnlimited);
+    if (!problem.empty())
+      throw InputError(std::string(kind) + " '" + names[i] + "': " + problem);
   }
 }
 
@@ -197,10 +250,50 @@ void PlanSizes::compute(const std::vector<int64_t> &sizes) {
       allOffsets[at++] = offset + (inArena ? spec.slots[buffer.index].offset : 0);
     }
   }
+  computeBytes(sizes);
   ranges.clear();
-  for (const PlanSpec::Positions &own : spec.positions)
-    ranges.push_back(
-        {own.count.evaluate(sizes), own.rows.evaluate(sizes), own.limit.evaluate(sizes)});
+  for (const PlanSpec::Positions &own : spec.positions) {
+    const Range range = {own.count.evaluate(sizes), own.rows.evaluate(sizes),
+                         own.limit.evaluate(sizes)};
+    std::optional<int64_t> bytes = bytesOf(own.source, own.index);
+    if (bytes && range.count > *bytes / int64_t(sizeof(int32_t)))
+      throw InputError("there are " + std::to_string(range.count) + " positions in " +
+                       std::to_string(*bytes) + " bytes");
+    ranges.push_back(range);
+  }
+}
+
+void PlanSizes::computeBytes(const std::vector<int64_t> &sizes) {
+  const std::pair<Source, const std::vector<PlanSpec::Extent> *> kinds[] = {
+      {Source::Input, &spec.inputExtents},
+      {Source::Param, &spec.paramExtents},
+      {Source::Output, &spec.outputExtents}};
+  std::vector<int64_t> dims;
+  for (const auto &[source, extents] : kinds) {
+    std::vector<int64_t> &bytes = allBytes[size_t(source)];
+    bytes.clear();
+    for (const PlanSpec::Extent &extent : *extents) {
+      dims.clear();
+      for (const Expr &dim : extent.dims)
+        dims.push_back(std::max<int64_t>(0, dim.evaluate(sizes)));
+      bytes.push_back(denseBytes(extent.elementBytes, dims));
+    }
+  }
+}
+
+std::optional<int64_t> PlanSizes::bytesOf(Source source, int index) const {
+  const std::vector<int64_t> &bytes = allBytes[size_t(source)];
+  return bytes.empty() ? std::nullopt : std::optional(bytes[index]);
+}
+
+int64_t PlanSizes::positionCount(Source source, int index) const {
+  if (std::optional<int64_t> bytes = bytesOf(source, index))
+    return *bytes / int64_t(sizeof(int32_t));
+  int64_t count = 0;
+  for (size_t i = 0; i < ranges.size(); ++i)
+    if (spec.positions[i].source == source && spec.positions[i].index == index)
+      count = std::max(count, ranges[i].count);
+  return count;
 }
 
 /// Code writes rows of caches, and reads rows of tables, where these numbers say.
@@ -231,6 +324,123 @@ KernelFunctions::KernelFunctions(ObjectCode &code, const std::string &name)
       shared(reinterpret_cast<decltype(shared)>(code.find(name + "_shared"))) {
   if (shared)
     finish = std::make_unique<KernelFunctions>(code, name + "_finish");
+  if (void *words = code.find(name + "_signature"))
+    signature.emplace(static_cast<const int64_t *>(words), name);
+}
+
+namespace {
+
+/// Reads the words of a signature, of which the first says how many there are.
+class Words {
+public:
+  Words(const int64_t *words, const std::string &name)
+      : words(words), left(words[0] - 1), name(name) {}
+
+  int64_t next() {
+    if (left <= 0)
+      fail();
+    --left;
+    return *++words;
+  }
+  /// The next word, which says how many of something follow.
+  int64_t count() {
+    int64_t value = next();
+    if (value < 0 || value > left)
+      fail();
+    return value;
+  }
+  [[noreturn]] void fail() const {
+    throw ExecutionError("the signature of kernel '" + name + "' makes no sense");
+  }
+
+private:
+  const int64_t *words;
+  int64_t left;
+  const std::string &name;
+};
+
+} // namespace
+
+Signature::Signature(const int64_t *given, const std::string &name) {
+  Words words(given, name);
+  for (int64_t i = words.count(); i > 0; --i) {
+    Buffer buffer{words.next(), {}};
+    if (buffer.elementBytes < 1)
+      words.fail();
+    for (int64_t axis = words.count(); axis > 0; --axis) {
+      buffer.shape.push_back(words.next());
+      dimCount += buffer.shape.back() < 0;
+    }
+    buffers.push_back(std::move(buffer));
+  }
+  for (int64_t i = words.count(); i > 0; --i) {
+    Relation relation{words.next() != 0, {}};
+    for (int64_t term = words.count(); term > 0; --term) {
+      Expr::Term own{words.next(), {}};
+      for (int64_t factor = words.count(); factor > 0; --factor) {
+        const int64_t dim = words.next();
+        if (dim < 0 || size_t(dim) >= dimCount)
+          words.fail();
+        own.symbols.push_back(int(dim));
+      }
+      relation.value.terms.push_back(std::move(own));
+    }
+    relations.push_back(std::move(relation));
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Whether calls fit the code
+//===----------------------------------------------------------------------===//
+
+void checkSignatures(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels) {
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    const PlanSpec::Call &call = spec.calls[i];
+    const std::optional<Signature> &signature = kernels[call.kernel].signature;
+    if (!signature)
+      continue;
+    auto expect = [&](size_t expected, size_t given, const char *what) {
+      if (expected != given)
+        spec.fail(i, "its kernel takes " + std::to_string(expected) + " " + what + ", but got " +
+                         std::to_string(given));
+    };
+    expect(signature->buffers.size(), call.buffers.size(), "buffers");
+    expect(signature->dimCount, call.dims.size(), "dims");
+  }
+}
+
+void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
+                  const PlanSizes &layout) {
+  std::vector<int64_t> shape;
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    const PlanSpec::Call &call = spec.calls[i];
+    const std::optional<Signature> &signature = kernels[call.kernel].signature;
+    if (!signature)
+      continue;
+    const int64_t *dims = layout.dims(i), *next = dims;
+    for (size_t b = 0; b < call.buffers.size(); ++b) {
+      shape.clear();
+      for (int64_t size : signature->buffers[b].shape)
+        shape.push_back(size < 0 ? *next++ : size);
+      const int64_t needed = denseBytes(signature->buffers[b].elementBytes, shape);
+      const PlanSpec::Buffer &buffer = call.buffers[b];
+      int64_t offset = layout.offsets(i)[b];
+      std::optional<int64_t> bytes = layout.bytesOf(buffer.source, buffer.index);
+      if (buffer.source == Source::Arena) {
+        bytes = spec.slots[buffer.index].bytes;
+        offset -= spec.slots[buffer.index].offset;
+      }
+      if (bytes && (offset > *bytes || needed > *bytes - offset))
+        spec.fail(i, "buffer " + std::to_string(b) + " needs " + std::to_string(needed) +
+                         " bytes from byte " + std::to_string(offset) + " on, but there are " +
+                         std::to_string(*bytes));
+    }
+    for (const Signature::Relation &relation : signature->relations) {
+      std::optional<int64_t> value = relation.value.evaluateChecked(dims);
+      if (!value || (relation.atLeast ? *value < 0 : *value != 0))
+        spec.fail(i, "its dims don't fit each other");
+    }
+  }
 }
 
 } // namespace rlx::runtime

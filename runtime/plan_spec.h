@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace rlx::runtime {
@@ -27,6 +28,8 @@ struct Expr {
   /// The value for `sizes`, one per symbol. Does not overflow for sizes within the maxima of a
   /// plan.
   int64_t evaluate(const std::vector<int64_t> &sizes) const;
+  /// The same for any numbers; none where it has more than 64 bits.
+  std::optional<int64_t> evaluateChecked(const int64_t *sizes) const;
 };
 
 enum class Source : uint8_t { Arena, Input, Param, Output };
@@ -61,11 +64,19 @@ struct PlanSpec {
     Expr rows, limit;
     std::string where; // what needs it
   };
+  /// How large an input, parameter or output is.
+  struct Extent {
+    int64_t elementBytes;
+    std::vector<Expr> dims;
+  };
   std::vector<Symbol> symbols;
   std::vector<std::string> kernels, inputs, params, outputs; // names
   std::vector<Slot> slots;
   std::vector<Call> calls;
   std::vector<Positions> positions;
+  /// One for each input, parameter and output; or none at all, where whoever makes the plan doesn't
+  /// know: their buffers are taken to be large enough.
+  std::vector<Extent> inputExtents, paramExtents, outputExtents;
   int64_t arenaBytes;
 
   /// Throws InputError where the description contradicts itself.
@@ -80,6 +91,10 @@ struct PlanSpec {
 private:
   std::string exprProblem(const Expr &expr, const char *what, int64_t limit) const;
   void checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const;
+  void validateCalls() const;
+  void validatePositions() const;
+  void validateExtents(const std::vector<Extent> &extents, const std::vector<std::string> &names,
+                       const char *kind) const;
 };
 
 /// Throws InputError where the number of addresses is wrong or one is null; `kind` is what they are
@@ -112,9 +127,14 @@ public:
       if (ranges[i].rows > 0 && ranges[i].count > 0)
         checkRange(i, static_cast<const int32_t *>(values(spec.positions[i])));
   }
+  /// How many elements an input or parameter with positions has.
+  int64_t positionCount(Source source, int index) const;
+  /// Bytes of an input, parameter or output; none where the spec doesn't say.
+  std::optional<int64_t> bytesOf(Source source, int index) const;
 
 private:
   void compute(const std::vector<int64_t> &sizes);
+  void computeBytes(const std::vector<int64_t> &sizes);
   void checkSizes(const std::vector<int64_t> &sizes) const;
   void checkRange(size_t number, const int32_t *values) const;
 
@@ -126,8 +146,32 @@ private:
   std::vector<size_t> firstDim, firstBuffer; // of each call, in the lists below
   std::vector<int64_t> allDims, allOffsets;
   std::vector<Range> ranges;
+  std::vector<int64_t> allBytes[4]; // by source
   std::vector<int64_t> current; // the sizes that this holds for
   bool known = false;
+};
+
+/// What a kernel's code was compiled for: its buffers, each a dense array, and what it relies on.
+struct Signature {
+  struct Buffer {
+    int64_t elementBytes;
+    std::vector<int64_t> shape; // negative: the next of the dims
+  };
+  /// A polynomial in the dims that is 0, or at least 0.
+  struct Relation {
+    bool atLeast;
+    Expr value;
+  };
+  std::vector<Buffer> buffers;
+  std::vector<Relation> relations;
+  size_t dimCount = 0;
+
+  /// Reads the words `NAME_signature` of compiled code: how many there are, this one included; the
+  /// number of buffers, and for each the bytes of an element, its rank and its shape; the number of
+  /// relations, and for each 1 or 0 (at least), the number of terms, and for each of these its
+  /// coefficient, the number of factors and which dims they are.
+  /// Throws ExecutionError where they make no sense.
+  Signature(const int64_t *words, const std::string &name);
 };
 
 /// A kernel of a plan in compiled code.
@@ -141,10 +185,20 @@ struct KernelFunctions {
   int64_t (*shared)(const int64_t *dims) = nullptr;
   /// What a kernel with shared memory does once all of its units are done; null without.
   std::unique_ptr<KernelFunctions> finish;
+  /// None where the code comes from somewhere else: its calls are taken to be right.
+  std::optional<Signature> signature;
 
   /// Throws ExecutionError where one that every kernel has is missing.
   KernelFunctions(ObjectCode &code, const std::string &name);
 };
+
+/// Throws InputError where a call gives its kernel another number of buffers or dims than it takes.
+void checkSignatures(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels);
+
+/// Throws InputError where what a call's kernel reads or writes isn't inside of its buffers, or dims
+/// don't fit each other, for the sizes that `layout` holds for.
+void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
+                  const PlanSizes &layout);
 
 } // namespace rlx::runtime
 

@@ -97,14 +97,14 @@ bool onOffer(uint64_t state) { return state != 0 && (state & 1) == 0; }
 
 /// True on workers, and on a caller while it is in a region.
 thread_local bool inRegion = false;
+/// True in ranges of the host program.
+thread_local bool inHostRange = false;
 
 class Pool {
 public:
   void run(RangeFn fn, void *context, int64_t units, int threads);
-  int workerCount() {
-    std::lock_guard<std::mutex> guard(turn);
-    return workers;
-  }
+  // Without the turn, which a range's own region holds.
+  int workerCount() const { return workers.load(std::memory_order_relaxed); }
 
 private:
   static constexpr uint32_t kCallerSleeps = 1u << 31;
@@ -139,7 +139,7 @@ private:
 
   std::mutex turn; // held by the host thread whose region it is
   uint64_t region = 0;
-  int workers = 0;
+  std::atomic<int> workers{0}; // changed by who has the turn
   int cpus = 1;
 
   /// True where the last region had more threads than there are CPUs: spinning would then take the
@@ -372,6 +372,16 @@ void parallelFor(RangeFn fn, void *context, int64_t units, int threads) {
 }
 
 int workerCount() { return pool().workerCount(); }
+
+HostRange::HostRange() : outer(inHostRange) { inHostRange = true; }
+HostRange::~HostRange() { inHostRange = outer; }
+
+void HostRange::refuse(const char *what) {
+  if (inHostRange)
+    throw InputError(std::string(what) +
+                     " inside a range of a parallel loop: it could wait for ever for a thread that "
+                     "waits for the loop's end");
+}
 
 //===----------------------------------------------------------------------===//
 // How many threads

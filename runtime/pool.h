@@ -35,6 +35,23 @@ void parallelFor(RangeFn fn, void *context, int64_t units, int threads);
 /// Workers that exist now, not counting the callers.
 int workerCount();
 
+/// Marks, while it lives, that this thread does a range which may call anything: host code, not a
+/// kernel. Such a range must not wait for a turn that another thread may hold while that waits for
+/// its region in the pool.
+class HostRange {
+public:
+  HostRange();
+  ~HostRange();
+  HostRange(const HostRange &) = delete;
+  HostRange &operator=(const HostRange &) = delete;
+
+  /// Throws InputError where this thread is in one; `what` can't be done there.
+  static void refuse(const char *what);
+
+private:
+  bool outer;
+};
+
 /// Logical CPUs in the affinity mask of the process; at least 1.
 int availableCpus();
 

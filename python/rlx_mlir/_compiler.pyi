@@ -147,8 +147,11 @@ def run_pipeline(
     `rlx_mlir.rewriting.run_pipeline`, which registers the passes first and raises what went wrong.
     """
 
-def opt_main(arguments: Sequence[str]) -> int:
-    """Runs rlx-opt; the first argument is the program's name. Returns the exit status."""
+def opt_main(arguments: Sequence[str], check: Callable[[bytes], str]) -> int:
+    """Runs rlx-opt; the first argument is the program's name. Returns the exit status.
+
+    `check` says what is wrong with a source, before it is parsed; it returns "" where nothing is.
+    """
 
 def lsp_main(arguments: Sequence[str]) -> int:
     """Runs the language server on standard input and output; arguments and result as for `opt_main`."""
@@ -172,6 +175,15 @@ def target_features(triple: str, cpu: str) -> str:
     """Every feature of an architecture, "+name" where the CPU has it and "-name" where not, separated by commas.
 
     An empty CPU is the least one of the architecture. Raises ValueError for a triple or CPU that LLVM lacks.
+    """
+
+def measure_text(text: bytes) -> tuple[int, int]:
+    """How deep brackets and terms of affine expressions are nested in a text, and the digits of its longest number."""
+
+def tuning_features(triple: str) -> list[str]:
+    """Names of those features of an architecture that say what is fast on a CPU, not what it has.
+
+    Raises ValueError for a triple that LLVM lacks.
     """
 
 class CodeKind(enum.Enum):

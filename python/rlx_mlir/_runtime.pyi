@@ -21,6 +21,9 @@ Call: TypeAlias = tuple[int, Sequence[Buffer], Sequence[Expr], Expr | None]
 whichever is more: there is one thread for each full 16384 of it, at least one; None counts as much.
 """
 
+Extent: TypeAlias = tuple[int, Sequence[Expr]]
+"""(bytes of an element, sizes) of an input, param or output."""
+
 Positions: TypeAlias = tuple[Literal["input", "param"], int, Expr, Expr, Expr, str]
 """(kind, index, count, rows, limit, where): an input or param of `count` i32 numbers of rows.
 
@@ -54,7 +57,8 @@ def parallel_for(fn: Callable[[int, int, int], object], units: int, threads: int
 
     Each range is done exactly once, by any thread of the process's one pool; no two ranges run at one time with one
     `thread` number in [0, T). Calls from several threads take turns, and a call from inside `fn` runs on its own
-    thread. All ranges run even if one raises; then the first exception is raised again. `fn` must not fork the process.
+    thread. All ranges run even if one raises; then the first exception is raised again. `fn` must not fork the process,
+    and can't run or measure a plan: InputError.
 
     Workers spin for about 50 us after a region and then sleep; where one comes late, the caller does its range.
 
@@ -105,23 +109,26 @@ class Plan:
         outputs: Sequence[str],
         calls: Sequence[Call],
         positions: Sequence[Positions] = (),
+        extents: tuple[Sequence[Extent], Sequence[Extent], Sequence[Extent]] | None = None,
         threads: int = 0,
     ) -> None:
         """Looks the kernels up and allocates the arena and the scratch memory for the maxima of the symbols.
 
         Args:
-            code: defines `NAME`, `NAME_units` and `NAME_scratch` for each kernel.
+            code: defines `NAME`, `NAME_units` and `NAME_scratch` for each kernel. Where it has `NAME_signature`, too,
+                calls are checked against that: what a kernel reads and writes lies in its buffers.
             symbols: (name, declared maximum) of each dynamic size.
             arena_bytes: size of the arena, which starts zeroed and aligned to 64 bytes.
             slots: (byte offset, bytes) of each view into the arena, at the maxima; offsets are multiples of 64.
             kernels: names, to which calls refer by index.
             inputs: names, for messages and for their number; `params` and `outputs` likewise.
             calls: in the order of execution.
-            positions: what is checked of values at each run.
+            positions: what is checked of values at each run; they are copied before.
+            extents: of inputs, params and outputs, how large they are; None where nobody knows.
             threads: largest team for one call; 0 means `default_threads()`.
 
-        Raises InputError where an index, an offset or an expression is out of range, and ExecutionError where a kernel
-        is missing or the memory cannot be had.
+        Raises InputError where an index, an offset or an expression is out of range, or a call doesn't fit its kernel,
+        and ExecutionError where a kernel is missing or the memory cannot be had.
         """
 
     def run(self, inputs: Sequence[int], params: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
@@ -134,7 +141,7 @@ class Plan:
             sizes: one for each symbol.
 
         Raises InputError where a count is wrong, an address is null, or a size is negative or above its maximum, or
-        a position is out of range; then nothing ran.
+        a position is out of range, or in a range of `parallel_for`; then nothing ran.
         """
 
     def profile(self, enabled: bool) -> None:

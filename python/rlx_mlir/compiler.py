@@ -619,12 +619,14 @@ class Compilation:
 
     def artifact(self) -> Artifact:
         """The compiled module."""
+        from rlx_mlir.lowering.machine import instructions
+
         self.run()
         plan = self.plan
         triple, cpu, features = self.options.machine()
         return Artifact(
             name=self.name,
-            target={"triple": triple, "cpu": cpu, "features": features},
+            target={"triple": triple, "cpu": cpu, "features": instructions(triple, features)},
             code=self.code("OBJECT"),
             symbols=tuple(plan.symbols),
             arena_bytes=plan.arena_bytes,

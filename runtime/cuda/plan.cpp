@@ -34,6 +34,7 @@ CudaPlan::CudaPlan(std::shared_ptr<ObjectCode> givenHostCode,
       layout(spec) {
   for (const std::string &name : spec.kernels)
     kernels.emplace_back(*hostCode, name);
+  checkSignatures(spec, kernels);
   size_t blockBytes = 0;
   auto place = [&](const std::vector<int64_t> &capacities, const std::vector<std::string> &names,
                    const char *kind, std::vector<Staging> &into) {
@@ -114,6 +115,7 @@ std::string CudaPlan::nameOf(size_t call) const {
 
 /// Makes room for what the calls need for the current sizes.
 void CudaPlan::growScratch() {
+  checkExtents(spec, kernels, layout);
   int64_t needed = 1; // a kernel may hand the pointer on
   for (size_t i = 0; i < spec.calls.size(); ++i)
     needed = std::max(needed, kernels[spec.calls[i].kernel].scratch(layout.dims(i)));
@@ -171,6 +173,9 @@ void CudaPlan::checkArguments(const Arguments &arguments) const {
 /// or worse: they are looked at on the host, wherever they are.
 void CudaPlan::checkPositions(const Arguments &arguments) {
   std::vector<std::vector<std::byte>> fetched;
+  held.resize(arguments.inputs.size());
+  for (std::vector<std::byte> &values : held)
+    values.clear();
   layout.checkPositions([&](const PlanSpec::Positions &own) -> const void * {
     if (own.source == Source::Param) {
       if (const uintptr_t values = arguments.paramValues[own.index])
@@ -178,8 +183,18 @@ void CudaPlan::checkPositions(const Arguments &arguments) {
       throw InputError("the values of parameter '" + spec.params[own.index] + "' are needed");
     }
     const Argument &input = arguments.inputs[own.index];
-    if (!input.onDevice || input.known != 0)
-      return reinterpret_cast<const void *>(input.onDevice ? input.known : input.address);
+    const int64_t count = layout.positionCount(own.source, own.index);
+    if (count > input.bytes / int64_t(sizeof(int32_t)))
+      throw InputError("input '" + spec.inputs[own.index] + "' has " + std::to_string(input.bytes) +
+                       " bytes, but holds " + std::to_string(count) + " positions");
+    if (!input.onDevice) {
+      // A copy, which is also what goes to the GPU: the owner may change it meanwhile.
+      const auto *values = reinterpret_cast<const std::byte *>(input.address);
+      held[own.index].assign(values, values + input.bytes);
+      return held[own.index].data();
+    }
+    if (input.known != 0)
+      return reinterpret_cast<const void *>(input.known);
     std::vector<std::byte> &values = fetched.emplace_back(size_t(input.bytes));
     const char *what = "positions cannot be read from the GPU";
     check(api.cuMemcpyDtoHAsync(values.data(), input.address, values.size(), stream), what);
@@ -248,7 +263,8 @@ void CudaPlan::upload(const Arguments &arguments, bool wait) {
     const Argument &input = arguments.inputs[i];
     if (input.onDevice || input.bytes == 0)
       continue;
-    const auto *from = reinterpret_cast<const void *>(input.address);
+    const auto *from = held[i].empty() ? reinterpret_cast<const void *>(input.address)
+                                       : static_cast<const void *>(held[i].data());
     if (inputStaging[i].inBlock) {
       if (uploading) // the run before may not have read the pinned memory yet
         check(api.cuEventSynchronize(uploaded->handle()), what);

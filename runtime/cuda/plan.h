@@ -200,6 +200,8 @@ private:
   std::vector<Address> inputs, outputs;
   const std::vector<uintptr_t> *params = nullptr;
   std::vector<void *> pointers; // of one call
+  /// Of inputs of the host with positions, the values that were checked; empty of others.
+  std::vector<std::vector<std::byte>> held;
   Key key;
 
   int64_t started = 0;

@@ -601,7 +601,7 @@ def test_damaged_artefacts(executable: Executable, tmp_path: Path, damage: Any, 
 def test_artefacts_for_other_processors_are_not_run(executable: Executable) -> None:
     target = executable.artifact.target
     other = replace(executable.artifact, target={**target, "features": target["features"] + ",+avx99"})
-    with pytest.raises(ExecutionError, match=r"'layer' was compiled for a processor with \+avx99, which this one"):
+    with pytest.raises(ExecutionError, match=r"'layer' was compiled for a processor \(.*\) with avx99, which this one"):
         Executable(other)
     other = replace(executable.artifact, target={**target, "triple": "riscv64-unknown-linux-gnu"})
     with pytest.raises(ExecutionError, match="compiled for riscv64, but this machine is"):

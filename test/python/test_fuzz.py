@@ -341,6 +341,31 @@ def test_rlx_reduce_keeps_what_is_interesting(tmp_path: Path) -> None:
     assert "the test doesn't find the module interesting as it is" in done.stderr
 
 
+def test_rlx_reduce_reduces_forty_operations(tmp_path: Path) -> None:
+    """In a chain of 40 one is interesting: it stays, and reads an argument."""
+    lines, last = [], "%x"
+    for number in range(40):
+        name = f"%v{number}"
+        lines.append(
+            f"{name} = mir.tanh {last} : tensor<4xf32>"
+            if number == 23
+            else f"{name} = mir.add {last}, %y : tensor<4xf32>"
+        )
+        last = name
+    header = "func.func @f(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {"
+    (tmp_path / "f.mlir").write_text("\n".join([header, *lines, f"return {last} : tensor<4xf32>", "}"]))
+    script = tmp_path / "test.sh"
+    script.write_text('#!/bin/sh\ngrep -q mir.tanh "$1" && exit 1\nexit 0\n')
+    script.chmod(0o755)
+    option = f"--rlx-reduce-graph=test={script}"
+    command = [sys.executable, "-m", "rlx_mlir.tools.reduce", str(tmp_path / "f.mlir"), option]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert " ".join(done.stdout.split()) == (
+        "module { func.func @f(%arg0: tensor<4xf32>) -> tensor<4xf32> { %0 = mir.tanh %arg0 : tensor<4xf32> "
+        "return %0 : tensor<4xf32> } }"
+    )
+
+
 def test_what_is_interesting(tmp_path: Path) -> None:
     file = tmp_path / "f.mlir"
     file.write_text(MODULE)

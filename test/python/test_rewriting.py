@@ -315,7 +315,8 @@ def test_a_pattern_that_emits_an_error_fails_its_pass(tmp_path: Path, in_opt: bo
 
     registry.register_all()
     if sys.argv[2] == "True":
-        sys.exit(ir.native.opt_main(["rlx-opt", sys.argv[1], "--pass-pipeline=builtin.module(func.func(test-emits))"]))
+        pipeline = "--pass-pipeline=builtin.module(func.func(test-emits))"
+        sys.exit(ir.native.opt_main(["rlx-opt", sys.argv[1], pipeline], lambda source: ""))
     try:
         run_pipeline(ir.Module.parse(open(sys.argv[1]).read(), ir.new_context()), "func.func(test-emits)")
     except PassError as error:

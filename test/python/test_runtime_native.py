@@ -95,6 +95,11 @@ void sharing_finish(ARGS) {
 int64_t sharing_finish_units(const int64_t *d) { return d[0]; }
 int64_t sharing_finish_scratch(const int64_t *d) { (void)d; return 4096; }
 
+/* y = x, of integers */
+void copy(ARGS) { const int *x = b[0]; int *y = b[1]; (void)d; (void)scratch; for (; begin < end; ++begin) y[begin] = x[begin]; }
+int64_t copy_units(const int64_t *d) { return d[0]; }
+int64_t copy_scratch(const int64_t *d) { (void)d; return 0; }
+
 void nothing(ARGS) { (void)b; (void)d; (void)begin; (void)end; (void)scratch; }
 int64_t nothing_units(const int64_t *d) { return d[0]; }
 int64_t nothing_scratch(const int64_t *d) { (void)d; return 0; }
@@ -747,6 +752,81 @@ def test_threads_share_one_plan(code):
     for thread in hosts:
         thread.join()
     assert not failures
+
+
+def test_positions_are_those_that_were_checked(code):
+    """Whoever owns the array may change it while calls run: here the first call does."""
+    n = [(1, [0])]
+    plan = native.Plan(
+        code,
+        symbols=[("n", 8)],
+        arena_bytes=0,
+        slots=[],
+        kernels=["copy"],
+        inputs=["pos", "wrong"],
+        params=[],
+        outputs=["changed", "seen"],
+        calls=[
+            (0, [("input", 1, 0), ("output", 0, 0)], [n], None),
+            (0, [("input", 0, 0), ("output", 1, 0)], [n], None),
+        ],
+        positions=[("input", 0, n, 1, 5, "the table")],
+        threads=1,
+    )
+    pos, wrong, seen = np.array([4, 0, 3], np.int32), np.full(3, 1 << 30, np.int32), np.zeros(3, np.int32)
+    plan.run([pos.ctypes.data, wrong.ctypes.data], [], [pos.ctypes.data, seen.ctypes.data], [3])
+    assert pos.tolist() == wrong.tolist(), "the array was changed in the run"
+    assert seen.tolist() == [4, 0, 3]
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_range_that_runs_a_plan_is_refused(code, threads):
+    plan = two_kernels(code)
+    x, w = some_data(4, 16)
+    what = {"run": lambda: run_two_kernels(plan, x, w), "profile": lambda: plan.profile(True), "timings": plan.timings}
+    for use in what.values():
+        with pytest.raises(InputError, match="inside a range of a parallel loop: it could wait for ever"):
+            native.parallel_for(lambda *_, use=use: use(), threads, threads)
+    run_two_kernels(plan, x, w)
+
+
+def test_a_range_may_ask_for_the_number_of_workers():
+    code = "from rlx_mlir.runtime import native; native.parallel_for(lambda *_: native.worker_count(), 4, 4)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@needs_compiler
+def test_plans_and_ranges_in_several_threads_do_not_wait_for_each_other(kernels_object, tmp_path):
+    (tmp_path / "kernels.o").write_bytes(kernels_object)
+    code = """
+import sys, threading
+import numpy as np
+from rlx_mlir.errors import InputError
+from rlx_mlir.runtime import native
+
+code = native.ObjectCode([open(sys.argv[1], "rb").read()])
+calls = [(0, [("output", 0, 0)], [[(1, [0])]], None)]
+plan = native.Plan(code, symbols=[("n", 64)], arena_bytes=0, slots=[], kernels=["rounding"], inputs=[], params=[],
+                   outputs=["y"], calls=calls, threads=3)
+
+def run():
+    y = np.zeros(64, np.int32)
+    plan.run([], [], [y.ctypes.data], [64])
+
+refused = []
+def in_range(*_):
+    try:
+        run()
+    except InputError:
+        refused.append(1)
+
+threads = [threading.Thread(target=lambda: [run() for _ in range(3000)]),
+           threading.Thread(target=lambda: [native.parallel_for(in_range, 3, 3) for _ in range(1000)])]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+assert len(refused) == 3000, len(refused)
+"""
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "kernels.o")], check=True, timeout=120)
 
 
 def test_plan_survives_fork_during_a_run(code):

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule
 from rlx_mlir.compiler import CompileOptions, compile_cached
-from rlx_mlir.errors import CacheError, BudgetError, InputError, PassError
+from rlx_mlir.errors import BudgetError, CacheError, InputError, PassError
 from rlx_mlir.models import hub
 from rlx_mlir.rewriting.failure import write_reproducer
 from rlx_mlir.runtime import cache, paths, tuned

@@ -33,6 +33,7 @@ from rlx_mlir.hir.types import first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import operations, run_pipeline
+from rlx_mlir.sources import BYTECODE, check_file, check_source
 from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
@@ -120,13 +121,17 @@ class GraphModule(Blocks, Editing):
             text: IR; or a `Path`, or a string without line breaks that names a file.
             stage: the stage that the caller expects; by default it is detected.
 
-        Raises InputError where the text doesn't parse or has no single entry function, StageError where it isn't at
-        the stage.
+        Raises InputError where the text doesn't parse or has no single entry function, BudgetError where it is larger,
+        or nested more deeply, than `rlx_mlir.budget` allows, StageError where it isn't at the stage.
         """
         context = ir.new_context()
         path = Path(text) if isinstance(text, os.PathLike) or _names_file(text) else None
         if path is not None and not path.is_file():
             raise InputError(f"{path}: {'is a folder' if path.is_dir() else 'no such file'}")
+        if path is not None:
+            check_file(path)
+        else:
+            check_source(str(text).encode(errors="replace"), "the IR")
         try:
             with ir.single_threaded(context):
                 if path is not None:
@@ -140,17 +145,28 @@ class GraphModule(Blocks, Editing):
         return cls.from_ir(module, stage=stage)
 
     @classmethod
-    def from_bytecode(cls, data: bytes | os.PathLike[str], *, stage: str | None = None) -> GraphModule:
-        """A module from what `bytecode` gives, or from a file with it; raises as `from_text` does."""
-        content = Path(data).read_bytes() if isinstance(data, os.PathLike) else data
-        if not content.startswith(b"ML\xefR"):
+    def from_bytecode(
+        cls, data: bytes | os.PathLike[str], *, stage: str | None = None, trusted: bool = False
+    ) -> GraphModule:
+        """A module from what `bytecode` gives, or from a file with it; raises as `from_text` does.
+
+        MLIR's reader ends the process at some damage: another process reads the bytecode first, which takes about a
+        second. `trusted` leaves that out, for bytecode that this program wrote and nobody could change.
+        """
+        what = os.fspath(data) if isinstance(data, os.PathLike) else "the bytecode"
+        content = Path(data).read_bytes() if isinstance(data, os.PathLike) else bytes(data)
+        if not content.startswith(BYTECODE):
             raise InputError(f"bytecode starts with 'ML\\xefR', but got {content[:4]!r}")
+        if not trusted:
+            check_source(content, what)
         try:
             context = ir.new_context()
             with ir.single_threaded(context):
                 module = ir.Module.parse(content, context)
         except ir.MLIRError as error:
             raise InputError(_parse_error(error)) from None
+        except (RuntimeError, ValueError) as error:
+            raise InputError(f"{what} doesn't parse: {error}") from None
         return cls.from_ir(module, stage=stage)
 
     @classmethod

@@ -30,6 +30,7 @@ from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, kernel
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
+from rlx_mlir.lowering.signatures import RELATIONS, signature
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.runtime.tiles import request_tiles
@@ -254,7 +255,7 @@ class _ScratchPlan:
 def wrap_kernels(module: ir.Operation) -> None:
     """Add C entry points of kernels, and drop the planned entry function, which the run time performs."""
     block = module.regions[0].blocks[0]
-    bodies, sharing = [], set()
+    bodies, sharing, known = [], set(), {}
     for op in list(block.operations):
         name = str(op.operation.attributes["sym_name"].value) if "sym_name" in op.operation.attributes else ""
         if op.operation.name == "func.func" and name.endswith(".body"):
@@ -266,6 +267,8 @@ def wrap_kernels(module: ir.Operation) -> None:
             and not name.endswith((".units", ".scratch"))
             and ROLE not in op.operation.attributes
         ):
+            if RELATIONS in op.operation.attributes:
+                known[name] = list(ir.DenseI64ArrayAttr(op.operation.attributes[RELATIONS]))
             op.operation.erase()
     for name, body in bodies:
         kinds = [a.type for a in list(body.arguments)[:-EXTRA_ARGUMENTS]]
@@ -274,8 +277,16 @@ def wrap_kernels(module: ir.Operation) -> None:
             raise StageError(f"'{name}.body' takes ranked buffers and {EXTRA_ARGUMENTS} more arguments, not {listed}")
         measures = [*MEASURES, "shared"] if name in sharing else MEASURES
         wrappers = _wrappers(name, [ir.MemRefType(kind) for kind in kinds], measures)
+        kernel = name.removesuffix("_finish") if name.removesuffix("_finish") in sharing else name
+        given = kinds[:-1] if kernel in sharing else kinds  # without the memory that units share
+        wrappers += signature(name, [_element_and_shape(kind) for kind in given], known.get(kernel, [0]))
         for op in parse_into(block, _declarations(name, kinds, measures) + wrappers):
             _locate(op, body.operation.location)
+
+
+def _element_and_shape(kind: ir.Type) -> tuple[int, list[int]]:
+    buffer = ir.MemRefType(kind)
+    return element_bytes(buffer.element_type), list(buffer.shape)
 
 
 def _declarations(name: str, kinds: list[ir.Type], measures: Sequence[str]) -> str:

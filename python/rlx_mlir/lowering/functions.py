@@ -118,9 +118,13 @@ def memref_of(kind: ir.Type) -> str:
 
 
 def parse_into(block: Any, text: str) -> list[Any]:
-    """Parses functions and appends those that have bodies to the block of a module; returns them."""
+    """Parses functions and constants, and appends what isn't only declared to the block of a module; returns it."""
     parsed = ir.Module.parse(text)
-    defined = [op for op in parsed.body.operations if len(op.operation.regions[0].blocks)]
+    defined = [
+        op
+        for op in parsed.body.operations
+        if op.operation.name == "llvm.mlir.global" or len(op.operation.regions[0].blocks)
+    ]
     for op in defined:
         block.append(op)
     return defined

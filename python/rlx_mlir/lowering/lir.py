@@ -28,6 +28,7 @@ from rlx_mlir.lowering.functions import (
     tensor_entry,
 )
 from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
@@ -395,7 +396,10 @@ def plan(module: ir.Operation, *, maxima: str) -> None:
     for kernel in functions(module, KERNEL):
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
         kind = kernel.operation.attributes[CLASS]
-        kernels.append(f"func.func private @{kernel.name.value}({types}) attributes {{{CLASS} = {kind}}}")
+        own = f"{CLASS} = {kind}"
+        if (words := relations(kernel)) != [0]:
+            own += f", {RELATIONS} = array<i64: {', '.join(map(str, words))}>"
+        kernels.append(f"func.func private @{kernel.name.value}({types}) attributes {{{own}}}")
     entry.operation.erase()
     planned = ir.Module.parse("\n".join([text, *kernels]))
     block = module.regions[0].blocks[0]

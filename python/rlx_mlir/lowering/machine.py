@@ -39,3 +39,9 @@ def machine(triple: str = "", cpu: str = "", features: str = "") -> tuple[str, s
     if not triple and not cpu:
         return host, "", features
     return name, cpu, ",".join(f"+{feature}" for feature in sorted(chosen))
+
+
+def instructions(triple: str, features: str) -> str:
+    """Of features for code generation, those that processors have to have: not those that say what is fast."""
+    tuning = set(ir.native.tuning_features(triple))
+    return ",".join(word for word in features.split(",") if word[1:] not in tuning)

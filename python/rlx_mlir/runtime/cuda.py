@@ -18,6 +18,7 @@ from rlx_mlir.errors import InputError, WrongDeviceError
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cubins, native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.description import check_description
 from rlx_mlir.runtime.device import ALIGNMENT, Array, DeviceArray, as_device_array, is_device_array
 from rlx_mlir.runtime.executable import (
     BoundCall,
@@ -26,11 +27,11 @@ from rlx_mlir.runtime.executable import (
     Sizes,
     address_of,
     check_output,
-    check_target,
     empty_aligned,
     evaluate,
 )
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
+from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.runs import InFlight, Run, stream_handle
 
 #: CUDA graphs that an executable keeps, where nothing else is said.
@@ -183,6 +184,7 @@ class CudaExecutable(Executable):
             graphs = _graphs_of_environment()
         elif isinstance(graphs, bool) or not isinstance(graphs, int) or graphs < 0:
             raise InputError(f"'graphs' expects a number that isn't negative, or None, but got {graphs!r}")
+        check_description(artifact)
         check_target(artifact)
         self.artifact = artifact
         self._device = native.CudaDevice(device)

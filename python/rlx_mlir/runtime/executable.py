@@ -23,7 +23,9 @@ from rlx_mlir.reports import shown
 from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
 from rlx_mlir.runtime.prepare import Shared, prepare
+from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
 
 Array = np.ndarray[Any, Any]
@@ -111,6 +113,7 @@ class Executable:
 
         Raises ExecutionError where the code isn't for this machine, InputError where `threads` is no number of them.
         """
+        check_description(artifact)
         check_target(artifact)
         if (
             any(name.startswith((GEMM_AMX, ATTENTION_AMX)) for name in artifact.templates.values())
@@ -123,27 +126,29 @@ class Executable:
         check_threads(threads)
         self.artifact = artifact
         code = native.ObjectCode([artifact.code])
-        try:
-            self._plan = native.Plan(
-                code,
-                symbols=artifact.symbols,
-                arena_bytes=artifact.arena_bytes,
-                slots=artifact.slots,
-                kernels=artifact.kernels,
-                inputs=[spec.name for spec in artifact.inputs],
-                params=[spec.name for spec in artifact.plan_parameters],
-                outputs=[spec.name for spec in artifact.outputs],
-                calls=artifact.calls,
-                positions=[
-                    (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where)
-                    for own in artifact.positions
-                ],
-                threads=threads or 0,
-            )
-        except ExecutionError as error:
-            sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
-            hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
-            raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
+        with described(artifact):
+            try:
+                self._plan = native.Plan(
+                    code,
+                    symbols=artifact.symbols,
+                    arena_bytes=artifact.arena_bytes,
+                    slots=artifact.slots,
+                    kernels=artifact.kernels,
+                    inputs=[spec.name for spec in artifact.inputs],
+                    params=[spec.name for spec in artifact.plan_parameters],
+                    outputs=[spec.name for spec in artifact.outputs],
+                    calls=artifact.calls,
+                    positions=[
+                        (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where)
+                        for own in artifact.positions
+                    ],
+                    extents=extents(artifact),
+                    threads=threads or 0,
+                )
+            except ExecutionError as error:
+                sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
+                hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
+                raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
         self._maxima = dict(artifact.symbols)
         self._bound = None if artifact.parameters else Parameters()
 
@@ -202,7 +207,10 @@ class Executable:
         self._check_names("parameter", params, self.params)
         sizes: Sizes = {}
         sources = {spec.name: self._checked("parameter", spec, params[spec.name], sizes) for spec in self.params}
-        prepared = prepare(self.artifact.preparation, sources, shared)
+        with described(self.artifact):
+            prepared = prepare(self.artifact.preparation, sources, shared)
+        for spec in self.artifact.plan_parameters:
+            check_prepared(spec, prepared[spec.name] if spec.name in prepared else sources[spec.name])
         arrays = tuple(
             prepared[spec.name] if spec.name in prepared else sources[spec.name]
             for spec in self.artifact.plan_parameters
@@ -509,20 +517,6 @@ def check_threads(threads: Any) -> None:
     """Raises InputError where it is neither a number of threads nor None."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
         raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
-
-
-def check_target(artifact: Artifact) -> None:
-    """Raises ExecutionError where the code needs what this processor doesn't have: running it would end the process."""
-    triple, cpu, features = native.host_target()
-    theirs, ours = (text.partition("-")[0] for text in (artifact.target["triple"], triple))
-    if theirs != ours:
-        raise ExecutionError(f"'{artifact.name}' was compiled for {theirs}, but this machine is {ours}")
-    present = set(features.split(","))
-    lacking = [f for f in artifact.target["features"].split(",") if f.startswith("+") and f not in present]
-    if lacking:
-        raise ExecutionError(
-            f"'{artifact.name}' was compiled for a processor with {', '.join(lacking)}, which this one ({cpu}) lacks"
-        )
 
 
 def _is_readable(array: Array) -> bool:

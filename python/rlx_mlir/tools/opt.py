@@ -22,6 +22,7 @@ def main() -> None:
     from rlx_mlir.errors import InputError
     from rlx_mlir.limits import end_at_interrupts
     from rlx_mlir.rewriting import registry
+    from rlx_mlir.sources import problem
 
     end_at_interrupts()
 
@@ -32,7 +33,7 @@ def main() -> None:
     except InputError as error:
         sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
-    sys.exit(ir.native.opt_main(["rlx-opt", *arguments]))
+    sys.exit(ir.native.opt_main(["rlx-opt", *arguments], problem))
 
 
 def check_names(arguments: Sequence[str]) -> None:

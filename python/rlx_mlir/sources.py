@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What is checked of IR that somebody sent, before MLIR reads it.
+
+MLIR's parser calls itself for each bracket, and a stack that overflows ends the process: nesting is limited before. Its
+reader of bytecode checks some of what it relies on in assertions, which end the process, too; no limit helps against
+that, so bytecode is read by another process first.
+"""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from rlx_mlir import budgets
+from rlx_mlir.errors import InputError, RlxError
+
+#: How MLIR's bytecode begins.
+BYTECODE = b"ML\xefR"
+#: Seconds, and bytes of memory beside those of the interpreter, that reading bytecode may take.
+_SECONDS = 60
+_MEMORY = 4 << 30
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from rlx_mlir.sources import _read_bytecode; _read_bytecode()"
+
+
+def check_source(content: bytes, what: str) -> None:
+    """Raises BudgetError where IR is too large or nested too deeply, InputError where it is damaged bytecode.
+
+    Args:
+        content: text or bytecode.
+        what: names it in messages.
+    """
+    from rlx_mlir import ir
+
+    budgets.check("ir_bytes", len(content), what)
+    if content.startswith(BYTECODE):
+        check_bytecode(content, what)
+        return
+    nesting, digits = ir.native.measure_text(content)
+    budgets.check("nesting", nesting, what)
+    budgets.check("digits", digits, what)
+
+
+def check_bytecode(content: bytes, what: str) -> None:
+    """Lets another process read the bytecode; InputError where that fails, however it fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PROGRAM, *sys.path],
+            input=content,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{what} is damaged: reading it takes more than {_SECONDS} seconds") from None
+    if done.returncode < 0:
+        raise InputError(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
+    if done.returncode:
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"]
+        raise InputError(f"{what} doesn't parse: {lines[-1]}")
+
+
+def check_file(path: Path) -> None:
+    """Checks the source in a file; those that aren't there, or aren't files, are left to whoever opens them."""
+    if path.is_file():
+        budgets.check("ir_bytes", path.stat().st_size, str(path))
+        check_source(path.read_bytes(), str(path))
+
+
+def problem(content: bytes) -> str:
+    """What is wrong with a source, as text; empty where nothing is."""
+    try:
+        check_source(content, "the source")
+    except RlxError as error:
+        return str(error)
+    return ""
+
+
+def _read_bytecode() -> None:
+    """Reads bytecode from standard input and prints what it holds: some of it is only read when it is asked for."""
+    from rlx_mlir import ir
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    content = sys.stdin.buffer.read()
+    memory = _MEMORY + 16 * len(content)
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    if soft == resource.RLIM_INFINITY or soft > memory:
+        resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
+    context = ir.new_context()
+    context.allow_unregistered_dialects = True
+    context.enable_multithreading(False)
+    try:
+        str(ir.Module.parse(content, context))
+    except ir.MLIRError as error:
+        message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
+        sys.exit(" ".join(message.split()))
+
+
+__all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "problem"]
