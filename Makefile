@@ -5,7 +5,6 @@ PYTHON ?= python
 JOBS ?= $(shell nproc)
 CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h runtime/*/*.cpp runtime/*/*.h)
 RUN = $(PYTHON) -m
-COVERAGE_OF ?=
 CHECKS = check-ruff check-format check-clang-format check-types check-docs check-lit
 
 # The folder that holds the package whose extensions are imported.
@@ -80,10 +79,16 @@ test-all:
 	$(PYTHON) test/run.py --all -j $(JOBS)
 
 coverage:
-	$(PYTHON) test/branch_coverage.py -j $(JOBS) $(COVERAGE_OF)
+	$(PYTHON) test/branch_coverage.py -j $(JOBS)
 
-lowest lock release:
-	PYTHON=$(PYTHON) .ci/$@
+lowest:
+	PYTHON=$(PYTHON) .ci/lowest
+
+lock:
+	PYTHON=$(PYTHON) .ci/lock
+
+release:
+	PYTHON=$(PYTHON) .ci/release
 
 audit:
 	$(PYTHON) .ci/audit

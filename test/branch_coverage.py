@@ -51,8 +51,8 @@ def main() -> int:
     for name in ranked[:LISTED]:
         own = files[name]
         print(
-            f"{own['percent_covered']:5.1f} %  {name}: {own['missing_lines']} of {own['num_statements']} statements and "
-            f"{own['missing_branches']} of {own['num_branches']} branches not taken"
+            f"{own['percent_covered']:5.1f} %  {name}: not taken are {own['missing_lines']} of "
+            f"{own['num_statements']} statements and {own['missing_branches']} of {own['num_branches']} branches"
         )
     total = report["totals"]
     print(
