@@ -14,7 +14,7 @@ print(pathlib.Path(importlib.util.find_spec("rlx_mlir._compiler").origin).parent
 endef
 export LOCATE
 
-.PHONY: help install develop native check $(CHECKS) format docs test test-slow test-all clean
+.PHONY: help install develop native check $(CHECKS) format docs test test-slow test-all coverage lowest audit lock release clean
 
 help:
 	@echo "install    build and install the package"
@@ -24,6 +24,10 @@ help:
 	@echo "format     reformat everything"
 	@echo "docs       write the generated documentation"
 	@echo "test       lit and the quick tests of pytest; test-slow: the others; test-all: both"
+	@echo "coverage   branches of Python that the quick tests take, and the files that they take least of"
+	@echo "lowest     tests with the oldest versions of what pyproject.toml admits"
+	@echo "audit      known vulnerabilities of the locked versions; lock: writes the locks anew"
+	@echo "release    source archive, wheel and bill of materials, in dist/"
 	@echo "clean      delete what was built"
 
 install:
@@ -73,6 +77,21 @@ test-slow:
 
 test-all:
 	$(PYTHON) test/run.py --all -j $(JOBS)
+
+coverage:
+	$(PYTHON) test/branch_coverage.py -j $(JOBS)
+
+lowest:
+	PYTHON=$(PYTHON) .ci/lowest
+
+lock:
+	PYTHON=$(PYTHON) .ci/lock
+
+release:
+	PYTHON=$(PYTHON) .ci/release
+
+audit:
+	$(PYTHON) .ci/audit
 
 clean:
 	rm -rf build dist

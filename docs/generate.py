@@ -4,6 +4,7 @@
 - docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
+- docs/security.md: the table of budgets, likewise
 
     python docs/generate.py           writes the files
     python docs/generate.py --check   writes nothing; exits with 1 where a file is stale
@@ -178,13 +179,26 @@ def stages() -> Iterator[str]:
     yield from table(("stage", "a module holds", "made by"), rows)
 
 
-def readme() -> str:
-    """README.md, its generated parts new."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    for name, lines in (("stages", stages()), ("pipelines", readme_pipelines())):
+def budget_table() -> Iterator[str]:
+    """Every budget with its default, what it limits, and how to change it."""
+    from rlx_mlir.budgets import MEANINGS, VARIABLE, Budgets
+
+    defaults = Budgets()
+    rows = []
+    for name, meaning in MEANINGS.items():
+        more = getattr(defaults, name) * 2
+        ways = f"`budget({name}={more})`, `--budget {name}={more}`, `{VARIABLE}={name}={more}`"
+        rows.append((f"`{name}`", f"{getattr(defaults, name):,}", meaning, ways))
+    yield from table(("budget", "default", "limits", "twice as much"), rows)
+
+
+def filled(document: str, **parts: Iterator[str]) -> str:
+    """A document by its path in the project, its generated parts new: by the names that stand in their marks."""
+    text = (ROOT / document).read_text(encoding="utf-8")
+    for name, lines in parts.items():
         begin, end = f"<!-- {name}: written by docs/generate.py -->\n", f"<!-- end of {name} -->\n"
         if text.count(begin) != 1 or text.count(end) != 1:
-            raise SystemExit(f"docs/generate.py: README.md needs one place for {name}, from {begin!r} to {end!r}")
+            raise SystemExit(f"docs/generate.py: {document} needs one place for {name}, from {begin!r} to {end!r}")
         before, rest = text.split(begin)
         text = before + begin + "\n" + "\n".join(lines).rstrip() + "\n\n" + end + rest.split(end)[1]
     return text
@@ -197,7 +211,8 @@ def main() -> int:
     check = parser.parse_args().check
     texts = {ROOT / "docs" / f"{dialect}.md": dialect_reference(dialect) for dialect in DIALECTS}
     texts[ROOT / "docs" / "passes.md"] = passes_reference()
-    texts[ROOT / "README.md"] = readme()
+    texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
+    texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
     stale = 0
     for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:

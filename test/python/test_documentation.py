@@ -40,7 +40,7 @@ ELSEWHERE = {
     "docs/debugging.md": "test_reports.py",
     "docs/formats.md": "test_own_formats.py",
 }
-HERE = ("docs/fuzzing.md", "docs/gpu.md", "docs/models.md", "docs/tutorial.md")
+HERE = ("docs/fuzzing.md", "docs/gpu.md", "docs/models.md", "docs/security.md", "docs/tutorial.md")
 
 #: What commands on a line stand for a value that the reader chooses.
 _STAND_INS = {"MODEL": "smollm2", "PROMPT": "x", "FILE": "x.gguf", "TEXT…": "x", "MODULE": "x.mlir"}
