@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The fuzzer of IR as bytes: damaged bytecode, brackets nested without end, numbers of many digits.
 
-What comes of a module that a stranger sent goes through `GraphModule.from_bytecode` and `from_text`: all that may come
-of it is an error of ours, within the time and memory of a case.
+A module that a stranger sent comes through `GraphModule.from_bytecode` and `from_text`: all that may come of it is
+an error of ours, within the time and memory of a case.
 
-Tasks: `{seed, index, file, corpus?}` writes a case and reads it; `{file}` reads one. A file that starts as bytecode does
-is read as that, any other one as text.
+Tasks: `{seed, index, file, corpus?}` writes a case and reads it; `{file}` reads one. A file that starts as bytecode
+does is read as that, any other one as text.
 """
 
 from __future__ import annotations

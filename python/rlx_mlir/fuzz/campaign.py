@@ -68,8 +68,8 @@ class Finding:
     """Something wrong, with the file that shows it.
 
     Attributes:
-        kind: crash, hang, memory, exception, mismatch, bits, batch, rounding, scaling, compile, lower, interpret, execute,
-            roundtrip.
+        kind: crash, hang, memory, exception, mismatch, bits, batch, rounding, scaling, compile, lower, interpret,
+            execute, roundtrip.
         owner: `ours` or `upstream`.
         message: of the smallest case.
         file: the case.
