@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import seeds
 import tiny_models
 
 from rlx_mlir.errors import DownloadError
@@ -15,6 +16,30 @@ from rlx_mlir.models import hub
 
 if TYPE_CHECKING:
     from cuda_harness import FakeCuda
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Hypothesis draws from the run's seed, where its own option doesn't say otherwise."""
+    seeds.settle(seeds.SHUFFLE)  # before workers start, which inherit both
+    if getattr(config.option, "hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = seeds.seed()
+
+
+def pytest_report_header() -> str:
+    """What it takes to run the same tests again."""
+    return seeds.header()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The seeds once more where something failed, as `-q` prints no header."""
+    if terminalreporter.stats.get("failed"):
+        terminalreporter.write_line(seeds.header())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests in another order, where that is asked for."""
+    seeds.shuffle(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,10 +14,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+import seeds
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
-from rlx_mlir.fuzz import campaign, gguf, graphs, reduction, text
+from rlx_mlir.fuzz import bytecode, campaign, gguf, graphs, reduction, scaling, text
 from rlx_mlir.fuzz.campaign import Plan
 from rlx_mlir.fuzz.cases import Case, case_of
 from rlx_mlir.fuzz.draft import Draft, Skip
@@ -40,7 +41,8 @@ def test_every_operation_has_a_generator() -> None:
 def test_generators_make_their_operation(name: str) -> None:
     """Of ten attempts, one succeeds; what can't be drawn says so by Skip, never by an error."""
     for attempt in range(10):
-        draft = Draft(np.random.default_rng(attempt), GraphModule.hir("f"), [{"a": 0, "b": 3}, {"a": 5, "b": 1}])
+        rng = np.random.default_rng([attempt, seeds.seed()])
+        draft = Draft(rng, GraphModule.hir("f"), [{"a": 0, "b": 3}, {"a": 5, "b": 1}])
         draft.floats = ("f32", "bf16", "f16", "f64")
         try:
             GENERATORS[name](draft)
@@ -155,8 +157,123 @@ def test_nan_and_infinities_must_agree() -> None:
         assert f"first at [{index}]" in str(differences(module, inputs, change))
 
 
+def test_rows_of_equal_elements_have_an_exact_mean() -> None:
+    """What is left of them is zero, whatever else rounds."""
+    module = GraphModule.mir("f")
+    module.set_outputs(module.layer_norm(module.input("x", [2, 7], "f16"), module.param("g", [7], "f16")))
+    values = np.full((2, 7), 60_000, np.float16)
+    values[1] = np.arange(7)
+    inputs = {"x": values, "g": np.ones(7, np.float16)}
+    assert differences(module, inputs, lambda y: y) is None
+    assert "7 of 14" in str(differences(module, inputs, lambda y: y - np.float16([[0.77], [0]])))
+
+
+def test_tails_are_kept() -> None:
+    module = GraphModule.mir("f")
+    module.set_outputs(module.gelu_approx(module.input("x", [2])))
+    found = expected(module.ir_module, {"x": np.array([-6, 1], np.float32)}, runs=8)["output0"]
+    assert found.difference(np.array([-8.4396e-11, 0.841192], np.float32)) is None
+    assert "1 of 2" in str(found.difference(np.array([0, 0.841192], np.float32)))
+
+
+def test_errors_that_grow_with_length_are_seen() -> None:
+    """A sum from the first element to the last in f32 loses what is small."""
+    module = GraphModule.mir("f")
+    module.set_outputs(module.softmax(module.input("x", [1, "n"])))
+    x = np.full((1, 50_000), -15, np.float32)
+    x[0, 0] = 0
+    weights = np.exp(x)
+    serial = (weights / np.cumsum(weights, dtype=np.float32)[-1]).astype(np.float32)
+    blocked = (weights / np.sum(weights, dtype=np.float64)).astype(np.float32)
+    assert differences(module, {"x": x}, lambda y: blocked) is None
+    assert "50000 of 50000" in str(differences(module, {"x": x}, lambda y: serial))
+
+
+def test_a_bias_far_below_all_scores_masks_nothing_alone() -> None:
+    """Rows of which every key has it are the mean of the values."""
+    module = GraphModule.mir("f")
+    q, k = module.input("q", [1, 2, 8]), module.input("k", [1, 4, 8])
+    mask = module.input("mask", [1, 1, 2, 4])
+    module.set_outputs(module.attention(q, k, k, mask, num_heads=1, head_dim=8, mask_kind="bias"))
+    inputs = dict(case_of(module).runs[0])
+    inputs["mask"][0, 0, 0] = np.finfo(np.float32).min
+    mean = inputs["k"][0].mean(axis=0)
+
+    def change(y: np.ndarray) -> np.ndarray:
+        np.testing.assert_allclose(y[0, 0], mean, rtol=1e-5)
+        y[0, 0] = 0
+        return y
+
+    assert differences(module, inputs, lambda y: y) is None
+    assert "first at [0, 0, 0]" in str(differences(module, inputs, change))
+
+
+def test_exponents_with_rules_of_their_own_are_exact() -> None:
+    module = GraphModule.mir("f")
+    module.set_outputs(module.pow(module.input("x", [2]), module.input("y", [2])))
+    inputs = {"x": np.array([-np.inf, 4], np.float32), "y": np.array([0.5, 0.5], np.float32)}
+    own = expected(module.ir_module, inputs, runs=6)["output0"]
+    assert np.isfinite(own.spread).all()
+
+
+def test_roundings_that_are_left_out_are_seen() -> None:
+    """Each element is as near as a rounding, but too many of them differ."""
+    module = GraphModule.mir("f")
+    x, y = module.input("x", [8, 64], "bf16"), module.input("y", [8, 64], "bf16")
+    module.set_outputs(module.rms_norm(module.add(x, y), module.param("g", [64], "bf16")))
+    inputs = case_of(module).runs[0]
+    own = expected(module.ir_module, inputs, runs=6)["output0"]
+    wide = {name: value.astype(np.float32) for name, value in inputs.items()}
+
+    def result(total: np.ndarray) -> np.ndarray:
+        scale = np.sqrt(np.mean(total * total, axis=-1, keepdims=True) + 1e-5)
+        return (total / scale * wide["g"]).astype(ml_dtypes.bfloat16)
+
+    kept = result((inputs["x"] + inputs["y"]).astype(np.float32))
+    dropped = result(wide["x"] + wide["y"])
+    assert own.difference(kept) is own.difference(dropped) is None
+    assert own.dropped_roundings(kept) is None
+    assert "have other bits; rounding errors explain 0.0%" in str(own.dropped_roundings(dropped))
+
+
+def test_rows_alone_are_rows_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A way that computes few rows otherwise is found; what isn't a batch, such as a sum along it, isn't compared."""
+    module = GraphModule.mir("f")
+    module.set_outputs(module.softmax(module.input("x", ["n", 9])))
+    case = case_of(module)
+    assert graphs.check(case)["status"] == "ok"
+    right = graphs._run
+
+    def run(executable: Any, values: Any) -> Any:
+        got = right(executable, values)
+        return {name: array * np.float32(1 + 2.0**-22) if len(array) == 1 else array for name, array in got.items()}
+
+    monkeypatch.setattr(graphs, "_run", run)
+    found = graphs.check(case)
+    assert found["kind"] == "batch"
+    assert "has other bits for slice(2, 3, None) of 'n' alone" in found["message"]
+    whole = GraphModule.mir("f")
+    whole.set_outputs(whole.softmax(whole.input("x", ["n", 9]), 0))
+    assert graphs.check(case_of(whole))["status"] == "ok"
+
+
+def test_cases_of_every_kind_are_drawn() -> None:
+    """Large ones at any rank, results of no pixel."""
+    large, shapes = Draft(np.random.default_rng(seeds.seed()), GraphModule.hir("f"), [{"a": 300}], large=True), []
+    for _ in range(100):
+        shapes.append([large.largest(dim) for dim in large.shape(3, 4)])
+    assert sum(max(shape) > 65 for shape in shapes) > 20
+    assert sum(int(np.prod(shape)) > 40_000 for shape in shapes) > 3
+    empty = 0
+    for attempt in range(100):
+        draft = Draft(np.random.default_rng([attempt, seeds.seed()]), GraphModule.hir("f"), [{"a": 3}])
+        GENERATORS["mir.conv"](draft)
+        empty += any(0 in node.results[0].shape[2:] for node in draft.module)
+    assert 1 <= empty < 50
+
+
 def test_short_run_of_graphs_finds_nothing(tmp_path: Path) -> None:
-    report = campaign.run(Plan("graphs", seed=1, count=6, out=tmp_path / "out"))
+    report = campaign.run(Plan("graphs", seed=1 + seeds.seed(), count=6, out=tmp_path / "out"))
     assert report.cases == 6
     assert [found.message for found in report.findings] == []
     assert sum(report.ops.values()) >= 6
@@ -242,7 +359,7 @@ def test_sources_are_files_that_are_read() -> None:
 
 
 def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
-    report = campaign.run(Plan("gguf", seed=3, count=150, out=tmp_path))
+    report = campaign.run(Plan("gguf", seed=3 + seeds.seed(), count=150, out=tmp_path))
     assert [found.message for found in report.findings] == []
     assert report.statuses["refused"] > 60
     assert report.statuses["ok"] > 10
@@ -268,7 +385,8 @@ def test_short_run_of_text_finds_nothing(tmp_path: Path) -> None:
     (folder / "f.mlir").write_text(
         "// RUN: x\nfunc.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n"
     )
-    report = campaign.run(Plan("text", seed=5, count=120, out=tmp_path, settings={"corpus": [str(folder)]}))
+    plan = Plan("text", seed=5 + seeds.seed(), count=120, out=tmp_path, settings={"corpus": [str(folder)]})
+    report = campaign.run(plan)
     assert [found.message for found in report.findings if found.owner == "ours"] == []
     assert report.statuses["refused"] > 10
     assert report.statuses["ok"] > 10
@@ -277,6 +395,52 @@ def test_short_run_of_text_finds_nothing(tmp_path: Path) -> None:
 def test_every_documented_example_is_in_the_corpus() -> None:
     texts = "".join(text.corpus(()))
     assert all(name in texts for name in operation_classes())
+
+
+def test_the_whole_corpus_is_read(tmp_path: Path) -> None:
+    """Each file; a folder without any is an error."""
+    for name in ("a", "b", "c"):
+        (tmp_path / f"{name}.mlir").write_text(f"// RUN: x\nmodule @{name} {{}}\n// -----\nmodule @{name}2 {{}}\n")
+    found = text.corpus((str(tmp_path),))
+    for name in ("a", "a2", "b", "b2", "c", "c2"):
+        assert found.count(f"module @{name} {{}}\n") == 4
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"the corpus .*empty has no file"):
+        text.corpus((str(tmp_path / "empty"),))
+    folders = text.default_folders()
+    files = [path for folder in folders for path in Path(folder).rglob("*.mlir")]
+    assert len(set(text.corpus(folders))) > len(files)
+
+
+def test_bytes_follow_from_their_number() -> None:
+    """Bytecode, damaged, and text that is nested or long; what isn't damaged is read."""
+    made = [bytecode.random_case(np.random.default_rng(i), ()) for i in range(60)]
+    assert made == [bytecode.random_case(np.random.default_rng(i), ()) for i in range(60)]
+    assert sum(data.startswith(b"ML\xefR") for data in made) > 30
+    assert sum(len(data) > 5000 for data in made) > 1
+    assert bytecode.check(chain().bytecode()) == {"status": "ok"}
+    assert bytecode.check(b"module {}") == {"status": "refused"}
+    assert bytecode.check(b"ML\xefR") == {"status": "refused"}
+
+
+@pytest.mark.parametrize(("power", "status"), [(1.0, "ok"), (1.2, "ok"), (2.0, "finding"), (3.0, "finding")])
+def test_time_that_grows_faster_than_modules(power: float, status: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Families are measured at one size and twice that until it takes long."""
+    monkeypatch.setattr(scaling, "_seconds", lambda module: 0.1 + 0.3 * (len(module) / 32) ** power)
+    found = scaling.check({"family": "separate_chain", "size": 16, "seed": 1})
+    assert found["status"] == status
+
+
+@pytest.mark.parametrize("name", sorted(scaling.FAMILIES))
+def test_families_double(name: str) -> None:
+    """Twice the size is about twice as much of something."""
+
+    def size(count: int) -> int:
+        module = scaling.FAMILIES[name](count, np.random.default_rng(0))
+        module.verify()
+        return len(module.to_text())
+
+    assert 1.8 < (size(64) - size(32)) / (size(32) - size(16)) < 2.4
 
 
 def test_cases_replay(tmp_path: Path) -> None:

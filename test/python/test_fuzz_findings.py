@@ -184,7 +184,8 @@ def test_sizes_that_are_known_where_a_type_leaves_them_open() -> None:
     [
         (
             "rlx-gpu-pipeline,rlx-bind-dims{symbols=a:3}",
-            """func.func @f(%x: tensor<?x3xf32> {mir.kind = "input", mir.name = "x", mir.dims = ["a", ""]}) -> tensor<?x6xf32> {
+            """func.func @f(%x: tensor<?x3xf32> {mir.kind = "input", mir.name = "x", mir.dims = ["a", ""]})
+                -> tensor<?x6xf32> {
               %0 = mir.concat %x, %x axis 1 : tensor<?x3xf32>, tensor<?x3xf32>
               return %0 : tensor<?x6xf32>
             }""",

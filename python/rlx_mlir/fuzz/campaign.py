@@ -19,7 +19,17 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz.pool import Outcome, Task, Worker, run_all
 
 #: For each fuzzer: suffix of its cases, seconds that one may take, MiB of memory that its child may take for cases.
-FUZZERS = {"graphs": (".mlir", 120.0, 0), "gguf": (".gguf", 20.0, 512), "text": (".mlir", 30.0, 4096)}
+FUZZERS = {
+    "graphs": (".mlir", 120.0, 0),
+    "gguf": (".gguf", 20.0, 512),
+    "text": (".mlir", 30.0, 4096),
+    "bytecode": (".mlirbc", 30.0, 4096),
+    "scaling": (".mlir", 240.0, 0),
+}
+#: Fuzzers whose cases can be made smaller.
+_SMALLER = ("graphs", "text")
+#: Kinds whose messages are numbers: findings of these are told apart by their operations.
+_BY_VALUE = ("mismatch", "bits", "batch", "rounding")
 #: Findings that are made smaller, and seconds that this may take for each.
 _REDUCED, _REDUCTION_SECONDS = 40, 120.0
 
@@ -29,7 +39,7 @@ class Plan:
     """What to run.
 
     Attributes:
-        fuzzer: graphs, gguf or text.
+        fuzzer: one of FUZZERS.
         seed: of all decisions; the case of a seed and a number is always the same.
         count: cases; 0 for as many as there is time for.
         minutes: after which no case is begun; 0 for no limit.
@@ -58,7 +68,8 @@ class Finding:
     """Something wrong, with the file that shows it.
 
     Attributes:
-        kind: crash, hang, memory, exception, mismatch, bits, compile, lower, interpret, execute, roundtrip.
+        kind: crash, hang, memory, exception, mismatch, bits, batch, rounding, scaling, compile, lower, interpret,
+            execute, roundtrip.
         owner: `ours` or `upstream`.
         message: of the smallest case.
         file: the case.
@@ -163,7 +174,10 @@ def fuzzer_of(path: Path) -> str:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
     if path.suffix == ".gguf" or head.startswith(b"GGUF"):
         return "gguf"
-    for mark, fuzzer in ((b"// fuzz: ", "graphs"), (b"// fuzz text: ", "text")):
+    if head.startswith(b"ML\xefR") or path.suffix == ".mlirbc":
+        return "bytecode"
+    marks = ((b"// fuzz: ", "graphs"), (b"// fuzz text: ", "text"), (b"// fuzz scaling: ", "scaling"))
+    for mark, fuzzer in marks:
         if mark in head:
             return fuzzer
     raise InputError(f"{path} isn't a case of a fuzzer: it is no GGUF file and has no line '// fuzz: …'")
@@ -199,7 +213,7 @@ class _Collector:
         report.ops.update(outcome.get("ops", {}))
         if outcome["status"] != "finding":
             return
-        found = self._seen.get(signature(outcome)) if outcome["kind"] not in ("mismatch", "bits") else None
+        found = self._seen.get(signature(outcome)) if outcome["kind"] not in _BY_VALUE else None
         if found is None:
             path, last = self._reduce(Path(task["file"]), outcome)
             where = " ".join(sorted(last.get("ops", {}))) or str(last.get("where", ""))
@@ -214,7 +228,7 @@ class _Collector:
                     first = found.message.splitlines()[0] if found.message else ""
                     self._say(f"{found.kind} ({found.owner}): {first[:160]}\n  {found.command}")
             for key in keys:
-                if outcome["kind"] not in ("mismatch", "bits") or key.endswith(where):
+                if outcome["kind"] not in _BY_VALUE or key.endswith(where):
                     self._seen.setdefault(key, found)
         found.count += 1
         for leftover in self._folder.glob(f"{Path(task['file']).stem}*"):
@@ -238,7 +252,7 @@ class _Collector:
     def _reduce(self, path: Path, outcome: Outcome) -> tuple[Path, Outcome]:
         """The smallest case that shows the same, and its outcome."""
         fuzzer = self._report.plan.fuzzer
-        if fuzzer == "gguf" or outcome["kind"] in ("hang", "memory") or len(self._report.findings) >= _REDUCED:
+        if fuzzer not in _SMALLER or outcome["kind"] in ("hang", "memory") or len(self._report.findings) >= _REDUCED:
             return path, outcome
         if self._worker is None:
             self._worker = make_worker(fuzzer)
@@ -264,7 +278,7 @@ def _same(smaller: Outcome, outcome: Outcome) -> bool:
     """Whether a smaller case shows what the larger one did."""
     if smaller["kind"] != outcome["kind"]:
         return False
-    return outcome["kind"] in ("mismatch", "bits") or signature(smaller) == signature(outcome)
+    return outcome["kind"] in _BY_VALUE or signature(smaller) == signature(outcome)
 
 
 #: Frames of a stack trace that say nothing about whose code was running.

@@ -18,7 +18,7 @@ import numpy as np
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers generators)
-from rlx_mlir.fuzz.draft import FLOATS, SIZES, Draft, Recipe, Skip, make_value
+from rlx_mlir.fuzz.draft import FLOATS, LARGE_SIZES, LONG_SIZES, SIZES, Draft, Recipe, Skip, make_value, word
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.hir.function import arguments
@@ -90,10 +90,12 @@ def read_settings(path: Path) -> dict[str, Any]:
     raise InputError(f"{path} isn't a case of the graph fuzzer: it has no line '{_MARK}…'")
 
 
-def symbol_sizes(rng: np.random.Generator) -> list[dict[str, int]]:
-    """Sizes of symbols for one to three runs; among them often 0 and 1."""
+def symbol_sizes(rng: np.random.Generator, large: bool = False) -> list[dict[str, int]]:
+    """Sizes of symbols for one to three runs; among them often 0 and 1, or, of large cases, several hundred."""
     names = ["a", "b", "c"][: int(rng.integers(0, 4))]
     small = [size for size in SIZES if size < 34]
+    if large:
+        small += LARGE_SIZES
     return [{name: int(rng.choice(small)) for name in names} for _ in range(int(rng.integers(1, 4)))]
 
 
@@ -109,12 +111,24 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
     module = GraphModule.mir("fuzz") if stage == "mir" else GraphModule.hir("fuzz", policy=policy)
     floats = tuple(FLOATS[int(i)] for i in rng.permutation(4)[: int(rng.integers(1, 3))])
     floats = ("f32",) if rng.random() < 0.5 else floats
-    draft = Draft(rng, module, symbol_sizes(rng), floats=floats, edges=bool(rng.random() < 0.25))
+    large = bool(rng.random() < 0.12)
+    draft = Draft(
+        rng,
+        module,
+        symbol_sizes(rng, large),
+        floats=floats,
+        edges=bool(rng.random() < 0.25),
+        constant=bool(rng.random() < 0.15),
+        large=large,
+    )
     names = [n for n in sorted(ops or GENERATORS) if stage == "hir" or n.startswith("mir.")] or sorted(GENERATORS)
     # Some blocks or products in each graph, beside what is drawn evenly: there are many more unary operations.
     special = [n for n in names if n in SUMS]
-    count = int(rng.integers(1, 10))
+    count = int(rng.integers(1, 4 if large else 10))
     skipped = 0
+    if not ops and rng.random() < 0.03:
+        _long_rows(draft)
+        count = len(module)
     for _ in range(6 * count):
         if len(module) >= count:
             break
@@ -130,7 +144,9 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
     runs = []
     for number, sizes in enumerate(draft.assignments):
         values = np.random.default_rng([seed, index, number])
-        runs.append({n: make_value(r, sizes, values, draft.edges, extremes) for n, r in draft.recipes.items()})
+        runs.append(
+            {n: make_value(r, sizes, values, draft.edges, extremes, draft.constant) for n, r in draft.recipes.items()}
+        )
     options = {
         "activations": "int8" if rng.random() < 0.2 else "exact",
         "level": int(rng.choice([2, 2, 2, 1, 0, 3])),
@@ -138,6 +154,26 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
         "maxima": {s: max(1, *(sizes[s] for sizes in draft.assignments)) for s in module.dynamic_symbols},
     }
     return Case(module, runs, options), {"skipped": skipped}
+
+
+def _long_rows(draft: Draft) -> None:
+    """Sums along thousands of elements, static or not: errors that grow with their number show."""
+    length = int(draft.choose(LONG_SIZES))
+    draft.assignments = [{"l": length}]
+    draft.edges = draft.constant = False
+    dim = "l" if draft.chance(0.6) else length
+    shape = [draft.size(1, 2), dim] if draft.chance(0.7) else [dim, draft.size(1, 3)]
+    dtype = draft.float_type()
+    x = draft.new(shape, dtype, domain=draft.choose(["normal", "positive", "skewed"]), param=0.0)
+    axis = shape.index(dim)
+    name = draft.choose(["softmax", "sum", "mean", "rms_norm", "layer_norm"])
+    if name == "softmax":
+        draft.values.append(draft.module.softmax(x, axis))
+    elif name in ("sum", "mean"):
+        draft.values.append(getattr(draft.module, name)(x, axis))
+    else:
+        weights = [draft.new([dim], word(x), param=0.0) for _ in range(2)]
+        draft.values.append(getattr(draft.module, name)(x, *weights, axis=axis))
 
 
 def case_of(module: GraphModule, seed: int = 0) -> Case:

@@ -23,11 +23,19 @@ INTEGERS = ("i8", "i16", "i32", "i64")
 #: Sizes at which code changes what it does: none, one, odd, and around the widths of vectors and panels.
 SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
 _SIZE_WEIGHTS = np.array([2, 5, 5, 6, 5, 4, 3, 3, 3, 4, 4, 2, 3, 2, 1, 1], np.float64)
-#: Elements that one tensor has at most, with each symbol at its largest size.
-MAX_ELEMENTS = 40_000
+#: Sizes of large cases: beyond what one thread, one panel or one vector takes, at any rank.
+LARGE_SIZES = (97, 112, 127, 128, 129, 200, 256, 257, 300, 448, 513)
+#: Lengths along which errors of sums add up.
+LONG_SIZES = (3_000, 10_000, 50_000)
+#: Elements that one tensor has at most, with each symbol at its largest size; and those of large cases.
+MAX_ELEMENTS, MAX_LARGE_ELEMENTS = 40_000, 320_000
 SCHEMES = tuple(name for name in formats.FORMATS if name in (
     "f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "q8_k",
 ))  # fmt: skip
+
+
+#: Bounds of at least so much are for the sake of few elements; large cases go beyond.
+_ROOM = 17
 
 
 class Skip(Exception):
@@ -43,7 +51,8 @@ class Recipe:
         shape: sizes and symbols; [N, K] of a packed weight.
         dtype: element type's word.
         packed: scheme of a packed weight.
-        domain: `normal`, `positive`, `index`, `position`, `choice` or, of i8, `bytes`.
+        domain: `normal`, `positive`, `index`, `position`, `choice`; `bias`, what is added to scores; `skewed`, one
+            element of a row far above the others; or, of i8, `bytes`.
         scale: of normal numbers; the number of entries of an index; for a position (table's rows, tokens).
     """
 
@@ -67,6 +76,8 @@ class Draft:
         recipes: of the arguments, by name.
         floats: the element types that arguments have, most of them the first.
         edges: whether some elements of arguments are NaN, infinities, zeros and the like.
+        constant: whether arguments have rows of equal elements.
+        large: whether some sizes are up to several hundred.
     """
 
     rng: np.random.Generator
@@ -76,6 +87,8 @@ class Draft:
     recipes: dict[str, Recipe] = field(default_factory=dict)
     floats: tuple[str, ...] = ("f32",)
     edges: bool = False
+    constant: bool = False
+    large: bool = False
 
     # -- decisions ---------------------------------------------------------------------------------------------------
 
@@ -95,6 +108,8 @@ class Draft:
 
     def size(self, least: int = 0, most: int = 65) -> int:
         """A static size, mostly one that changes what code does."""
+        if self.large and most >= _ROOM and self.chance(0.25):
+            return int(self.choose([size for size in LARGE_SIZES if size >= least]))
         fits = [i for i, size in enumerate(SIZES) if least <= size <= most]
         if not fits:
             return self.integer(least, most)
@@ -104,7 +119,8 @@ class Draft:
     def dim(self, least: int = 0, most: int = 65, dynamic: float = 0.4) -> Dim:
         """A size or a symbol, within bounds at every assignment."""
         if self.chance(dynamic):
-            fits = [s for s in self.symbols if least <= self.smallest(s) and self.largest(s) <= most]
+            bound = LARGE_SIZES[-1] if self.large and most >= _ROOM else most
+            fits = [s for s in self.symbols if least <= self.smallest(s) and self.largest(s) <= bound]
             if fits:
                 return str(self.choose(fits))
         return self.size(least, most)
@@ -112,6 +128,11 @@ class Draft:
     def float_type(self) -> str:
         """An element type."""
         return self.floats[0] if self.chance(0.7) else str(self.choose(self.floats))
+
+    @property
+    def most_elements(self) -> int:
+        """What one tensor has at most."""
+        return MAX_LARGE_ELEMENTS if self.large else MAX_ELEMENTS
 
     # -- sizes -------------------------------------------------------------------------------------------------------
 
@@ -148,14 +169,14 @@ class Draft:
             dims = [self.dim(most=most) for _ in range(rank)]
             if last is not None and dims:
                 dims[-1] = last
-            if self.elements(dims) <= MAX_ELEMENTS:
+            if self.elements(dims) <= self.most_elements:
                 return tuple(dims)
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def argument(self, recipe: Recipe) -> Value:
         """A new argument."""
-        if recipe.packed is None and self.elements(recipe.shape) > MAX_ELEMENTS * 2:
+        if recipe.packed is None and self.elements(recipe.shape) > self.most_elements * 2:
             raise Skip
         name = f"{recipe.kind[0]}{len(self.recipes)}"
         if recipe.packed is not None:
@@ -213,7 +234,7 @@ class Draft:
     def small(self, value: Value) -> bool:
         """Whether a value is small enough to be worked with."""
         try:
-            return self.elements(value.shape) <= MAX_ELEMENTS
+            return self.elements(value.shape) <= self.most_elements
         except Skip:
             return True
 
@@ -287,14 +308,24 @@ _EDGES = (0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 0.5, -1.5, 2.5)
 _EXTREME = ("max", "-max", "tiny", "subnormal")
 
 
+#: What rows of equal elements hold: sums of up to 8192 of one of these are exact in f32.
+ROUND = (0.0, 1.0, -2.0, 0.5, 3.0, 1024.0, 60_000.0)
+
+
 def make_value(
-    recipe: Recipe, sizes: Mapping[str, int], rng: np.random.Generator, edges: bool, extremes: bool = False
+    recipe: Recipe,
+    sizes: Mapping[str, int],
+    rng: np.random.Generator,
+    edges: bool,
+    extremes: bool = False,
+    constant: bool = False,
 ) -> np.ndarray:
     """The array of an argument.
 
     Args:
         edges: some elements are NaN, infinities and the like.
         extremes: some of these are the largest numbers and subnormal ones.
+        constant: some rows have equal elements.
     """
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
     dtype = DTYPES[recipe.dtype]
@@ -322,10 +353,36 @@ def make_value(
         return np.where(chosen, rng.choice(np.array([info.min, info.max, -1, 0, 127, -128]), shape), small).astype(
             dtype
         )
+    if recipe.domain == "bias":
+        return _bias(shape, dtype, rng)
+    if recipe.domain == "skewed":
+        return _skewed(shape, rng).astype(dtype)
     array = rng.standard_normal(shape) * recipe.scale
+    if constant and recipe.domain == "normal" and array.ndim and rng.random() < 0.7:
+        rows = rng.random((*shape[:-1], 1)) < 0.6
+        array = np.where(rows, rng.choice(np.array(ROUND), rows.shape), array)
     if recipe.domain == "positive":
         array = np.abs(array) + 0.1
     return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0, extremes)
+
+
+def _bias(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+    """What is added to scores: rows as models make them, where a number far below zero, or -inf, stands for a mask."""
+    import ml_dtypes
+
+    array = rng.standard_normal(shape)
+    least = float(ml_dtypes.finfo(dtype).min)
+    masked = rng.choice(np.array([-np.inf, least, least, -1e4, -9.0]))
+    rows = rng.random((*shape[:-1], 1)) < 0.3  # all of them, the others in part
+    return np.where(rows | (rng.random(shape) < 0.3), masked, array).astype(dtype)
+
+
+def _skewed(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Rows of which one element is far above the others, which count together: exponentials of -15, 50,000 times."""
+    array = np.full(shape, -15.0) + rng.uniform(0, 0.5, shape)
+    if array.size:
+        array[..., 0] = 0.0
+    return array
 
 
 def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
@@ -354,6 +411,6 @@ def _edged(
         "subnormal": float(info.smallest_subnormal),
     }
     options = np.array([*_EDGES, *(special[name] for name in _EXTREME if extremes)])
-    # Not all kinds in one array: a NaN in each row would leave nothing to compare.
-    options = rng.choice(options, int(rng.integers(1, 5)))
+    # Not all kinds in one array: a NaN in each row would leave nothing to compare. Often one alone, such as -inf.
+    options = rng.choice(options, 1 if rng.random() < 0.5 else int(rng.integers(2, 5)))
     return np.where(rng.random(array.shape) < share, rng.choice(options, array.shape), array).astype(dtype)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,15 @@ from rlx_mlir.errors import RlxError, UnsupportedError
 from rlx_mlir.fuzz.cases import Case, case_of, random_case
 from rlx_mlir.fuzz.sensitivity import Expected, expected, run_module
 from rlx_mlir.hir import GraphModule
+from rlx_mlir.hir.function import arguments
 from rlx_mlir.runtime.executable import Executable
 
 Answer = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
+#: Threads of the executables; all of them where there is enough to do for some.
+_THREADS, _FEW_THREADS = (1, 2, 3, 5, 8), (1, 3)
+_MANY_ELEMENTS = 16_000
 #: Perturbed runs: few at first, many before something counts as wrong.
 _RUNS, _MORE_RUNS = 6, 60
 
@@ -111,12 +115,69 @@ def check(case: Case) -> Answer:
                 return finding("execute", f"{way}, run {number}: {got}", run=number, way=way)
             if message := _confirmed(reference, run, reached, got):
                 return finding("mismatch", f"{way}, run {number}: {message[1]}", output=message[0], run=number, way=way)
+            if problem := _kept_roundings(way, number, reached, got):
+                return problem
             alone = bits.setdefault(way.partition(",")[0], (way, got))
             for name, array in got.items():
                 if array.tobytes() != alone[1][name].tobytes():
                     what = f"output '{name}' has other bits with {way} than with {alone[0]}, run {number}"
                     return finding("bits", what, output=name, run=number, way=way)
+        if problem := _rows_alone(
+            case, number, reached, {way: (executables[name], got) for way, (name, got) in bits.items()}, reference
+        ):
+            return problem
     return {"status": "ok"}
+
+
+def _kept_roundings(way: str, number: int, reached: Mapping[str, Expected], got: Arrays) -> Answer | None:
+    """A finding where a way rounds at other places than the module says."""
+    for name, own in reached.items():
+        if message := own.dropped_roundings(got[name]):
+            return finding("rounding", f"{way}, run {number}: output '{name}': {message}", output=name, run=number)
+    return None
+
+
+def _rows_alone(
+    case: Case,
+    number: int,
+    reached: Mapping[str, Expected],
+    ways: Mapping[str, tuple[Executable, Arrays]],
+    reference: GraphModule,
+) -> Answer | None:
+    """A finding where a part of a batch, computed alone, has other bits than in the batch.
+
+    A symbol counts as a batch where the interpreter computes the same for a part of it.
+    """
+    run, listed = case.runs[number], arguments(case.module.entry)
+    outputs = {name: value.shape for name, value in case.module.outputs.items()}
+    for symbol in case.module.dynamic_symbols:
+        axes = {a.name: [i for i, s in enumerate(a.symbols) if s == symbol] for a in listed}
+        size = next((run[name].shape[found[0]] for name, found in axes.items() if found), 0)
+        named = {name: [i for i, dim in enumerate(shape) if dim == symbol] for name, shape in outputs.items()}
+        if size < 2 or not all(named.values()):
+            continue
+        for part in (slice(size // 2, size // 2 + 1), slice(0, size - 1)):
+            small = {name: _part(array, axes.get(name, ()), part) for name, array in run.items()}
+            try:
+                alone = run_module(reference.ir_module, small)
+            except RlxError:
+                break  # not a batch: positions and tables go together
+            parts = {n: Expected(*(_part(a, named[n], part) for a in (e.value, e.spread))) for n, e in reached.items()}
+            if any(own.difference(np.asarray(alone[name])) for name, own in parts.items()):
+                break
+            for way, (executable, whole) in ways.items():
+                got = _run(executable, small)
+                if isinstance(got, str):
+                    return finding("execute", f"{way}, run {number}: {got}", run=number, way=way)
+                for name, array in got.items():
+                    if array.tobytes() != _part(whole[name], named[name], part).tobytes():
+                        what = f"output '{name}' has other bits for {part} of '{symbol}' alone, {way}, run {number}"
+                        return finding("batch", what, output=name, run=number, way=way)
+    return None
+
+
+def _part(array: np.ndarray, axes: Sequence[int], part: slice) -> np.ndarray:
+    return np.ascontiguousarray(array[tuple(part if i in axes else slice(None) for i in range(array.ndim))])
 
 
 def _is_unsupported(error: BaseException | None) -> bool:
@@ -129,8 +190,10 @@ def _is_unsupported(error: BaseException | None) -> bool:
 
 
 def _compile(case: Case) -> tuple[dict[str, Executable], Answer | None]:
-    """The module compiled by templates and generically, each for one thread and for three."""
+    """The module compiled by templates and generically, each for one thread and for several."""
     executables = {}
+    most = max((array.size for run in case.runs for array in run.values()), default=0)
+    threads = _THREADS if most >= _MANY_ELEMENTS else _FEW_THREADS
     for way, disabled in (("templates", ()), ("generic", ("all",))):
         options = {**case.options, "disable_templates": disabled}
         # A case that was made smaller has lost the others.
@@ -139,8 +202,8 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Answer | None]:
         }
         try:
             artifact = build_artifact(case.module, CompileOptions(**options))
-            executables[way] = Executable(artifact, threads=1)
-            executables[f"{way}, 3 threads"] = Executable(artifact, threads=3)
+            for count in threads:
+                executables[way if count == 1 else f"{way}, {count} threads"] = Executable(artifact, threads=count)
         except RlxError as error:
             if _is_unsupported(error):
                 return {}, {"status": "unsupported", "message": str(error)}

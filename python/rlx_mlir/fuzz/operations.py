@@ -42,7 +42,7 @@ def masking(draft: Draft, shape: tuple[Dim, Dim, Dim, Dim], dtype: str) -> tuple
         return None, attributes
     full = [1 if i < 3 and draft.chance(0.3) else dim for i, dim in enumerate(shape)]
     if kind == "bias":
-        return draft.like(full, dtype, param=0.1), attributes
+        return draft.new(full, dtype, domain=draft.choose(["normal", "bias"]), param=0.1), attributes
     if draft.chance(0.4):
         full = [full[0], full[3]]
     element = draft.choose(["i1", dtype])

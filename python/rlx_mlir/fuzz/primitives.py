@@ -90,7 +90,11 @@ def binary(draft: Draft, name: str, dtypes: Sequence[str]) -> None:
     positive = name in ("mir.pow", "mir.div") and draft.chance(0.7)
     if positive and name == "mir.pow":
         x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
-    y = other_operand(draft, x, word(x), **({"domain": "positive", "reuse": 0.0} if positive else {}))
+    options = {"domain": "positive", "reuse": 0.0} if positive else {}
+    if name == "mir.pow" and draft.chance(0.4):
+        options = {"domain": "choice", "reuse": 0.0}  # exponents that C has rules for, such as 0 and 0.5
+        x = draft.any(dtypes)
+    y = other_operand(draft, x, word(x), **options)
     if draft.chance(0.2) and name != "mir.pow":
         x, y = y, x
     draft.emit(name, {"lhs": x, "rhs": y})
@@ -274,6 +278,9 @@ def conv(draft: Draft) -> None:
     spread = [d * (k - 1) + 1 - 2 * p for d, k, p in zip(dilation, kernel, padding, strict=True)]
     dtype = draft.float_type()
     area = [draft.dim(max(1, size), 17) for size in spread]
+    if draft.chance(0.08):  # one pixel less than the kernel covers: no results along this dimension
+        short = draft.integer(0, 1)
+        area[short] = max(spread[short] - 1, 0)
     x = draft.like([draft.dim(most=3), groups * per_group, *area], dtype)
     weight = draft.like([groups * out, per_group, *kernel], dtype, param=0.8)
     attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}

@@ -74,6 +74,7 @@ _TYPES = ("tensor<*xf32>", "tensor<f32>", "f32", "i32", "index", "memref<4x8xf32
           "tensor<16x20xi8, #mir.packed<q4_1, k = 32, n = 5, layout = panels>>", "() -> ()", "tensor<4x4xf32, \"x\">",
           "tensor<1x1x1x1x1x1x1xf32>", "tensor<9223372036854775807x2xf32>")  # fmt: skip
 _ATTRIBUTES = ('mir.name = "x"', 'mir.kind = "param"', 'mir.kind = "input"', 'mir.dims = ["a", ""]', "mir.dims = 3",
+               'mir.dims = ["a*b"]', 'mir.dims = ["a", "a + 1"]',
                'mir.stage = "kernels"', "mir.stage", 'mir.role = "kernel"', 'hir.policy = "fusable"', 'mir.tied = "x"',
                'mir.ties = {output0 = "arg0"}', 'sym_visibility = "private"', "axis = 7 : i64", "eps = 0.0 : f32",
                "num_heads = 0 : i64", "transpose_rhs", "mir.maximum = 0", 'mir.kernel = "gemm"',

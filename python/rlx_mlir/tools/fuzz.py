@@ -13,7 +13,7 @@ import typer
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look for inputs that the compiler handles wrongly: graphs, model files, IR text.",
+    help="Look for inputs that the compiler handles wrongly: graphs, model files, IR as text and as bytes.",
 )
 
 SeedOption = Annotated[int, typer.Option(min=0, help="The cases of a seed are always the same.")]
@@ -22,6 +22,9 @@ MinutesOption = Annotated[float, typer.Option(min=0.0, help="Begin no case after
 JobsOption = Annotated[int, typer.Option("-j", "--jobs", min=1, help="Cases to run at one time.")]
 FirstOption = Annotated[int, typer.Option(min=0, help="Number of the first case.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Folder for what is found.")]
+CorpusOption = Annotated[
+    list[Path] | None, typer.Option(help="Folders of .mlir files to start from, beside the documented examples.")
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 _COUNT = 100
@@ -101,24 +104,57 @@ def text(
     jobs: JobsOption = 1,
     first: FirstOption = 0,
     out: OutOption = _OUT,
-    corpus: Annotated[
-        list[Path] | None, typer.Option(help="Folders of .mlir files to start from, beside the documented examples.")
-    ] = None,
+    corpus: CorpusOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Parse mutated IR text and run random passes: diagnostics are fine, crashes are not."""
+    _run("text", seed, count, minutes, jobs, first, out, as_json, **_corpus(corpus))
+
+
+@app.command()
+def bytecode(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    corpus: CorpusOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read damaged bytecode, and text nested or long beyond reason: all that may come of it is an error of ours."""
+    _run("bytecode", seed, count, minutes, jobs, first, out, as_json, **_corpus(corpus))
+
+
+@app.command()
+def scaling(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Compile modules of growing size: twice as much of anything may cost two and a half times the time."""
+    _run("scaling", seed, count, minutes, jobs, first, out, as_json)
+
+
+def _corpus(folders: list[Path] | None) -> dict[str, Any]:
+    """The settings for folders of .mlir files; InputError where one isn't there, or has none."""
     from rlx_mlir.errors import InputError
 
-    for folder in corpus or ():
+    for folder in folders or ():
         if not folder.is_dir():
             raise InputError(f"{folder} isn't a folder")
-    settings = {"corpus": [str(folder.absolute()) for folder in corpus]} if corpus else {}
-    _run("text", seed, count, minutes, jobs, first, out, as_json, **settings)
+        if next(folder.rglob("*.mlir"), None) is None:
+            raise InputError(f"the corpus {folder} has no file *.mlir")
+    return {"corpus": [str(folder.absolute()) for folder in folders]} if folders else {}
 
 
 @app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir or .gguf file.")],
+    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir, .mlirbc or .gguf file.")],
     as_json: JsonOption = False,
 ) -> None:
     """Run a case again, in a child process; exits with 1 where it shows something wrong."""

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Every documented option is used once, end to end: what it takes is compiled, run, and right."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import platform
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_encoders
+import typer
+from cuda_harness import emulated_device
+from typer.testing import CliRunner
+
+import rlx_mlir as rlx
+from rlx_mlir import GraphModule
+from rlx_mlir.compiler import CompileOptions
+from rlx_mlir.fuzz.cases import case_of
+from rlx_mlir.lowering.machine import machine
+from rlx_mlir.models.model import load_model
+from rlx_mlir.tools.cli import app
+
+# Compiling -----------------------------------------------------------------------------------------
+
+
+def product() -> GraphModule:
+    m = GraphModule.mir("product")
+    m.set_outputs({"y": m.silu(m.matmul(m.input("x", ["n", 24]), m.param("w", [24, 40])))})
+    return m
+
+
+#: For each option what is given; for GPUs what goes with it. Those of this machine run, the others give artefacts.
+COMPILING: dict[str, list[dict[str, Any]]] = {
+    "target": [{"target": "cpu"}, {"target": "nvptx"}],
+    "activations": [{"activations": "exact"}, {"activations": "int8"}],
+    "maxima": [{"maxima": {"n": 700}}],
+    "disable_templates": [{"disable_templates": ("all",)}, {"disable_templates": ("gemm",)}],
+    "triple": [{"triple": machine()[0]}],
+    "cpu": [{"cpu": name} for name in ("x86-64", "x86-64-v2") if platform.machine() == "x86_64"]
+    or [{"cpu": "generic"}],
+    "features": [{"features": "+sse2" if platform.machine() == "x86_64" else "+neon"}],
+    "chip": [{"target": "nvptx", "chip": "sm_80"}],
+    "ptx": [{"target": "nvptx", "chip": "sm_90a", "ptx": "8.6"}],
+    "cubin": [{"target": "nvptx", "cubin": "never"}],
+    "level": [{"level": level} for level in range(4)],
+    "choices": [{"choices": {"matmul_0": {"tile_rows": 2}}}],
+    "verify": [{"verify": False}, {"verify": True}, {"verify": "numeric"}],
+    "dump_dir": [{"dump_dir": None}],
+    "time_limit": [{"time_limit": 500.0}],
+}
+
+
+def test_every_option_of_compile_is_used() -> None:
+    assert COMPILING.keys() == {each.name for each in fields(CompileOptions)}
+
+
+@pytest.mark.parametrize("options", [own for uses in COMPILING.values() for own in uses], ids=str)
+def test_compiled_with(options: dict[str, Any], tmp_path: Path) -> None:
+    if "dump_dir" in options:
+        options = {"dump_dir": tmp_path / "dump"}
+    executable = rlx.compile(product(), cache=False, **options)
+    if options.get("target") == "nvptx":
+        assert b".entry" in executable.device_code or executable.kernels
+        return
+    rows = options.get("maxima", {}).get("n", 9)
+    random = np.random.default_rng(0)
+    x, w = random.standard_normal((rows, 24), np.float32), random.standard_normal((24, 40), np.float32)
+    executable.set_params({"w": w})
+    z = x.astype(np.float64) @ w
+    np.testing.assert_allclose(executable.run({"x": x})["y"], z / (1 + np.exp(-z)), rtol=1e-4, atol=1e-5)
+    if "dump_dir" in options:
+        assert "cpu-apply-templates" in (tmp_path / "dump" / "README.md").read_text()
+
+
+# Models --------------------------------------------------------------------------------------------
+
+#: For each parameter of `load_model` a value; whether logits stay the same bits, or nearly the same.
+LOADING: dict[str, tuple[Any, bool]] = {
+    "threads": (2, True),
+    "activations": ("int8", False),
+    "context": (48, True),
+    "chunk": (8, True),
+    "kv_dtype": ("f16", False),
+    "target": ("cpu", True),
+    "cache": (False, True),
+    "download": (False, True),
+    "progress": (lambda words: None, True),
+    "time_limit": (500.0, True),
+}
+PROMPT = list(range(10, 30))
+
+
+def test_every_option_of_models_is_used() -> None:
+    path, *others = inspect.signature(load_model).parameters
+    assert path == "path_or_name"
+    assert set(others) <= LOADING.keys()
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_llama: Path) -> np.ndarray:
+    return load_model(tiny_llama, activations="exact", threads=1).logits(PROMPT)
+
+
+@pytest.mark.parametrize("option", [name for name in inspect.signature(load_model).parameters if name in LOADING])
+def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
+    value, same = LOADING[option]
+    model = load_model(tiny_llama, **{"activations": "exact", "threads": 1, option: value})
+    logits = model.logits(PROMPT)
+    if same:
+        np.testing.assert_array_equal(logits, plain)
+    else:
+        np.testing.assert_allclose(logits, plain, atol=0.1 * float(np.abs(plain).max()))
+        assert not np.array_equal(logits, plain)
+
+
+# Commands ------------------------------------------------------------------------------------------
+
+#: Command lines that use the options; words in braces are files.
+LINES = (
+    "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
+    "generate {llama} hello --greedy --max-tokens 2",
+    "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --json",
+    "models --json",
+    "inspect {llama} --tensors --json",
+    "compile {llama} -o {out} --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 --json",
+    "compile {llama} --timing --context 64 --chunk 16",
+    "compile {llama} -o {out} --target nvptx --chip sm_80 --ptx 8.6 --cubin never --context 64 --chunk 16",
+    "emit {module} --stage llvm --triple {triple} --cpu {cpu} --features {features} -o {out}.ll",
+    "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
+    "emit {module} --stage asm --kernel {kernel}",
+    "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
+    "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges --json",
+    "report {module} --target nvptx --chip sm_80",
+    "bench --model {llama} --vs numpy --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu "
+    "--json",
+    "bench --kernels add --threads 1 --rounds 1 --json",
+    "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.svg --json --device cpu "
+    "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
+    "tune {module} --size n=5 --maximum n=16 --rounds 1 --tries 1 --same-bits --dry-run --json --threads 1",
+    "tune {module} --size n=5 --arrays {arrays} --rounds 1 --tries 1 --dry-run",
+    "tune {llama} --prompt-tokens 4 --rounds 1 --tries 1 --dry-run --device cpu --activations exact --context 64 "
+    "--chunk 16 --kv-cache f16",
+    "cache list --json",
+    "cache explain {llama} --activations exact --context 64 --chunk 16 --json",
+    "cache clear --models --json",
+    "check-gpu --only copies --timeout 300 --json",
+    "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --json",
+    "fuzz gguf {llama} --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
+    "fuzz text --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --corpus {corpus} --json",
+    "fuzz bytecode --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --corpus {corpus} --json",
+    "fuzz scaling --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --json",
+    "fuzz replay {case} --json",
+    "interesting text {module} --match mir.add --opt --cse --seconds 60",
+)
+#: Lines whose exit status says what was found, or whether.
+_ANSWERS = ("fuzz", "interesting")
+
+
+def commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each command with the words that lead to it."""
+    command = typer.main.get_command(app) if command is None else command
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, inner in command.commands.items():
+        yield from commands(inner, (*path, name))
+
+
+def test_every_option_of_commands_is_used() -> None:
+    """A line of the list above has each option that `--help` shows, after its command."""
+    lines = [line.split() for line in LINES]
+    unused = [
+        " ".join([*path, option.opts[-1]])
+        for path, command in commands()
+        for option in command.params
+        if option.param_type_name == "option" and "--help" not in option.opts and not getattr(option, "hidden", False)
+        if not any(tuple(line[: len(path)]) == path and set(option.opts) & set(line) for line in lines)
+    ]
+    assert unused == []
+
+
+@pytest.fixture
+def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
+    (tmp_path / "corpus").mkdir()
+    text = "func.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n"
+    (tmp_path / "corpus" / "f.mlir").write_text(text)
+    module = GraphModule.mir("m")
+    x = module.input("x", ["n", 24])
+    module.set_outputs({"y": module.add(module.matmul(x, module.param("w", [24, 40])), np.float32(1))})
+    (tmp_path / "m.mlir").write_text(module.to_text())
+    np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
+    case_of(module).save(tmp_path / "case.mlir")
+    bert = tiny_encoders.BERT
+    made = {
+        "llama": tiny_llama,
+        "bert": tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert)),
+        "module": tmp_path / "m.mlir",
+        "arrays": tmp_path / "arrays.npz",
+        "case": tmp_path / "case.mlir",
+        "corpus": tmp_path / "corpus",
+        "out": tmp_path / "out",
+        "triple": machine()[0],
+        "cpu": "x86-64-v2" if platform.machine() == "x86_64" else "generic",
+        "features": "+sse2" if platform.machine() == "x86_64" else "+neon",
+        "kernel": next(iter(rlx.compile(module, cache=False).artifact.kernels)),
+    }
+    return {name: str(value) for name, value in made.items()}
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: "-".join(line.split()[:3]))
+def test_command_line(line: str, files: dict[str, str], fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RLX_DEBUG", "")
+    words = [word.format(**files) for word in line.split()]
+
+    def invoke() -> Any:
+        return CliRunner().invoke(app, words)
+
+    result = _on_a_gpu(invoke) if words[0] == "check-gpu" else invoke()
+    assert "Traceback" not in result.output, (result.output, result.exception)
+    assert result.exit_code in ((0, 1) if words[0] in _ANSWERS else (0,)), (result.output, result.exception)
+    if "--json" in words:
+        json.loads(result.stdout)
+
+
+def _on_a_gpu(call: Callable[[], Any]) -> Any:
+    with emulated_device("sm_90a", leaks=False):
+        return call()
