@@ -36,7 +36,7 @@ def encode(format: str | int | BlockFormat, values: np.ndarray) -> Bytes:
     values = as_array("'values'", values)
     if values.ndim != 2:
         raise InputError(f"'values' must be [rows, k], but has {values.ndim} dimensions")
-    if values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES or not values.dtype.isnative:
+    if (values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES) or not values.dtype.isnative:
         raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     count, k = values.shape
     out = np.zeros((count, fmt.row_bytes(k)), np.uint8)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
+from ..arrays import as_array
 from ..errors import ContextLengthError, InputError, ModelFileError, TokenizerError
 from ..frontends.safetensors import SafetensorsFile
 from ..place import located
@@ -81,6 +83,12 @@ def load_encoder(
     """
     from ..compiler import compile_cached
 
+    checks.path("path_or_name", path_or_name)
+    checks.text("target", target)
+    checks.flag("cache", cache)
+    checks.flag("download", download)
+    if progress is not None:
+        checks.callback("progress", progress, "text")
     say = progress or (lambda text: None)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InputError(f"'batch' must be an integer of at least 1, but is {batch!r}")
@@ -219,7 +227,8 @@ class Encoder:
 
     def tokenize(self, text: str, *, truncate: bool = True) -> list[int]:
         """Ids of a text's tokens, special ones included."""
-        return self.tokenizer.encode(_texts(text), truncate=truncate)[0]
+        checks.text("text", text)
+        return self.tokenizer.encode([text], truncate=checks.flag("truncate", truncate))[0]
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = True) -> Floats:
         """The vectors of texts, f32 [texts, hidden] in their order; of one string [1, hidden].
@@ -232,7 +241,7 @@ class Encoder:
 
         Raises InputError where an element isn't a string.
         """
-        ids = self.tokenizer.encode(_texts(texts), truncate=truncate)
+        ids = self.tokenizer.encode(_texts(texts), truncate=checks.flag("truncate", truncate))
         for number, tokens in enumerate(ids):
             if len(tokens) > self.config.max_tokens:
                 raise ContextLengthError(
@@ -247,6 +256,7 @@ class Encoder:
 
         Raises InputError for an empty list, one that is too long, and for ids outside of the vocabulary.
         """
+        ids = _id_lists(ids)
         for number, tokens in enumerate(ids):
             if not 1 <= len(tokens) <= self.config.max_tokens:
                 raise InputError(f"list {number} must have 1 to {self.config.max_tokens} tokens, but has {len(tokens)}")
@@ -278,13 +288,26 @@ class Encoder:
 
 
 def _texts(texts: str | Sequence[str]) -> list[str]:
-    if not isinstance(texts, Iterable):
+    if not isinstance(texts, Iterable) or isinstance(texts, bytes | Mapping) or not getattr(texts, "ndim", 1):
         raise InputError(f"texts are a string or several, but got {type(texts).__name__}")
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed):
-        if not isinstance(text, str):
-            raise InputError(f"text {number} must be a string, but is of type {type(text).__name__}")
+        if not checks.is_text(text):
+            raise InputError(f"text {number} must be a string with an encoding, but is {checks.shown(text)}")
     return listed
+
+
+def _id_lists(ids: Any) -> list[list[int]]:
+    """Lists of token ids: whole numbers, which nothing rounds."""
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Sequence | np.ndarray) or not getattr(ids, "ndim", 1):
+        raise InputError(f"'ids' are lists of token ids, but got {checks.shown(ids)}")
+    found = []
+    for number, tokens in enumerate(ids):
+        own = as_array(f"list {number}", tokens)
+        if own.ndim != 1 or (own.size and own.dtype.kind not in "iu"):
+            raise InputError(f"list {number} has token ids, whole numbers, but got {checks.shown(tokens)}")
+        found.append([int(token) for token in own])
+    return found
 
 
 __all__ = ["Encoder", "TextTokenizer", "load_encoder"]

@@ -16,7 +16,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from rlx_mlir.errors import CacheError
+from rlx_mlir import checks
+from rlx_mlir.errors import CacheError, InputError
 from rlx_mlir.reports import shown
 
 MAGIC = b"RLXMLIR\x00"
@@ -170,6 +171,8 @@ class Artifact:
     @staticmethod
     def from_bytes(data: bytes) -> Artifact:
         """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
+        if not isinstance(data, bytes):
+            raise InputError(f"an artefact is read from bytes, but got {checks.shown(data)}")
         if data[: len(MAGIC)] != MAGIC:
             hint = "; models are for load_model" if data.startswith(b"GGUF") else ""
             raise CacheError(f"not an artefact: it starts with {data[: len(MAGIC)]!r} instead of {MAGIC!r}{hint}")
@@ -186,7 +189,7 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact to a file, which appears whole or not at all."""
-        write_atomically(Path(path), self.to_bytes())
+        write_atomically(checks.path("path", path), self.to_bytes())
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> Artifact:
@@ -195,7 +198,7 @@ class Artifact:
         Raises CacheError where it is no artefact, damaged or of another version, OSError where it can't be read.
         """
         try:
-            return Artifact.from_bytes(Path(path).read_bytes())
+            return Artifact.from_bytes(checks.path("path", path).read_bytes())
         except CacheError as error:
             raise CacheError(f"{os.fspath(path)}: {error}") from None
 
