@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rlx_mlir import GraphModule, ir
+from rlx_mlir import GraphModule, interpret, ir
 from rlx_mlir.errors import BuildError, InputError, StageError
 
 

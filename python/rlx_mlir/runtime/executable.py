@@ -521,8 +521,8 @@ class Executable:
 
 def check_threads(threads: Any) -> None:
     """Raises InputError where it is neither a number of threads nor None."""
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 65536):
-        raise InputError(f"'threads' expects a positive number up to 65536, or None, but got {checks.shown(threads)}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads < 2**31):
+        raise InputError(f"'threads' expects a positive number, or None, but got {checks.shown(threads)}")
 
 
 def check_target(artifact: Artifact) -> None:
