@@ -114,7 +114,8 @@ class CompileOptions:
         for symbol, size in self.maxima.items():
             if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= checks.LARGEST:
                 raise InputError(
-                    f"'maxima' expects a positive size of 64 bits for {checks.shown(symbol)}, but got {checks.shown(size)}"
+                    f"'maxima' expects a positive size of 64 bits for {checks.shown(symbol)}, but got "
+                    f"{checks.shown(size)}"
                 )
         object.__setattr__(self, "disable_templates", checks.names("disable_templates", self.disable_templates))
         for name in self.disable_templates:

@@ -14,8 +14,8 @@ import mmap
 from collections.abc import Sequence
 
 import numpy as np
-from mlir.execution_engine import ExecutionEngine
 
+from mlir.execution_engine import ExecutionEngine
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.rewriting import run_pipeline

@@ -13,9 +13,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+
 from mlir.dialects import func
 from mlir.execution_engine import ExecutionEngine
-
 from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims

@@ -155,7 +155,11 @@ def test_order_of_calls_names_the_line() -> None:
         (lambda: rlx.compile("func.func @f() { return }"), InputError, "expects a GraphModule, but got str.*from_text"),
         (lambda: rlx.compile(layer().ir_module), InputError, "expects a GraphModule, but got Module"),
         (lambda: rlx.compile(layer(), maxima={"cols": 3}), InputError, "'maxima' names 'cols', but 'layer' has rows"),
-        (lambda: rlx.compile(layer(), maxima={"rows": 0}), InputError, "a positive size of 64 bits for 'rows', but got 0"),
+        (
+            lambda: rlx.compile(layer(), maxima={"rows": 0}),
+            InputError,
+            "a positive size of 64 bits for 'rows', but got 0",
+        ),
         (lambda: rlx.compile(layer(), maxima=64), InputError, "a mapping from symbols to sizes, but got 64"),
         (lambda: rlx.compile(layer(), activations="fp4"), InputError, "exact or int8, but got 'fp4'"),
         (lambda: rlx.compile(layer(), target="tpu"), InputError, "'target'.*'tpu'"),

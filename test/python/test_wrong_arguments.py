@@ -108,7 +108,8 @@ def foreign_errors_of(call: Call) -> Iterator[str]:
                 if inspect.isgenerator(found):
                     list(found)
             except RlxError as error:
-                assert len(str(error)) < 20_000, (name, label)
+                if len(str(error)) > 20_000:
+                    yield f"{name} = {label}: {len(str(error))} characters"
             except Exception as error:
                 if call.of_files and isinstance(error, OSError):
                     continue
@@ -295,7 +296,9 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),
         "load": Call(rlx.load, (folder / "f.rlx",), of_files=True),
         "load_encoder": Call(rlx.load_encoder, (encoder,), {"batch": 2}, theirs=("class", "None", "2**63", "2**64")),
-        "load_model": Call(rlx.load_model, (model,), {"context": 64, "chunk": 8}, theirs=("class", "None", "2**63", "2**64")),
+        "load_model": Call(
+            rlx.load_model, (model,), {"context": 64, "chunk": 8}, theirs=("class", "None", "2**63", "2**64")
+        ),
         "tune": Call(rlx.tune, (None,)),
     }
 

@@ -219,7 +219,9 @@ class BlockFormat:
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of ``k`` elements; InputError where ``k`` is not a multiple of the block."""
         if not isinstance(k, int | np.integer) or isinstance(k, bool) or k <= 0 or k > 2**31 or k % self.block:
-            raise InputError(f"'k' must be a positive multiple of the {self.name} block, {self.block}, but is {checks.shown(k)}")
+            raise InputError(
+                f"'k' must be a positive multiple of the {self.name} block, {self.block}, but is {checks.shown(k)}"
+            )
         return k // self.block * self.nbytes
 
 

@@ -319,7 +319,9 @@ class Editing(Graph):
             if old.type != new.type:
                 raise here.error(f"operand {number} of '{op.name}' is of {old.type}, but got {new.type}")
             if isinstance(new, ir.OpResult) and not ir.OpResult(new).owner.operation.is_before_in_block(op):
-                raise here.error(f"operand {number} of '{op.name}' is computed before it, but '{operands[number].name}' isn't")
+                raise here.error(
+                    f"operand {number} of '{op.name}' is computed before it, but '{operands[number].name}' isn't"
+                )
         for number, new in enumerate(handles):
             op.operands[number] = new
         self.invalidate("set_operands")

@@ -247,7 +247,7 @@ class GraphModule(Blocks, Editing):
         return GraphModule(module, found, self._policy)
 
     def _stage_after(self, module: ir.Module) -> str:
-        """The stage of this module's IR after passes: its own, where the operations don't tell that it is a later one."""
+        """The stage of this module's IR after passes: its own, where operations don't tell that it is a later one."""
         had_blocks = any(op.name.startswith("hir.") for op in operations(self._module))
         found = detect_stage(module, None if had_blocks else self._stage)
         return found if STAGES.index(found) > STAGES.index(self._stage) else self._stage

@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 from mlir.dialects import bufferization
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen.choices import check_kernels

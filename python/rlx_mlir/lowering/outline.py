@@ -12,7 +12,6 @@ from operator import itemgetter
 from typing import Any
 
 from mlir.dialects import func
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir

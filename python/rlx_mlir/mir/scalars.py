@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlir.dialects import arith, linalg, math, tensor
-
 from rlx_mlir import ir
 
 _FLOATS = ("f16", "bf16", "f32", "f64")

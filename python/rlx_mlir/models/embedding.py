@@ -299,7 +299,11 @@ def _texts(texts: str | Sequence[str]) -> list[str]:
 
 def _id_lists(ids: Any) -> list[list[int]]:
     """Lists of token ids: whole numbers, which nothing rounds."""
-    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Sequence | np.ndarray) or not getattr(ids, "ndim", 1):
+    if (
+        isinstance(ids, str | bytes | Mapping)
+        or not isinstance(ids, Sequence | np.ndarray)
+        or not getattr(ids, "ndim", 1)
+    ):
         raise InputError(f"'ids' are lists of token ids, but got {checks.shown(ids)}")
     found = []
     for number, tokens in enumerate(ids):

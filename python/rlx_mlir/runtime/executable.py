@@ -485,8 +485,8 @@ class Executable:
                 )
             if name not in tied:
                 raise InputError(
-                    f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it; compiled code "
-                    "takes the memory of caches and states that the module updates, and no other ties are honoured"
+                    f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it; compiled "
+                    "code takes the memory of caches and states that the module updates, and no other ties are honoured"
                 )
             array = arrays[name]
             if array is not inputs[name] or (isinstance(array, np.ndarray) and not array.flags.writeable):

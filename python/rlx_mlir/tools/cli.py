@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
@@ -26,6 +25,7 @@ from rlx_mlir.tools.options import (
     CacheTypeOption,
     ChipOption,
     ChunkOption,
+    Commands,
     ContextOption,
     Cubin,
     CubinOption,
@@ -58,7 +58,7 @@ _DEBUG = "RLX_DEBUG"
 _ORDER = ("generate", "embed", "models", "inspect", "compile", "emit", "report", "bench", "profile", "tune", "cache")
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """The commands; errors of ours become one line and a status."""
 
     def list_commands(self, ctx: Any) -> list[str]:

@@ -12,13 +12,26 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, did_you_mean
 
 
 def example(*lines: str) -> str:
     """Examples below a command's help; the marks keep their line breaks."""
     return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+
+
+class Commands(TyperGroup):
+    """A group of commands; one that isn't there is an error of one line, with what it may have been meant to be."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = did_you_mean(name, self.list_commands(ctx))
+            typer.echo(f"rlx: there is no command '{name}'{near or f'; see {ctx.command_path} --help'}", err=True)
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
 
 
 class Stage(str, enum.Enum):
