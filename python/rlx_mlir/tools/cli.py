@@ -122,6 +122,8 @@ app.command(
         "rlx profile model.gguf --prompt-tokens 512 --trace trace.json --plot roofline.html",
         "rlx profile model.gguf --decode 0 --json",
         "rlx profile smollm2 --device cuda",
+        "rlx profile graph.mlir --size tokens=64 --maximum tokens=512",
+        "rlx profile graph.rlx",
     )
 )(profile.profile)
 app.command(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -206,6 +206,24 @@ def positive_numbers(option: str, text: str) -> list[int]:
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
         raise InputError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
     return [int(word) for word in words]
+
+
+def refuse(what: str, given: Mapping[str, Any]) -> None:
+    """Raises InputError for options that are for something else."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"'--{option}' says nothing about {what}: leave it out")
+
+
+def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
+    """The numbers of each symbol of `symbol=number,number`."""
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        symbol, _, numbers = text.partition("=")
+        if not symbol or not (listed := positive_numbers(option, numbers)):
+            raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
+        found[symbol] = listed
+    return found
 
 
 def print_json(value: Any) -> None:
