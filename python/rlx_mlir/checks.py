@@ -144,7 +144,7 @@ def callback(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
             pass
     if not fits:
         raise InputError(f"'{name}' is a function of ({', '.join(arguments)}), but got {shown(value)}")
-    return value  # type: ignore[no-any-return]
+    return value
 
 
 __all__ = [

@@ -160,9 +160,9 @@ def decode_scaled(
             raise InputError(f"'{name}' of {kind} is {list(shape)} for [{k}, {n}], but is {list(array.shape)}")
     if codes.dtype.itemsize != 1 or codes.dtype.hasobject:
         raise InputError(f"'codes' of {kind} are bytes, but are {element_word(codes.dtype)}")
-    for name, array in (("scale", scale), ("zero_point", zero_point), ("global_scale", global_scale)):
-        if array is not None and (array.dtype.kind not in "fiub" or not array.dtype.isnative):
-            raise InputError(f"'{name}' of {kind} are numbers, but are {element_word(array.dtype)}")
+    for name, numbers in (("scale", scale), ("zero_point", zero_point), ("global_scale", global_scale)):
+        if numbers is not None and (numbers.dtype.kind not in "fiub" or not numbers.dtype.isnative):
+            raise InputError(f"'{name}' of {kind} are numbers, but are {element_word(numbers.dtype)}")
     raw = np.ascontiguousarray(codes).view(np.uint8)
     with np.errstate(all="ignore"):
         if kind.word in _FP8:

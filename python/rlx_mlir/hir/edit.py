@@ -190,7 +190,7 @@ class Editing(Graph):
             names, listed = list(values), list(values.values())
         elif isinstance(values, Value):
             listed = [values]
-        elif isinstance(values, Iterable) and not isinstance(values, str) and getattr(values, "ndim", 1):
+        elif isinstance(values, Iterable) and not isinstance(values, str) and getattr(values, "ndim", 1) != 0:
             listed = list(values)
         else:
             raise here.error(f"outputs are a Value, or several in a list or a mapping from names, but got {values!r}")

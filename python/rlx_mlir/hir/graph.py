@@ -476,7 +476,8 @@ def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
     rank = len(shape_of(x))
     if axes is None:
         return list(range(rank))
-    listed = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str | bytes) else [axes]
+    several = isinstance(axes, Sequence) and not isinstance(axes, str | bytes)
+    listed: list[Any] = list(axes) if several else [axes]  # type: ignore[arg-type]
     return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]
 
 

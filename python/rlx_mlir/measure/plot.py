@@ -298,8 +298,8 @@ def _write_png(profile: Profile, path: Path) -> None:
     taken: list[_Box] = []
     for name, at_x, at_y in labels:  # in the pixels of the page, whose proportions are these
         left = x(at_x) + 6
-        if (height := _free(left, left + _LETTER * len(name), y(at_y), taken)) is not None:
-            plot.annotate(name, (at_x, at_y), (4, y(at_y) - height), textcoords="offset points", fontsize=8)
+        if (free := _free(left, left + _LETTER * len(name), y(at_y), taken)) is not None:
+            plot.annotate(name, (at_x, at_y), (4, y(at_y) - free), textcoords="offset points", fontsize=8)
     plot.set(
         xlim=(x.low, x.high), ylim=(y.low, y.high), xlabel="operations per byte", ylabel="10⁹ operations per second"
     )
