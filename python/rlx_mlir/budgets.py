@@ -58,6 +58,8 @@ NAMES = tuple(each.name for each in fields(Budgets))
 MEANINGS: Mapping[str, str] = {each.name: each.metadata["what"] for each in fields(Budgets)}
 
 _own: ContextVar[Budgets | None] = ContextVar("rlx_budgets", default=None)
+#: What a command line said, for all threads.
+_process: list[Budgets] = []
 
 
 def parse(text: str) -> dict[str, int]:
@@ -85,7 +87,9 @@ def _of_environment(text: str) -> Budgets:
 def current() -> Budgets:
     """Those in force: the innermost `budget(...)`, else what the environment says, else the defaults."""
     own = _own.get()
-    return _of_environment(os.environ.get(VARIABLE, "")) if own is None else own
+    if own is None:
+        own = _process[-1] if _process else _of_environment(os.environ.get(VARIABLE, ""))
+    return own
 
 
 @contextmanager
@@ -104,8 +108,8 @@ def budget(**limits: int) -> Iterator[Budgets]:
 
 
 def set_for_process(limits: Mapping[str, int]) -> None:
-    """Sets limits from here on, as a command line's options do."""
-    _own.set(replace(current(), **{_known(name): value for name, value in limits.items()}))
+    """Sets limits from here on, in all threads, as a command line's options do."""
+    _process[:] = [replace(current(), **{_known(name): value for name, value in limits.items()})]
 
 
 def check(name: str, value: float, what: str) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
-from rlx_mlir import limits
+from rlx_mlir import checks, limits
 from rlx_mlir.codegen.choices import check_choices, format_choices
 from rlx_mlir.codegen.cpu import choices as cpu_choices
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
@@ -102,6 +102,8 @@ class CompileOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
+        for name in ("target", "activations", "features", "triple", "cpu", "chip", "ptx", "cubin"):
+            checks.text(name, getattr(self, name))
         if self.target not in TARGETS:
             raise InputError(f"'target' expects {', '.join(TARGETS)}, but got '{self.target}'")
         others = ("chip", "ptx") if self.target == "cpu" else ("triple", "cpu", "features")
@@ -116,19 +118,22 @@ class CompileOptions:
         if not isinstance(self.maxima, Mapping):
             raise InputError(f"'maxima' expects a mapping from symbols to sizes, but got {self.maxima!r}")
         for symbol, size in self.maxima.items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise InputError(f"'maxima' expects a positive size for '{symbol}', but got {size!r}")
-        if isinstance(self.disable_templates, str):
-            raise InputError(f"'disable_templates' expects several names, but got '{self.disable_templates}'")
+            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= checks.LARGEST:
+                raise InputError(
+                    f"'maxima' expects a positive size of 64 bits for {checks.shown(symbol)}, but got "
+                    f"{checks.shown(size)}"
+                )
+        object.__setattr__(self, "disable_templates", checks.names("disable_templates", self.disable_templates))
         for name in self.disable_templates:
             if name not in _DISABLED:
                 raise InputError(f"'disable_templates' expects {', '.join(_DISABLED)}, but got {name!r}")
         if self.target == "cpu":
             check_choices(self.choices, cpu_choices.KNOWN)
-        if self.level not in range(4):
-            raise InputError(f"'level' expects a number from 0 to 3, but got {self.level!r}")
-        if self.verify not in (False, True, "numeric"):
-            raise InputError(f"'verify' expects True, False or 'numeric', but got {self.verify!r}")
+        checks.whole("level", self.level, 0, 3)
+        if not isinstance(self.verify, bool) and not (isinstance(self.verify, str) and self.verify == "numeric"):
+            raise InputError(f"'verify' expects True, False or 'numeric', but got {checks.shown(self.verify)}")
+        if self.dump_dir is not None:
+            checks.path("dump_dir", self.dump_dir)
         limit = self.time_limit
         if limit is not None and (
             isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf
@@ -305,6 +310,7 @@ def compile(
     """
     chosen = _options(target, options)
     check_threads(threads)
+    checks.flag("cache", cache)
     _check_module(module)
     if module.stage in ("hir", "mir") and not module.outputs:
         raise InputError(f"'{module.name}' gives nothing: set_outputs says what it returns")
@@ -424,8 +430,12 @@ def emit(
     """
     chosen = _options(target, options)
     known = GPU_STAGES if chosen.is_gpu else STAGES
-    if stage not in known:
-        raise InputError(f"'stage' expects one of {', '.join(known)} for target {chosen.target}, but got '{stage}'")
+    if not isinstance(stage, str) or stage not in known:
+        raise InputError(
+            f"'stage' expects one of {', '.join(known)} for target {chosen.target}, but got {checks.shown(stage)}"
+        )
+    if kernel is not None:
+        checks.text("kernel", kernel)
     _check_module(module)
     if kernel is not None and stage in ("hir", "mir"):
         raise InputError(f"'kernel' is {kernel!r}, but there are kernels from stage kernels on, not at {stage}")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir import ir
+from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError, nearest
@@ -69,11 +69,16 @@ def interpret(
             different sizes; or a condition that an operation has at run time doesn't hold.
         UnsupportedError: an operation has no reference.
     """
+    if not isinstance(module, GraphModule | ir.Module):
+        raise InputError(f"what is interpreted is a GraphModule, but got {checks.shown(module)}")
+    checks.mapping("inputs", inputs, "a mapping from names to arrays")
+    if watch is not None:
+        checks.callback("watch", watch, "operation", "operands", "results")
     graph = module.ir_module if isinstance(module, GraphModule) else module
     listed = {function_name(f): f for f in functions(graph)}
     if function is None:
         entry = entry_function(graph)
-    elif function in listed:
+    elif checks.text("function", function) in listed:
         entry = listed[function]
     else:
         raise InputError(f"the module has no function '{function}', it has {', '.join(listed) or 'none'}")

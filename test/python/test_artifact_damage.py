@@ -122,10 +122,13 @@ def test_what_does_not_fit_is_named(cases: list[Case], change: Change, message: 
         change(description)
         return description
 
-    with pytest.raises((CacheError, ExecutionError, InputError), match=message):
+    def use() -> None:
         executable = Executable(Artifact.from_bytes(signed(cases[1][0], apply)), threads=1)
         executable.set_params({})
         executable.run(of_caches(2, 3))
+
+    with pytest.raises((CacheError, ExecutionError, InputError), match=message):
+        use()
 
 
 def test_prepared_parameters_have_the_size_that_is_read(cases: list[Case]) -> None:

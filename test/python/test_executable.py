@@ -155,7 +155,11 @@ def test_order_of_calls_names_the_line() -> None:
         (lambda: rlx.compile("func.func @f() { return }"), InputError, "expects a GraphModule, but got str.*from_text"),
         (lambda: rlx.compile(layer().ir_module), InputError, "expects a GraphModule, but got Module"),
         (lambda: rlx.compile(layer(), maxima={"cols": 3}), InputError, "'maxima' names 'cols', but 'layer' has rows"),
-        (lambda: rlx.compile(layer(), maxima={"rows": 0}), InputError, "a positive size for 'rows', but got 0"),
+        (
+            lambda: rlx.compile(layer(), maxima={"rows": 0}),
+            InputError,
+            "a positive size of 64 bits for 'rows', but got 0",
+        ),
         (lambda: rlx.compile(layer(), maxima=64), InputError, "a mapping from symbols to sizes, but got 64"),
         (lambda: rlx.compile(layer(), activations="fp4"), InputError, "exact or int8, but got 'fp4'"),
         (lambda: rlx.compile(layer(), target="tpu"), InputError, "'target'.*'tpu'"),
@@ -402,7 +406,7 @@ def test_caches_are_copied_unless_they_are_donated(cached: Executable) -> None:
     ("change", "options", "message"),
     [
         ({}, {"donate": ["new"]}, "input 'new' can't be donated: no output of 'caches' is tied to it"),
-        ({}, {"donate": "cache"}, "a collection of names, but got the string 'cache'"),
+        ({}, {"donate": "cache"}, "'donate' expects several names, but got 'cache'"),
         ({"cache": np.zeros((16, 2, 4), np.float32).swapaxes(0, 1)}, {}, "'cache' can't be donated: only a contiguous"),
         ({"cache": read_only(np.zeros((2, 16, 4), np.float32))}, {}, "'cache' can't be donated: .* writeable"),
         ({"cache": Foreign(np.zeros((2, 16, 4), np.float32))}, {}, "'cache' can't be donated"),

@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rlx_mlir import GraphModule, ir
+from rlx_mlir import GraphModule, interpret, ir
 from rlx_mlir.errors import BuildError, InputError, StageError
 
 
@@ -328,6 +328,51 @@ def test_set_inputs_that_are_refused(names, message):
     m.set_outputs(m.add(m.input("a", [4]), m.input("b", [4])))
     with pytest.raises(BuildError, match=message):
         m.set_inputs(names)
+
+
+def test_set_operands_rewires_an_operation():
+    m = GraphModule.mir("m")
+    a, b = m.input("a", [4]), m.input("b", [4])
+    m.set_outputs({"y": m.relu(m.sub(a, b))})
+    node = m.set_operands(m.nodes()[0], [b, a])
+    assert [value.name for value in node.operands] == ["b", "a"]
+    arrays = {"a": np.array([1, 2, 3, 4], np.float32), "b": np.array([4, 3, 2, 1], np.float32)}
+    assert interpret(m, arrays)["y"].tolist() == [3, 1, 0, 0]
+    m.verify()
+    with pytest.raises(StageError, match="stale: set_operands changed the module"):
+        m.silu(a)
+
+
+def test_set_operands_that_are_refused():
+    m = GraphModule.mir("m")
+    a, small = m.input("a", [4]), m.input("small", [3])
+    y = m.relu(a)
+    m.set_outputs({"y": m.silu(y)})
+    first, second = m.nodes()
+    for node, operands, message in (
+        (first, [a, a], "'mir.relu' has 1 operands here, but got 2"),
+        (first, [small], r"operand 0 of 'mir.relu' is of tensor<4xf32>, but got tensor<3xf32>"),
+        (first, second.results, "operand 0 of 'mir.relu' is computed before it, but 'silu' isn't"),
+        (a, [a], "a Node of module 'm' is expected"),
+    ):
+        with pytest.raises(BuildError, match=message):
+            m.set_operands(node, operands)
+    assert m.nodes()[0].op == "mir.relu"
+
+
+def test_stages_that_passes_lead_to():
+    m = GraphModule.hir("m")
+    x = m.input("x", ["n", 8])
+    m.set_outputs({"y": m.linear(x, m.param("w", [8, 4]))})
+    assert m.transform("cse").stage == "hir"
+    lowered = m.transform("hir-to-mir")
+    assert lowered.stage == "mir"
+    kernels = lowered.transform("rlx-fuse,rlx-to-kernels")
+    assert kernels.stage == "kernels"
+    assert kernels.transform('lir-plan{maxima="n:5"}').stage == "lir"
+    primitives = GraphModule.hir("p")
+    primitives.set_outputs({"y": primitives.silu(primitives.input("x", [2]))})
+    assert primitives.transform("cse").stage == "hir"  # blocks can still be added
 
 
 def test_replace():

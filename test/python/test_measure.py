@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rlx_mlir as rlx
 from rlx_mlir.compiler import CompileOptions
@@ -25,6 +26,7 @@ from rlx_mlir.measure.timing import Series, compare, interleave
 from rlx_mlir.measure.trace import trace
 from rlx_mlir.measure.work import ModuleWork, Work
 from rlx_mlir.mir import COSTS, REFERENCES
+from rlx_mlir.tools.cli import app
 
 # Timing -----------------------------------------------------------------------------------------------
 
@@ -332,6 +334,42 @@ class _Resources(HTMLParser):
             self.found.append(tag)
 
 
+def test_labels_of_the_plot_are_apart() -> None:
+    """Of many kernels at one place; those that find none are left out."""
+    taken: list[plot._Box] = []
+    heights = [plot._free(100, 200, 300, taken) for _ in range(30)]
+    assert heights[:3] == [300, 315, 285]
+    assert heights[-1] is None
+    assert len(taken) == sum(height is not None for height in heights) == 17
+    assert not any(a.meets(b) for i, a in enumerate(taken) for b in taken[:i])
+
+
+def test_files_of_one_module_are_profiled(tmp_path: Path) -> None:
+    m = rlx.GraphModule.hir("ffn")
+    m.set_outputs({"y": m.softmax(m.linear(m.input("x", ["tokens", 64]), m.param("w", [32, 64], packed="q8_0")))})
+    (tmp_path / "ffn.mlir").write_text(m.to_text())
+    rlx.compile(m, maxima={"tokens": 16}).artifact.save(tmp_path / "ffn.rlx")
+    for words, tokens in (
+        (["ffn.mlir", "--size", "tokens=3", "--maximum", "tokens=8"], 3),
+        (["ffn.mlir", "--maximum", "tokens=8"], 8),
+        (["ffn.rlx"], 16),
+    ):
+        done = CliRunner().invoke(app, ["profile", str(tmp_path / words[0]), *words[1:], "--rounds", "2", "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.stdout)
+        assert (found["program"], found["sizes"]) == ("ffn", {"tokens": tokens})
+        assert found["seconds"]["rounds"] == 2
+    for words, message in (
+        (["ffn.rlx", "--size", "token=3"], r"no symbol 'token' (did you mean 'tokens'?)"),
+        (["ffn.rlx", "--size", "tokens=17"], "'tokens' is a whole number from 1 to 16, but got 17"),
+        (["ffn.rlx", "--plot", "f.html"], "'--plot' says nothing about a file of one module"),
+        (["none.rlx"], "no such file"),
+    ):
+        done = CliRunner().invoke(app, ["profile", str(tmp_path / words[0]), *words[1:]])
+        assert done.exit_code == 1
+        assert message in done.stderr
+
+
 def test_the_plot_needs_nothing_else(profile: Profile, tmp_path: Path) -> None:
     page = plot.to_html(profile)
     resources = _Resources()
@@ -346,6 +384,7 @@ def test_the_plot_needs_nothing_else(profile: Profile, tmp_path: Path) -> None:
         assert 0 <= float(point.attrib["cx"]) <= 900
         assert 0 <= float(point.attrib["cy"]) <= 520
         assert "of the roofline" in "".join(point.itertext())
+    assert "More than 100 % of the roofline is no error" in page
     plot.write_plot(profile, tmp_path / "roofline.html")
     assert (tmp_path / "roofline.html").read_text() == page
 

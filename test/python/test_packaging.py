@@ -23,7 +23,7 @@ if sys.version_info >= (3, 11):
 else:
     tomllib = None
 
-COMMANDS = ("rlx", "rlx-opt", "rlx-reduce", "rlx-lsp-server")
+COMMANDS = ("rlx", "rlx-opt", "rlx-reduce", "rlx-lsp-server", "rlx-filecheck")
 MB = 1_000_000
 
 

@@ -376,6 +376,33 @@ def test_patterns_apply_until_none_matches_and_misses_are_of_the_last_round() ->
     assert report.misses[0].location == 'loc("first"("model.py":7:3))'
 
 
+def test_what_a_pattern_made_is_no_miss_of_its_own() -> None:
+    """An operation that it declines at the same place is one, and so is what another pattern made."""
+    text = CHAIN.replace("mir.exp %0", "mir.silu %0")
+    with ir.new_context():
+        module = ir.Module.parse(text.replace('"second"("model.py":8:3)', '"wide"("model.py":8:3)'))
+        once = {"done": False}
+
+        def mark(op: mir.NegOp, rewriter: Rewriter) -> None:
+            rewriter.no_match("of another pattern")
+
+        def twice(op: mir.SiluOp, rewriter: Rewriter) -> None:
+            if once["done"]:
+                rewriter.no_match("of its own, or wide")
+            else:
+                once["done"] = True
+                rewriter.replace(op, mir.silu(mir.neg(op.x)))
+
+        own = PatternSet()
+        own.pattern(mir.SiluOp)(twice)
+        own.pattern(mir.NegOp)(mark)
+        report = apply_patterns(module, own)
+    assert sorted((miss.pattern, miss.location.partition('"')[2].partition('"')[0]) for miss in report.misses) == [
+        ("mark", "first"),
+        ("twice", "wide"),
+    ]
+
+
 @pytest.mark.parametrize("limit", [None, 50])
 def test_a_pattern_that_reproduces_itself_stops(limit: int | None) -> None:
     patterns = PatternSet()

@@ -96,7 +96,10 @@ int64_t sharing_finish_units(const int64_t *d) { return d[0]; }
 int64_t sharing_finish_scratch(const int64_t *d) { (void)d; return 4096; }
 
 /* y = x, of integers */
-void copy(ARGS) { const int *x = b[0]; int *y = b[1]; (void)d; (void)scratch; for (; begin < end; ++begin) y[begin] = x[begin]; }
+void copy(ARGS) {
+  const int *x = b[0]; int *y = b[1]; (void)d; (void)scratch;
+  for (; begin < end; ++begin) y[begin] = x[begin];
+}
 int64_t copy_units(const int64_t *d) { return d[0]; }
 int64_t copy_scratch(const int64_t *d) { (void)d; return 0; }
 

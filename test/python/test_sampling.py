@@ -103,11 +103,15 @@ def test_bad_logits_are_named() -> None:
     [
         ({"temperature": -1}, "'temperature' must be finite and at least 0, but is -1"),
         ({"temperature": float("nan")}, "'temperature' must be finite"),
-        ({"top_k": -1}, "'top_k' must be an integer of at least 0, but is -1"),
-        ({"top_k": 1.5}, "'top_k' must be an integer"),
+        ({"top_k": -1}, "'top_k' is a whole number of at least 0, but got -1"),
+        ({"top_k": 1.5}, r"'top_k' is a whole number of at least 0, but got 1\.5"),
+        ({"top_k": None}, "'top_k' is a whole number of at least 0, but got None"),
+        ({"temperature": "warm"}, "'temperature' is a number, but got 'warm'"),
+        ({"seed": 1.5}, r"'seed' is a whole number from 0 to \d+, but got 1\.5"),
+        ({"greedy": "yes"}, "'greedy' is True or False, but got 'yes'"),
         ({"top_p": 0}, r"'top_p' must be in \(0, 1\], but is 0"),
         ({"top_p": 1.1}, r"'top_p' must be in \(0, 1\], but is 1.1"),
-        ({"seed": -1}, "'seed' must be at least 0, but is -1"),
+        ({"seed": -1}, r"'seed' is a whole number from 0 to \d+, but got -1"),
     ],
 )
 def test_parameters_are_checked(options: dict[str, Any], message: str) -> None:

@@ -174,7 +174,7 @@ def test_modules_and_reports_show_themselves_in_notebooks(executable: rlx.Execut
     m = rlx.GraphModule.hir("a<b")
     m.set_outputs(m.silu(m.input("x", [4])))
     for shown in (m, m.fusion_report(), executable.dispatch_report()):
-        assert re.fullmatch(r"<pre>[^<]+</pre>", shown._repr_html_())
+        assert re.fullmatch(r"<pre[^<>]*>[^<]+</pre>", shown._repr_html_())
 
 
 # Mistakes ----------------------------------------------------------------------------------------
@@ -340,3 +340,30 @@ def test_kernels_that_are_not_there(two_kernels: rlx.GraphModule) -> None:
         rlx.emit(two_kernels, "asm", kernel="rms_norm")
     with pytest.raises(InputError, match=here("there are kernels from stage kernels on, not at mir")):
         rlx.emit(two_kernels, "mir", kernel="rms_norm_0")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["compil"], "rlx: there is no command 'compil' (did you mean 'compile'?)\n"),
+        (["frobnicate"], "rlx: there is no command 'frobnicate'; see rlx --help\n"),
+        (["cache", "lst"], "rlx: there is no command 'lst' (did you mean 'list'?)\n"),
+    ],
+)
+def test_commands_that_are_not_there(words: list[str], line: str) -> None:
+    done = subprocess.run([sys.executable, "-m", "rlx_mlir.tools.cli", *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (2, line)
+
+
+def test_filecheck_has_a_command(tmp_path: Path) -> None:
+    (tmp_path / "f.mlir").write_text("// CHECK: mir.add\n")
+    command = [sys.executable, "-m", "rlx_mlir.tools.filecheck", str(tmp_path / "f.mlir")]
+    assert subprocess.run(command, input="mir.add", capture_output=True, text=True).returncode == 0
+    assert subprocess.run(command, input="mir.sub", capture_output=True, text=True).returncode == 1
+
+
+def test_reports_are_in_columns_in_notebooks() -> None:
+    module = rlx.GraphModule.hir("f")
+    module.set_outputs({"y": module.relu(module.input("x", [2]))})
+    for shown in (module, module.fusion_report(), module.range_report()):
+        assert shown._repr_html_().startswith('<pre style="font-family: ui-monospace, ')

@@ -441,7 +441,13 @@ def test_rlx_opt_verifies_each_pass(tmp_path: Path) -> None:
     pipeline = "hir-to-mir{policy=fusable},rlx-fuse,rlx-to-kernels,lir-plan,canonicalize"
     checked = rlx_opt("--rlx-verify-numerics", f"--pass-pipeline=builtin.module({pipeline})", str(file))
     assert checked.stdout == rlx_opt(f"--pass-pipeline=builtin.module({pipeline})", str(file)).stdout
-    assert "--pass-pipeline=" in rlx_opt("--rlx-verify-numerics", "--cse", str(file), status=1).stderr
+    flags = ("--hir-to-mir=policy=fusable", "--rlx-fuse", "--rlx-to-kernels", "--lir-plan", "--canonicalize")
+    timed = rlx_opt("--rlx-verify-numerics", *flags, "--mlir-timing", str(file))
+    assert timed.stdout == checked.stdout  # as options, in their order, the same passes
+    assert timed.stderr.count("rlx-verify-numerics") >= len(flags)
+    nested = rlx_opt("--rlx-verify-numerics", "--hir-to-mir", "-mir-to-linalg", str(file))  # a pass on functions
+    assert nested.stdout == rlx_opt("--hir-to-mir", "--mir-to-linalg", str(file)).stdout
+    assert "--pass-pipeline=" in rlx_opt("--rlx-verify-numerics", str(file), status=1).stderr
 
 
 def test_rlx_opt_compares_with_a_file(tmp_path: Path) -> None:

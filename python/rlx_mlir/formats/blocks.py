@@ -23,6 +23,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
+from ..arrays import as_array
 from ..errors import InputError, UnsupportedError
 
 Bytes = npt.NDArray[np.uint8]
@@ -216,8 +218,10 @@ class BlockFormat:
 
     def row_bytes(self, k: int) -> int:
         """Bytes of a row of ``k`` elements; InputError where ``k`` is not a multiple of the block."""
-        if k <= 0 or k % self.block:
-            raise InputError(f"'k' must be a positive multiple of the {self.name} block, {self.block}, but is {k}")
+        if not isinstance(k, int | np.integer) or isinstance(k, bool) or k <= 0 or k > 2**31 or k % self.block:
+            raise InputError(
+                f"'k' must be a positive multiple of the {self.name} block, {self.block}, but is {checks.shown(k)}"
+            )
         return k // self.block * self.nbytes
 
 
@@ -428,15 +432,19 @@ def get_format(format: str | int | BlockFormat) -> BlockFormat:
     """The format of a name (any case) or GGUF type number; InputError where there is none."""
     if isinstance(format, BlockFormat):
         return format
-    found = FORMATS.get(format.lower()) if isinstance(format, str) else FORMATS_BY_ID.get(format)
+    if isinstance(format, str):
+        found = FORMATS.get(format.lower())
+    else:
+        found = FORMATS_BY_ID.get(int(format)) if type(format) is int or isinstance(format, np.integer) else None
     if found is None:
-        raise InputError(f"unknown weight format {format!r}, known are {', '.join(FORMATS)}")
+        raise InputError(f"unknown weight format {checks.shown(format)}, known are {', '.join(FORMATS)}")
     return found
 
 
 def checked_rows(fmt: BlockFormat, data: np.ndarray, k: int) -> Bytes:
     """``data`` as uint8 [rows, rowbytes], after checking that; element arrays of a dense format are taken too."""
     row_bytes = fmt.row_bytes(k)
+    data = as_array("rows", data)
     if fmt.dense is not None and data.dtype == fmt.dense and data.ndim == 2 and data.shape[1] == k:
         return np.ascontiguousarray(data).view(np.uint8).reshape(data.shape[0], row_bytes)
     if data.dtype != np.uint8 or data.ndim != 2:

@@ -25,6 +25,8 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
+from ..arrays import as_array
 from ..errors import InputError, UnsupportedError
 from .blocks import (
     CHUNK,
@@ -114,10 +116,13 @@ PANEL_FORMATS = tuple(name for name, fmt in FORMATS.items() if fmt.has_panels)
 """Names of our own formats that have panels: f32, f16, bf16 and all block formats whose scales are f16."""
 
 
-@cache
 def panel_layout(format: str | int | BlockFormat) -> PanelLayout:
     """The ``panels`` layout of a format; UnsupportedError for formats without one."""
-    fmt = get_format(format)
+    return _layout(get_format(format))
+
+
+@cache
+def _layout(fmt: BlockFormat) -> PanelLayout:
     if not fmt.has_panels:
         raise UnsupportedError(f"no panels layout is defined for {fmt.name}")
     if fmt.dense is not None:
@@ -265,7 +270,8 @@ def unpack_panels(format: str | int | BlockFormat, panels: np.ndarray, k: int, n
     """
     layout = panel_layout(format)
     fmt = layout.format
-    expected = (-(-n // PANEL_ROWS), layout.panel_bytes(k))
+    expected = (-(-checks.whole("n", n) // PANEL_ROWS), layout.panel_bytes(k))
+    panels = as_array("'panels'", panels)
     if panels.dtype != np.uint8 or panels.shape != expected:
         raise InputError(
             f"{fmt.name} panels of k = {k}, n = {n} are uint8 {list(expected)}, "

@@ -27,6 +27,7 @@ from functools import cache, cached_property
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import as_array
 from ..errors import InputError, UnsupportedError
 from .blocks import (
     CHUNK,
@@ -127,10 +128,13 @@ class PlaneLayout:
         return sum(plane.size(k) for plane in self.planes)
 
 
-@cache
 def plane_layout(format: str | int | BlockFormat) -> PlaneLayout:
     """The ``planes`` layout of a format; UnsupportedError for formats without one."""
-    fmt = get_format(format)
+    return _layout(get_format(format))
+
+
+@cache
+def _layout(fmt: BlockFormat) -> PlaneLayout:
     if not fmt.has_planes:
         raise UnsupportedError(f"no planes layout is defined for {fmt.name}")
     if fmt.dense is not None:
@@ -280,6 +284,7 @@ def unpack_planes(format: str | int | BlockFormat, planes: np.ndarray, k: int) -
     """
     layout = plane_layout(format)
     width = layout.row_bytes(k)
+    planes = as_array("'planes'", planes)
     if planes.dtype != np.uint8 or planes.ndim != 2 or planes.shape[1] != width:
         raise InputError(
             f"{layout.name} planes of k = {k} are uint8 [n, {width}], but these are {planes.dtype} {list(planes.shape)}"

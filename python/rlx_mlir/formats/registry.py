@@ -12,6 +12,7 @@ from typing import NoReturn
 
 import numpy as np
 
+from .. import checks
 from ..errors import InputError
 from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Plane, Scaled
 
@@ -39,6 +40,8 @@ def register_format(format: BlockFormat) -> BlockFormat:
     Returns the format. Raises InputError where the description contradicts itself, or another format has the name or
     the GGUF type number.
     """
+    if not isinstance(format, BlockFormat):
+        raise InputError(f"'format' is a BlockFormat, but got {checks.shown(format)}")
     format = replace(format, sub=format.sub or format.block)
     _check(format)
     with _lock:
@@ -67,6 +70,7 @@ def registered_formats() -> list[BlockFormat]:
 
 def each_format(listener: Callable[[BlockFormat], None]) -> None:
     """Calls a function for every format that there is, and for those that will be registered later."""
+    checks.callback("listener", listener, "format")
     with _lock:
         for format in FORMATS.values():
             listener(format)

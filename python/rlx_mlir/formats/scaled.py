@@ -27,6 +27,8 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
+from ..arrays import DLPACK_TYPES, as_array, element_word
 from ..errors import InputError
 
 Floats = npt.NDArray[np.float32]
@@ -140,6 +142,10 @@ def decode_scaled(
     Raises InputError where an operand is missing, too many, or of another shape than the scheme asks for.
     """
     kind = scaled_scheme(scheme)
+    k, n = checks.whole("k", k, 0, 2**31), checks.whole("n", n, 0, 2**31)
+    codes, scale = as_array("'codes'", codes), as_array("'scale'", scale)
+    zero_point = None if zero_point is None else as_array("'zero_point'", zero_point)
+    global_scale = None if global_scale is None else as_array("'global_scale'", global_scale)
     for name, operand, expected in (
         ("zero_point", zero_point, kind.word == "int8a"),
         ("global_scale", global_scale, kind.word == "nvfp4"),
@@ -152,6 +158,11 @@ def decode_scaled(
     for name, array, shape in shapes:
         if array.shape != shape:
             raise InputError(f"'{name}' of {kind} is {list(shape)} for [{k}, {n}], but is {list(array.shape)}")
+    if codes.dtype.itemsize != 1 or codes.dtype.hasobject:
+        raise InputError(f"'codes' of {kind} are bytes, but are {element_word(codes.dtype)}")
+    for name, numbers in (("scale", scale), ("zero_point", zero_point), ("global_scale", global_scale)):
+        if numbers is not None and (numbers.dtype.kind not in "fiub" or not numbers.dtype.isnative):
+            raise InputError(f"'{name}' of {kind} are numbers, but are {element_word(numbers.dtype)}")
     raw = np.ascontiguousarray(codes).view(np.uint8)
     with np.errstate(all="ignore"):
         if kind.word in _FP8:
@@ -208,8 +219,11 @@ def quantize_scaled(scheme: str | ScaledScheme, values: np.ndarray) -> ScaledWei
     Raises InputError where the weight isn't two-dimensional or holds NaN or an infinity; the message has its index.
     """
     kind = scaled_scheme(scheme)
+    values = as_array("'values'", values)
     if values.ndim != 2:
         raise InputError(f"'values' must be [K, N], but has {values.ndim} dimensions")
+    if (values.dtype.kind not in "fiub" and values.dtype not in DLPACK_TYPES) or not values.dtype.isnative:
+        raise InputError(f"'values' must be numbers, such as float32, but are {element_word(values.dtype)}")
     with np.errstate(all="ignore"):
         x = values.astype(np.float32)
     if not np.isfinite(x).all():

@@ -55,7 +55,11 @@ class Blocks(Graph, Images):
         transpose_weight: bool = False,
         **options: Any,
     ) -> Value:
-        """`linear` with a bias, as one primitive under every fusion policy: rounded once."""
+        """`linear` with a bias, which policy direct lowers to one primitive: rounded once.
+
+        Under policy fusable it becomes a product, a sum and an activation, as `linear` does, each rounded: what
+        differentiates must not meet a fused operation.
+        """
         operands = {"x": x, "weight": weight, "bias": bias}
         attributes = {"activation": word("activation", activation), "transpose_weight": transpose_weight}
         return self._emit("hir.linear_fused", operands, attributes, **options)[0]

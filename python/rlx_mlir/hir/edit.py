@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rlx_mlir import ir
+from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
@@ -147,9 +147,9 @@ class Editing(Graph):
         """The input or parameter of a name; InputError lists the names that there are."""
         known = arguments(self._function)
         for argument in known:
-            if argument.name == name:
+            if isinstance(name, str) and argument.name == name:
                 return Value(self, self._block.arguments[argument.index], name)
-        raise InputError(f"module '{self.name}' has no argument '{name}', it has {_names(known)}")
+        raise InputError(f"module '{self.name}' has no argument {checks.shown(name)}, it has {_names(known)}")
 
     @property
     def dynamic_symbols(self) -> list[str]:
@@ -190,14 +190,17 @@ class Editing(Graph):
             names, listed = list(values), list(values.values())
         elif isinstance(values, Value):
             listed = [values]
-        elif isinstance(values, Iterable) and not isinstance(values, str):
+        elif isinstance(values, Iterable) and not isinstance(values, str) and getattr(values, "ndim", 1) != 0:
             listed = list(values)
         else:
             raise here.error(f"outputs are a Value, or several in a list or a mapping from names, but got {values!r}")
-        names = [f"output{i}" for i in range(len(listed))] if names is None else list(names)
-        for name in names:
-            if not isinstance(name, str) or not name:
-                raise here.error(f"the name of an output is a non-empty string, but got {name!r}")
+        try:
+            names = [f"output{i}" for i in range(len(listed))] if names is None else list(checks.names("names", names))
+            tied = {} if tied is None else checks.mapping("tied", tied, "a mapping from outputs to arguments")
+        except InputError as error:
+            raise here.error(str(error)) from None
+        if "" in names:
+            raise here.error("the name of an output is a non-empty string, but got ''")
         if len(names) != len(listed):
             raise here.error(f"each output has one name, but there are {len(listed)} outputs and {len(names)} names")
         if len(set(names)) != len(names):
@@ -205,7 +208,7 @@ class Editing(Graph):
         handles = [
             self._operand(value, f"output '{name}'", here, []) for name, value in zip(names, listed, strict=True)
         ]
-        resolved = {name: self._tied_argument(name, value, here) for name, value in (tied or {}).items()}
+        resolved = {name: self._tied_argument(name, value, here) for name, value in tied.items()}
         if unknown := sorted(resolved.keys() - set(names)):
             raise here.error(f"outputs {unknown} are tied, but the outputs are {names}")
         for name, handle in zip(names, handles, strict=True):
@@ -230,7 +233,7 @@ class Editing(Graph):
             return self._resolve(argument)
         known = arguments(self._function)
         for own in known:
-            if own.name == argument:
+            if isinstance(argument, str) and own.name == argument:
                 return self._block.arguments[own.index]
         raise here.error(
             f"output '{output}' is tied to an argument or the name of one, but got {argument!r}; "
@@ -249,7 +252,16 @@ class Editing(Graph):
         Returns new handles of the inputs.
         """
         here = place.caller()
-        renamed = dict(inputs) if isinstance(inputs, Mapping) else {name: name for name in inputs}
+        try:
+            if isinstance(inputs, Mapping):
+                renamed = dict(checks.mapping("inputs", inputs, "a mapping from new names to present ones"))
+                checks.names("inputs", list(renamed.values()))
+            else:
+                renamed = {name: name for name in checks.names("inputs", inputs)}
+        except InputError as error:
+            raise here.error(str(error)) from None
+        if "" in renamed:
+            raise here.error("the name of an input is a non-empty string, but got ''")
         known = {argument.name: argument for argument in arguments(self._function)}
         if missing := [old for old in renamed.values() if old not in known]:
             raise here.error(f"module '{self.name}' has no argument {missing}, it has {_names(list(known.values()))}")
@@ -286,6 +298,36 @@ class Editing(Graph):
         set_ties(self._function, kept)
         types = [argument.type for argument in block.arguments]
         set_signature(self._function, inputs=types, arg_attrs=new_attributes)
+
+    def set_operands(self, node: Node, operands: Sequence[Value]) -> Node:
+        """Lets an operation read other values; handles become stale.
+
+        Args:
+            node: of this module.
+            operands: as many as it has, each of the type of the one in its place, and computed before it.
+
+        Returns a new handle of the operation. Raises BuildError where they don't fit.
+        """
+        here = place.caller()
+        if not isinstance(node, Node) or node._graph is not self:
+            raise here.error(f"a Node of module '{self.name}' is expected, but got {checks.shown(node)}")
+        op = node._resolve()
+        if isinstance(operands, str | bytes) or not isinstance(operands, Sequence):
+            raise here.error(f"'operands' is a sequence of values, but got {checks.shown(operands)}")
+        handles = [self._resolve(value) for value in operands]
+        if len(handles) != len(op.operands):
+            raise here.error(f"'{op.name}' has {len(op.operands)} operands here, but got {len(handles)}")
+        for number, (old, new) in enumerate(zip(op.operands, handles, strict=True)):
+            if old.type != new.type:
+                raise here.error(f"operand {number} of '{op.name}' is of {old.type}, but got {new.type}")
+            if isinstance(new, ir.OpResult) and not ir.OpResult(new).owner.operation.is_before_in_block(op):
+                raise here.error(
+                    f"operand {number} of '{op.name}' is computed before it, but '{operands[number].name}' isn't"
+                )
+        for number, new in enumerate(handles):
+            op.operands[number] = new
+        self.invalidate("set_operands")
+        return self.nodes()[node.index]
 
     def replace(self, old: Value, new: Value) -> Value:
         """Lets everything that reads `old` read `new`; erases what only computed `old`. Handles become stale.

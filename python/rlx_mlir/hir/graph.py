@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir import ir
+from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
@@ -185,7 +185,7 @@ class Graph:
         self._check_stage(f"{kind} '{name}'", here)
         present = self._argument_names
         try:
-            if not isinstance(name, str) or not name:
+            if not checks.is_text(name) or not name:
                 raise InputError(f"the name of an {kind} is a non-empty string, but got {name!r}")
             if name in present:
                 raise InputError(f"module '{self.name}' already has an argument '{name}'")
@@ -238,7 +238,7 @@ class Graph:
 
     def scope(self, name: str) -> AbstractContextManager[None]:
         """Names the block that operations built inside belong to; nested names are joined by dots."""
-        if not isinstance(name, str) or not name:
+        if not checks.is_text(name) or not name:
             raise place.caller().error(f"the name of a block is a non-empty string, but got {name!r}")
         return self._in_scope(name)
 
@@ -253,7 +253,7 @@ class Graph:
     def named(self, name: str, build: Callable[[Any], Any]) -> Any:
         """Runs `build(self)` in a scope of the given name, and returns what it returns."""
         with self.scope(name):
-            return build(self)
+            return checked_build(build, self)(self)
 
     def constant(self, value: Any, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
         """A constant whose elements stand in the IR: small tables, not weights.
@@ -343,7 +343,7 @@ class Graph:
         for word in unknown:
             known = [*operands, *(attributes or {}), "name", "shape"]
             raise here.error(f"'{op}' has no '{word}'{did_you_mean(word, known)}; it has {', '.join(known)}")
-        if name is not None and not isinstance(name, str):
+        if name is not None and not checks.is_text(name):
             raise here.error(f"'{op}': 'name' is the name of a block, a string, but got {name!r}"[:400])
         if shape is not None and (isinstance(shape, str | bytes) or not isinstance(shape, Sequence)):
             raise here.error(f"'{op}': 'shape' is a sequence of sizes and symbols, but got {shape!r}"[:400])
@@ -447,6 +447,14 @@ def _explained(text: str, built: ir.Operation, operands: Mapping[str, Any]) -> s
     return text
 
 
+def checked_build(build: Any, module: Any) -> Callable[[Any], Any]:
+    """A function that builds in a module; BuildError for what isn't one, or takes other arguments."""
+    try:
+        return checks.callback("build", build, "module")
+    except InputError as error:
+        raise place.caller().error(f"module '{module.name}': {error}") from None
+
+
 def integer(value: Any, name: str) -> int:
     """The value as an int; InputError names the attribute."""
     try:
@@ -468,7 +476,8 @@ def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
     rank = len(shape_of(x))
     if axes is None:
         return list(range(rank))
-    listed = list(axes) if isinstance(axes, Sequence) and not isinstance(axes, str | bytes) else [axes]
+    several = isinstance(axes, Sequence) and not isinstance(axes, str | bytes)
+    listed: list[Any] = list(axes) if several else [axes]  # type: ignore[arg-type]
     return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rlx_mlir import ir
+from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
@@ -25,7 +25,7 @@ from rlx_mlir.hir.function import (
     results,
     role,
 )
-from rlx_mlir.hir.graph import BUILDABLE, STAGES
+from rlx_mlir.hir.graph import BUILDABLE, STAGES, checked_build
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.ops import operation_classes
@@ -75,13 +75,13 @@ class GraphModule(Blocks, Editing):
     ) -> GraphModule:
         """A module at stage hir, whose outputs are what `build(module)` returns."""
         module = cls.hir(name)
-        module.set_outputs(build(module))
+        module.set_outputs(checked_build(build, module)(module))
         return module
 
     @classmethod
     def _empty(cls, name: str, stage: str, policy: str) -> GraphModule:
         here = place.caller()
-        if not isinstance(name, str) or not name:
+        if not checks.is_text(name) or not name:
             raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
         context = ir.new_context()
         with context, here.location(context, name):
@@ -106,7 +106,7 @@ class GraphModule(Blocks, Editing):
         """
         attributes = module.operation.attributes
         marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
-        found = stage or detect_stage(module, marked)
+        found = detect_stage(module, marked) if stage is None else stage
         check_stage(module, found)
         if found in BUILDABLE:
             _check_names(entry_function(module))
@@ -124,6 +124,8 @@ class GraphModule(Blocks, Editing):
         Raises InputError where the text doesn't parse or has no single entry function, BudgetError where it is larger,
         or nested more deeply, than `rlx_mlir.budget` allows, StageError where it isn't at the stage.
         """
+        if not isinstance(text, os.PathLike) and not checks.is_text(text):
+            raise InputError(f"a module is IR text or the path of a file with it, but got {checks.shown(text)}")
         context = ir.new_context()
         path = Path(text) if isinstance(text, os.PathLike) or _names_file(text) else None
         if path is not None and not path.is_file():
@@ -154,7 +156,9 @@ class GraphModule(Blocks, Editing):
         second. `trusted` leaves that out, for bytecode that this program wrote and nobody could change.
         """
         what = os.fspath(data) if isinstance(data, os.PathLike) else "the bytecode"
-        content = Path(data).read_bytes() if isinstance(data, os.PathLike) else bytes(data)
+        content = Path(data).read_bytes() if isinstance(data, os.PathLike) else data
+        if not isinstance(content, bytes):
+            raise InputError(f"bytecode is bytes, but got {checks.shown(content)}")
         if not content.startswith(BYTECODE):
             raise InputError(f"bytecode starts with 'ML\\xefR', but got {content[:4]!r}")
         if not trusted:
@@ -172,6 +176,8 @@ class GraphModule(Blocks, Editing):
     @classmethod
     def wrap_mir_graph(cls, module: GraphModule) -> GraphModule:
         """A module at stage hir with the primitives of one at stage mir, to which blocks can be added."""
+        if not isinstance(module, GraphModule):
+            raise place.caller().error(f"a GraphModule at stage mir is wrapped, but got {checks.shown(module)}")
         if module.stage != "mir":
             raise StageError(f"{place.caller()}: module '{module.name}' is at stage {module.stage}, but mir is needed")
         return cls(module._copy(), "hir", "direct")
@@ -242,17 +248,25 @@ class GraphModule(Blocks, Editing):
         """A new module: this one after a textual pipeline of passes.
 
         Args:
-            stage: that the passes lead to; the module's own by default.
+            stage: that the passes lead to; by default what the operations tell, the module's own where they leave a
+                choice.
 
         Raises PassError with the passes' diagnostics, StageError where the result isn't at the stage, InputError where
         the pipeline is no text.
         """
-        if not isinstance(pipeline, str):
-            raise InputError(f"a pipeline is a text, such as 'hir-to-mir,cse', but got {pipeline!r}")
+        if not checks.is_text(pipeline):
+            raise InputError(f"a pipeline is a text, such as 'hir-to-mir,cse', but got {pipeline!r}"[:400])
         module = self._copy()
         run_pipeline(module, pipeline)
-        check_stage(module, stage or self._stage)
-        return GraphModule(module, stage or self._stage, self._policy)
+        found = self._stage_after(module) if stage is None else stage
+        check_stage(module, found)
+        return GraphModule(module, found, self._policy)
+
+    def _stage_after(self, module: ir.Module) -> str:
+        """The stage of this module's IR after passes: its own, where operations don't tell that it is a later one."""
+        had_blocks = any(op.name.startswith("hir.") for op in operations(self._module))
+        found = detect_stage(module, None if had_blocks else self._stage)
+        return found if STAGES.index(found) > STAGES.index(self._stage) else self._stage
 
     def bind(self, sizes: Mapping[str, int] | None = None, **more: int) -> GraphModule:
         """A new module with symbolic dimensions replaced by sizes; others stay dynamic.
@@ -263,12 +277,12 @@ class GraphModule(Blocks, Editing):
         Raises InputError where a symbol isn't one of the module's, or a size isn't positive, PassError where an
         operation doesn't allow the size.
         """
-        bound = {**(sizes or {}), **more}
+        bound = {**({} if sizes is None else checks.mapping("sizes", sizes, "a mapping from symbols to sizes")), **more}
         known = self.dynamic_symbols
         for symbol, size in bound.items():
             if symbol not in known:
                 raise InputError(f"module '{self.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}")
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= checks.LARGEST:
                 raise InputError(f"symbol '{symbol}' of module '{self.name}' is bound to a size >= 1, but got {size!r}")
         if not bound:
             return self.clone()
@@ -296,8 +310,8 @@ class GraphModule(Blocks, Editing):
 
         if self._stage not in BUILDABLE:
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: it is fused already")
-        if activations not in ("exact", "int8"):
-            raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}")
+        if not isinstance(activations, str) or activations not in ("exact", "int8"):
+            raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}"[:400])
         return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
 
     def range_report(
@@ -332,6 +346,7 @@ class GraphModule(Blocks, Editing):
             generic: print every operation in the generic form.
         """
         self._mark()
+        locations, generic = checks.flag("locations", locations), checks.flag("generic", generic)
         return str(self._module.operation.get_asm(enable_debug_info=locations, print_generic_op_form=generic))
 
     def bytecode(self) -> bytes:
@@ -442,8 +457,8 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
 
 def check_stage(module: ir.Module, stage: str) -> None:
     """Raises StageError where a module has operations that its stage doesn't."""
-    if stage not in STAGES:
-        raise StageError(f"a stage is one of {', '.join(STAGES)}, but got {stage!r}")
+    if not isinstance(stage, str) or stage not in STAGES:
+        raise StageError(f"a stage is one of {', '.join(STAGES)}, but got {checks.shown(stage)}")
     banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir",)}[stage]
     allowed = ("hir", "mir", "func") if stage in BUILDABLE else ()
     wrong = []
@@ -460,8 +475,8 @@ def check_stage(module: ir.Module, stage: str) -> None:
 
 
 def _checked_policy(policy: str) -> str:
-    if policy not in POLICIES:
-        raise InputError(f"a fusion policy is one of {', '.join(POLICIES)}, but got {policy!r}")
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise InputError(f"a fusion policy is one of {', '.join(POLICIES)}, but got {checks.shown(policy)}")
     return policy
 
 

@@ -146,7 +146,7 @@ class Value:
     def transpose(self, *axes: Any) -> Value:
         """Dimensions in another order, by default reversed; axes as numbers or as one sequence."""
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
-        return self._builders.transpose(self, order or None)
+        return self._builders.transpose(self, None if isinstance(order, tuple) and not order else order)
 
     @property
     def T(self) -> Value:

@@ -19,8 +19,8 @@ LEAST_SHARE = 0.001
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 900, 520, 70, 50, 20, 20
 #: Kernels that get a label.
 _LABELLED = 6
-#: Pixels that a label takes at most; points nearer to the right edge have theirs on the left.
-_LABEL_WIDTH = 200
+#: Pixels that a letter and a line of a label take, and lines that a label moves at most.
+_LETTER, _LINE, _STEPS = 6.8, 15, 9
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,13 @@ class _Axis:
     def decades(self) -> list[float]:
         first, last = round(math.log10(self.low)), round(math.log10(self.high))
         return [10.0**power for power in range(first, last + 1)]
+
+
+#: Why a kernel may be above the roofline.
+ABOVE = (
+    "More than 100 % of the roofline is no error: it is drawn by the bandwidth of memory, and what a kernel reads may "
+    "come from a cache that is faster."
+)
 
 
 def check_plot(path: Path) -> None:
@@ -115,8 +122,10 @@ def to_svg(profile: Profile) -> str:
         f'<line class="roof" x1="{x(start):.1f}" y1="{y(start * bandwidth):.1f}" x2="{x(corner):.1f}" '
         f'y2="{y(top):.1f}"/>'
     )
+    named = x.low * 10 ** ((math.log10(corner) - math.log10(x.low)) / 4)  # below the line, which rises to the right
+    under = _Box(x(named), y(named * bandwidth) + 4, x(named) + 140, y(named * bandwidth) + 20)
     parts.append(
-        f'<text class="roofname" x="{x(start) + 8:.1f}" y="{y(start * bandwidth) - 12:.1f}">'
+        f'<text class="roofname" x="{under.left + 4:.1f}" y="{under.bottom - 4:.1f}">'
         f"memory, {bandwidth:.1f} GB/s</text>"
     )
     for name, height in roofs:
@@ -127,14 +136,55 @@ def to_svg(profile: Profile) -> str:
         parts.append(
             f'<text class="roofname" x="{_WIDTH - _RIGHT - 4}" y="{at}" dy="-5" text-anchor="end">{name}</text>'
         )
+    taken = [_Box(_WIDTH - _RIGHT - 160, y(height) - 18, _WIDTH - _RIGHT, y(height) + 3) for _, height in roofs]
+    taken.append(under)
+    taken += [_circle(kernel, x, y) for program in profile.programs for kernel in shown(program)]
     for number, program in enumerate(profile.programs):
         for rank, kernel in enumerate(shown(program)):
-            parts += _point(kernel, number, x, y, labelled=rank < _LABELLED)
+            parts += _point(kernel, number, x, y, taken if rank < _LABELLED else None)
     return "\n".join([*parts, "</svg>"])
 
 
-def _point(kernel: KernelProfile, number: int, x: _Axis, y: _Axis, *, labelled: bool) -> list[str]:
-    radius = 4 + 16 * math.sqrt(kernel.share)
+@dataclass(frozen=True)
+class _Box:
+    """A rectangle that a label takes, in pixels."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.right and other.left < self.right and self.top < other.bottom and other.top < self.bottom
+        )
+
+
+def _radius(kernel: KernelProfile) -> float:
+    return 4 + 16 * math.sqrt(kernel.share)
+
+
+def _circle(kernel: KernelProfile, x: _Axis, y: _Axis) -> _Box:
+    at_x, at_y, radius = x(kernel.intensity), y(kernel.flops / 1e9), _radius(kernel)
+    return _Box(at_x - radius, at_y - radius, at_x + radius, at_y + radius)
+
+
+def _free(left: float, right: float, at: float, taken: list[_Box]) -> float | None:
+    """The height nearest to `at` where a label meets none of those that are there; None where all are far away."""
+    for step in range(_STEPS):
+        for way in (1, -1) if step else (1,):
+            middle = at + way * step * _LINE
+            box = _Box(left, middle - _LINE / 2, right, middle + _LINE / 2)
+            inside = box.top >= _TOP and box.bottom <= _HEIGHT - _BOTTOM
+            if inside and not any(box.meets(other) for other in taken):
+                taken.append(box)
+                return middle
+    return None
+
+
+def _point(kernel: KernelProfile, number: int, x: _Axis, y: _Axis, taken: list[_Box] | None) -> list[str]:
+    """The circle of a kernel; its label where no other is, with a line to it, where `taken` isn't None."""
+    radius = _radius(kernel)
     at_x, at_y = x(kernel.intensity), y(kernel.flops / 1e9)
     hint = (
         f"{kernel.name} ({', '.join(kernel.ops)}): {kernel.share:.1%} of the time, {kernel.flops / 1e9:.1f} GFLOP/s, "
@@ -144,13 +194,20 @@ def _point(kernel: KernelProfile, number: int, x: _Axis, y: _Axis, *, labelled: 
         f'<circle class="p{number}" cx="{at_x:.1f}" cy="{at_y:.1f}" r="{radius:.1f}">'
         f"<title>{html.escape(hint)}</title></circle>"
     ]
-    if labelled:
-        left = at_x > _WIDTH - _RIGHT - _LABEL_WIDTH
-        anchor, place = ("end", at_x - radius - 3) if left else ("start", at_x + radius + 3)
-        lines.append(
-            f'<text class="label" x="{place:.1f}" y="{at_y:.1f}" dy="4" text-anchor="{anchor}">'
-            f"{html.escape(kernel.name)}</text>"
-        )
+    if taken is None:
+        return lines
+    width = _LETTER * len(kernel.name)
+    left = at_x + radius + 3 + width > _WIDTH - _RIGHT
+    anchor, place = ("end", at_x - radius - 3) if left else ("start", at_x + radius + 3)
+    height = _free(place - width if left else place, place if left else place + width, at_y, taken)
+    if height is None:  # the table has it, and the circle's hint
+        return lines
+    if height != at_y:
+        lines.append(f'<line class="lead" x1="{at_x:.1f}" y1="{at_y:.1f}" x2="{place:.1f}" y2="{height:.1f}"/>')
+    lines.append(
+        f'<text class="label" x="{place:.1f}" y="{height:.1f}" dy="4" text-anchor="{anchor}">'
+        f"{html.escape(kernel.name)}</text>"
+    )
     return lines
 
 
@@ -163,7 +220,8 @@ _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 70rem;
        margin: 2rem auto; padding: 0 1rem; }
 svg { width: 100%; height: auto; }
-.grid { stroke: var(--grid); } .roof { stroke: var(--ink); stroke-width: 2; }
+.grid { stroke: var(--grid); } .lead { stroke: var(--soft); stroke-width: .7; }
+.roof { stroke: var(--ink); stroke-width: 2; }
 .tick, .roofname, .label { fill: var(--soft); font-size: 12px; } .axis { fill: var(--ink); font-size: 13px; }
 .p0 { fill: var(--a); fill-opacity: .65; } .p1 { fill: var(--b); fill-opacity: .65; }
 .key { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin: 0 .3em 0 1em; }
@@ -204,6 +262,7 @@ def to_html(profile: Profile) -> str:
 <title>Roofline of {html.escape(Path(profile.model).name)}</title><style>{_STYLE}</style></head>
 <body><h1>Roofline of {html.escape(Path(profile.model).name)}</h1>
 <p>{html.escape(str(profile.roofline))}. A circle's area grows with its part of a module's time.<br>{keys}</p>
+<p>{ABOVE}</p>
 {to_svg(profile)}
 <table><thead><tr>{columns}</tr></thead><tbody>
 {chr(10).join(rows)}
@@ -221,6 +280,7 @@ def _write_png(profile: Profile, path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(10, 6))
     plot: Any = axes
     bandwidth = profile.roofline.bandwidth / 1e9
+    labels: list[tuple[str, float, float]] = []
     for name, height in _roofs(profile):
         corner = height / bandwidth
         plot.loglog([x.low, corner, x.high], [x.low * bandwidth, height, height], color="black")
@@ -235,7 +295,12 @@ def _write_png(profile: Profile, path: Path) -> None:
             label=program.name,
         )
         for kernel in kernels[:_LABELLED]:
-            plot.annotate(kernel.name, (kernel.intensity, kernel.flops / 1e9), fontsize=8)
+            labels.append((kernel.name, kernel.intensity, kernel.flops / 1e9))
+    taken: list[_Box] = []
+    for name, at_x, at_y in labels:  # in the pixels of the page, whose proportions are these
+        left = x(at_x) + 6
+        if (free := _free(left, left + _LETTER * len(name), y(at_y), taken)) is not None:
+            plot.annotate(name, (at_x, at_y), (4, y(at_y) - free), textcoords="offset points", fontsize=8)
     plot.set(
         xlim=(x.low, x.high), ylim=(y.low, y.high), xlabel="operations per byte", ylabel="10⁹ operations per second"
     )

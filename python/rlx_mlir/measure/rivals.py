@@ -11,6 +11,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -267,8 +268,7 @@ def _iree(workload: Workload, threads: int) -> Runner:
 
 def _iree_compile(text: str) -> bytes:
     """A module of IREE's; in a process of its own, since two copies of MLIR's bindings don't fit into one."""
-    tool = Path(sys.executable).with_name("iree-compile")
-    command = [str(tool) if tool.exists() else "iree-compile", "-", *_IREE_FLAGS]
+    command = [_tool("iree-compile"), "-", *_IREE_FLAGS]
     try:
         done = subprocess.run(command, input=text.encode(), capture_output=True, check=False)
     except FileNotFoundError:
@@ -276,6 +276,12 @@ def _iree_compile(text: str) -> bytes:
     if done.returncode:
         raise UnsupportedError(f"iree-compile fails: {done.stderr.decode(errors='replace').strip()[:500]}")
     return done.stdout
+
+
+def _tool(name: str) -> str:
+    """A command of a package: beside this interpreter or where its scripts are installed, which PATH need not name."""
+    folders = (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")), Path(sys.prefix) / "bin")
+    return next((str(folder / name) for folder in folders if (folder / name).is_file()), name)
 
 
 def linalg_text(workload: Workload) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
 from ..errors import ContextLengthError, InputError, ModelFileError, did_you_mean
 from ..frontends.files import is_there, shortened
 from ..frontends.safetensors import SafetensorsFile, ShardedSafetensors
@@ -91,6 +92,12 @@ def load_encoder(
     """
     from ..compiler import compile_cached
 
+    checks.path("path_or_name", path_or_name)
+    checks.text("target", target)
+    checks.flag("cache", cache)
+    checks.flag("download", download)
+    if progress is not None:
+        checks.callback("progress", progress, "text")
     say = progress or (lambda text: None)
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
         raise InputError(f"'batch' must be an integer of at least 1, but is {batch!r}")
@@ -158,7 +165,9 @@ class Encoder:
 
     def tokenize(self, text: str, *, truncate: bool = True) -> list[int]:
         """Ids of a text's tokens, special ones included; without a prompt, but else as `embed` reads it."""
-        return self.tokenizer.encode([self.config.texts.apply(_texts([text])[0])], truncate=truncate)[0]
+        checks.text("text", text)
+        read = self.config.texts.apply(text)
+        return self.tokenizer.encode([read], truncate=checks.flag("truncate", truncate))[0]
 
     def embed(self, texts: str | Sequence[str], *, truncate: bool = True, prompt_name: str | None = None) -> Floats:
         """The vectors of texts, f32 [texts, hidden] in their order; of one string [1, hidden].
@@ -175,7 +184,7 @@ class Encoder:
         """
         prompt = self._prompt(prompt_name)
         read = [self.config.texts.apply(text, prompt) for text in _texts(texts)]
-        ids = self.tokenizer.encode(read, truncate=truncate)
+        ids = self.tokenizer.encode(read, truncate=checks.flag("truncate", truncate))
         for number, tokens in enumerate(ids):
             if len(tokens) > self.config.max_tokens:
                 raise ContextLengthError(

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import numpy as np
 import numpy.typing as npt
 
-from .. import budgets
+from .. import budgets, checks
+from ..arrays import as_array
 from ..dtypes import DTYPES
 from ..errors import ContextLengthError, ExecutionError, InputError, TimeLimitError
 from ..frontends.gguf import GGUFFile
@@ -126,6 +127,13 @@ def load_model(
     or takes too long, DownloadError, CompileError (TimeLimitError after ``time_limit``).
     """
     check_nonfinite(nonfinite)
+    checks.path("path_or_name", path_or_name)
+    for name, value in (("activations", activations), ("kv_dtype", kv_dtype), ("target", target)):
+        checks.text(name, value)
+    checks.flag("cache", cache)
+    checks.flag("download", download)
+    if progress is not None:
+        checks.callback("progress", progress, "text")
     say = progress or _silent
     if activations not in ACTIVATIONS:
         raise InputError(f"'activations' must be one of {', '.join(ACTIVATIONS)}, but is {activations!r}")
@@ -490,11 +498,17 @@ class Model:
 
     def tokenize(self, text: str, bos: bool | None = None, special: bool = False) -> list[int]:
         """Token ids of a text, see `Tokenizer.tokenize`."""
-        return self.tokenizer.tokenize(text, bos=bos, special=special)
+        checks.text("text", text)
+        if bos is not None:
+            checks.flag("bos", bos)
+        return self.tokenizer.tokenize(text, bos=bos, special=checks.flag("special", special))
 
     def detokenize(self, ids: Sequence[int], special: bool = False) -> str:
         """Text of token ids, see `Tokenizer.detokenize`."""
-        return self.tokenizer.detokenize(ids, special=special)
+        array = as_array("ids", ids)
+        if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+            raise InputError(f"'ids' are token ids, but got {checks.shown(ids)}")
+        return self.tokenizer.detokenize(array.tolist(), special=checks.flag("special", special))
 
     def module(self, function: str = "prefill", stage: str = "hir") -> GraphModule:
         """The graph of ``prefill`` or ``decode``, newly built: to read, to lower further, to change.
@@ -502,7 +516,8 @@ class Model:
         Args:
             stage: ``hir``, blocks; or ``mir``, primitives. `emit` gives the text of later stages.
         """
-        if stage not in ("hir", "mir"):
+        checks.choice("function", function, decoder.PROGRAMS)
+        if not isinstance(stage, str) or stage not in ("hir", "mir"):
             raise InputError(
                 f"'stage' must be hir or mir, but is {stage!r}; Model.emit (or rlx.emit) gives the text of later stages"
             )
@@ -517,6 +532,7 @@ class Model:
         """
         from ..compiler import emit
 
+        checks.choice("function", function, decoder.PROGRAMS)
         sizes = maxima(function, context=self.context, chunk=self.chunk)
         return emit(self.module(function), stage, activations=self.activations, maxima=sizes)
 
@@ -572,10 +588,12 @@ class Model:
         than the context; both at the call, before anything is generated. Iterating raises ExecutionError where logits
         aren't finite.
         """
-        if isinstance(max_tokens, bool) or not isinstance(max_tokens, int) or max_tokens < 1:
-            raise InputError(f"'max_tokens' must be an integer of at least 1, but is {max_tokens!r}")
+        checks.whole("max_tokens", max_tokens, 1)
+        checks.flag("ignore_eos", ignore_eos)
+        if chat is not None:
+            checks.flag("chat", chat)
         sampler = Sampler(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed, greedy=greedy)
-        stops = StopStrings([stop] if isinstance(stop, str) else list(stop))
+        stops = StopStrings([checks.text("stop", stop)] if isinstance(stop, str) else checks.names("stop", stop))
         ids = self._ids(self._prompt_ids(prompt, chat), "the prompt")
         if max(ids) >= self.texts:
             at = next(i for i, index in enumerate(ids) if index >= self.texts)
@@ -647,7 +665,7 @@ class Model:
             if not chat:
                 return self.tokenizer.tokenize(prompt)
             messages = [{"role": "user", "content": prompt}]
-        elif not isinstance(prompt, Sequence | np.ndarray):
+        elif not isinstance(prompt, Sequence | np.ndarray) or not getattr(prompt, "ndim", 1):
             raise InputError(f"a prompt is text, a list of messages or token ids, but got {type(prompt).__name__}")
         elif len(prompt) and isinstance(prompt[0], Mapping):
             if chat is False:
@@ -663,7 +681,7 @@ class Model:
 
     def _ids(self, given: Sequence[int] | np.ndarray, what: str) -> list[int]:
         """Checked token ids: an index outside the embedding table would be clamped in silence."""
-        array = np.asarray(given)
+        array = as_array(what, given)
         if array.shape == (0,):
             raise InputError(f"{what} must have at least one token, but has none")
         if array.ndim != 1 or array.dtype.kind not in "iu":

@@ -9,6 +9,7 @@ from typing import overload
 import numpy as np
 import numpy.typing as npt
 
+from .. import checks
 from ..errors import InputError
 
 _Ids = npt.NDArray[np.int64]
@@ -43,14 +44,14 @@ class Sampler:
         greedy: bool = False,
     ) -> None:
         """Raises InputError where temperature < 0, top_k < 0, top_p is not in (0, 1], or seed < 0."""
-        if not (math.isfinite(temperature) and temperature >= 0):
+        if not (math.isfinite(checks.real("temperature", temperature)) and temperature >= 0):
             raise InputError(f"'temperature' must be finite and at least 0, but is {temperature}")
-        if top_k < 0 or top_k != int(top_k):
-            raise InputError(f"'top_k' must be an integer of at least 0, but is {top_k}")
-        if not 0 < top_p <= 1:
+        checks.whole("top_k", top_k)
+        if not 0 < checks.real("top_p", top_p) <= 1:
             raise InputError(f"'top_p' must be in (0, 1], but is {top_p}")
-        if seed is not None and seed < 0:
-            raise InputError(f"'seed' must be at least 0, but is {seed}")
+        if seed is not None:
+            checks.whole("seed", seed, most=2**128 - 1)
+        checks.flag("greedy", greedy)
         self.temperature = float(temperature)
         self.top_k = int(top_k)
         self.top_p = float(top_p)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.runtime.artifact import Artifact
@@ -93,10 +94,12 @@ def dispatch_report(
     Raises InputError where `sizes` names an unknown symbol.
     """
     known = dict(artifact.symbols)
-    for symbol in sizes or {}:
+    given = {} if sizes is None else checks.mapping("sizes", sizes, "a mapping from symbols to sizes")
+    for symbol, size in given.items():
         if symbol not in known:
             raise InputError(f"'{artifact.name}' has no symbol '{symbol}', it has {', '.join(known) or 'none'}")
-    chosen = {**known, **(sizes or {})}
+        checks.whole(symbol, size)
+    chosen = {**known, **given}
     values = list(chosen.values())
     calls: Counter[int] = Counter()
     work: Counter[int] = Counter()

@@ -149,7 +149,7 @@ def range_report(
         raise InputError(f"'dtype' expects one of {', '.join(LIMITS)}, but got {dtype!r}")
     lowered = module if module.stage == "mir" else module.lower()
     entry = entry_function(lowered.ir_module)
-    given = _given(arguments(entry), inputs or {}, params or {})
+    given = _given(arguments(entry), {} if inputs is None else inputs, {} if params is None else params)
     known = initial(entry, given)
     seen = _observed(lowered, given) if all(a.name in given for a in arguments(entry)) else None
     looked, findings = 0, []

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 
+#: How tables of text are shown.
+_FACE = "font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; white-space: pre; overflow-x: auto"
 #: Of inputs and of outputs, so many are in the line.
 _SHOWN = 3
 
@@ -52,7 +54,8 @@ def preformatted(report: Any) -> str:
     """The text of a report as HTML, which notebooks show."""
     from html import escape
 
-    return f"<pre>{escape(str(report))}</pre>"
+    # Some notebooks show <pre> in the face of their text, in which columns aren't.
+    return f'<pre style="{_FACE}">{escape(str(report))}</pre>'
 
 
 def _count(number: int, noun: str) -> str:

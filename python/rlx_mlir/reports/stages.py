@@ -48,8 +48,8 @@ def inspect(module: Any, stage: str | None = None, **options: Any) -> str:
     if not isinstance(module, GraphModule):
         raise InputError(f"'module' expects a GraphModule, but got {type(module).__name__}")
     wanted = module.stage if stage is None else stage
-    if wanted not in STAGES:
-        raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got '{wanted}'")
+    if not isinstance(wanted, str) or wanted not in STAGES:
+        raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got {wanted!r}"[:400])
     if wanted == module.stage:
         return module.inspect()
     if module.stage in STAGES and STAGES.index(wanted) < STAGES.index(module.stage):

@@ -72,6 +72,9 @@ class Rewriter:
         self._op: ir.Operation | None = None
         self._remarks = remarking()
         self._declined: list[tuple[ir.Location, str]] = []
+        #: Identities of the operations that were there at the start, and live.
+        self._original: set[int] = set()
+        self._rewritten: set[tuple[str, str]] = set()
 
     def replace(self, op: Any, *values: Any) -> None:
         """Replaces every use of the operation's results by the values, in order, and erases it."""
@@ -94,7 +97,9 @@ class Rewriter:
         if operation == self._op and self._matched_erased:
             raise RewriteError(f"'{operation.name}' is erased already")
         # Those inside go with it, and their handles don't know.
-        self._erased.update(identity(op) for op in (operation, *operations(operation)))
+        gone = {identity(op) for op in (operation, *operations(operation))}
+        self._erased |= gone
+        self._original -= gone
         self._changed = True
         if operation == self._op:
             self._matched_erased = True  # It is the insertion point until the pattern returns.
@@ -109,6 +114,8 @@ class Rewriter:
         """Says why the pattern declined, and what would make it match; both show in fusion reports."""
         assert self._op is not None
         location = self._op.location
+        if identity(self._op) not in self._original and (self._pattern, str(location)) in self._rewritten:
+            return  # of what the pattern itself has made there, which nobody asks about
         where = describe_location(location) if self._recorder is not None else ""
         self._report.misses.append(Miss(self._pattern, self._op.name, str(location), reason, where, hint))
         if self._remarks:
@@ -128,6 +135,7 @@ class Rewriter:
             op.erase()
         if self._changed:
             self._report.applied[pattern.name] += 1
+            self._rewritten.add((pattern.name, str(location)))
             if self._remarks:
                 ir.native.emit_remark(location, f"{self._remarks}: '{self._pattern}' rewrites '{name}'")
             if self._recorder is not None:
@@ -173,13 +181,16 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
     if recorder is not None:
         record(recorder, report)
     rewriter = Rewriter(report, recorder)
-    changed = True
+    started, changed = False, True
     while changed:
         changed = False
         rewriter._erased.clear()
         rewriter._declined.clear()
         report.misses.clear()
         snapshot = [(identity(op), op) for op in operations(root)]
+        if not started:
+            started = True
+            rewriter._original.update(number for number, _ in snapshot)
         if limit is None:
             limit = 1000 + 20 * len(snapshot)
         for number, op in snapshot:

@@ -9,12 +9,11 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
-from rlx_mlir import budgets
+from rlx_mlir import budgets, checks
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import CacheError
+from rlx_mlir.errors import CacheError, InputError
 from rlx_mlir.reports import shown
 from rlx_mlir.runtime.paths import open_regular, write_atomically
 
@@ -166,6 +165,8 @@ class Artifact:
     @staticmethod
     def from_bytes(data: bytes) -> Artifact:
         """Reads what `to_bytes` wrote; CacheError where it is damaged or of another version."""
+        if not isinstance(data, bytes):
+            raise InputError(f"an artefact is read from bytes, but got {checks.shown(data)}")
         _, length, code_length, digest = _header(data[: _HEADER.size])
         rest = data[_HEADER.size :]
         if hashlib.sha256(_LENGTHS.pack(length, code_length) + rest).digest() != digest:
@@ -176,7 +177,7 @@ class Artifact:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the artefact to a file, which appears whole or not at all."""
-        write_atomically(Path(path), self.to_bytes())
+        write_atomically(checks.path("path", path), self.to_bytes())
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, own: bool = False) -> Artifact:
@@ -190,7 +191,7 @@ class Artifact:
         the budgets allow, OSError where it can't be read.
         """
         try:
-            with open_regular(path, own=own) as file:
+            with open_regular(checks.path("path", path), own=own) as file:
                 start = file.read(_HEADER.size)
                 _header(start)  # before the rest is read, which may be of any size
                 return Artifact.from_bytes(start + file.read())

@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from rlx_mlir import checks
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
@@ -24,7 +25,7 @@ from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
-from rlx_mlir.runtime.prepare import Shared, prepare
+from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
 
@@ -187,7 +188,7 @@ class Executable:
 
         On CPUs, data starts at a multiple of 64 bytes, and memory of large arrays is taken when it is first written.
         """
-        dtype = np.dtype(dtype)
+        shape, dtype = checks.sizes("shape", shape), checks.element_type("dtype", dtype)
         raw = np.zeros(math.prod(shape) * dtype.itemsize + 64, np.uint8)
         return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
@@ -205,6 +206,10 @@ class Executable:
         Raises InputError where one is missing, unknown, or of another shape or type; then the old ones stay.
         """
         self._check_names("parameter", params, self.params)
+        if shared is not None and not (
+            isinstance(shared, MutableMapping) and all(isinstance(known, Prepared) for known in shared.values())
+        ):
+            raise InputError(f"'shared' is a dictionary that set_params fills, or None, but got {checks.shown(shared)}")
         sizes: Sizes = {}
         sources = {spec.name: self._checked("parameter", spec, params[spec.name], sizes) for spec in self.params}
         with described(self.artifact):
@@ -240,7 +245,7 @@ class Executable:
         where sizes with one symbol differ, where a size exceeds its declared maximum, or where positions name rows that
         a table or cache doesn't have. Raises StageError where parameters aren't set yet.
         """
-        return self._arrange(inputs, outputs or {}, donate)()
+        return self._arrange(inputs, {} if outputs is None else outputs, donate)()
 
     @located
     def bind(
@@ -258,7 +263,7 @@ class Executable:
 
         Raises what `run` raises, before anything runs.
         """
-        arranged = self._arrange(inputs, outputs or {}, donate)
+        arranged = self._arrange(inputs, {} if outputs is None else outputs, donate)
         self._check_bound(arranged, inputs, donate)
         return arranged
 
@@ -301,8 +306,8 @@ class Executable:
         return {**dict(zip(names, arrays, strict=False)), **inputs}
 
     def profile(self, enabled: bool = True) -> None:
-        """Starts or stops measuring each call."""
-        self._plan.profile(enabled)
+        """Starts or stops measuring each call; `timings` and `dispatch_report` then say how long kernels took."""
+        self._plan.profile(checks.flag("enabled", enabled))
 
     def timings(self) -> list[tuple[str, float]]:
         """(kernel, seconds per run) of each call since `profile(True)`."""
@@ -354,6 +359,10 @@ class Executable:
             raise StageError(f"'{self.artifact.name}' needs its parameters: call set_params before it runs")
         if type(inputs) is not dict or inputs.keys() != self._input_names:
             self._check_names("input", inputs, self.inputs)
+        if type(outputs) is not dict:
+            checks.mapping("outputs", outputs, "a mapping from outputs to arrays")
+        if type(donate) is not tuple or donate:
+            checks.names("donate", donate)
         sizes = dict(bound.sizes)
         arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
         ordered = self._ordered(sizes)
@@ -474,14 +483,19 @@ class Executable:
         for name in given:
             if name not in names:
                 raise InputError(f"'{self.artifact.name}' has no output '{name}'; it has {', '.join(names) or 'none'}")
-        if isinstance(donate, str):
-            raise InputError(f"'donate' is a collection of names, but got the string '{donate}'")
         if not donate:
             return
-        tied = {spec.tied: spec.name for spec in self.outputs}
+        tied = {spec.tied: spec.name for spec in self.outputs if spec.tied is not None}
         for name in donate:
+            if name not in arrays:
+                raise InputError(
+                    f"'{self.artifact.name}' has no input '{name}' to donate; it has {', '.join(arrays) or 'none'}"
+                )
             if name not in tied:
-                raise InputError(f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it")
+                raise InputError(
+                    f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it; compiled "
+                    "code takes the memory of caches and states that the module updates, and no other ties are honoured"
+                )
             array = arrays[name]
             if array is not inputs[name] or (isinstance(array, np.ndarray) and not array.flags.writeable):
                 raise InputError(f"input '{name}' can't be donated: only a contiguous, writeable array of numpy can")
@@ -515,8 +529,8 @@ class Executable:
 
 def check_threads(threads: Any) -> None:
     """Raises InputError where it is neither a number of threads nor None."""
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
-        raise InputError(f"'threads' expects a positive number, or None, but got {threads!r}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads < 2**31):
+        raise InputError(f"'threads' expects a positive number, or None, but got {checks.shown(threads)}")
 
 
 def _is_readable(array: Array) -> bool:

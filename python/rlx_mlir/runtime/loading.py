@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 
+from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.place import located
 from rlx_mlir.runtime.artifact import Artifact
@@ -22,6 +23,7 @@ def executable(artifact: Artifact, *, threads: int | None = None, device: int = 
 
     Raises what their constructors raise.
     """
+    checks.whole("device", device)
     if not artifact.chip:
         if device:
             raise InputError(f"'{artifact.name}' was compiled for CPUs, but 'device' is {device}")

@@ -17,6 +17,7 @@ from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
     ChunkOption,
+    Commands,
     ContextOption,
     JsonOption,
     configuration,
@@ -36,6 +37,7 @@ _SHORT = 12
 _HASH = 12
 
 app = typer.Typer(
+    cls=Commands,
     invoke_without_command=True,
     rich_markup_mode="rich",
     help="Show the cache: compiled code, measured choices, downloaded models; all of it can be made again.",

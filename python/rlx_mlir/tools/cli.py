@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
-from typer.core import TyperGroup
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
@@ -27,6 +26,7 @@ from rlx_mlir.tools.options import (
     CacheTypeOption,
     ChipOption,
     ChunkOption,
+    Commands,
     ContextOption,
     Cubin,
     CubinOption,
@@ -60,7 +60,7 @@ _DEBUG = "RLX_DEBUG"
 _ORDER = ("generate", "embed", "models", "inspect", "compile", "emit", "report", "bench", "profile", "tune", "cache")
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """The commands; errors of ours become one line and a status."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -124,6 +124,8 @@ app.command(
         "rlx profile model.gguf --prompt-tokens 512 --trace trace.json --plot roofline.html",
         "rlx profile model.gguf --decode 0 --json",
         "rlx profile smollm2 --device cuda",
+        "rlx profile graph.mlir --size tokens=64 --maximum tokens=512",
+        "rlx profile graph.rlx",
     )
 )(profile.profile)
 app.command(

@@ -10,7 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
+from rlx_mlir.tools.options import Commands
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     help="Look for inputs that the compiler handles wrongly: graphs, model files, IR as text and as bytes.",

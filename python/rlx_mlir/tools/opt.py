@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The console script `rlx-opt`: mlir-opt with our dialects and passes, those written in Python too.
 
-Two options are added. `--rlx-verify-numerics`, with `--pass-pipeline`, checks after every pass that the module computes
-what it did before. `--rlx-remarks` says in remarks what the passes fused, what they nearly did, and why not;
-`--rlx-remarks=REGEX` does so for the patterns of other passes, by the passes' names.
+Two options are added. `--rlx-verify-numerics`, with passes as options of their own or with `--pass-pipeline`, checks
+after every pass that the module computes what it did before. `--rlx-remarks` says in remarks what the passes fused,
+what they nearly did, and why not; `--rlx-remarks=REGEX` does so for the patterns of other passes, by the passes' names.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def with_remarks(arguments: Sequence[str]) -> list[str]:
 def with_numeric_checks(arguments: Sequence[str]) -> list[str]:
     """The arguments with `--rlx-verify-numerics` worked into the pipeline; as they are without that option.
 
-    Raises InputError where the pipeline isn't given as a text.
+    Raises InputError where there are neither passes nor a pipeline.
     """
     if VERIFY not in arguments:
         return list(arguments)
@@ -91,7 +91,34 @@ def with_numeric_checks(arguments: Sequence[str]) -> list[str]:
         for step in split(text):
             passes += [step, f"rlx-verify-numerics{{after='{step}'}}"]
         return [*kept[:number], f"{_PIPELINE}=builtin.module({','.join(passes)})", *kept[after:]]
-    raise InputError(f"{VERIFY} expects the passes as {_PIPELINE}='builtin.module(...)'")
+    steps = [step_of(argument) for argument in kept]
+    if passes := [step for step in steps if step]:
+        others = [argument for argument, step in zip(kept, steps, strict=True) if not step]
+        return with_numeric_checks([*others, f"{_PIPELINE}=builtin.module({','.join(passes)})", VERIFY])
+    raise InputError(f"{VERIFY} expects passes, such as --hir-to-mir, or {_PIPELINE}='builtin.module(...)'")
+
+
+def step_of(argument: str) -> str:
+    """The step of a pipeline that an option such as `--hir-to-mir=policy=fusable` is; '' where it is no pass.
+
+    Passes on functions alone are nested, as mlir-opt nests them.
+    """
+    from mlir.passmanager import PassManager
+
+    from rlx_mlir import ir
+
+    name, equals, options = argument.partition("=")
+    if not name.startswith("-") or not (name := name.removeprefix("-").removeprefix("-")):
+        return ""
+    step = f"{name}{{{options}}}" if equals else name
+    with ir.new_context():
+        for nested in (step, f"func.func({step})"):
+            try:
+                PassManager.parse(f"builtin.module({nested})")
+            except (ir.MLIRError, ValueError):
+                continue
+            return nested
+    return ""
 
 
 if __name__ == "__main__":

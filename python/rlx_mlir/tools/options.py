@@ -6,19 +6,32 @@ from __future__ import annotations
 import enum
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, did_you_mean
 
 
 def example(*lines: str) -> str:
     """Examples below a command's help; the marks keep their line breaks."""
     return "\n\n".join(["[bold]Examples[/bold]", *(f"  {line}" for line in lines)])
+
+
+class Commands(TyperGroup):
+    """A group of commands; one that isn't there is an error of one line, with what it may have been meant to be."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0] if args else ""
+        if name and not name.startswith("-") and self.get_command(ctx, name) is None:
+            near = did_you_mean(name, self.list_commands(ctx))
+            typer.echo(f"rlx: there is no command '{name}'{near or f'; see {ctx.command_path} --help'}", err=True)
+            raise typer.Exit(2)
+        return super().resolve_command(ctx, args)
 
 
 class Stage(str, enum.Enum):
@@ -200,6 +213,24 @@ def positive_numbers(option: str, text: str) -> list[int]:
     if not all(word.isascii() and word.isdigit() and int(word) > 0 for word in words):
         raise InputError(f"'--{option}' expects positive numbers with commas between, but got '{text}'")
     return [int(word) for word in words]
+
+
+def refuse(what: str, given: Mapping[str, Any]) -> None:
+    """Raises InputError for options that are for something else."""
+    for option, value in given.items():
+        if value:
+            raise InputError(f"'--{option}' says nothing about {what}: leave it out")
+
+
+def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
+    """The numbers of each symbol of `symbol=number,number`."""
+    found: dict[str, list[int]] = {}
+    for text in texts:
+        symbol, _, numbers = text.partition("=")
+        if not symbol or not (listed := positive_numbers(option, numbers)):
+            raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
+        found[symbol] = listed
+    return found
 
 
 def print_json(value: Any) -> None:

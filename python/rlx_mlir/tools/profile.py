@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.paths import write_output
 from rlx_mlir.tools.loading import Loading, loads_model
-from rlx_mlir.tools.options import JsonOption, print_json, progress, writing
+from rlx_mlir.tools.options import JsonOption, by_symbol, print_json, progress, refuse, writing
 
 if TYPE_CHECKING:
+    from rlx_mlir.measure.files import FileProfile
     from rlx_mlir.measure.profile import Profile, ProgramProfile
 
 
@@ -22,16 +24,36 @@ def profile(
     loading: Loading,
     prompt_tokens: Annotated[int, typer.Option(min=1, help="Tokens of a prompt.")] = 128,
     decode: Annotated[int, typer.Option(min=0, help="Tokens after each prompt, one by one.")] = 32,
-    rounds: Annotated[int, typer.Option(min=1, help="Prompts to measure; figures are medians.")] = 5,
+    rounds: Annotated[int, typer.Option(min=1, help="Prompts or calls to measure; figures are medians.")] = 5,
     trace: Annotated[
         Path | None, typer.Option(help="Write a timeline for ui.perfetto.dev or chrome://tracing.")
     ] = None,
     plot: Annotated[
         Path | None, typer.Option(help="Write a roofline plot: .html, or .png where matplotlib is installed.")
     ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(help="SYMBOL=NUMBER: size at which calls of a .mlir or .rlx file are measured; the maximum."),
+    ] = None,
+    maximum: Annotated[
+        list[str] | None,
+        typer.Option(help="SYMBOL=NUMBER: largest size of a symbol of a .mlir file, as `maxima` of rlx.compile."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches."""
+    """Measure each kernel of a model: time, bytes, operations, and the part of the machine's limits that it reaches.
+
+    Of a module in a .mlir file, or of an artefact, a .rlx file: time and operations of each kernel, on random numbers.
+    """
+    if Path(loading.model).suffix in (".mlir", ".rlx"):
+        refuse("a file of one module", {"trace": trace, "plot": plot})
+        found_file = _profile_file(loading, by_symbol("size", size or []), by_symbol("maximum", maximum or []), rounds)
+        if as_json:
+            print_json(found_file.to_dict())
+        else:
+            typer.echo(str(found_file))
+        return
+    refuse("a model", {"size": size, "maximum": maximum})
     from rlx_mlir.measure.plot import check_plot, write_plot
     from rlx_mlir.measure.profile import profile_model
     from rlx_mlir.measure.trace import trace as timeline
@@ -55,6 +77,35 @@ def profile(
     for what, path in (("timeline", trace), ("plot", plot)):
         if path is not None:
             typer.echo(f"{what} in {path}", err=True)
+
+
+def _profile_file(
+    loading: Loading, sizes: dict[str, list[int]], maxima: dict[str, list[int]], rounds: int
+) -> FileProfile:
+    from rlx_mlir import checks
+    from rlx_mlir.measure.files import profile_executable
+    from rlx_mlir.runtime.loading import load
+
+    path = checks.path("model", loading.model)
+    if loading.device.value != "cpu":
+        raise InputError(f"'--device' expects cpu for {path}, but got {loading.device.value}")
+    if path.suffix == ".rlx":
+        refuse("an artefact, which is compiled already", {"maximum": maxima})
+        if not path.is_file():
+            raise InputError(f"{path}: no such file")
+        executable = load(path, threads=loading.threads)
+    else:
+        from rlx_mlir.compiler import compile
+        from rlx_mlir.hir import GraphModule
+
+        executable = compile(
+            GraphModule.from_text(path),
+            threads=loading.threads,
+            activations=loading.activations.value,
+            maxima={symbol: own[-1] for symbol, own in maxima.items()},
+        )
+    chosen = {symbol: own[-1] for symbol, own in sizes.items()}
+    return profile_executable(executable, sizes=chosen, rounds=rounds)
 
 
 def format_profile(found: Profile) -> str:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +11,7 @@ import typer
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.tools.loading import Loading, loads_model
-from rlx_mlir.tools.options import JsonOption, positive_numbers, print_json, progress
+from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, refuse
 
 if TYPE_CHECKING:
     from rlx_mlir.measure.tune import ProgramTuning
@@ -61,10 +61,10 @@ def tune(
     }
     with progress() as say:
         if Path(loading.model).suffix == ".mlir":
-            _refuse("a .mlir file", {"prompt-tokens": prompt_tokens})
+            refuse("a .mlir file", {"prompt-tokens": prompt_tokens})
             found = [_tune_file(loading, size or [], maximum or [], arrays, progress=say, **plan)]
         else:
-            _refuse("a model", {"size": size, "maximum": maximum, "arrays": arrays})
+            refuse("a model", {"size": size, "maximum": maximum, "arrays": arrays})
             found = _tune_model(loading, prompt_tokens, progress=say, **plan)
     if as_json:
         print_json({"model": loading.model, "programs": [own.to_dict() for own in found]})
@@ -89,31 +89,13 @@ def _tune_file(
 
     return tune_module(
         GraphModule.from_text(Path(loading.model)),
-        sizes=_by_symbol("size", size),
-        maxima={symbol: own[-1] for symbol, own in _by_symbol("maximum", maximum).items()},
+        sizes=by_symbol("size", size),
+        maxima={symbol: own[-1] for symbol, own in by_symbol("maximum", maximum).items()},
         arrays={} if arrays is None else _read_arrays(arrays),
         target=loading.device.value,
         activations=loading.activations.value,
         **plan,
     )
-
-
-def _refuse(what: str, given: Mapping[str, Any]) -> None:
-    """Raises InputError for options that are for something else."""
-    for option, value in given.items():
-        if value:
-            raise InputError(f"'--{option}' says nothing about {what}: leave it out")
-
-
-def _by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
-    """The numbers of each symbol of `symbol=number,number`."""
-    found: dict[str, list[int]] = {}
-    for text in texts:
-        symbol, _, numbers = text.partition("=")
-        if not symbol or not (listed := positive_numbers(option, numbers)):
-            raise InputError(f"'--{option}' expects symbol=number, but got '{text}'")
-        found[symbol] = listed
-    return found
 
 
 def _read_arrays(path: Path) -> dict[str, Any]:
