@@ -107,9 +107,15 @@ def budget(**limits: int) -> Iterator[Budgets]:
         _own.reset(token)
 
 
-def set_for_process(limits: Mapping[str, int]) -> None:
-    """Sets limits from here on, in all threads, as a command line's options do."""
+@contextmanager
+def budget_for_process(limits: Mapping[str, int]) -> Iterator[None]:
+    """Other limits in all threads, as long as what is inside runs: those of a command line."""
+    before = _process[:]
     _process[:] = [replace(current(), **{_known(name): value for name, value in limits.items()})]
+    try:
+        yield
+    finally:
+        _process[:] = before
 
 
 def check(name: str, value: float, what: str) -> None:
@@ -137,9 +143,9 @@ __all__ = [
     "VARIABLE",
     "Budgets",
     "budget",
+    "budget_for_process",
     "check",
     "current",
     "exceeded",
     "parse",
-    "set_for_process",
 ]

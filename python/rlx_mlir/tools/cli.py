@@ -145,6 +145,7 @@ def _show_version(show: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help=f"Show tracebacks of errors (or set {_DEBUG}=1).")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version.")
@@ -158,7 +159,7 @@ def options(
     if debug:
         os.environ[_DEBUG] = "1"
     if budget:
-        budgets.set_for_process(budgets.parse(",".join(budget)))
+        context.with_resource(budgets.budget_for_process(budgets.parse(",".join(budget))))
 
 
 @app.command(
