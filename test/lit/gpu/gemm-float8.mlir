@@ -44,8 +44,10 @@ module {
 //         ADA:   %[[A:.+]] = arith.mulf %{{.+}}, %[[S]] : f32
 //         ADA:   %[[T:.+]] = llvm.load %[[WS]] {alignment = 4 : i64} : !llvm.ptr<1> -> f32
 //         ADA:   %[[C:.+]] = arith.mulf %[[A]], %[[T]] : f32
-//         ADA:   llvm.getelementptr %[[B]][%{{.+}}] : {{.*}}, bf16
-//         ADA:   arith.addf %[[C]], %{{.+}} : f32
+//         ADA-DAG: llvm.getelementptr %[[B]][%{{.+}}] : {{.*}}, bf16
+//         ADA-DAG: %[[N:.+]] = arith.truncf %[[C]] : f32 to bf16
+//         ADA-DAG: %[[R:.+]] = arith.extf %[[N]] : bf16 to f32
+//         ADA:   arith.addf %[[R]], %{{.+}} : f32
 //         ADA:   arith.truncf %{{.+}} : vector<8xf32> to vector<8xbf16>
 
 /// Before sm_89, bytes become f16 on their way from the ring: e4m3 by arithmetic, e5m2 by its bits alone.
