@@ -162,7 +162,9 @@ def _rows_alone(
                 alone = run_module(reference.ir_module, small)
             except RlxError:
                 break  # not a batch: positions and tables go together
-            parts = {n: Expected(*(_part(a, named[n], part) for a in (e.value, e.spread))) for n, e in reached.items()}
+            parts = {
+                n: Expected(_part(e.value, named[n], part), _part(e.spread, named[n], part)) for n, e in reached.items()
+            }
             if any(own.difference(np.asarray(alone[name])) for name, own in parts.items()):
                 break
             for way, (executable, whole) in ways.items():

@@ -114,9 +114,9 @@ def layers(size: int, rng: np.random.Generator) -> GraphModule:
     m = GraphModule.hir("layers")
     h = m.input("x", ["rows", 8])
     for i in range(size):
-        shapes = {"gate_w": [8, 16], "up_w": [8, 16], "down_w": [16, 8]}
-        weights = {name: m.param(f"{i}.{name}", shape) for name, shape in shapes.items()}
-        h = h + m.swiglu(m.rms_norm(h, m.param(f"{i}.gamma", [8])), **weights)
+        gate_w, up_w = m.param(f"{i}.gate_w", [8, 16]), m.param(f"{i}.up_w", [8, 16])
+        normed = m.rms_norm(h, m.param(f"{i}.gamma", [8]))
+        h = h + m.swiglu(normed, gate_w=gate_w, up_w=up_w, down_w=m.param(f"{i}.down_w", [16, 8]))
     m.set_outputs(h)
     return m
 

@@ -258,7 +258,8 @@ def summed(
         return reduced(loops, inputs, sizes, map, 0, lambda *scalars: scalars[-1] + term(*scalars[:-1]))
 
     def body(*scalars: Scalar) -> tuple[Scalar, Scalar]:
-        return added(*scalars[-2:], term(*(scalar.widen() for scalar in scalars[:-2])))
+        total, lost = scalars[-2:]
+        return added(total, lost, term(*(scalar.widen() for scalar in scalars[:-2])))
 
     zeros = [(filled(sizes, target, 0), map) for _ in range(2)]
     totals = generic(loops, inputs, zeros, body, reduction=[along])

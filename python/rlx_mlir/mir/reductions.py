@@ -246,7 +246,10 @@ def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
         return write_slice(row, result, offsets, part, drop=[axis])
 
     def add(x: Scalar, *totals: Scalar) -> Any:
-        return added(*totals, x.widen()) if floating else totals[0] + x
+        if not floating:
+            return totals[0] + x
+        total, lost = totals
+        return added(total, lost, x.widen())
 
     def step(t: ir.Value, *state: ir.Value) -> list[ir.Value]:
         *totals, result = state

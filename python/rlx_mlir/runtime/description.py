@@ -97,7 +97,9 @@ def _check_types(artifact: Artifact) -> None:
 
 def _check_shape(kind: str, spec: BufferSpec, symbols: Mapping[str, int]) -> None:
     """The shape of an input says what its sizes say."""
-    expected = [[(size, [])] if isinstance(size, int) else [(1, [symbols.get(size, -1)])] for size in spec.shape]
+    expected: list[list[tuple[int, list[int]]]] = [
+        [(size, [])] if isinstance(size, int) else [(1, [symbols.get(size, -1)])] for size in spec.shape
+    ]
     for size, own, terms in zip(spec.shape, expected, spec.sizes, strict=True):
         known = isinstance(size, int) or size in symbols
         if known and list(terms) != (own if size != 0 else []) and list(terms) != own:

@@ -257,7 +257,8 @@ class _Nest:
         done = len(self.reduced) - len(steps)
         begin, step = steps[0]
         if blocked and len(steps) == 1:
-            return self._blocks(loops, *start, begin)
+            (total,) = start
+            return self._blocks(loops, total, begin)
         loop = scf.ForOp(begin, *indices([self.sizes[self.reduced[done]]]), step, start)
         with ir.InsertionPoint(loop.body):
             inner = list(loops)

@@ -74,7 +74,8 @@ def product_in_order(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         sure = rounded == (total + error).astype(np.float32)
         if not sure.all():
             *lead, row, column = unsure = np.nonzero(~sure)
-            terms = wide_a[(*lead, row)] * wide_b.swapaxes(-1, -2)[(*lead, column)]
+            of_a, of_b = (*lead, row), (*lead, column)
+            terms = wide_a[of_a] * wide_b.swapaxes(-1, -2)[of_b]
             in_order = np.zeros(len(row))
             for k in range(depth):
                 in_order += terms[:, k]
