@@ -9,6 +9,7 @@ allocated at run time.
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -65,16 +66,16 @@ def parse_sizes(text: str) -> dict[str, int]:
 
 def assign_offsets(slots: list[Slot]) -> int:
     """Gives each slot an offset, such that slots that live at one time don't overlap; returns the arena's bytes."""
-    placed: list[Slot] = []
+    placed: list[Slot] = []  # by their offsets
     for slot in sorted(slots, key=lambda s: (-s.bytes, s.first)):
-        busy = [p for p in placed if p.first <= slot.last and slot.first <= p.last]
-        candidates = sorted({0, *(_align(p.offset + p.bytes) for p in busy)})
-        slot.offset = next(
-            start
-            for start in candidates
-            if all(start + slot.bytes <= p.offset or p.offset + p.bytes <= start for p in busy)
-        )
-        placed.append(slot)
+        slot.offset = 0
+        for other in placed:
+            if other.first > slot.last or slot.first > other.last:
+                continue
+            if slot.offset + slot.bytes <= other.offset:
+                break
+            slot.offset = max(slot.offset, _align(other.offset + other.bytes))
+        insort(placed, slot, key=lambda s: s.offset)
     return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
 
 
