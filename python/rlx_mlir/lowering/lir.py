@@ -17,6 +17,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.hir.types import check_symbol
 from rlx_mlir.lowering.conditions import Condition, conditions, positions
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -101,7 +102,9 @@ def argument_dims(function: Any) -> list[tuple[Size, ...]]:
         shape = ir.RankedTensorType(argument.type).shape
         name = own.get("mir.name", f"arg{argument.arg_number}")
         words = own.get("mir.dims") or [unnamed_symbol(name, axis) for axis in range(len(shape))]
-        found.append(tuple(Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)))
+        found.append(
+            tuple(Size.of(check_symbol(word) if size < 0 else size) for size, word in zip(shape, words, strict=True))
+        )
     return found
 
 
