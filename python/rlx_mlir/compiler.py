@@ -17,7 +17,7 @@ from rlx_mlir import checks, limits
 from rlx_mlir.codegen.choices import check_choices, format_choices
 from rlx_mlir.codegen.cpu import choices as cpu_choices
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
-from rlx_mlir.errors import CompileError, InputError, StageError, did_you_mean
+from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError, did_you_mean
 from rlx_mlir.kernel_classes import CLASSES, TEMPLATES
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
@@ -541,10 +541,18 @@ class Compilation:
         return seconds
 
     def _run_pipeline(self, pipeline: str) -> None:
-        """Runs one pipeline on the module."""
+        """Runs one pipeline on the module; UnsupportedError where a pass finds what has no code."""
         from rlx_mlir.rewriting import run_pipeline
 
-        run_pipeline(self.module, pipeline)
+        try:
+            run_pipeline(self.module, pipeline)
+        except PassError as error:
+            cause: BaseException | None = error
+            while cause is not None and not isinstance(cause, UnsupportedError):
+                cause = cause.__cause__
+            if cause is None:
+                raise
+            raise UnsupportedError(f"'{self.name}' can't be compiled: {error.__cause__}") from error
 
     def _mark(self, stage: str) -> None:
         """Writes the stage to the module; the policy of blocks says nothing once there are none."""

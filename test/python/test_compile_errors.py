@@ -302,3 +302,20 @@ def test_values_that_cannot_be_addressed_are_refused() -> None:
     text, _ = failure(lambda: compile(m, cache=False))
     assert "values are too large\n  argument 0 of function 'huge' is of tensor<4611686018427387904x2xf32>" in text
     assert f"36893488147419103232 bytes, but at most {2**63 - 1} can be addressed" in text
+
+
+def test_steps_that_need_not_divide_a_symbolic_size_are_unsupported() -> None:
+    m = GraphModule.mir("strided")
+    m.set_outputs(m.conv2d(m.input("x", [1, 1, "h", 7]), m.param("w", [1, 1, 2, 1]), stride=[2, 1]))
+    with pytest.raises(UnsupportedError, match=r"'strided' can't be compiled: .*'mir.conv'.* steps of 2 along .* size h"):
+        compile(m, cache=False)
+
+
+@pytest.mark.parametrize("word", ["a*b", "2*a", "a + 1", "7", "99999999999999999999", "a b"])
+def test_dimensions_in_text_have_the_names_that_builders_take(word: str) -> None:
+    text = (
+        f'func.func @f(%x: tensor<?x4xf32> {{mir.name = "x", mir.dims = ["{word}", ""]}}) -> tensor<?x4xf32> {{\n'
+        "  %y = mir.exp %x : tensor<?x4xf32>\n  return %y : tensor<?x4xf32>\n}"
+    )
+    with pytest.raises(InputError, match=rf"'f': dimension 0 of argument 'x': .* '_', but got '{re.escape(word)}'"):
+        GraphModule.from_text(text)

@@ -259,6 +259,53 @@ def test_conv_transpose2d(stride, padding, output_padding, dilation, groups):
     np.testing.assert_allclose(interpret(m, values)["y"], want, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("sizes", [(3, 4), ("h", "w")], ids=["static", "dynamic"])
+@pytest.mark.parametrize(
+    ("stride", "padding", "output_padding"),
+    [((1, 1), (0, 0), (0, 0)), ((2, 3), (1, 0), (0, 1)), ((1, 2), (0, 1), (0, 0))],
+)
+def test_conv_transpose2d_multiplies_pixels_alone(stride, padding, output_padding, sizes):
+    m = GraphModule.mir("m")
+    x, w = m.input("x", [1, 2, *sizes]), m.param("w", [2, 2, 2, 3])
+    y = m.conv_transpose2d(x, w, stride=stride, padding=padding, output_padding=output_padding)
+    m.set_outputs({"y": y})
+    rng = np.random.default_rng(0)
+    values = {
+        "x": rng.standard_normal((1, 2, 3, 4)).astype(np.float32),
+        "w": rng.standard_normal((2, 2, 2, 3)).astype(np.float32),
+    }
+    values["w"][0, 0, 0, 1], values["w"][1, 1, 1, 2], values["x"][0, 1, 2, 3] = np.inf, -np.inf, np.nan
+    with np.errstate(invalid="ignore"):
+        want = scalar_conv_transpose(values["x"], values["w"], stride, padding, output_padding, (1, 1), 1)
+    assert np.isfinite(want).any()
+    assert np.isinf(want).any()
+    assert np.isnan(want).any()
+    np.testing.assert_allclose(interpret(m, values)["y"], want, rtol=1e-4, atol=1e-5)
+    executable = compile_fresh(m)
+    executable.set_params({"w": values["w"]})
+    np.testing.assert_allclose(executable.run({"x": values["x"]})["y"], want, rtol=1e-4, atol=1e-5)
+
+
+def test_conv2d_multiplies_the_zeros_around_an_image():
+    """As in the formula, and in torch: an infinite weight gives NaN at the border, in every form of convolution."""
+    m = GraphModule.mir("m")
+    x, w, each = m.input("x", [1, 2, 4, 4]), m.param("w", [2, 2, 3, 3]), m.param("each", [2, 1, 3, 3])
+    m.set_outputs({"full": m.conv2d(x, w, padding=1), "depthwise": m.conv2d(x, each, padding=1, groups=2)})
+    values = {"x": np.ones((1, 2, 4, 4), np.float32)}
+    params = {"w": np.ones((2, 2, 3, 3), np.float32), "each": np.ones((2, 1, 3, 3), np.float32)}
+    for array in params.values():
+        array[:, :, 0, 0] = np.inf
+    found = interpret(m, values | params)
+    executable = compile_fresh(m)
+    executable.set_params(params)
+    for name, got in executable.run(values).items():
+        border = np.isnan(got[0, 0])
+        assert border[0].all()
+        assert border[:, 0].all()
+        assert np.isposinf(got[0, 0, 1:, 1:]).all()
+        np.testing.assert_array_equal(got, found[name])
+
+
 def scalar_group_norm(x, gamma, beta, groups, eps):
     wide = x.astype(np.float64).reshape(x.shape[0], groups, -1)
     normal = (wide - wide.mean(-1, keepdims=True)) / np.sqrt(wide.var(-1, keepdims=True) + eps)
@@ -277,7 +324,7 @@ def test_images_of_dynamic_sizes():
         pixel=m.layer_norm2d(x, gamma, beta, eps=0.25),
         conv=m.conv2d(x, p.param("kernel", [6, 2, 2, 2]), padding=1, groups=2),
     )
-    ways = check(p, every(n=[0, 1, 2], h=[1, 3], w=[2, 5]))
+    ways = check(p, every(n=[0, 1, 2], h=[1, 3], w=[2, 5]), maxima={"n": 2, "h": 8, "w": 8})
     inputs, params = p.values({"n": 2, "h": 3, "w": 4})
     image, (g, b) = inputs["x"], (params["gamma"], params["beta"])
     found = ways.templates.run(inputs)

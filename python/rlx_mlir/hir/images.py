@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,8 @@ class Images(Primitives):
         """Each pixel of x [N, Ci, H, W] adds its kernel of weight [Ci, Co / groups, kH, kW] to the result, in steps.
 
         Channel o of the result, [N, Co, Ho, Wo], is of group floor(o / (Co / groups)) and reads that group of x;
-        Ho = (H - 1) stride - 2 padding + dilation (kH - 1) + 1 + output_padding, and Wo likewise.
+        Ho = (H - 1) stride - 2 padding + dilation (kH - 1) + 1 + output_padding, and Wo likewise. Sums are computed in
+        f32 (f64 for f64) and rounded once; only pixels that exist have a part in them.
 
         Args:
             stride, padding, output_padding, dilation: numbers, or pairs for H and W.
@@ -101,21 +103,50 @@ class Images(Primitives):
                 f"'conv_transpose2d' expects strides from 1 to {_LARGEST}, and paddings and dilations up to that, but "
                 f"got stride {steps}, padding {padded}, output_padding {more} and dilation {spread}"
             )
+        dtype = x.dtype
+        wide = _WIDER.get(dtype.name)
+        own, kernels = (v if wide is None else self.cast(v, wide, name=name) for v in (x, weight))
+        kernels = self.reshape(kernels, [groups, inputs // groups, per_group, *kernel], name=name)
+        kernels = self.transpose(kernels, [0, 2, 1, 3, 4], name=name)
+        kernels = self.reshape(kernels, [groups * per_group, inputs // groups, *kernel], name=name)
 
-        def spaced(rows: Value, dim: int) -> Value:
-            zero = self._zeros(rows, name)
-            apart = self._interleave([*[zero] * (steps[dim] - 1), rows], name)
-            reach = spread[dim] * (kernel[dim] - 1) - padded[dim]
-            return self._margin(apart, reach - (steps[dim] - 1), reach + more[dim], name)
+        def product(u: int, v: int) -> Value:
+            """Each pixel times one position of the kernels."""
+            one = self.narrow(self.narrow(kernels, 2, u, 1, name=name), 3, v, 1, name=name)
+            return self.conv2d(own, one, groups=groups, name=name)
 
-        # A convolution with the kernels turned around, over pixels with zeros between and around them.
-        turned = self.reshape(weight, [groups, inputs // groups, per_group, *kernel], name=name)
-        turned = self.transpose(turned, [0, 2, 1, 3, 4], name=name)
-        turned = self.reshape(turned, [groups * per_group, inputs // groups, *kernel], name=name)
-        for axis, taps in ((2, kernel[0]), (3, kernel[1])):
-            if taps > 1:
-                turned = self.gather(turned, np.arange(taps, dtype=np.int32)[::-1].copy(), axis, name=name)
-        return self.conv2d(self._along_both(x, name, spaced), turned, dilation=spread, groups=groups, name=name)
+        def total(parts: Sequence[Callable[[], Value]], dim: int) -> Value:
+            """The sum of the products of all positions along a dimension, the last one, each at its place.
+
+            Positions whose places differ by multiples of the stride are added; such sums then take turns.
+            """
+            step, reach = steps[dim], spread[dim] * (kernel[dim] - 1)
+            most = reach // step
+            turns: list[Value | None] = [None] * step
+            for tap, part in enumerate(parts):
+                at, turn = divmod(spread[dim] * tap, step)
+                placed = self._margin(part(), at, most - at, name)
+                before = turns[turn]
+                turns[turn] = placed if before is None else self.add(before, placed, name=name)
+            some = next(turn for turn in turns if turn is not None)
+            joined = self._interleave([self._zeros(some, name) if turn is None else turn for turn in turns], name)
+            behind = step * (most + 1) - 1 - reach + padded[dim] - more[dim]
+            if reach < padded[dim]:
+                _static(joined, 3, "conv_transpose2d")
+            if isinstance(joined.shape[3], int):
+                return self._margin(joined, -padded[dim], -behind, name)
+            line = self._interleave([self._margin(self._line(own, 2 + dim, name), 0, most, name)] * step, name)
+            return self._cropped(joined, line, padded[dim], behind, name)
+
+        # No product with inserted zeros: of those with weights that aren't finite, zeros would make NaN.
+        def column(u: int) -> Value:
+            """What a row of the kernels adds to the result, turned."""
+            row = total([partial(product, u, v) for v in range(kernel[1])], 1)
+            return self.transpose(row, [0, 1, 3, 2], name=name)
+
+        turned = total([partial(column, u) for u in range(kernel[0])], 0)
+        result = self.transpose(turned, [0, 1, 3, 2], name=name)
+        return result if wide is None else self.cast(result, dtype, name=name)
 
     def _along_both(self, x: Value, name: str | None, change: Any) -> Value:
         """What changes rows, applied along H and then along W; it takes the number of the dimension, 0 or 1."""
@@ -132,6 +163,25 @@ class Images(Primitives):
     def _zeros(self, like: Value, name: str | None) -> Value:
         """Zeros of the shape of a value."""
         return self.where(np.zeros((1, 1, 1, 1), np.bool_), like, 0.0, name=name)
+
+    def _line(self, x: Value, axis: int, name: str | None) -> Value:
+        """Zeros [1, 1, 1, size of the axis]."""
+        others = [other for other in range(4) if other != axis]
+        return self.reshape(self.sum(self._zeros(x, name), others, name=name), [1, 1, 1, -1], name=name)
+
+    def _cropped(self, rows: Value, line: Value, before: int, after: int, name: str | None) -> Value:
+        """Rows of symbolic size without so many elements before and after, where negative numbers add zeros.
+
+        line: zeros [1, 1, 1, as many as in a row]; a convolution makes them as many as are left, for counting.
+        """
+        if before > 0 or after > 0:
+            cut = self.constant(np.zeros((1, 1, 1, max(before, 0) + max(after, 0) + 1), line.dtype))
+            ones = self.add(self.cast(self.conv2d(line, cut, name=name), "i32", name=name), 1, name=name)
+            places = self.add(
+                self.cumsum(self.reshape(ones, [-1], name=name), 0, name=name), max(before, 0) - 1, name=name
+            )
+            rows = self.gather(rows, places, 3, name=name)
+        return self._margin(rows, max(-before, 0), max(-after, 0), name)
 
     def _margin(self, rows: Value, before: int, after: int, name: str | None) -> Value:
         """Rows with so many zeros before and after them; negative numbers take elements away."""

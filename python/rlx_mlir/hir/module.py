@@ -29,7 +29,7 @@ from rlx_mlir.hir.graph import BUILDABLE, STAGES, checked_build
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.ops import operation_classes
-from rlx_mlir.hir.types import first_message
+from rlx_mlir.hir.types import check_symbol, first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import operations, run_pipeline
@@ -109,7 +109,7 @@ class GraphModule(Blocks, Editing):
         found = detect_stage(module, marked) if stage is None else stage
         check_stage(module, found)
         if found in BUILDABLE:
-            _check_names(entry_function(module))
+            _check_arguments(entry_function(module))
         policy = python_value(attributes[_POLICY]) if _POLICY in attributes else "direct"
         return cls(module, found, _checked_policy(policy))
 
@@ -421,8 +421,21 @@ class _PrimitiveView(Images):
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
 
-def _check_names(function: ir.Operation) -> None:
-    """Raises InputError where two arguments, or two results, have one name: callers know them by it."""
+def _check_arguments(function: ir.Operation) -> None:
+    """Raises InputError where two arguments, or two results, have one name: callers know them by it.
+
+    Also where a dimension of an argument has a name that builders refuse: plans have sizes as text, in which `a*b` is a
+    product.
+    """
+    for own in arguments(function):
+        for dim, symbol in enumerate(own.symbols):
+            if symbol in ("", "?"):  # a size, or nothing is known
+                continue
+            try:
+                check_symbol(symbol)
+            except InputError as error:
+                where = f"function '{function_name(function)}': dimension {dim} of argument '{own.name}'"
+                raise InputError(f"{where}: {error}") from None
     for what, names in (
         ("arguments", [own.name for own in arguments(function)]),
         ("results", [own.name for own in results(function)]),

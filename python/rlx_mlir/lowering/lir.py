@@ -9,6 +9,7 @@ allocated at run time.
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.hir.types import check_symbol
 from rlx_mlir.lowering.conditions import Condition, conditions, positions
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -66,16 +68,16 @@ def parse_sizes(text: str) -> dict[str, int]:
 
 def assign_offsets(slots: list[Slot]) -> int:
     """Gives each slot an offset, such that slots that live at one time don't overlap; returns the arena's bytes."""
-    placed: list[Slot] = []
+    placed: list[Slot] = []  # by their offsets
     for slot in sorted(slots, key=lambda s: (-s.bytes, s.first)):
-        busy = [p for p in placed if p.first <= slot.last and slot.first <= p.last]
-        candidates = sorted({0, *(_align(p.offset + p.bytes) for p in busy)})
-        slot.offset = next(
-            start
-            for start in candidates
-            if all(start + slot.bytes <= p.offset or p.offset + p.bytes <= start for p in busy)
-        )
-        placed.append(slot)
+        slot.offset = 0
+        for other in placed:
+            if other.first > slot.last or slot.first > other.last:
+                continue
+            if slot.offset + slot.bytes <= other.offset:
+                break
+            slot.offset = max(slot.offset, _align(other.offset + other.bytes))
+        insort(placed, slot, key=lambda s: s.offset)
     return max((_align(slot.offset + slot.bytes) for slot in placed), default=0)
 
 
@@ -101,7 +103,9 @@ def argument_dims(function: Any) -> list[tuple[Size, ...]]:
         shape = ir.RankedTensorType(argument.type).shape
         name = own.get("mir.name", f"arg{argument.arg_number}")
         words = own.get("mir.dims") or [unnamed_symbol(name, axis) for axis in range(len(shape))]
-        found.append(tuple(Size.of(word if size < 0 else size) for size, word in zip(shape, words, strict=True)))
+        found.append(
+            tuple(Size.of(check_symbol(word) if size < 0 else size) for size, word in zip(shape, words, strict=True))
+        )
     return found
 
 

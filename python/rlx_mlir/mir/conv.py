@@ -148,6 +148,9 @@ def lower_conv(op: Any, rewriter: Rewriter) -> None:
         divided(plus(size, s - (d * (k - 1) + 1)), s)  # of what isn't negative, also where there is no position
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
+    if 0 in counts:  # indices of no position would leave what they index
+        rewriter.replace(op, filled([batch, outputs, *counts], element_type(op.x), 0))
+        return
     per_group = divided(outputs, groups)
     n, g, o, i, c, u, v, j = range(8)
 
