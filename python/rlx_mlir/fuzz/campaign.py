@@ -19,7 +19,13 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz.pool import Outcome, Task, Worker, run_all
 
 #: For each fuzzer: suffix of its cases, seconds that one may take, MiB of memory that its child may take for cases.
-FUZZERS = {"graphs": (".mlir", 120.0, 0), "gguf": (".gguf", 20.0, 512), "text": (".mlir", 30.0, 4096)}
+FUZZERS = {
+    "graphs": (".mlir", 120.0, 0),
+    "gguf": (".gguf", 20.0, 512),
+    "text": (".mlir", 30.0, 4096),
+    "templates": (".jinja", 20.0, 256),
+    "folders": (".folder", 20.0, 512),
+}
 #: Findings that are made smaller, and seconds that this may take for each.
 _REDUCED, _REDUCTION_SECONDS = 40, 120.0
 
@@ -163,6 +169,9 @@ def fuzzer_of(path: Path) -> str:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
     if path.suffix == ".gguf" or head.startswith(b"GGUF"):
         return "gguf"
+    by_suffix = {suffix: fuzzer for fuzzer, (suffix, _, _) in FUZZERS.items() if suffix not in (".mlir", ".gguf")}
+    if path.suffix in by_suffix:
+        return by_suffix[path.suffix]
     for mark, fuzzer in ((b"// fuzz: ", "graphs"), (b"// fuzz text: ", "text")):
         if mark in head:
             return fuzzer

@@ -13,7 +13,7 @@ import typer
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look for inputs that the compiler handles wrongly: graphs, model files, IR text.",
+    help="Look for inputs that the compiler handles wrongly: graphs, model files, chat templates, IR text.",
 )
 
 SeedOption = Annotated[int, typer.Option(min=0, help="The cases of a seed are always the same.")]
@@ -117,8 +117,36 @@ def text(
 
 
 @app.command()
+def templates(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Render random chat templates: all that may come of it is a text or an error of ours, soon."""
+    _run("templates", seed, count, minutes, jobs, first, out, as_json)
+
+
+@app.command()
+def folders(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Read encoders' folders that are damaged or lie: all that may come of it is an error of ours."""
+    _run("folders", seed, count, minutes, jobs, first, out, as_json)
+
+
+@app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir or .gguf file.")],
+    file: Annotated[Path, typer.Argument(help="What a fuzzer kept.")],
     as_json: JsonOption = False,
 ) -> None:
     """Run a case again, in a child process; exits with 1 where it shows something wrong."""
