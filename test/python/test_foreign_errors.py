@@ -135,7 +135,7 @@ def test_json(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             raise kind("no such thing")
 
         monkeypatch.setattr(documents.json, "loads", broken)
-        with pytest.raises(RlxError, match=f"modules.json: {kind.__name__}: no such thing"):
+        with pytest.raises(RlxError, match=rf"model\.safetensors: {kind.__name__}: no such thing"):
             read(folder)
 
 
@@ -167,8 +167,7 @@ def test_tokenizers_that_are_broken(folder: Path, part: str, value: Any) -> None
     content = json.loads(path.read_text()) | {part: value}
     path.write_text(json.dumps(content))
     with pytest.raises(TokenizerError) as caught:
-        made = read(folder)
-        made.encode(["the cat é"], truncate=False)
+        read(folder).encode(["the cat é"], truncate=False)
     assert str(path) in str(caught.value)
 
 

@@ -287,7 +287,7 @@ def verify() -> list[Checked]:
     is wrong isn't taken any more: the next use of its model fetches it again. Raises CacheError where one can't be
     read.
     """
-    models = {name: (source,) for name, source in KNOWN.items()}
+    models: dict[str, tuple[Source, ...]] = {name: (source,) for name, source in KNOWN.items()}
     models |= {name: folder.files for name, folder in ENCODERS.items()}
     found = []
     for name, sources in sorted(models.items()):
