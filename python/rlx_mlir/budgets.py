@@ -41,9 +41,11 @@ class Budgets:
     metadata_bytes: int = _budget(1024 * _MiB, "bytes of a GGUF file's metadata")
     template_bytes: int = _budget(_MiB, "characters of a chat template")
     template_steps: int = _budget(
-        1_000_000, "steps of loops, of calls and of operators while a chat template is rendered"
+        1_000_000, "steps of loops, of calls and of operators while a chat template is compiled or rendered"
     )
-    template_output: int = _budget(16 * _MiB, "characters that a chat template writes, or makes on the way")
+    template_output: int = _budget(
+        16 * _MiB, "characters that a chat template writes, or makes on the way; elements of lists count as 16"
+    )
     compile_seconds: int = _budget(1800, "seconds for compiling the modules of a model file")
 
     def __post_init__(self) -> None:

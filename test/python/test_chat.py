@@ -51,6 +51,46 @@ def test_helpers() -> None:
     )
     assert ChatTemplate("a{% generation %}b{{ bos_token }}{% endgeneration %}", bos_token="<s>").render([]) == "ab<s>"
     assert ChatTemplate("{{ tools | length }}").render([], tools=[1, 2]) == "2"
+    scope = "{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}"
+    assert ChatTemplate(scope).render([]) == "21", "a scope of its own, as in transformers"
+
+
+def test_variables_that_transformers_defines() -> None:
+    assert ChatTemplate("{{ tools is none }} {{ documents is none }} {{ other is defined }}").render([]) == (
+        "True True False"
+    )
+
+
+def test_tojson_is_transformers() -> None:
+    def show(arguments: str) -> str:
+        return ChatTemplate(f"{{{{ tools | tojson({arguments}) }}}}").render([], tools={"b": "é", "a": [1]})
+
+    assert show("") == '{"b": "é", "a": [1]}'
+    assert show("separators=(',', ':')") == '{"b":"é","a":[1]}'
+    assert show("ensure_ascii=true, sort_keys=true") == '{"a": [1], "b": "\\u00e9"}'
+    assert show("true") == '{"b": "\\u00e9", "a": [1]}', "the first argument, as there"
+    assert show("indent=1") == '{\n "b": "é",\n "a": [\n  1\n ]\n}'
+
+
+PARTS = [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]
+
+
+def test_parts_of_a_content() -> None:
+    plain = ChatTemplate("{% for m in messages %}{{ '<' + m['content'] | trim + '>' }}{% endfor %}")
+    assert not plain.reads_parts
+    assert plain.render(PARTS) == "<a b>"
+    looks = "{% for p in m.content %}[{{ p.text }}]{% endfor %}"
+    looks = "{% if m.content is string %}{{ m.content }}{% else %}" + looks + "{% endif %}"
+    reads = ChatTemplate("{% for m in messages %}" + looks + "{% endfor %}")
+    assert reads.reads_parts
+    assert reads.render(PARTS) == "[a][b]"
+    assert reads.render(HELLO) == "Hello <b> é"
+    with pytest.raises(InputError, match="part 0 of message 0 is of type 'image', but models read text alone"):
+        plain.render([{"role": "user", "content": [{"type": "image"}]}])
+    with pytest.raises(InputError, match="part 0 of message 0 must have a 'text', but has type"):
+        plain.render([{"role": "user", "content": [{"type": "text"}]}])
+    with pytest.raises(InputError, match="the content of message 0 must be a text, but is of type bytes"):
+        plain.render([{"role": "user", "content": b"x"}])
 
 
 def test_template_may_refuse() -> None:
@@ -67,7 +107,15 @@ def test_template_may_refuse() -> None:
         ("{{ 1 / 0 }}", "fails: ZeroDivisionError"),
         ("{{ messages.append(1) }}", "fails: SecurityError"),
         ("{{ ''.__class__.__mro__ }}", "fails: SecurityError"),
-        ("{% for i in range(1000000) %}{% endfor %}", "fails: OverflowError"),
+        ("{% break %}", "does not compile: SyntaxError"),
+        ("{% macro m(a, a) %}{% endmacro %}", "does not compile: SyntaxError: duplicate argument"),
+        ("{% for x in [1] %}" * 21 + "{% endfor %}" * 21, "does not compile: SyntaxError"),
+        ("{% if x %}" * 3000, "does not compile: RecursionError: it is nested too deeply"),
+        ("{% autoescape true %}{% endautoescape %}", "'autoescape' isn't there in chat templates"),
+        ("{{ 'x' | urlize }}", "No filter named 'urlize'"),
+        ("{{ (1).to_bytes(9) }}", "fails: SecurityError"),
+        ("{{ range(10 ** 30) }}", "fails: OverflowError"),
+        ("{{ strftime_now('%d' * 1000) }}", "fails: ValueError"),
     ],
 )
 def test_failing_templates(source: str, message: str) -> None:
@@ -81,8 +129,19 @@ def test_broken_template_names_its_line() -> None:
 
 
 def test_messages_are_checked() -> None:
+    for wrong in (None, "hi", {"role": "user"}, 5):
+        with pytest.raises(InputError, match="messages must be a list of mappings, but are of type"):
+            ChatTemplate("").render(wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="message 1 must be a mapping with a 'role', but is 'hi'"):
         ChatTemplate("").render([*HELLO, "hi"])  # type: ignore[list-item]
+
+
+def test_errors_name_the_file() -> None:
+    metadata = {"tokenizer.chat_template": "{{ 1 / 0 }}"}
+    with pytest.raises(ChatTemplateError, match=r"the chat template of a/m\.gguf fails: ZeroDivisionError"):
+        ChatTemplate.from_metadata(metadata, origin="a/m.gguf").render(HELLO)
+    with pytest.raises(ChatTemplateError, match=r"a/m\.gguf has no chat template"):
+        ChatTemplate.from_metadata({}, origin="a/m.gguf")
 
 
 def test_metadata_is_checked() -> None:

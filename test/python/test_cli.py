@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from interpreted import compile_interpreted
 from typer.testing import CliRunner
 
 from rlx_mlir.frontends.gguf import write_gguf
+from rlx_mlir.models import hub
 from rlx_mlir.models import model as model_module
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.tools.cli import app
@@ -190,6 +192,11 @@ def test_models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))
     assert "smollm2" in rlx("models").stdout
     assert {row["name"] for row in json.loads(rlx("models", "--json").stdout)} == {"smollm2", "gemma3", "minilm"}
+    wrong = hub.Checked("a", tmp_path / "f", "00", "11")
+    for checked, status, text in (([], 0, ""), ([wrong], 1, "WRONG: 11"), ([replace(wrong, found="00")], 0, "right")):
+        monkeypatch.setattr(hub, "verify", lambda checked=checked: checked)
+        assert text in rlx("models", "--verify", status=status).stdout
+    assert json.loads(rlx("models", "--verify", "--json").stdout)[0]["right"] is True
 
 
 def test_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

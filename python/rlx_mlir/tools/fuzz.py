@@ -16,7 +16,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look for inputs that the compiler handles wrongly: graphs, model files, IR as text and as bytes.",
+    help="Look for inputs that the compiler handles wrongly: graphs, model files, chat templates, IR as text and bytes.",
 )
 
 SeedOption = Annotated[int, typer.Option(min=0, help="The cases of a seed are always the same.")]
@@ -156,8 +156,36 @@ def _corpus(folders: list[Path] | None) -> dict[str, Any]:
 
 
 @app.command()
+def templates(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Render random chat templates: all that may come of it is a text or an error of ours, soon."""
+    _run("templates", seed, count, minutes, jobs, first, out, as_json)
+
+
+@app.command()
+def folders(
+    seed: SeedOption = 0,
+    count: CountOption = 0,
+    minutes: MinutesOption = 0.0,
+    jobs: JobsOption = 1,
+    first: FirstOption = 0,
+    out: OutOption = _OUT,
+    as_json: JsonOption = False,
+) -> None:
+    """Read encoders' folders that are damaged or lie: all that may come of it is an error of ours."""
+    _run("folders", seed, count, minutes, jobs, first, out, as_json)
+
+
+@app.command()
 def replay(
-    file: Annotated[Path, typer.Argument(help="What a fuzzer kept: a .mlir, .mlirbc or .gguf file.")],
+    file: Annotated[Path, typer.Argument(help="What a fuzzer kept.")],
     as_json: JsonOption = False,
 ) -> None:
     """Run a case again, in a child process; exits with 1 where it shows something wrong."""
