@@ -11,6 +11,7 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.errors import InputError
 
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+]?\d[\d.]*(?:[eE][-+]?\d+)?")
 _ENUM = re.compile(r"#\w+<\w+ (\w+)>")
@@ -26,7 +27,10 @@ def python_value(attribute: ir.Attribute | None) -> Any:
     if isinstance(attribute, ir.UnitAttr):
         return True
     if isinstance(attribute, ir.FloatAttr | ir.IntegerAttr | ir.BoolAttr | ir.StringAttr | ir.FlatSymbolRefAttr):
-        return attribute.value
+        try:
+            return attribute.value
+        except RuntimeError:  # of the bindings
+            raise InputError(f"{attribute} is no text in UTF-8") from None
     if isinstance(attribute, ir.ArrayAttr):
         return [python_value(element) for element in attribute]
     if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseF32ArrayAttr):

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""IR that somebody sent: what would end the process in MLIR's parser is refused before, at each door."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import rlx_mlir as rlx
+from rlx_mlir import GraphModule, ir
+from rlx_mlir.errors import BudgetError, InputError, RlxError
+from rlx_mlir.sources import check_source
+
+DEEP = 20_000
+#: Seeds of changes to bytecode at which MLIR's reader fails in an assertion.
+ENDING = (60, 85, 201, 288)
+
+#: Each ends the process, or takes minutes, where MLIR parses it: the name of the budget, and the text.
+TEXTS = {
+    "parentheses": ("nesting", f"module attributes {{a.b = affine_map<(d0) -> ({'(' * DEEP}d0{')' * DEEP})>}} {{}}"),
+    "lists": ("nesting", f"module attributes {{a.b = {'[' * DEEP}{']' * DEEP}}} {{}}"),
+    "types": ("nesting", f"func.func private @f({'tuple<' * DEEP}i32{'>' * DEEP})"),
+    "regions": ("nesting", "module {" * DEEP + "}" * DEEP),
+    "dictionaries": ("nesting", "module attributes " + "{a.b = " * DEEP + "1" + "}" * DEEP + " {}"),
+    "locations": ("nesting", "module {} loc(" + 'callsite("a" at ' * DEEP + '"b"' + ")" * DEEP + ")"),
+    "elements": ("nesting", f"module attributes {{a.b = dense<{'[' * DEEP}1{']' * DEEP}> : tensor<1xi32>}} {{}}"),
+    "signs": ("nesting", f"module attributes {{a.b = affine_map<(d0) -> ({'- ' * DEEP}d0)>}} {{}}"),
+    "terms": ("nesting", f"module attributes {{a.b = affine_map<(d0) -> ({'d0 + ' * DEEP}d0)>}} {{}}"),
+    "remainders": ("nesting", f"module attributes {{a.b = affine_map<(d0) -> ({'d0 mod ' * DEEP}2)>}} {{}}"),
+    "integers": ("digits", f"module attributes {{a.b = {'9' * 100_000}}} {{}}"),
+    "fractions": ("digits", f"module attributes {{a.b = 1.{'9' * 100_000} : f32}} {{}}"),
+    "shapes": ("digits", f"func.func private @f(tensor<{'1x' * DEEP}f32>)"),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_text_that_would_end_the_process(name: str, tmp_path: Path) -> None:
+    budget, text = TEXTS[name]
+    path = tmp_path / "deep.mlir"
+    path.write_text(text)
+    for source in (text, path):
+        with pytest.raises(BudgetError, match=f"but the budget '{budget}'") as caught:
+            GraphModule.from_text(source)
+        assert caught.value.budget == budget
+
+
+@pytest.mark.parametrize("tool", ["opt", "reduce"])
+def test_tools_refuse_it_too(tool: str, tmp_path: Path) -> None:
+    path = tmp_path / "deep.mlir"
+    path.write_text(TEXTS["lists"][1])
+    command = [sys.executable, "-m", f"rlx_mlir.tools.{tool}", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "needs 20,001, but the budget 'nesting'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", (0, 0)),
+        ("([{<>}])", (4, 0)),
+        ('"((((" // ((((((\n(', (1, 0)),
+        (r'"\"((((" (())', (2, 0)),
+        ('"((((\n()', (1, 0)),
+        ("(((", (3, 0)),
+        (")))((", (2, 0)),
+        ("() -> () -> ()", (1, 0)),
+        ("affine_set<(d0) : (d0 >= 0, d0 >= 1)>", (2, 1)),
+        ("d0 + d1 * 2 mod 3, d0 + 1", (3, 1)),
+        ("tensor<4x8x16xf32>", (1, 10)),
+        ("%a123 = 0x1F : i64", (0, 4)),
+        ("1.25e+100, -3", (1, 5)),
+    ],
+)
+def test_what_is_measured(text: str, expected: tuple[int, int]) -> None:
+    assert ir.native.measure_text(text.encode()) == expected
+
+
+def test_limits_can_be_changed() -> None:
+    text = "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    with rlx.budget(nesting=1), pytest.raises(BudgetError, match="the IR needs 2, but the budget 'nesting'"):
+        GraphModule.from_text(text)
+    with rlx.budget(ir_bytes=10), pytest.raises(BudgetError, match="but the budget 'ir_bytes'"):
+        GraphModule.from_text(text)
+    assert len(GraphModule.from_text(text)) == 0
+
+
+# -- bytecode --------------------------------------------------------------------------------------------------------
+
+
+MODULE = """
+func.func @f(%x: tensor<4x8xf32>, %w: tensor<8x4xf32>) -> tensor<4x4xf32> {
+  %y = mir.matmul %x, %w : tensor<4x8xf32>, tensor<8x4xf32>
+  %z = mir.tanh %y : tensor<4x4xf32>
+  return %z : tensor<4x4xf32>
+}
+"""
+
+
+def bytecode() -> bytes:
+    return GraphModule.from_text(MODULE).bytecode()
+
+
+def changed(data: bytes, seed: int) -> bytes:
+    rng = np.random.default_rng(seed)
+    found = bytearray(data)
+    for _ in range(rng.integers(1, 4)):
+        found[rng.integers(4, len(found))] = rng.integers(256)
+    return bytes(found)
+
+
+def test_damaged_bytecode_is_an_error(tmp_path: Path) -> None:
+    """With MLIR 22, reading some of these ends the process."""
+    path = tmp_path / "damaged.mlirbc"
+    said = []
+    for seed in (*ENDING, 0, 2):
+        path.write_bytes(changed(bytecode(), seed))
+        for read in (GraphModule.from_bytecode, GraphModule.from_text):
+            with pytest.raises(RlxError, match=r"damaged\.mlirbc (is damaged|doesn't parse)") as caught:
+                read(path)
+            said.append(str(caught.value))
+    assert any("reading it ends a process with signal" in text for text in said)
+
+
+def test_strings_that_are_no_text() -> None:
+    text = MODULE.replace("func.func", r'module attributes {mir.stage = "\A6ir"} { func.func', 1) + "}"
+    with pytest.raises(InputError, match=r'"\\A6ir" is no text in UTF-8'):
+        GraphModule.from_text(text)
+
+
+def test_the_tools_refuse_damaged_bytecode(tmp_path: Path) -> None:
+    path = tmp_path / "damaged.mlirbc"
+    path.write_bytes(changed(bytecode(), ENDING[0]))
+    command = [sys.executable, "-m", "rlx_mlir.tools.opt", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "error: the source is damaged" in done.stderr or "error: the source doesn't parse" in done.stderr
+
+
+def test_bytecode_that_is_whole_is_read(tmp_path: Path) -> None:
+    data = bytecode()
+    (tmp_path / "m.mlirbc").write_bytes(data)
+    expected = GraphModule.from_bytecode(data, trusted=True)
+    assert GraphModule.from_bytecode(data) == expected
+    assert GraphModule.from_bytecode(tmp_path / "m.mlirbc") == expected
+
+
+def test_reading_bytecode_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rlx_mlir.sources._SECONDS", 0.01)
+    with pytest.raises(InputError, match="the bytes is damaged: reading it takes more than"):
+        check_source(bytecode(), "the bytes")
