@@ -139,16 +139,15 @@ LINES = (
     "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
     "emit {module} --stage asm --kernel {kernel}",
     "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
-    "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges --json",
+    "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json",
     "report {module} --target nvptx --chip sm_80",
-    "bench --model {llama} --vs numpy --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu "
-    "--json",
-    "bench --kernels add --threads 1 --rounds 1 --json",
-    "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.svg --json --device cpu "
+    "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json",
+    "bench --kernels softmax --vs numpy --threads 1 --rounds 1 --json",
+    "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.html --json --device cpu "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
-    "tune {module} --size n=5 --maximum n=16 --rounds 1 --tries 1 --same-bits --dry-run --json --threads 1",
-    "tune {module} --size n=5 --arrays {arrays} --rounds 1 --tries 1 --dry-run",
-    "tune {llama} --prompt-tokens 4 --rounds 1 --tries 1 --dry-run --device cpu --activations exact --context 64 "
+    "tune {module} --size n=5 --maximum n=16 --rounds 3 --tries 1 --same-bits --dry-run --json --threads 1",
+    "tune {module} --arrays {arrays} --rounds 3 --tries 1 --dry-run",
+    "tune {llama} --prompt-tokens 4 --rounds 3 --tries 1 --dry-run --device cpu --activations exact --context 64 "
     "--chunk 16 --kv-cache f16",
     "cache list --json",
     "cache explain {llama} --activations exact --context 64 --chunk 16 --json",
@@ -217,7 +216,15 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     return {name: str(value) for name, value in made.items()}
 
 
-@pytest.mark.parametrize("line", LINES, ids=lambda line: "-".join(line.split()[:3]))
+def _lines() -> Iterator[Any]:
+    """Those that measure compile times take minutes."""
+    for line in LINES:
+        words = line.split()
+        slow = [pytest.mark.slow] if words[:2] == ["fuzz", "scaling"] else []
+        yield pytest.param(line, id="-".join(words[:3]), marks=slow)
+
+
+@pytest.mark.parametrize("line", _lines())
 def test_command_line(line: str, files: dict[str, str], fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
     words = [word.format(**files) for word in line.split()]
