@@ -24,7 +24,7 @@ from rlx_mlir.hir import GraphModule, Value
 #: What twice the size may cost, and seconds below which a difference isn't looked at: they are noise.
 RATIO, FLOOR = 2.5, 0.4
 #: Seconds of the larger compilation up to which sizes are doubled: what isn't linear shows in large ones.
-_ENOUGH = 4.0
+_ENOUGH = 10.0
 _MARK = "// fuzz scaling: "
 
 #: By name, a module of a size.
