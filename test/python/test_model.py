@@ -149,7 +149,7 @@ def test_bad_ids(model: Model, ids: Any, message: str) -> None:
 
 
 def test_bad_options(model: Model) -> None:
-    with pytest.raises(InputError, match="'max_tokens' must be an integer of at least 1, but is 0"):
+    with pytest.raises(InputError, match="'max_tokens' is a whole number of at least 1, but got 0"):
         model.generate("a", max_tokens=0)
     with pytest.raises(InputError, match="a prompt is text, a list of messages or token ids, but got NoneType"):
         model.generate(None)  # type: ignore[arg-type]
