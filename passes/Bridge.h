@@ -141,8 +141,8 @@ TargetDescription hostTarget();
 /// commas; the least CPU where none is named. Sets the error for a triple or CPU that LLVM lacks.
 std::string targetFeatures(const std::string &triple, const std::string &cpu, std::string &error);
 
-/// Those features of an architecture that are no instructions, but say which ones are fast on a CPU.
-/// Sets the error for a triple that LLVM lacks.
+/// Those features of an architecture that are no instructions, but say which ones are fast on a
+/// CPU. Sets the error for a triple that LLVM lacks.
 std::vector<std::string> tuningFeatures(const std::string &triple, std::string &error);
 
 } // namespace rlx

@@ -204,7 +204,8 @@ NB_MODULE(_compiler, m) {
         return features;
       },
       nb::arg("triple"),
-      "Names of those features of an architecture that say what is fast on a CPU, not what it has.");
+      "Names of those features of an architecture that say what is fast on a CPU, not what it "
+      "has.");
   nb::enum_<rlx::CodeKind>(m, "CodeKind")
       .value("OBJECT", rlx::CodeKind::Object)
       .value("ASSEMBLY", rlx::CodeKind::Assembly)

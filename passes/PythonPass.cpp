@@ -125,8 +125,8 @@ public:
     bool reported = false;
     std::string error;
     {
-      // The handlers of a context hear all of its threads, those that run this pass, or another one,
-      // on other functions included. A diagnostic is handled by the thread that reports it.
+      // The handlers of a context hear all of its threads, those that run this pass, or another
+      // one, on other functions included. A diagnostic is handled by the thread that reports it.
       const uint64_t thread = llvm::get_threadid();
       ScopedDiagnosticHandler watch(&getContext(), [&](Diagnostic &diagnostic) {
         if (llvm::get_threadid() == thread)

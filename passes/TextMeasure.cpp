@@ -61,8 +61,8 @@ private:
 
   void word() {
     StringRef own = rest.take_while([](char c) { return isAlnum(c) || c == '_' || c == '.'; });
-    // Of a number, hexadecimal ones and shapes such as 1x1x8 included, everything counts: MLIR reads
-    // a shape again from each `x` on. Of a name, its digits, as in i32.
+    // Of a number, hexadecimal ones and shapes such as 1x1x8 included, everything counts: MLIR
+    // reads a shape again from each `x` on. Of a name, its digits, as in i32.
     size_t digits = 0;
     for (char c : own) {
       digits = isDigit(c) || isDigit(own.front()) ? digits + 1 : 0;

@@ -41,10 +41,10 @@ public:
   /// the description contradicts itself, ExecutionError where a kernel is missing.
   Plan(std::shared_ptr<ObjectCode> code, PlanSpec spec, int threads);
 
-  /// Runs every call in order. What holds positions is copied first. Addresses come in the order of the spec's names; `sizes` in the
-  /// order of its symbols. Throws InputError, before anything ran, where a count, an address or a
-  /// size or a position is wrong, or inside a range of the host program. Runs in the default floating-point environment, whatever the
-  /// caller's is.
+  /// Runs every call in order. What holds positions is copied first. Addresses come in the order of
+  /// the spec's names; `sizes` in the order of its symbols. Throws InputError, before anything ran,
+  /// where a count, an address or a size or a position is wrong, or inside a range of the host
+  /// program. Runs in the default floating-point environment, whatever the caller's is.
   void run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
            const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes);
 
@@ -92,7 +92,8 @@ private:
   };
 
   void prepare();
-  /// The addresses that calls read inputs and parameters at, whose positions are copied and checked.
+  /// The addresses that calls read inputs and parameters at, whose positions are copied and
+  /// checked.
   void copyPositions(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params);
   /// Computes what depends on sizes only: pointers, units, teams.
   void resize(const std::vector<int64_t> &sizes);

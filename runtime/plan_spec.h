@@ -147,7 +147,7 @@ private:
   std::vector<int64_t> allDims, allOffsets;
   std::vector<Range> ranges;
   std::vector<int64_t> allBytes[4]; // by source
-  std::vector<int64_t> current; // the sizes that this holds for
+  std::vector<int64_t> current;     // the sizes that this holds for
   bool known = false;
 };
 
@@ -195,8 +195,8 @@ struct KernelFunctions {
 /// Throws InputError where a call gives its kernel another number of buffers or dims than it takes.
 void checkSignatures(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels);
 
-/// Throws InputError where what a call's kernel reads or writes isn't inside of its buffers, or dims
-/// don't fit each other, for the sizes that `layout` holds for.
+/// Throws InputError where what a call's kernel reads or writes isn't inside of its buffers, or
+/// dims don't fit each other, for the sizes that `layout` holds for.
 void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
                   const PlanSizes &layout);
 

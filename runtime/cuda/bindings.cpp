@@ -155,8 +155,9 @@ void makePlan(CudaPlan *self, std::shared_ptr<ObjectCode> hostCode,
               std::vector<int64_t> inputBytes, std::vector<std::string> params,
               std::vector<std::string> outputs, std::vector<int64_t> outputBytes, nb::object calls,
               nb::object positions, size_t graphs, bool wait) {
-  PlanSpec spec = parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                                std::move(params), std::move(outputs), calls, positions, nb::none());
+  PlanSpec spec =
+      parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
+                    std::move(params), std::move(outputs), calls, positions, nb::none());
   nb::gil_scoped_release released;
   new (self)
       CudaPlan(std::move(hostCode), std::move(deviceCode), std::move(spec),

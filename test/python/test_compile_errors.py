@@ -307,7 +307,9 @@ def test_values_that_cannot_be_addressed_are_refused() -> None:
 def test_steps_that_need_not_divide_a_symbolic_size_are_unsupported() -> None:
     m = GraphModule.mir("strided")
     m.set_outputs(m.conv2d(m.input("x", [1, 1, "h", 7]), m.param("w", [1, 1, 2, 1]), stride=[2, 1]))
-    with pytest.raises(UnsupportedError, match=r"'strided' can't be compiled: .*'mir.conv'.* steps of 2 along .* size h"):
+    with pytest.raises(
+        UnsupportedError, match=r"'strided' can't be compiled: .*'mir.conv'.* steps of 2 along .* size h"
+    ):
         compile(m, cache=False)
 
 
