@@ -101,7 +101,7 @@ void Plan::prepare() {
   // Not less than one line even where no kernel needs any: a kernel may hand the pointer on.
   scratchStride = kAlignment;
   layout.update(spec.maxima());
-  checkExtents(spec, kernels, layout);
+  checkExtents(spec, kernels, layout, Sizes::Maxima);
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const KernelFunctions &kernel = kernels[spec.calls[i].kernel];
     scratchStride = std::max(scratchStride, kernel.scratch(layout.dims(i)));
@@ -151,7 +151,7 @@ void Plan::prepare() {
 
 void Plan::resize(const std::vector<int64_t> &sizes) {
   try {
-    checkExtents(spec, kernels, layout);
+    checkExtents(spec, kernels, layout, Sizes::Given);
   } catch (...) {
     layout.forget();
     throw;

@@ -195,10 +195,14 @@ struct KernelFunctions {
 /// Throws InputError where a call gives its kernel another number of buffers or dims than it takes.
 void checkSignatures(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels);
 
+/// Where sizes come from: maxima are independent of each other, so that relations between them,
+/// such as that a cache has room for what is new, may hold for no call that has all of them.
+enum class Sizes { Maxima, Given };
+
 /// Throws InputError where what a call's kernel reads or writes isn't inside of its buffers, or
-/// dims don't fit each other, for the sizes that `layout` holds for.
+/// dims of given sizes don't fit each other, for the sizes that `layout` holds for.
 void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
-                  const PlanSizes &layout);
+                  const PlanSizes &layout, Sizes sizes);
 
 } // namespace rlx::runtime
 

@@ -77,9 +77,7 @@ def installed() -> Path:
     compiler = Path(done.stdout.strip())
     source = ROOT / "python" / "rlx_mlir"
     if compiler.parent != source:
-        raise SystemExit(
-            f"the extensions are in {compiler.parent}: install with 'make develop', build by 'make native'"
-        )
+        raise SystemExit(f"the extensions are in {compiler.parent}: install with 'make develop' and 'make native'")
     return source
 
 

@@ -58,7 +58,7 @@ CudaPlan::CudaPlan(std::shared_ptr<ObjectCode> givenHostCode,
   block.emplace(device, blockBytes, "the inputs and outputs" + whose);
   pinned.emplace(device, blockBytes, "the inputs and outputs" + whose);
   layout.update(spec.maxima());
-  growScratch();
+  growScratch(Sizes::Maxima);
   layout.forget();
   nanoseconds.resize(spec.calls.size());
 
@@ -114,8 +114,8 @@ std::string CudaPlan::nameOf(size_t call) const {
 }
 
 /// Makes room for what the calls need for the current sizes.
-void CudaPlan::growScratch() {
-  checkExtents(spec, kernels, layout);
+void CudaPlan::growScratch(Sizes sizes) {
+  checkExtents(spec, kernels, layout, sizes);
   int64_t needed = 1; // a kernel may hand the pointer on
   for (size_t i = 0; i < spec.calls.size(); ++i)
     needed = std::max(needed, kernels[spec.calls[i].kernel].scratch(layout.dims(i)));
@@ -469,7 +469,7 @@ void CudaPlan::resize(const std::vector<int64_t> &sizes) {
   if (!layout.update(sizes))
     return;
   try {
-    growScratch();
+    growScratch(Sizes::Given);
   } catch (...) {
     layout.forget();
     throw;

@@ -164,7 +164,7 @@ private:
   void placeArguments(const Arguments &arguments);
   void upload(const Arguments &arguments, bool wait);
   void download(const Arguments &arguments);
-  void growScratch();
+  void growScratch(Sizes sizes);
   void issue(bool measured, bool early = true);
   /// What a graph is made of: launches, which may start early where that is asked for.
   using Work = std::function<void(bool early)>;

@@ -87,12 +87,14 @@ def test_compile_timing(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.Mo
     text = rlx("compile", tiny_llama, "--context", "64", "--timing").stdout
     assert text.startswith("prefill: ")
     assert "\ndecode: " in text
-    for word in ("mir-outline-kernels", "fusion, packing of weights", "LLVM's optimisations", "convert-vector-to-llvm"):
+    for word in ("fusion, packing of weights", "LLVM's optimisations"):
         assert word in text
     assert not (tmp_path / "compiled").exists()
     found = json.loads(rlx("compile", tiny_llama, "--context", "64", "--timing", "--json").stdout)
     assert [program["program"] for program in found["programs"]] == ["prefill", "decode"]
     assert {"stage", "seconds", "passes"} == found["programs"][0]["stages"][0].keys()
+    passes = {own["pass"] for stage in found["programs"][0]["stages"] for own in stage["passes"]}
+    assert passes >= {"mir-outline-kernels", "convert-vector-to-llvm"}  # the table has the slowest alone
     assert "--output" in rlx("compile", tiny_llama, "--timing", "-o", tmp_path / "out", status=1).stderr
 
 

@@ -10,17 +10,17 @@ or attributes break a rule of the operation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
-from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type, logical_shape
+from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
+from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
 
 
@@ -84,7 +84,7 @@ class Primitives:
         """The function named `kind`: gelu, gelu_approx, silu, relu, sigmoid, tanh, exp, log, sqrt, rsqrt, neg, abs,
         sin, cos, tan, atan or round."""
         try:
-            Word("activation", kind).attribute("kind", _context(x))
+            Word("activation", kind).attribute("kind", context_of(x))
         except InputError as error:
             raise place.caller().error(str(error)) from None
         return self._unary(kind, x, **options)
@@ -160,10 +160,10 @@ class Primitives:
     def cast(self, x: Value, dtype: DTypeLike, *, name: str | None = None, shape: ShapeLike | None = None) -> Value:
         """x in another element type; to integers it truncates and saturates."""
         try:
-            element = element_type(dtype_word(dtype), _context(x))
+            element = element_type(dtype_word(dtype), context_of(x))
         except InputError as error:
             raise place.caller().error(f"'mir.cast': {error}") from None
-        result = _like(x, element=element)
+        result = like(x, element=element)
         return self._emit("mir.cast", {"x": x}, name=name, shape=shape, result=result)[0]
 
     # -- functions of two elements, with numpy's broadcasting ---------------------------------------------------------
@@ -294,10 +294,10 @@ class Primitives:
         """
         operands = {"lhs": lhs, "rhs": rhs, "lhs_scale": lhs_scale, "rhs_scale": rhs_scale}
         try:
-            element = element_type(dtype_word(dtype), _context(lhs))
+            element = element_type(dtype_word(dtype), context_of(lhs))
         except InputError as error:
             raise place.caller().error(f"'mir.scaled_matmul': {error}") from None
-        result = _product_type(lhs, rhs, element, transpose_rhs=transpose_rhs)
+        result = product_type(lhs, rhs, element, transpose_rhs=transpose_rhs)
         attributes = {"transpose_rhs": transpose_rhs}
         return self._emit("mir.scaled_matmul", operands, attributes, result=result, **options)[0]
 
@@ -359,7 +359,7 @@ class Primitives:
         name: str | None = None,
     ) -> Value:
         """The function of `swiglu_ffn` with one product for [up_w, gate_w], which are dense."""
-        _check_flag("transpose_rhs", transpose_rhs)
+        check_flag("transpose_rhs", transpose_rhs)
         both = self.concat([up_w, gate_w], axis=0 if transpose_rhs else 1, name=name)
         hidden = self.fused_swiglu(self._matmul(x, both, transpose_rhs=transpose_rhs, name=name), name=name)
         return self._matmul(hidden, down_w, transpose_rhs=transpose_rhs, name=name)
@@ -486,7 +486,7 @@ class Primitives:
                 of `x` at that position. Another symbol stands for -1.
         """
         own = shape_of(x, "'x' of 'mir.reshape'")
-        _check_sequence("mir.reshape", new_shape, "sizes and symbols")
+        check_sequence("mir.reshape", new_shape, "sizes and symbols")
         entries = [
             entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
             for i, entry in enumerate(new_shape)
@@ -505,7 +505,7 @@ class Primitives:
 
     def concat(self, values: Sequence[Value], axis: int, **options: Any) -> Value:
         """Values joined along one dimension; a negative axis counts from the end."""
-        _check_sequence("mir.concat", values, "values")
+        check_sequence("mir.concat", values, "values")
         listed = list(values)
         if not listed:
             raise place.caller().error("'mir.concat' expects at least one value, but got none")
@@ -520,7 +520,7 @@ class Primitives:
             new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
         """
         own = shape_of(x, "'x' of 'mir.expand'")
-        _check_sequence("mir.expand", new_shape, "sizes and symbols")
+        check_sequence("mir.expand", new_shape, "sizes and symbols")
         sizes = []
         for i, entry in enumerate(new_shape):
             at = i - len(new_shape) + len(own)
@@ -533,7 +533,7 @@ class Primitives:
                 sizes.append(-1 if isinstance(entry, str) else check_size(entry, new_shape))
             except InputError as error:
                 raise place.caller().error(f"'mir.expand': {error}") from None
-        result = _like(x, sizes=sizes)
+        result = like(x, sizes=sizes)
         return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
 
     def gather(
@@ -773,42 +773,3 @@ class Primitives:
     def cache_update(self, cache: Value, new: Value, pos: Value, **options: Any) -> Value:
         """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
         return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]
-
-
-def _check_sequence(op: str, given: Any, what: str) -> None:
-    if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
-        raise place.caller().error(f"'{op}' expects a sequence of {what}, but got {given!r}")
-
-
-def _check_flag(name: str, given: Any) -> None:
-    if not isinstance(given, bool | np.bool_):
-        raise place.caller().error(f"'{name}' is True or False, but got {given!r}"[:400])
-
-
-def _context(x: Any) -> ir.Context:
-    if not isinstance(x, Value):
-        raise place.caller().error(f"the operand is a Value, but got {type(x).__name__} {x!r}"[:400])
-    return x._graph._context
-
-
-def _product_type(lhs: Value, rhs: Value, element: ir.Type, *, transpose_rhs: bool) -> ir.Type:
-    """The type of a matrix product, as far as the operands have one: the verifier says what is wrong with others."""
-    for value in (lhs, rhs):
-        _context(value)
-    _check_flag("transpose_rhs", transpose_rhs)
-    left, right = (logical_shape(ir.RankedTensorType(value._resolve().type)) for value in (lhs, rhs))
-    outer = [shape[:-2] for shape in (left, right)]
-    padded = ([1] * (max(map(len, outer)) - len(shape)) + shape for shape in outer)
-    batches = [b if a == 1 or (a == -1 and b != 1) else a for a, b in zip(*padded, strict=True)]
-    columns = right[-2 if transpose_rhs and len(right) > 1 else -1] if right else 1
-    return _like(lhs, element=element, sizes=[*batches, left[-2] if len(left) > 1 else 1, columns])
-
-
-def _like(x: Value, *, element: ir.Type | None = None, sizes: Sequence[int] | None = None) -> ir.Type:
-    """The type of x with another element type or other sizes (-1: dynamic)."""
-    context = _context(x)
-    own = ir.RankedTensorType(x._resolve().type)
-    dynamic = ir.ShapedType.get_dynamic_size()
-    shape = [dynamic if size == -1 else size for size in (logical_shape(own) if sizes is None else sizes)]
-    with context, ir.Location.unknown():
-        return ir.RankedTensorType.get(shape, own.element_type if element is None else element)

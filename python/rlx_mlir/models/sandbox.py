@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -122,12 +122,13 @@ class Meter:
             return value.bit_length() >> 3, 0
         if not isinstance(value, _CONTAINERS):
             return ELEMENT, 0
+        assert isinstance(value, Collection)
         known = self._known.get(id(value))
         if known is not None:
             return known[1:]
         self.step(len(value) >> 3)
         weight, depth = ELEMENT, 0
-        parts: Iterable[Any] = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+        parts: Collection[Any] = (*value.keys(), *value.values()) if isinstance(value, dict) else value
         for each in parts:
             own, below = self.weigh(each)
             weight, depth = weight + own + ELEMENT, max(depth, below)
@@ -623,8 +624,7 @@ class Environment(ImmutableSandboxedEnvironment):
             if name not in _WITHOUT
         }
         for name in _COMPARING:
-            test: Callable[..., Any] = self.tests[name]
-            self.tests[name] = _metered(f"is {name}", test)
+            self.tests[name] = _metered(f"is {name}", self.tests[name])
         del self.globals["lipsum"]
         self.globals["range"] = _range
         self.globals["namespace"] = _Namespace

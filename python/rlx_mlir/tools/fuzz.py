@@ -16,7 +16,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
-    help="Look for inputs that the compiler handles wrongly: graphs, model files, chat templates, IR as text and bytes.",
+    help="Look for inputs that are handled wrongly: graphs, model files, chat templates, IR as text and as bytes.",
 )
 
 SeedOption = Annotated[int, typer.Option(min=0, help="The cases of a seed are always the same.")]

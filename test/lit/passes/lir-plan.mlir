@@ -25,7 +25,7 @@
 //  CHECK-NEXT:   call @exp_0(%[[B]], %[[C]])
 //  CHECK-NEXT:   call @exp_0(%[[C]], %[[Y]])
 //  CHECK-NEXT:   return
-// CHECK-LABEL: func private @exp_0(memref<?x64xf32>, memref<?x64xf32>) attributes {mir.kernel = "rows"}
+// CHECK-LABEL: func private @exp_0(memref<?x64xf32>, memref<?x64xf32>) attributes {mir.kernel = "rows", mir.relations = array<i64: 1, 0, 2, -1, 1, 0, 1, 1, 1>}
 func.func private @exp_0(%x: tensor<?x64xf32>) -> tensor<?x64xf32> attributes {mir.kernel = "rows", mir.role = "kernel"} {
   %0 = mir.exp %x : tensor<?x64xf32>
   return %0 : tensor<?x64xf32>
