@@ -9,6 +9,7 @@ same bits in any batch. The two paths differ by rounding.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 
@@ -362,10 +363,62 @@ def _few_rows(
                 values = _few_float(em, target, product, x, here, first, size)
             else:
                 values = _few_blocks(em, target, product, x, here, first, size, sums)
+                if here[0].layout.minimum:
+                    values = _repaired(em, target, product, x, here, first, values)
             for r in range(size):
                 for i in range(len(here) * here[0].vectors):
                     column = start * PANEL_ROWS + i * here[0].lanes
                     em.vstore(values[r * len(here) * here[0].vectors + i], accumulators.data, [first + r, column])
+
+
+def _repaired(
+    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: int, sums: list[Value]
+) -> list[Value]:
+    """Sums of block panels; those that aren't finite are computed again, each element decoded first.
+
+    Of an x that is infinite, and of numbers * x that exceed f32, the scale's part and the minimum's are infinities that
+    make NaN of each other, while their sum, times x, is a number or an infinity.
+    """
+    type = sums[0].type
+    marks = [em.mulf(value, 0.0) for value in sums]  # NaN where the sum isn't finite
+    probe = functools.reduce(em.addf, marks)
+    columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
+    size = len(sums) // len(columns)
+    layout = panels[0].layout
+
+    def step(number: Index, runs: Sequence[Run], carried: list[Value]) -> list[Value]:
+        per_part = layout.sub // 4
+        together = min(runs[0].group, per_part)
+        for part in range(runs[0].parts):
+            factors = []
+            for i, v in columns:
+                scale, minimum = runs[i].scale(part, v), runs[i].minimum(part, v)
+                assert minimum is not None
+                factors.append((em.mulf(scale, 2.0 ** -runs[0].shift) if runs[0].shift else scale, minimum))
+            with em.loop(0, per_part, together, carried, hint="quad") as loop:
+                totals = list(loop.args)
+                for quad in range(together):
+                    k = em.iadd(em.imul(number, RUN), part * layout.sub)
+                    k = em.iadd(k, em.imul(em.iadd(loop.iv, quad), 4))
+                    for at, ((i, v), (scale, minimum)) in enumerate(zip(columns, factors, strict=True)):
+                        numbers = runs[i].numbers(em.iadd(loop.iv, part * per_part), quad, v)
+                        for e, r in itertools.product(range(4), range(size)):
+                            weight = target.fma(em, scale, numbers[e], minimum)
+                            factor = em.broadcast(x.load(first + r, em.iadd(k, e)), type)
+                            place = r * len(columns) + at
+                            totals[place] = target.fma(em, weight, factor, totals[place])
+                loop.yield_(totals)
+            carried = loop.results
+        return carried
+
+    with em.if_(em.reduce("or", em.cmpf("uno", probe, probe)), [type] * len(sums)) as branch:
+        inits = [em.zero(type)] * len(sums)
+        again = over_runs(panels, 0, product.k // layout.block, inits, step)
+        pairs = zip(marks, again, sums, strict=True)
+        branch.yield_([em.select(em.cmpf("uno", mark, mark), new, old) for mark, new, old in pairs])
+        branch.else_()
+        branch.yield_(sums)
+    return branch.results
 
 
 def _few_float(
