@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, shortened
 
 #: What sizes can be at most: code computes with 64 bits.
 LARGEST = 2**63 - 1
@@ -24,12 +24,8 @@ _SHOWN = 120
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: short, whatever it is."""
-    try:
-        text = repr(value)
-    except Exception:
-        text = object.__repr__(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    """An argument as messages show it."""
+    return shortened(value, _SHOWN)
 
 
 def is_text(value: Any) -> bool:

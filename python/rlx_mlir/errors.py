@@ -40,6 +40,20 @@ def _around(word: str, names: list[str]) -> list[str]:
     return ordered[max(0, place - half) : place + half]
 
 
+def shortened(value: object, length: int = 80) -> str:
+    """A value as messages show it: at most about so many characters of its `repr`, whatever it is."""
+    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
+        return f"an integer of {value.bit_length()} bits"
+    if isinstance(value, str):
+        text = repr(value[:length])
+        return text if len(value) <= length else f"{text[:-1]}…{text[-1]}"
+    try:
+        text = repr(value)
+    except Exception:
+        return f"a value of type {type(value).__name__}"
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean 'x'?)`` where a known word is near to one that isn't known, else nothing."""
     near = nearest(word, known)

@@ -107,7 +107,7 @@ def test_entries_that_change_names_are_not_used(folder: Path, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        (make_fifo, "it is a pipe"),
+        (make_fifo, "it is a FIFO"),
         (make_link, "it is a symbolic link"),
         (make_device, "it is a symbolic link"),
         (make_folder, "it is a folder"),

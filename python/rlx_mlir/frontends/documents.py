@@ -17,8 +17,8 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.errors import ModelFileError, RlxError
-from rlx_mlir.frontends.files import Error, Name, decode, read_bytes, shortened
+from rlx_mlir.errors import ModelFileError, RlxError, shortened
+from rlx_mlir.files import Error, Name, decode, read_bytes
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _CHUNK = 1 << 22

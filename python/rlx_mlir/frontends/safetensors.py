@@ -19,9 +19,9 @@ import numpy as np
 
 from .. import budgets
 from ..boundary import foreign_errors
-from ..errors import ModelFileError, SafetensorsError, UnsupportedError
+from ..errors import ModelFileError, SafetensorsError, UnsupportedError, shortened
 from .documents import parse_json, read_object
-from .files import inside, open_regular, shortened
+from ..files import inside, open_regular
 
 Array = np.ndarray[Any, Any]
 

@@ -17,8 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import checks
-from ..errors import ContextLengthError, InputError, ModelFileError, did_you_mean
-from ..frontends.files import is_there, shortened
+from ..errors import ContextLengthError, InputError, ModelFileError, did_you_mean, shortened
+from ..files import is_there
 from ..frontends.safetensors import SafetensorsFile, ShardedSafetensors
 from ..place import located
 from . import encoder

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from .. import budgets
-from ..errors import InputError, ModelFileError, UnsupportedError
+from ..errors import InputError, ModelFileError, UnsupportedError, shortened
 from ..frontends.documents import read_object
-from ..frontends.files import is_there, shortened
+from ..files import is_there
 from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
 from .sentence_files import SentenceFiles, TextRules
 

@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import Any
 
 from ..boundary import foreign_errors
-from ..errors import InputError, TokenizerError, UnsupportedError
+from ..errors import InputError, TokenizerError, UnsupportedError, shortened
 from ..frontends.documents import read_object
-from ..frontends.files import check_regular, is_there, read_text, shortened
+from ..files import check_regular, is_there, read_text
 from .encoder_config import EncoderConfig
 
 _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")

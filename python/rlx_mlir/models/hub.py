@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..boundary import foreign_errors
-from ..errors import CacheError, DownloadError, InputError, did_you_mean
-from ..frontends.files import is_there, shortened
+from ..errors import CacheError, DownloadError, InputError, did_you_mean, shortened
+from ..files import is_there
 from ..runtime.paths import cache_dir, expand_user, make_private
 
 _CHUNK = 1 << 20

@@ -21,9 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..errors import ModelFileError, UnsupportedError
+from ..errors import ModelFileError, UnsupportedError, shortened
 from ..frontends.documents import read_json, read_object
-from ..frontends.files import inside, is_there, shortened
+from ..files import inside, is_there
 
 #: Names of the file that says how texts are read, in the order in which they are looked for.
 _READING = tuple(

@@ -19,8 +19,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..boundary import foreign_errors
-from ..errors import InputError, TokenizerError
-from ..frontends.files import shortened
+from ..errors import InputError, TokenizerError, shortened
 from .special_tokens import ending_ids, ending_tokens, special_id
 
 

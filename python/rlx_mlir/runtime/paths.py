@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import CacheError, InputError
+from rlx_mlir.files import kind_of
 
 __all__ = [
     "LEFT_OVER_SECONDS",
@@ -38,15 +39,6 @@ __all__ = [
 LEFT_OVER_SECONDS = 600
 _PART = ".part"
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
-
-_KINDS = (
-    (stat.S_ISDIR, "a folder"),
-    (stat.S_ISLNK, "a symbolic link"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
 
 
 def cache_dir() -> Path:
@@ -97,7 +89,7 @@ def open_regular(path: str | os.PathLike[str], *, own: bool = False) -> Iterator
     try:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise CacheError(f"it is {_kind(status)}, but a file is expected")
+            raise CacheError(f"it is {kind_of(status.st_mode)}, but a file is expected")
         if own and (reason := _not_own(status)):
             raise CacheError(f"it {reason}")
         with os.fdopen(handle, "rb", closefd=False) as file:
@@ -164,10 +156,6 @@ def _user(number: int) -> str:
     with contextlib.suppress(KeyError):
         return f"{pwd.getpwuid(number).pw_name} ({number})"
     return f"user {number}"
-
-
-def _kind(status: os.stat_result) -> str:
-    return next((name for test, name in _KINDS if test(status.st_mode)), "something else")
 
 
 # Writing ------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from rlx_mlir import budgets
-from rlx_mlir.errors import ModelFileError, RlxError
+from rlx_mlir.errors import ModelFileError, RlxError, shortened
 
 Name = str | os.PathLike[str]
 #: Makes the exception of a message about a file; called `error(message, path=path)`.
@@ -22,6 +22,7 @@ Error = Callable[..., RlxError]
 
 _KINDS = (
     (stat.S_ISDIR, "a folder"),
+    (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISFIFO, "a FIFO"),
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
@@ -121,24 +122,14 @@ def inside(folder: Path, relative: str, what: str, *, error: Callable[[str], Rlx
     return path
 
 
-def shortened(value: object, length: int = 80) -> str:
-    """A value from a file, as an error shows it."""
-    if isinstance(value, int) and not isinstance(value, bool) and value.bit_length() > 256:
-        return f"an integer of {value.bit_length()} bits"
-    if isinstance(value, str):
-        text = repr(value[:length])
-        return text if len(value) <= length else f"{text[:-1]}…{text[-1]}"
-    try:
-        text = repr(value)
-    except (ValueError, RecursionError):
-        return f"a value of type {type(value).__name__}"
-    return text if len(text) <= length else f"{text[:length]}…"
+def kind_of(mode: int) -> str:
+    """What a file that isn't regular is, of `os.stat`'s mode."""
+    return next((word for test, word in _KINDS if test(mode)), "something else")
 
 
 def _refuse_others(mode: int, path: Name, error: Error) -> None:
     if not stat.S_ISREG(mode):
-        kind = next((word for test, word in _KINDS if test(mode)), "something else")
-        raise error(f"it must be a regular file, but is {kind}", path=path)
+        raise error(f"it must be a regular file, but is {kind_of(mode)}", path=path)
 
 
 def _reason(cause: Exception) -> str:
@@ -150,8 +141,8 @@ __all__ = [
     "decode",
     "inside",
     "is_there",
+    "kind_of",
     "open_regular",
     "read_bytes",
     "read_text",
-    "shortened",
 ]
