@@ -118,7 +118,13 @@ def test_keys_depend_on_everything_else(monkeypatch: pytest.MonkeyPatch) -> None
 
 # What identifies the compiler -----------------------------------------------------------------------
 
-_BUILD = "from rlx_mlir.runtime import cache; print(cache.compiler_build())"
+#: An editable install's finder would come before PYTHONPATH.
+_BUILD = """
+import sys
+sys.meta_path[:] = [finder for finder in sys.meta_path if "_editable_" not in type(finder).__module__]
+from rlx_mlir.runtime import cache
+print(cache.compiler_build())
+"""
 
 
 def change_a_byte(path: Path, where: int) -> None:

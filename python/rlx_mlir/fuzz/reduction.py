@@ -19,7 +19,7 @@ from rlx_mlir.fuzz.sensitivity import run_function
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.hir.function import (
     INPUT,
-    append_argument,
+    Signature,
     argument_attributes,
     arguments,
     body,
@@ -204,7 +204,9 @@ def _replace_by_input(module: GraphModule, value: ir.Value, name: str, arrays: S
             symbols.append("n" + "_".join(str(array.shape[axis]) for array in arrays))
     with module.ir_module.context, ir.Location.unknown():
         handle = body(function).add_argument(type, ir.Location.unknown())
-        append_argument(function, type, argument_attributes(module.ir_module.context, name, INPUT, symbols))
+        Signature.of(function).append(
+            function, name, type, argument_attributes(module.ir_module.context, name, INPUT, symbols)
+        )
     value.replace_all_uses_with(handle)
     module._names = None
     return True

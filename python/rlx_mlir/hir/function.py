@@ -186,15 +186,36 @@ def set_signature(
             function.attributes["res_attrs"] = _dictionaries(res_attrs)
 
 
-def append_argument(function: ir.Operation, type: ir.Type, attributes: Mapping[str, ir.Attribute]) -> None:
-    """Adds an argument to type and attributes of a function, without reading those that are there."""
-    old = function_type(function)
-    with function.context:
-        new = ir.FunctionType.get([*old.inputs, type], old.results)
-        function.attributes["function_type"] = ir.TypeAttr.get(new)
-        present = list(ir.ArrayAttr(function.attributes["arg_attrs"])) if "arg_attrs" in function.attributes else []
-        present += [ir.DictAttr.get({}) for _ in range(len(old.inputs) - len(present))]
-        function.attributes["arg_attrs"] = ir.ArrayAttr.get([*present, ir.DictAttr.get(dict(attributes))])
+@dataclass
+class Signature:
+    """What is known of a function's arguments while more are added: reading all of them for each would be slow.
+
+    Attributes:
+        names, types, attributes: of each argument.
+    """
+
+    names: list[str]
+    types: list[ir.Type]
+    attributes: list[ir.Attribute]
+
+    @staticmethod
+    def of(function: ir.Operation) -> Signature:
+        """That of a function as it is."""
+        types = list(function_type(function).inputs)
+        with function.context:
+            present = list(ir.ArrayAttr(function.attributes["arg_attrs"])) if "arg_attrs" in function.attributes else []
+            present += [ir.DictAttr.get({}) for _ in range(len(types) - len(present))]
+        return Signature([argument.name for argument in arguments(function)], types, present)
+
+    def append(self, function: ir.Operation, name: str, type: ir.Type, attributes: Mapping[str, ir.Attribute]) -> None:
+        """Adds an argument to type and attributes of the function."""
+        with function.context:
+            self.names.append(name)
+            self.types.append(type)
+            self.attributes.append(ir.DictAttr.get(dict(attributes)))
+            new = ir.FunctionType.get(self.types, function_type(function).results)
+            function.attributes["function_type"] = ir.TypeAttr.get(new)
+            function.attributes["arg_attrs"] = ir.ArrayAttr.get(self.attributes)
 
 
 def _dictionaries(items: Iterable[Mapping[str, ir.Attribute]]) -> ir.ArrayAttr:

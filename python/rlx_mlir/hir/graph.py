@@ -23,9 +23,8 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.function import (
     INPUT,
     PARAM,
-    append_argument,
+    Signature,
     argument_attributes,
-    arguments,
     body,
     entry_function,
     function_name,
@@ -95,7 +94,7 @@ class Graph:
         self._generation = 0
         self._changed_by = ""
         self._dims: dict[ir.Value, dimensions.Dims] | None = None
-        self._names: list[str] | None = None
+        self._known: Signature | None = None
 
     @property
     def ir_module(self) -> ir.Module:
@@ -131,21 +130,21 @@ class Graph:
         self._changed_by = changed_by
         self._dims = None
         self._function = entry_function(self._module)
-        self._names = None
+        self._known = None
 
     @property
-    def _argument_names(self) -> list[str]:
-        """The names of the arguments, in order; kept, since reading them all for each new one would be quadratic."""
-        if self._names is None:
-            self._names = [argument.name for argument in arguments(self._function)]
-        return self._names
+    def _signature(self) -> Signature:
+        """Names, types and attributes of the arguments."""
+        if self._known is None:
+            self._known = Signature.of(self._function)
+        return self._known
 
     # -- values ------------------------------------------------------------------------------------------------------
 
     def _value(self, handle: ir.Value) -> Value:
         """A handle of an MLIR value of this module."""
         if isinstance(handle, ir.BlockArgument):
-            return Value(self, handle, self._argument_names[handle.arg_number])
+            return Value(self, handle, self._signature.names[handle.arg_number])
         owner = ir.OpResult(handle).owner
         return Value(self, handle, place.block_name(owner.location) or owner.name.partition(".")[2])
 
@@ -183,11 +182,11 @@ class Graph:
     ) -> Value:
         here = place.caller()
         self._check_stage(f"{kind} '{name}'", here)
-        present = self._argument_names
+        known = self._signature
         try:
             if not checks.is_text(name) or not name:
                 raise InputError(f"the name of an {kind} is a non-empty string, but got {name!r}")
-            if name in present:
+            if name in known.names:
                 raise InputError(f"module '{self.name}' already has an argument '{name}'")
             if packed is None:
                 type, symbols = tensor_type(shape, "f32" if dtype is None else dtype, self._context)
@@ -198,8 +197,7 @@ class Graph:
         except InputError as error:
             raise here.error(f"{kind} '{name}': {error}") from None
         handle = self._block.add_argument(type, here.location(self._context, name))
-        append_argument(self._function, type, argument_attributes(self._context, name, kind, symbols))
-        present.append(name)
+        known.append(self._function, name, type, argument_attributes(self._context, name, kind, symbols))
         if self._dims is not None:
             self._dims[handle] = dimensions.type_dims(handle.type, symbols)
         return Value(self, handle, name)

@@ -175,7 +175,7 @@ class Images(Primitives):
         line: zeros [1, 1, 1, as many as in a row]; a convolution makes them as many as are left, for counting.
         """
         if before > 0 or after > 0:
-            cut = self.constant(np.zeros((1, 1, 1, max(before, 0) + max(after, 0) + 1), line.dtype))
+            cut = np.zeros((1, 1, 1, max(before, 0) + max(after, 0) + 1), line.dtype)
             ones = self.add(self.cast(self.conv2d(line, cut, name=name), "i32", name=name), 1, name=name)
             places = self.add(
                 self.cumsum(self.reshape(ones, [-1], name=name), 0, name=name), max(before, 0) - 1, name=name
