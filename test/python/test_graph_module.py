@@ -253,7 +253,7 @@ def test_outputs():
         (lambda m, x, y: m.set_outputs([x], ["a", "b"]), "1 outputs and 2 names"),
         (lambda m, x, y: m.set_outputs([x, y], ["a", "a"]), "names of outputs differ"),
         (lambda m, x, y: m.set_outputs({"": x}), "the name of an output is a non-empty string, but got ''"),
-        (lambda m, x, y: m.set_outputs([x], [5]), "the name of an output is a non-empty string, but got 5"),
+        (lambda m, x, y: m.set_outputs([x], [5]), r"'names' expects several names, but got \[5\]"),
         (lambda m, x, y: m.set_outputs({"a": x}, ["a"]), "but got both"),
         (lambda m, x, y: m.set_outputs({"a": x}, tied={"a": y}), "tied to an argument of its type"),
         (lambda m, x, y: m.set_outputs({"a": x}, tied={"b": x}), r"outputs \['b'\] are tied"),
