@@ -41,6 +41,8 @@ def open_regular(path: Name, *, error: Error = ModelFileError) -> BinaryIO:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
         raise error("the file is missing", path=path) from None
+    except RlxError:  # some of which are ValueErrors
+        raise
     except (OSError, ValueError) as cause:  # ValueError: NUL or characters that no name has
         raise error(f"the file can't be read: {_reason(cause)}", path=path) from None
     try:

@@ -381,9 +381,9 @@ def test_other_files_are_called_so_first(tmp_path: Path) -> None:
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
-        with pytest.raises(GGUFError, match="is not a regular file"):
+        with pytest.raises(GGUFError, match=r"^[^:]*: it must be a regular file, but is a"):
             GGUFFile(path)
-    with pytest.raises(GGUFError, match="cannot be opened: embedded null"):
+    with pytest.raises(GGUFError, match="the file can't be read: embedded null"):
         GGUFFile("a\0b")
 
 
