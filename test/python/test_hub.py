@@ -227,7 +227,7 @@ def test_what_is_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(InputError, match=r"m\.onnx' isn't the \.gguf file of a language model: models of other"):
         hub.resolve(tmp_path / "m.onnx")
     monkeypatch.setenv("RLX_CACHE_DIR", "~nouser/x")
-    with pytest.raises(CacheError, match="RLX_CACHE_DIR=~nouser/x: RuntimeError"):
+    with pytest.raises(CacheError, match="RLX_CACHE_DIR: '~nouser/x' begins with '~nouser'"):
         hub.cache_dir()
 
 

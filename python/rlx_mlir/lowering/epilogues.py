@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Products of f16 and bf16 in kernels on the generic path: what follows them is computed in f32, as templates do."""
+"""Products of f16 and bf16 in kernels on the generic path: what may stay wide after them does, as in templates."""
 
 from __future__ import annotations
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.fuse import keeps_wide
 from rlx_mlir.lowering.outline import CLASS, POINTWISE
 from rlx_mlir.rewriting import operations
 
@@ -13,17 +14,17 @@ _NARROW = ("f16", "bf16")
 
 
 def widen_epilogues(function: ir.Operation) -> None:
-    """Rounds products with panels once, after the bias and the activation that stand in their kernel.
+    """Doesn't round products with panels, nor sums of them, whose results may stay wide in their kernel.
 
-    Packing takes `mir.fused_matmul_bias_act`, which rounds once, apart into a product, a sum and an activation. A
-    function that is no kernel of class gemm stays as it is.
+    Packing takes `mir.fused_matmul_bias_act`, which rounds once, apart into a product, a sum and an activation; the
+    values between them stay wide. A function that is no kernel of class gemm stays as it is.
     """
     attributes = function.attributes
     if CLASS not in attributes or python_value(attributes[CLASS]) != "gemm":
         return
     wide: dict[ir.Value, ir.Value] = {}
     for op in list(operations(function, nested=False)):
-        product = isinstance(op.opview, mir.DequantMatmulOp)
+        product = isinstance(op.opview, mir.DequantMatmulOp) and keeps_wide(op)
         if not product and not (op.name in POINTWISE and any(operand in wide for operand in op.operands)):
             continue
         own = ir.RankedTensorType(op.results[0].type)
@@ -35,7 +36,8 @@ def widen_epilogues(function: ir.Operation) -> None:
             result = ir.Operation.create(op.name, types, operands, dict(op.attributes.items())).results[0]
             rounded = mir.cast(own, result)
         op.results[0].replace_all_uses_with(rounded)
-        wide[rounded] = result
+        if keeps_wide(op):
+            wide[rounded] = result
         op.erase()
     for rounded in wide:
         if not list(rounded.uses):

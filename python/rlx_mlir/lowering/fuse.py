@@ -46,7 +46,7 @@ def fuse_shared_input(module: ir.Operation) -> None:
     erase_dead(module)
 
 
-#: Attribute of a module whose values of f16 and bf16 may stay in f32 within a kernel.
+#: Attribute of a module, or of one operation, whose values of f16 and bf16 may stay in f32 within a kernel.
 WIDE = "mir.wide"
 
 
@@ -61,11 +61,20 @@ def keep_wide(module: ir.Operation) -> None:
 
 
 def keeps_wide(op: Any) -> bool:
-    """Whether the operation's module lets values of 16 bits stay in f32 between operations."""
+    """Whether an operation's result of 16 bits may stay in f32 between operations: by itself, or by its module."""
     root = op.operation
+    if WIDE in root.attributes:
+        return True
     while root.parent is not None:
         root = root.parent
     return WIDE in root.attributes
+
+
+def keep_result_wide(value: ir.Value) -> ir.Value:
+    """Lets a value stay wide that is part of what was one operation, which rounded once."""
+    if str(ir.RankedTensorType(value.type).element_type) in ("f16", "bf16"):
+        value.owner.attributes[WIDE] = ir.UnitAttr.get()
+    return value
 
 
 #: What would help where fusion would drop a rounding.

@@ -22,7 +22,7 @@ from rlx_mlir.lowering.functions import (
     raw_argument_attributes,
     set_signature,
 )
-from rlx_mlir.lowering.fuse import is_parameter, producer, shape_of
+from rlx_mlir.lowering.fuse import is_parameter, keep_result_wide, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
 from rlx_mlir.mir.packed import LAYOUTS, packing
 from rlx_mlir.rewriting import (
@@ -234,8 +234,9 @@ def pack_dense(op: Any, rewriter: Rewriter) -> None:
         return rewriter.no_match("the weight is empty")
     rows = weight if op.transpose_rhs else mir.transpose(weight, [1, 0])
     y = mir.dequant_matmul(x, mir.repack(rows))
-    if not matmul:
-        y = activate(op.activation, mir.add(y, op.bias))
+    if not matmul:  # the fused operation rounds once
+        y = mir.add(keep_result_wide(y), op.bias)
+        y = y if op.activation is None else activate(op.activation, keep_result_wide(y))
     rewriter.replace(op, y)
 
 

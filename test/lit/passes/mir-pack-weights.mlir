@@ -91,3 +91,17 @@ func.func @table(%x: tensor<?x32xf32>, %i: tensor<3xi32>, %w: tensor<24x20xi8, #
   %z = mir.matmul %x, %d : tensor<?x32xf32>, tensor<32x8xf32>
   return %y, %g, %h, %z : tensor<?x24xf32>, tensor<3x32xf32>, tensor<3x32xf32>, tensor<?x8xf32>
 }
+
+/// Of f16, the fused operation rounds once: what it is taken apart into says so.
+// CHECK-LABEL: func.func @one_rounding(
+//       CHECK:   mir.dequant_matmul {{.*}}{mir.wide}
+//       CHECK:   mir.add {{.*}}{mir.wide}
+//       CHECK:   mir.silu
+//   CHECK-NOT:   mir.wide
+//       CHECK:   return
+func.func @one_rounding(%x: tensor<2x32xf16> {mir.kind = "input", mir.name = "x"},
+                        %w: tensor<32x16xf16> {mir.kind = "param", mir.name = "w"},
+                        %b: tensor<16xf16> {mir.kind = "param", mir.name = "b"}) -> tensor<2x16xf16> {
+  %y = mir.fused_matmul_bias_act %x, %w, %b activation silu : tensor<2x32xf16>, tensor<32x16xf16>, tensor<16xf16>
+  return %y : tensor<2x16xf16>
+}

@@ -1,6 +1,6 @@
 // RUN: rlx-opt %s --mir-to-linalg | FileCheck %s
 
-/// Packed from a fused operation, which rounds once.
+/// Packed from a fused operation, which rounds once, as packing says.
 // CHECK-LABEL: func private @rounded_once.mir(
 //  CHECK-SAME:   %[[X:.+]]: tensor<4x64xf16>, %{{.+}}: tensor<2x2048xi8, {{.+}}>, %[[B:.+]]: tensor<32xf16>)
 //       CHECK:   %[[P:.+]] = linalg.generic {{.+}} iterator_types = ["parallel", "parallel", "reduction"]
@@ -14,10 +14,22 @@
 //       CHECK:   return
 func.func private @rounded_once.mir(%x: tensor<4x64xf16>, %w: tensor<2x2048xi8, #mir.packed<f16, k = 64, n = 32, layout = panels>>,
     %b: tensor<32xf16>) -> tensor<4x32xf16> attributes {mir.kernel = "gemm", mir.role = "kernel"} {
-  %p = mir.dequant_matmul %x, %w : tensor<4x64xf16>, tensor<2x2048xi8, #mir.packed<f16, k = 64, n = 32, layout = panels>>
-  %s = mir.add %p, %b : tensor<4x32xf16>, tensor<32xf16>
+  %p = mir.dequant_matmul %x, %w {mir.wide} : tensor<4x64xf16>, tensor<2x2048xi8, #mir.packed<f16, k = 64, n = 32, layout = panels>>
+  %s = mir.add %p, %b {mir.wide} : tensor<4x32xf16>, tensor<32xf16>
   %y = mir.relu %s : tensor<4x32xf16>
   return %y : tensor<4x32xf16>
+}
+
+/// Operations that the graph has apart round where it says so.
+// CHECK-LABEL: func private @no_widen_of_operations_apart.mir(
+//       CHECK:   arith.truncf %{{.+}} : f32 to f16
+//       CHECK:   arith.truncf %{{.+}} : f32 to f16
+//       CHECK:   return
+func.func private @no_widen_of_operations_apart.mir(%x: tensor<4x64xf16>, %w: tensor<2x2048xi8, #mir.packed<f16, k = 64, n = 32, layout = panels>>,
+    %b: tensor<32xf16>) -> tensor<4x32xf16> attributes {mir.kernel = "gemm", mir.role = "kernel"} {
+  %p = mir.dequant_matmul %x, %w : tensor<4x64xf16>, tensor<2x2048xi8, #mir.packed<f16, k = 64, n = 32, layout = panels>>
+  %s = mir.add %p, %b : tensor<4x32xf16>, tensor<32xf16>
+  return %s : tensor<4x32xf16>
 }
 
 /// Casts that are written are kept.
