@@ -384,6 +384,12 @@ def everything(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path, encod
 GROUPS = ["Value", "GraphModule", "Executable", "Artifact", "Model", "Encoder", "formats", "functions"]
 
 
+@pytest.fixture(autouse=True)
+def folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where functions write that take a wrong value for the name of a folder."""
+    monkeypatch.chdir(tmp_path)
+
+
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_function_of_the_api(group: str, everything: dict[str, dict[str, Call]]) -> None:
     wrong = {name: found for name, call in everything[group].items() if (found := list(foreign_errors_of(call)))}

@@ -24,8 +24,8 @@ import numpy.typing as npt
 
 from .. import budgets
 from ..errors import GGUFError, InputError
-from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
 from ..files import open_regular
+from ..formats import FORMATS_BY_ID, BlockFormat, decode, get_format
 
 MAGIC = b"GGUF"
 DEFAULT_ALIGNMENT = 32

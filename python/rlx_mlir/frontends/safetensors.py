@@ -20,8 +20,8 @@ import numpy as np
 from .. import budgets
 from ..boundary import foreign_errors
 from ..errors import ModelFileError, SafetensorsError, UnsupportedError, shortened
-from .documents import parse_json, read_object
 from ..files import inside, open_regular
+from .documents import parse_json, read_object
 
 Array = np.ndarray[Any, Any]
 

@@ -208,7 +208,7 @@ def _replace_by_input(module: GraphModule, value: ir.Value, name: str, arrays: S
             function, name, type, argument_attributes(module.ir_module.context, name, INPUT, symbols)
         )
     value.replace_all_uses_with(handle)
-    module._names = None
+    module._known = None
     return True
 
 

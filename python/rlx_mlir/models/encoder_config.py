@@ -19,8 +19,8 @@ from typing import Any
 
 from .. import budgets
 from ..errors import InputError, ModelFileError, UnsupportedError, shortened
-from ..frontends.documents import read_object
 from ..files import is_there
+from ..frontends.documents import read_object
 from ..frontends.safetensors import FLOATS, SafetensorsFile, ShardedSafetensors
 from .sentence_files import SentenceFiles, TextRules
 

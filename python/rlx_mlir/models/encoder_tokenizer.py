@@ -26,8 +26,8 @@ from typing import Any
 
 from ..boundary import foreign_errors
 from ..errors import InputError, TokenizerError, UnsupportedError, shortened
-from ..frontends.documents import read_object
 from ..files import check_regular, is_there, read_text
+from ..frontends.documents import read_object
 from .encoder_config import EncoderConfig
 
 _SPECIAL = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")

@@ -624,7 +624,8 @@ class Environment(ImmutableSandboxedEnvironment):
             if name not in _WITHOUT
         }
         for name in _COMPARING:
-            self.tests[name] = _metered(f"is {name}", self.tests[name])
+            test: Any = self.tests[name]
+            self.tests[name] = _metered(f"is {name}", test)
         del self.globals["lipsum"]
         self.globals["range"] = _range
         self.globals["namespace"] = _Namespace

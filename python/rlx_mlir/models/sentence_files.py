@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelFileError, UnsupportedError, shortened
-from ..frontends.documents import read_json, read_object
 from ..files import inside, is_there
+from ..frontends.documents import read_json, read_object
 
 #: Names of the file that says how texts are read, in the order in which they are looked for.
 _READING = tuple(
