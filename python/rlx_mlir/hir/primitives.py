@@ -371,7 +371,7 @@ class Primitives:
     def conv2d(
         self,
         x: Value,
-        weight: Value,
+        weight: Operand,
         *,
         stride: int | Sequence[int] = 1,
         padding: int | Sequence[int] = 0,
