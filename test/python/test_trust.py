@@ -232,7 +232,7 @@ def saved(folder: Path) -> Path:
 def test_artefacts_that_are_no_files(tmp_path: Path, change: Callable[[Path], None]) -> None:
     path = saved(tmp_path)
     change(path)
-    with pytest.raises(CacheError, match=r"it is a (pipe|device|folder), but a file is expected"):
+    with pytest.raises(CacheError, match=r"it is a (FIFO|device|folder), but a file is expected"):
         rlx.load(path)
 
 
