@@ -102,7 +102,7 @@ class CompileOptions:
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("target", "activations", "features", "triple", "cpu", "chip", "ptx", "cubin"):
+        for name in ("target", "activations", "intermediates", "features", "triple", "cpu", "chip", "ptx", "cubin"):
             checks.text(name, getattr(self, name))
         if self.target not in TARGETS:
             raise InputError(f"'target' expects {', '.join(TARGETS)}, but got '{self.target}'")
@@ -301,9 +301,10 @@ def compile(
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
-        options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"), `maxima`
-            (of dynamic sizes, by symbol), `disable_templates`, `choices`, `level`; `verify` and `dump_dir` to look
-            inside; `time_limit`; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
+        options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"),
+            `intermediates` ("rounded" or "wide"), `maxima` (of dynamic sizes, by symbol), `disable_templates`,
+            `choices`, `level`; `verify` and `dump_dir` to look inside; `time_limit`; `triple`, `cpu` and `features`
+            for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
 
     Raises InputError for options that aren't valid, UnsupportedError for operations that can't be compiled, and
     CompileError (or PassError, or TimeLimitError) with the pass, the place and a file that reproduces the failure.

@@ -224,7 +224,7 @@ def _lines() -> Iterator[Any]:
         yield pytest.param(line, id="-".join(words[:3]), marks=slow)
 
 
-@pytest.mark.parametrize("line", _lines())
+@pytest.mark.parametrize("line", list(_lines()))
 def test_command_line(line: str, files: dict[str, str], fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
     words = [word.format(**files) for word in line.split()]

@@ -92,6 +92,7 @@ class Images(Primitives):
 
         Raises BuildError where `padding` takes away more than the kernels add along a symbolic dimension.
         """
+        shape_of(x, "'x' of 'conv_transpose2d'")
         inputs, per_group, *kernel = (_static(weight, dim, "conv_transpose2d", "weight") for dim in range(4))
         if not _divides(groups, inputs):
             raise place.caller().error(

@@ -195,6 +195,8 @@ class Encoder:
         return self.embed_tokens(ids)
 
     def _prompt(self, name: str | None) -> str:
+        if name is not None:
+            checks.text("prompt_name", name)
         prompts = self.config.texts.prompts
         name = self.config.texts.default_prompt if name is None else name
         if not name and name not in prompts:
@@ -245,7 +247,7 @@ class Encoder:
 
 
 def _texts(texts: str | Sequence[str]) -> list[str]:
-    if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable):
+    if isinstance(texts, bytes | bytearray) or not isinstance(texts, Iterable) or _is_scalar(texts):
         raise InputError(f"texts are a string or several, but got {type(texts).__name__}")
     listed = [texts] if isinstance(texts, str) else list(texts)
     for number, text in enumerate(listed):

@@ -126,14 +126,19 @@ def load_model(
     Raises InputError for bad arguments, GGUFError and UnsupportedError for the file, BudgetError for what is too large
     or takes too long, DownloadError, CompileError (TimeLimitError after ``time_limit``).
     """
-    check_nonfinite(nonfinite)
     checks.path("path_or_name", path_or_name)
-    for name, value in (("activations", activations), ("kv_dtype", kv_dtype), ("target", target)):
+    for name, value in (
+        ("nonfinite", nonfinite),
+        ("activations", activations),
+        ("kv_dtype", kv_dtype),
+        ("target", target),
+    ):
         checks.text(name, value)
     checks.flag("cache", cache)
     checks.flag("download", download)
     if progress is not None:
         checks.callback("progress", progress, "text")
+    check_nonfinite(nonfinite)
     say = progress or _silent
     if activations not in ACTIVATIONS:
         raise InputError(f"'activations' must be one of {', '.join(ACTIVATIONS)}, but is {activations!r}")

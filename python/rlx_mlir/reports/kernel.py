@@ -36,7 +36,9 @@ def _keep(listed: Sequence[Any], kernel: str) -> None:
     for op in listed:
         # What code calls outside of the module is declared as an llvm.func, and stays.
         is_function = op.name in ("func.func", "gpu.func") or (op.name == "llvm.func" and len(op.regions[0].blocks))
-        if is_function and not _belongs(ir.StringAttr(op.attributes["sym_name"]).value, kernel):
+        # What a kernel's code relies on, as words.
+        is_signature = op.name == "llvm.mlir.global" and str(op.attributes["sym_name"]).endswith('_signature"')
+        if (is_function or is_signature) and not _belongs(ir.StringAttr(op.attributes["sym_name"]).value, kernel):
             op.erase()
 
 

@@ -191,7 +191,7 @@ class Artifact:
         the budgets allow, OSError where it can't be read.
         """
         try:
-            with open_regular(checks.path("path", path), own=own) as file:
+            with open_regular(checks.path("path", path), own=checks.flag("own", own)) as file:
                 start = file.read(_HEADER.size)
                 _header(start)  # before the rest is read, which may be of any size
                 return Artifact.from_bytes(start + file.read())
