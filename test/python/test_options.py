@@ -38,6 +38,7 @@ def product() -> GraphModule:
 COMPILING: dict[str, list[dict[str, Any]]] = {
     "target": [{"target": "cpu"}, {"target": "nvptx"}],
     "activations": [{"activations": "exact"}, {"activations": "int8"}],
+    "intermediates": [{"intermediates": "rounded"}, {"intermediates": "wide"}],
     "maxima": [{"maxima": {"n": 700}}],
     "disable_templates": [{"disable_templates": ("all",)}, {"disable_templates": ("gemm",)}],
     "triple": [{"triple": machine()[0]}],
@@ -90,6 +91,7 @@ LOADING: dict[str, tuple[Any, bool]] = {
     "context": (48, True),
     "chunk": (8, True),
     "kv_dtype": ("f16", False),
+    "nonfinite": ("zero", True),
     "target": ("cpu", True),
     "cache": (False, True),
     "download": (False, True),
@@ -128,10 +130,11 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
-    "generate {llama} hello --greedy --max-tokens 2",
-    "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --json",
+    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero",
+    "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
-    "inspect {llama} --tensors --json",
+    "models --verify",
+    "inspect {llama} --tensors --verify --json",
     "compile {llama} -o {out} --threads 1 --activations exact --context 64 --chunk 16 --time-limit 900 --json",
     "compile {llama} --timing --context 64 --chunk 16",
     "compile {llama} -o {out} --target nvptx --chip sm_80 --ptx 8.6 --cubin never --context 64 --chunk 16",
@@ -145,6 +148,7 @@ LINES = (
     "bench --kernels softmax --vs numpy --threads 1 --rounds 1 --json",
     "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.html --json --device cpu "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16",
+    "profile {module} --size n=5 --maximum n=16 --rounds 1",
     "tune {module} --size n=5 --maximum n=16 --rounds 3 --tries 1 --same-bits --dry-run --json --threads 1",
     "tune {module} --arrays {arrays} --rounds 3 --tries 1 --dry-run",
     "tune {llama} --prompt-tokens 4 --rounds 3 --tries 1 --dry-run --device cpu --activations exact --context 64 "
@@ -158,6 +162,8 @@ LINES = (
     "fuzz text --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --corpus {corpus} --json",
     "fuzz bytecode --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --corpus {corpus} --json",
     "fuzz scaling --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --json",
+    "fuzz templates --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
+    "fuzz folders --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz replay {case} --json",
     "interesting text {module} --match mir.add --opt --cse --seconds 60",
 )
@@ -200,9 +206,11 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
     case_of(module).save(tmp_path / "case.mlir")
     bert = tiny_encoders.BERT
+    folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
+    (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
     made = {
         "llama": tiny_llama,
-        "bert": tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert)),
+        "bert": folder,
         "module": tmp_path / "m.mlir",
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",
