@@ -33,9 +33,10 @@ def foreign_errors(
     Raises what `error` makes, with the foreign exception as its cause. Exceptions of ours, Ctrl-C and exits of the
     interpreter or of a generator go through as they are.
     """
+    passed_on: tuple[type[BaseException], ...] = (*_PASSED_ON, *but)
     try:
         yield
-    except (*_PASSED_ON, *but):
+    except passed_on:
         raise
     except BaseException as cause:
         raise error(f"{what}: {describe(cause)}") from cause
