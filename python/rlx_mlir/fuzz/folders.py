@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.refusal import check_refusal
 
 SUFFIX = ".folder"
 _VALUES: tuple[Any, ...] = (
@@ -247,9 +248,6 @@ def read_everything(folder: Path) -> bool:
             ids = tokenizer.encode(texts, truncate=truncate)
         tokenizer.decode(ids[0])
     except RlxError as error:
-        if isinstance(error.__cause__, MemoryError):
-            raise error.__cause__ from None
-        if not str(error):
-            raise AssertionError(f"{type(error).__name__} without a message") from error
+        check_refusal(error)
         return False
     return True

@@ -17,6 +17,7 @@ import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.refusal import check_refusal
 
 SUFFIX = ".jinja"
 MESSAGES: tuple[dict[str, Any], ...] = (
@@ -268,10 +269,7 @@ def render(source: str, limits: Mapping[str, int] = _LIMITS) -> bool:
         try:
             text = ChatTemplate(source, bos_token="<s>").render(MESSAGES, tools=[{"name": "f"}])
         except RlxError as error:
-            if isinstance(error.__cause__, MemoryError):
-                raise error.__cause__ from None
-            if not str(error):
-                raise AssertionError(f"{type(error).__name__} without a message") from error
+            check_refusal(error)
             return False
         assert len(text) <= budgets.current().template_output
     return True
