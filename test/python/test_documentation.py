@@ -22,7 +22,7 @@ from documents import ROOT, blocks, run, run_python
 from typer.main import get_command
 
 import rlx_mlir as rlx
-from rlx_mlir.fuzz import primitives
+from rlx_mlir.fuzz import primitives, scaling
 from rlx_mlir.rewriting.registry import PASSES, PIPELINES, register_all
 from rlx_mlir.tools.cli import app
 
@@ -171,9 +171,11 @@ def test_every_block_is_run_by_a_test() -> None:
 # Blocks of Python --------------------------------------------------------------------------------
 
 
-def test_the_generator_on_the_page_about_fuzzing_is_that_of_the_package() -> None:
-    (block,) = blocks("docs/fuzzing.md", "python")
-    assert re.sub(r"  # .*", "", block.text) == inspect.getsource(primitives.softmax)
+def test_generators_on_the_page_about_fuzzing_are_those_of_the_package() -> None:
+    generator, family = blocks("docs/fuzzing.md", "python")
+    assert re.sub(r"  # .*", "", generator.text) == inspect.getsource(primitives.softmax)
+    decorator, signature, *_ = inspect.getsource(scaling.chain).splitlines()
+    assert family.text == f"{decorator}\n{signature} ...\n"
 
 
 #: What the page about GPUs takes as given: a module, its weights, and arrays for it.

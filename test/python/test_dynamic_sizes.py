@@ -11,7 +11,7 @@ import pytest
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
-from rlx_mlir.errors import InputError, PassError
+from rlx_mlir.errors import InputError, UnsupportedError
 
 Shapes = dict[str, list[int | str]]
 Build = Callable[[GraphModule, dict[str, Any]], Any]
@@ -132,5 +132,5 @@ def test_outputs_that_the_bias_knows() -> None:
     ],
 )
 def test_sizes_that_need_not_be_divisible_are_refused(shapes: Shapes, build: Build, message: str) -> None:
-    with pytest.raises(PassError, match=message):
+    with pytest.raises(UnsupportedError, match=message):
         rlx.compile(built(shapes, build), cache=False)

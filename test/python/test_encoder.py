@@ -216,7 +216,7 @@ def test_bad_arguments(folder: Path) -> None:
     encoder = load_encoder(folder)
     with pytest.raises(InputError, match="texts are a string or several, but got int"):
         encoder.embed(3)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="text 1 must be a string with an encoding, but is 3"):
+    with pytest.raises(InputError, match="text 1 must be a string, but is of type int"):
         encoder.embed(["a", 3])  # type: ignore[list-item]
     with pytest.raises(InputError, match="list 0 must have 1 to 160 tokens, but has 0"):
         encoder.embed_tokens([[]])

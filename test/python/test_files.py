@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import rlx_mlir as rlx
-from rlx_mlir.errors import BudgetError, GGUFError, ModelFileError, RlxError
-from rlx_mlir.frontends import documents, files
+from rlx_mlir import files
+from rlx_mlir.errors import BudgetError, GGUFError, ModelFileError, RlxError, shortened
+from rlx_mlir.frontends import documents
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models import hub
 
@@ -158,7 +159,7 @@ def test_nesting_is_counted_over_chunks(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_values_are_shown_short() -> None:
-    assert files.shortened("x" * 500) == "'" + "x" * 80 + "…'"
-    assert files.shortened(10**5000) == "an integer of 16610 bits"
-    assert files.shortened([10**5000]) == "a value of type list"
-    assert files.shortened({"a": 1}) == "{'a': 1}"
+    assert shortened("x" * 500) == "'" + "x" * 80 + "…'"
+    assert shortened(10**5000) == "an integer of 16610 bits"
+    assert shortened([10**5000]) == "a value of type list"
+    assert shortened({"a": 1}) == "{'a': 1}"

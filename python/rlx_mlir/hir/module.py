@@ -22,6 +22,7 @@ from rlx_mlir.hir.function import (
     function_name,
     function_type,
     functions,
+    is_private,
     results,
     role,
 )
@@ -461,7 +462,8 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
         return "hir"
     if "linalg" in dialects and "mir" not in dialects:
         return "linalg"
-    if any(isinstance(type, ir.MemRefType) for type in function_type(entry_function(module)).inputs):
+    entries = [f for f in functions(module) if role(f) is None and not is_private(f)]  # that it is one is asked later
+    if any(isinstance(type, ir.MemRefType) for f in entries for type in function_type(f).inputs):
         return "lir"
     if any(role(f) == KERNEL for f in functions(module)):
         return "kernels"

@@ -267,7 +267,7 @@ def rope_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]
     """Those of `x`; raises UnsupportedError where its width needn't be a multiple of a head's."""
     width, head_dim = operands[0][-1], python_value(op.head_dim)
     if width.divided_by(Size.of(head_dim)) is None:
-        raise UnsupportedError(f"mir.rope at {op.location}: a width of {width} needn't be heads of {head_dim} elements")
+        raise UnsupportedError(f"a width of {width} needn't be heads of {head_dim} elements")
     return operands[0]
 
 

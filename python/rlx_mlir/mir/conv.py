@@ -99,7 +99,7 @@ def conv_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]
     x, weight = operands
     kernel, groups = op.weight.type.shape[2:], python_value(op.groups)
     if weight[0].divided_by(Size.of(groups)) is None:
-        raise UnsupportedError(f"mir.conv at {op.location}: {weight[0]} channels needn't be {groups} equal groups")
+        raise UnsupportedError(f"{weight[0]} channels needn't be {groups} equal groups")
     sizes = [x[0], weight[0]]
     for size, k, padding, dilation, stride in zip(
         x[2:], kernel, *(python_value(a) for a in (op.padding, op.dilation, op.stride)), strict=True
@@ -107,7 +107,7 @@ def conv_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]
         count = _positions(size, padding, dilation * (k - 1) + 1, stride)
         if count is None:
             raise UnsupportedError(
-                f"mir.conv at {op.location}: steps of {stride} along a dimension of size {size} give a number that "
+                f"steps of {stride} along a dimension of size {size} give a number that "
                 "isn't a sum of products of symbols"
             )
         sizes.append(count)

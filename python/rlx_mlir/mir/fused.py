@@ -39,7 +39,7 @@ def fused_swiglu_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
     *rest, width = operands[0]
     half = width.divided_by(Size.of(2))
     if half is None:
-        raise UnsupportedError(f"mir.fused_swiglu at {op.location}: ({width}) / 2 isn't a sum of products of symbols")
+        raise UnsupportedError(f"({width}) / 2 isn't a sum of products of symbols")
     return (*rest, half)
 
 

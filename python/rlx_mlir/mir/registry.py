@@ -87,7 +87,8 @@ def evaluate(op: Any, operands: Sequence[Any]) -> list[Any]:
     """
     operation = op.operation
     name = operation.name
-    attributes = {key: python_value(operation.attributes[key]) for key in operation.attributes}
+    inherent = [key for key in operation.attributes if "." not in key]  # others belong to dialects, such as `mir.wide`
+    attributes = {key: python_value(operation.attributes[key]) for key in inherent}
     segments = attributes.pop("operandSegmentSizes", None)
     values = list(operands)
     if segments is not None:

@@ -157,7 +157,7 @@ def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, .
     quotient = total.divided_by(rest)
     if quotient is None:
         raise UnsupportedError(
-            f"mir.reshape at {op.location}: dimension {position} would be ({total}) / ({rest}), "
+            f"dimension {position} would be ({total}) / ({rest}), "
             "which isn't a sum of products of symbols"
         )
     sizes[position] = quotient
@@ -204,7 +204,7 @@ def expand_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
         elif position >= missing:
             dims.append(x[position - missing])
         else:
-            raise UnsupportedError(f"mir.expand at {op.location}: nothing gives the size of dimension {position}")
+            raise UnsupportedError(f"nothing gives the size of dimension {position}")
     return tuple(dims)
 
 
