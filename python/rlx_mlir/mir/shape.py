@@ -157,8 +157,7 @@ def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, .
     quotient = total.divided_by(rest)
     if quotient is None:
         raise UnsupportedError(
-            f"dimension {position} would be ({total}) / ({rest}), "
-            "which isn't a sum of products of symbols"
+            f"dimension {position} would be ({total}) / ({rest}), which isn't a sum of products of symbols"
         )
     sizes[position] = quotient
     return tuple(sizes)
