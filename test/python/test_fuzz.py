@@ -168,6 +168,22 @@ def test_rows_of_equal_elements_have_an_exact_mean() -> None:
     assert "7 of 14" in str(differences(module, inputs, lambda y: y - np.float16([[0.77], [0]])))
 
 
+def test_a_bias_that_rows_share_rounds_in_those_that_are_not_equal() -> None:
+    """Beside a row of equal elements too, whose mean with a bias of equal elements stays exact."""
+    module = GraphModule.mir("f")
+    x, residual, gamma = module.input("x", [2, 64]), module.input("r", [2, 64]), module.param("g", [64])
+    module.set_outputs(module.fused_residual_layer_norm(x, residual, gamma, bias=module.param("b", [64])))
+    rng = np.random.default_rng(7)
+    values = {"r": rng.standard_normal((2, 64)).astype(np.float32), "x": np.zeros((2, 64), np.float32)}
+    values["r"][0] = 2
+    values |= {"g": np.ones(64, np.float32), "b": np.full(64, 1024, np.float32)}
+    total = values["r"] + values["b"]  # in f32
+    centred = total.astype(np.float64) - total.mean(-1, keepdims=True, dtype=np.float64)
+    rounded = (centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5)).astype(np.float32)
+    assert differences(module, values, lambda y: rounded) is None
+    assert "64 of 128" in str(differences(module, values, lambda y: y + np.float32([[1e-6], [0]])))
+
+
 def test_tails_are_kept() -> None:
     module = GraphModule.mir("f")
     module.set_outputs(module.gelu_approx(module.input("x", [2])))

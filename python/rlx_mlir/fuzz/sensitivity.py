@@ -214,9 +214,14 @@ def _exact_rows(op: ir.Operation, operands: Sequence[Any], wide: Sequence[Any]) 
     short = fraction * 2.0**11 == np.round(fraction * 2.0**11)
     quiet = (total == first).all(axis=axis, keepdims=True) & short
     found = list(wide)
+    shared = np.zeros(1)  # the error of an operand that quiet rows and others read: those of `x` take it over
     for number, part in zip(numbers, given, strict=True):
-        keep = quiet if part.shape == total.shape else np.array(quiet.any())
-        found[number] = np.where(keep, part, wide[number])
+        if part.shape == total.shape:
+            found[number] = np.where(quiet, part, wide[number])
+        elif quiet.any():
+            shared = shared + (wide[number] - part)
+            found[number] = part
+    found[numbers[0]] = np.where(quiet, found[numbers[0]], found[numbers[0]] + shared)
     return found
 
 
