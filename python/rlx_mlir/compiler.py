@@ -80,6 +80,9 @@ class CompileOptions:
             that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
         dump_dir: folder that gets a file for each pass that changed something, and an overview, README.md. By default
             what RLX_DUMP_DIR says.
+        passes: pipelines of the caller's own by their places among the compiler's passes, such as
+            ``{"after:rlx-fuse": "my-pass"}``; see docs/writing-a-pass.md. Where a pass's source can't be read, nothing
+            is taken from the cache.
         time_limit: seconds that passes and code generation may take; None for any time. TimeLimitError names the pass
             and the kernel that were at work then. A pass that is under way isn't interrupted.
     """
@@ -99,6 +102,7 @@ class CompileOptions:
     choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
     dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
+    passes: Mapping[str, str] = field(default_factory=dict)
     time_limit: float | None = None
 
     def __post_init__(self) -> None:
@@ -139,6 +143,10 @@ class CompileOptions:
             isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf
         ):
             raise InputError(f"'time_limit' expects a positive number of seconds, or None, but got {limit!r}")
+        if self.passes:
+            from rlx_mlir.rewriting.insertion import checked_passes
+
+            object.__setattr__(self, "passes", checked_passes(self.passes))
         if self.cubin not in CUBIN:
             raise InputError(f"'cubin' expects {', '.join(CUBIN)}, but got {self.cubin!r}")
         if self.is_gpu:
@@ -191,7 +199,15 @@ class CompileOptions:
     @property
     def is_observed(self) -> bool:
         """Whether the compilation itself is of interest: then nothing is taken from the cache."""
-        return self.verify == "numeric" or self.dump_dir is not None
+        return self.verify == "numeric" or self.dump_dir is not None or self._code_of_passes() is None
+
+    def _code_of_passes(self) -> dict[str, str] | None:
+        """Digests of the passes of the caller's own; None where one can't be read."""
+        if not self.passes:
+            return {}
+        from rlx_mlir.rewriting.insertion import passes_digest
+
+        return passes_digest(self.passes)
 
     def as_dict(self) -> dict[str, Any]:
         """The options as plain data, for keys of caches."""
@@ -209,6 +225,7 @@ class CompileOptions:
             "cubin": f"{self.cubin} {assembler.version}" if (assembler := self.assembler()) else self.cubin,
             "level": self.level,
             "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
+            **({"passes": {"places": dict(self.passes), "code": self._code_of_passes()}} if self.passes else {}),
         }
 
 
@@ -229,6 +246,7 @@ class OptionKeywords(TypedDict, total=False):
     choices: Mapping[str, Mapping[str, int]]
     verify: bool | str
     dump_dir: str | os.PathLike[str] | None
+    passes: Mapping[str, str]
     time_limit: float | None
 
 
@@ -404,6 +422,10 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     first = {"hir": 0, "mir": 1}.get(start)
     if first is None:
         raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
+    if options.passes:
+        from rlx_mlir.rewriting.insertion import with_passes
+
+        steps = with_passes(steps, options.passes)
     if not options.verify:
         return steps[first:]
     checked = [(stage, f"{pipeline},rlx-verify-stage{{stage={stage}}}") for stage, pipeline in steps[first:]]
@@ -481,6 +503,7 @@ class Compilation:
         self.watch = limits.Watch(module.name, options.time_limit)
         self._check_supported(module)
         self._check_maxima(module)
+        self._check_passes(module)
         self._declare()
         self._observe(module.stage)
 
@@ -496,6 +519,15 @@ class Compilation:
             if symbol not in known:
                 listed = ", ".join(known) or "no dynamic sizes"
                 raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
+
+    def _check_passes(self, module: Any) -> None:
+        """Raises InputError where passes are put at the lowering of blocks, and the module is past it."""
+        if self.options.passes and module.stage != "hir":
+            plain = dataclasses.replace(self.options, passes={})
+            if stages(self.options)[0] != stages(plain)[0]:
+                raise InputError(
+                    f"'passes' has a place at 'hir-to-mir', which doesn't run: '{self.name}' is at stage {module.stage}"
+                )
 
     def _declare(self) -> None:
         """Notes what callers set, before passes drop, join and repack it."""

@@ -52,6 +52,7 @@ COMPILING: dict[str, list[dict[str, Any]]] = {
     "choices": [{"choices": {"product": {"tile_rows": 2}}}],
     "verify": [{"verify": False}, {"verify": True}, {"verify": "numeric"}],
     "dump_dir": [{"dump_dir": None}],
+    "passes": [{"passes": {"after:rlx-fuse": "canonicalize,cse"}}],
     "time_limit": [{"time_limit": 500.0}],
 }
 
@@ -142,6 +143,7 @@ LINES = (
     "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
     "emit {module} --stage asm --kernel {kernel}",
     "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
+    "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse",
     "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json",
     "report {module} --target nvptx --chip sm_80",
     "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json",
@@ -205,6 +207,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     (tmp_path / "m.mlir").write_text(module.to_text())
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
     case_of(module).save(tmp_path / "case.mlir")
+    (tmp_path / "passes_of_options.py").write_text("")
     bert = tiny_encoders.BERT
     folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
@@ -212,6 +215,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
         "llama": tiny_llama,
         "bert": folder,
         "module": tmp_path / "m.mlir",
+        "passes": tmp_path / "passes_of_options.py",
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",

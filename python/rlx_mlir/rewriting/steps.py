@@ -23,7 +23,7 @@ def split(pipeline: str) -> list[str]:
     if text.startswith(f"{_ANCHOR}(") and text.endswith(")"):
         text = text[len(_ANCHOR) + 1 : -1]
     steps: list[str] = []
-    for part in _parts(text):
+    for part in parts(text):
         nested = re.fullmatch(r"([\w.]+)\((.*)\)", part, re.DOTALL)
         if nested is not None:
             steps += [f"{nested[1]}({inner})" for inner in split(nested[2])]
@@ -34,19 +34,19 @@ def split(pipeline: str) -> list[str]:
     return steps
 
 
-def _parts(text: str) -> list[str]:
+def parts(text: str) -> list[str]:
     """What commas separate outside of brackets and quotes."""
-    parts, depth, quoted, start = [], 0, False, 0
+    found, depth, quoted, start = [], 0, False, 0
     for position, letter in enumerate(text):
         if letter == '"':
             quoted = not quoted
         elif not quoted:
             depth += (letter in _OPEN) - (letter in _CLOSE)
             if letter == "," and depth == 0:
-                parts.append(text[start:position])
+                found.append(text[start:position])
                 start = position + 1
-    parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
+    found.append(text[start:])
+    return [part.strip() for part in found if part.strip()]
 
 
 def pass_name(step: str) -> str:

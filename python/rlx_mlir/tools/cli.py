@@ -33,10 +33,12 @@ from rlx_mlir.tools.options import (
     Device,
     DeviceOption,
     JsonOption,
+    LoadOption,
     ModelArgument,
     ModuleArgument,
     Nonfinite,
     OutputOption,
+    PassesOption,
     Program,
     PtxOption,
     Stage,
@@ -46,6 +48,7 @@ from rlx_mlir.tools.options import (
     any_module,
     configuration,
     example,
+    own_passes,
     print_json,
     progress,
     weights,
@@ -441,6 +444,8 @@ def emit(
     target: TargetOption = Target.cpu,
     chip: ChipOption = "",
     ptx: PtxOption = "",
+    passes: PassesOption = None,
+    load: LoadOption = None,
     output: OutputOption = None,
 ) -> None:
     """Print a module as the compiler has it at one of its stages."""
@@ -456,6 +461,7 @@ def emit(
         "target": target.value,
         "chip": chip,
         "ptx": ptx,
+        "passes": own_passes(passes, load),
     }
     if kernel is not None:
         if inspect:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The console script `rlx-opt`: mlir-opt with our dialects and passes, those written in Python too.
 
-Two options are added. `--rlx-verify-numerics`, with passes as options of their own or with `--pass-pipeline`, checks
-after every pass that the module computes what it did before. `--rlx-remarks` says in remarks what the passes fused,
-what they nearly did, and why not; `--rlx-remarks=REGEX` does so for the patterns of other passes, by the passes' names.
+Three options are added. `--rlx-load=FILE.py` runs a file that registers passes. `--rlx-verify-numerics`, with passes
+as options of their own or with `--pass-pipeline`, checks after every pass that the module computes what it did before.
+`--rlx-remarks` says in remarks what the passes fused, what they nearly did, and why not; `--rlx-remarks=REGEX` does so
+for the patterns of other passes, by the passes' names.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+LOAD = "--rlx-load"
 VERIFY = "--rlx-verify-numerics"
 REMARKS = "--rlx-remarks"
 _PIPELINE = "--pass-pipeline"
@@ -26,14 +28,32 @@ def main() -> None:
 
     end_at_interrupts()
 
-    registry.register_all()
     try:
-        arguments = with_numeric_checks(with_remarks(sys.argv[1:]))
+        given = with_loaded(sys.argv[1:])
+        registry.register_all()
+        arguments = with_numeric_checks(with_remarks(given))
         check_names(arguments)
     except InputError as error:
         sys.exit(f"rlx-opt: {error}")
     sys.stdout.flush()
     sys.exit(ir.native.opt_main(["rlx-opt", *arguments], problem))
+
+
+def with_loaded(arguments: Sequence[str]) -> list[str]:
+    """The arguments without `--rlx-load`, whose files are run; raises InputError where one can't be."""
+    from rlx_mlir.errors import InputError
+    from rlx_mlir.rewriting.plugins import load_passes
+
+    kept = []
+    for argument in arguments:
+        name, equals, path = argument.partition("=")
+        if name != LOAD:
+            kept.append(argument)
+        elif not equals:
+            raise InputError(f"{LOAD} expects a file, as in {LOAD}=my_passes.py")
+        else:
+            load_passes(path)
+    return kept
 
 
 def check_names(arguments: Sequence[str]) -> None:

@@ -128,8 +128,28 @@ PtxOption = Annotated[str, typer.Option(help="Version of PTX, e.g. 8.6; the leas
 CubinOption = Annotated[
     Cubin, typer.Option(help="Machine code beside PTX; auto: for target nvptx, where a ptxas is found.")
 ]
+PassesOption = Annotated[
+    list[str] | None,
+    typer.Option("--pass", help="A pipeline of your own beside a pass of the compiler's: after:rlx-fuse=my-pass."),
+]
+LoadOption = Annotated[list[Path] | None, typer.Option("--load", help="Python file that registers passes; it is run.")]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def own_passes(passes: list[str] | None, load: list[Path] | None) -> dict[str, str]:
+    """What `compile` takes as `passes`, of the words after `--pass`; files after `--load` are run first."""
+    from rlx_mlir.rewriting.plugins import load_passes
+
+    for path in load or ():
+        load_passes(path)
+    found: dict[str, str] = {}
+    for word in passes or ():
+        place, equals, pipeline = word.partition("=")
+        if not equals:
+            raise InputError(f"'--pass' expects PLACE=PIPELINE, such as after:rlx-fuse=my-pass, but got '{word}'")
+        found[place] = f"{found[place]},{pipeline}" if place in found else pipeline
+    return found
 
 
 def configuration(model: str, context: int | None) -> tuple[Any, int]:

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Passes that callers put into the compiler's pipelines: where they go, and what their code is."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rlx_mlir import checks
+from rlx_mlir.errors import InputError, did_you_mean
+from rlx_mlir.rewriting.registry import PASSES, PIPELINES, register_all
+from rlx_mlir.rewriting.steps import parts, pass_name, split
+
+_PLACE = re.compile(r"(before|after):(?:([\w.-]+)/)?([\w.-]+)")
+
+
+def checked_passes(passes: Mapping[str, str]) -> dict[str, str]:
+    """The pipelines by their places; InputError where one is no text, or a place isn't written as places are."""
+    found = checks.mapping("passes", passes, "a mapping from places, such as 'after:rlx-fuse', to pipelines")
+    for place, pipeline in found.items():
+        if not isinstance(place, str) or not _PLACE.fullmatch(place):
+            raise InputError(
+                f"'passes' has places 'before:PASS' and 'after:PASS', with PIPELINE/ before a pass that stands in "
+                f"several, but got {checks.shown(place)}"
+            )
+        if not checks.is_text(pipeline) or not pipeline.strip():
+            raise InputError(
+                f"'passes' expects a pipeline at '{place}', such as 'cse', but got {checks.shown(pipeline)}"
+            )
+    return dict(found)
+
+
+@dataclass
+class _Step:
+    """A pass or a named pipeline of a stage, and what is to run around it."""
+
+    text: str
+    members: list[_Step]
+    before: list[str] = field(default_factory=list)
+    after: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def of(text: str) -> _Step:
+        name, _, words = text.partition("{")
+        pipeline = PIPELINES.get(name)
+        inner = pipeline.expand(words.rstrip("}")) if pipeline is not None else ""
+        return _Step(text, [_Step.of(part) for part in parts(inner)])
+
+    @property
+    def name(self) -> str:
+        return pass_name(self.text)
+
+    def walk(self, within: str = "") -> Iterator[tuple[str, _Step]]:
+        """This step and all inside of it, each with the named pipeline that holds it."""
+        yield within, self
+        for member in self.members:
+            yield from member.walk(self.name)
+
+    def render(self) -> tuple[str, bool]:
+        """The pipeline with what was put in, and whether anything was."""
+        inner = [member.render() for member in self.members]
+        changed = any(own for _, own in inner)
+        text = ",".join(own for own, _ in inner) if changed else self.text
+        around = bool(self.before or self.after)
+        return ",".join([*self.before, text, *self.after]), changed or around
+
+
+def with_passes(stages: Sequence[tuple[str, str]], passes: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The stages' pipelines with a caller's at their places.
+
+    Args:
+        stages: (stage, pipeline) pairs.
+        passes: pipelines by places, as `checked_passes` gives them.
+
+    Raises InputError where a place names no step of the pipelines, or several.
+    """
+    register_all()
+    trees = [(stage, [_Step.of(part) for part in parts(pipeline)]) for stage, pipeline in stages]
+    steps = [found for _, own in trees for step in own for found in step.walk()]
+    for place, pipeline in passes.items():
+        match = _PLACE.fullmatch(place)
+        assert match is not None
+        side, within, name = match.groups()
+        found = [(own, step) for own, step in steps if step.name == name and within in (None, own)]
+        if not found:
+            known = sorted({step.name for _, step in steps})
+            raise InputError(
+                f"'passes' names '{place}', but nothing that runs is '{match[0].partition(':')[2]}'"
+                f"{did_you_mean(name, known)}; there are {', '.join(known)}"
+            )
+        if len(found) > 1:
+            holders = [own for own, _ in found if own]
+            once = sorted(own for own in set(holders) if holders.count(own) == 1)
+            hint = f": say {', '.join(f'{side}:{own}/{name}' for own in once)}" if once else ": name one beside it"
+            raise InputError(f"'passes' names '{place}', but '{name}' runs {len(found)} times{hint}")
+        (found[0][1].before if side == "before" else found[0][1].after).append(pipeline)
+    return [(stage, ",".join(step.render()[0] for step in own)) for stage, own in trees]
+
+
+def passes_digest(passes: Mapping[str, str]) -> dict[str, str] | None:
+    """What of callers' passes decides about results, for keys of caches: each pass's file, as a digest.
+
+    None where the source of a pass can't be read, as in an interactive session. Modules that a pass's file imports
+    aren't looked at.
+    """
+    digests: dict[str, str] = {}
+    for pipeline in passes.values():
+        for step in split(pipeline):
+            own = PASSES.get(pass_name(step))
+            if own is None or own.run.__module__.startswith("rlx_mlir."):
+                continue
+            try:
+                source = inspect.getsourcefile(inspect.unwrap(own.run))
+                digests[own.argument] = hashlib.sha256(Path(source or "").read_bytes()).hexdigest()
+            except (OSError, TypeError):
+                return None
+    return digests
