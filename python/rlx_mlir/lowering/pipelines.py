@@ -47,6 +47,7 @@ LLVM = named_pipeline(
     ("symbol-dce", "bodies that were inlined"),
     ("canonicalize", "constants fold into loops before they lower"),
     ("cse", "one load of each size"),
+    ("rlx-expand-angles", "while operations are vectors; upstream's polynomials are wrong for large angles"),
     ("rlx-expand-math", "while operations are vectors: later they are calls for each lane"),
     ("convert-vector-to-scf", "transfers of more than one dimension become loops"),
     ("lower-affine", "index arithmetic of views"),

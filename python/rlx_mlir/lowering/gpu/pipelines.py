@@ -48,9 +48,10 @@ NVVM = named_pipeline(
     "rlx-gpu-to-nvvm",
     "Lower GPU kernels to the NVVM dialect",
     (
-        "gpu.module(math-expand-ops{ops=powf,tan})",
-        "pow by exp and log, tan by sin and cos, which expand next",
+        "gpu.module(math-expand-ops{ops=powf})",
+        "pow by exp and log, which expand next",
     ),
+    ("gpu.module(rlx-expand-angles{scalars=true})", "upstream's polynomials are wrong for large angles"),
     ("gpu.module(rlx-expand-math{scalars=true})", "there is no library to call"),
     ("gpu.module(gpu-lower-math)", "what is left are instructions; upstream would call a library"),
     ("gpu.module(gpu-lower-subgroup-reduce)", "upstream has no lowering of f32"),
