@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rlx_mlir.rewriting.registry import Pipeline
+    from rlx_mlir.rewriting.pipelines import Pipeline
 
 # The tables are those of the defaults: verification between stages adds steps to pipelines.
 os.environ.pop("RLX_VERIFY", None)
@@ -76,7 +76,7 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
 def named_pipelines() -> list[Pipeline]:
     """All of them, in the order in which they are registered."""
     import rlx_mlir.lowering  # noqa: F401  (its modules register passes and pipelines)
-    from rlx_mlir.rewriting.registry import PIPELINES
+    from rlx_mlir.rewriting.pipelines import PIPELINES
 
     return list(PIPELINES.values())
 
@@ -108,7 +108,8 @@ def pipelines(level: str, listed: Sequence[Pipeline]) -> Iterator[str]:
 
 def native_passes() -> dict[str, str]:
     """Descriptions of our passes that Python doesn't have, by argument, as `rlx-opt --help` shows them."""
-    from rlx_mlir.rewriting.registry import PASSES, PIPELINES
+    from rlx_mlir.rewriting.pipelines import PIPELINES
+    from rlx_mlir.rewriting.registry import PASSES
 
     command = [sys.executable, "-m", "rlx_mlir.tools.opt", "--help"]
     text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout

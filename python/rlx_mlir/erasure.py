@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mlir.ir import Block, Operation, OpResult, Value
-
 from rlx_mlir.errors import CompileError
 
 #: What operations and their views have in common.

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from mlir._mlir_libs import _mlir as _bindings
 from mlir.ir import *  # noqa: F403
 from mlir.ir import Context, DialectRegistry, register_attribute_builder  # noqa: F401
-
 from rlx_mlir import _compiler as native
 from rlx_mlir import formats
 from rlx_mlir.erasure import guard_erasure

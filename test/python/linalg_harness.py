@@ -14,14 +14,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from machine_code import loaded
-from mlir.dialects import func
 
-from rlx_mlir import ir
+from mlir.dialects import func
+from rlx_mlir import ir, native
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.runtime import native
 
 LOWER = (
     "builtin.module(func.func(mir-to-linalg),"

@@ -14,9 +14,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from mlir.execution_engine import ExecutionEngine
 
 import rlx_mlir as rlx
+from mlir.execution_engine import ExecutionEngine
 from rlx_mlir import GraphModule, ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import RlxError

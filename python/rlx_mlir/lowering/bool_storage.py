@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from mlir.dialects import arith, memref
 
+from mlir.dialects import arith, memref
 from rlx_mlir import ir
 from rlx_mlir.rewriting import compiler_pass, operations
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from mlir.dialects import linalg
-
 from rlx_mlir import ir
 from rlx_mlir.rewriting import compiler_pass, operations
 

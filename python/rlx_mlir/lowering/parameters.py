@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from mlir.dialects import func
-
 from rlx_mlir import formats, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir

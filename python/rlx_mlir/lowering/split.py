@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mlir.dialects import arith, memref, scf
-
 from rlx_mlir import ir
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE
 from rlx_mlir.lowering.lir import element_bytes

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlir.dialects import arith, memref, scf
-
 from rlx_mlir import ir
 from rlx_mlir.lowering.split import is_generic
 from rlx_mlir.rewriting import compiler_pass, operations

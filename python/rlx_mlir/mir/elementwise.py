@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from mlir.dialects import arith
 
+from mlir.dialects import arith
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars

@@ -13,7 +13,6 @@ from typing import Any, TypeAlias
 
 from mlir.dialects import arith, scf, tensor
 from mlir.dialects import linalg as dialect
-
 from rlx_mlir import ir
 from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
 

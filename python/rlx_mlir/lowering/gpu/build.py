@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from mlir.dialects import arith
-
 from rlx_mlir import ir
 from rlx_mlir.rewriting import operations
 

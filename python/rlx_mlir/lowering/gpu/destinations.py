@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import Any
 
 from mlir.dialects import linalg, tensor
-
 from rlx_mlir import ir
 from rlx_mlir.lowering.gpu.build import found, name_of
 from rlx_mlir.mir.linalg import sizes_of

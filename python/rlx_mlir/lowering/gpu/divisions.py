@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from mlir.dialects import arith
-
 from rlx_mlir import ir
 from rlx_mlir.lowering.gpu.build import constant_value, name_of, number
 from rlx_mlir.rewriting import compiler_pass, operations

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from mlir.dialects import arith, memref, scf
-
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.gpu.build import (

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from mlir.dialects import arith, memref, scf
-
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.gpu.build import WARP, bodies, found, indices, location_of, number

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from mlir.dialects import memref
-
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.gpu.build import (
