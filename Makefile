@@ -5,7 +5,7 @@ PYTHON ?= python
 JOBS ?= $(shell nproc)
 CXX_SOURCES = $(wildcard dialects/*.cpp dialects/*.h passes/*.cpp passes/*.h runtime/*.cpp runtime/*.h runtime/*/*.cpp runtime/*/*.h)
 RUN = $(PYTHON) -m
-CHECKS = check-ruff check-format check-clang-format check-types check-docs check-lit
+CHECKS = check-ruff check-format check-clang-format check-types check-imports check-docs check-lit
 
 # The folder that holds the package whose extensions are imported.
 define LOCATE
@@ -20,7 +20,7 @@ help:
 	@echo "install    build and install the package"
 	@echo "develop    install it in editable mode, with what development needs"
 	@echo "native     build the extensions again, only what changed, and put them where they are imported from"
-	@echo "check      linters, formatters, types, generated documentation"
+	@echo "check      linters, formatters, types, floors of the package, generated documentation"
 	@echo "format     reformat everything"
 	@echo "docs       write the generated documentation"
 	@echo "test       lit and the quick tests of pytest; test-slow: the others; test-all: both"
@@ -54,6 +54,10 @@ check-clang-format:
 
 check-types:
 	$(RUN) mypy
+
+# The sources here, wherever the package is installed.
+check-imports:
+	PYTHONPATH=python $(PYTHON) -c "from importlinter.cli import lint_imports_command as main; main()" --no-cache --no-logo
 
 check-docs:
 	$(PYTHON) docs/generate.py --check

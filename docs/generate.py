@@ -5,6 +5,7 @@
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
+- docs/architecture.md: the floors of the package, from the contracts in pyproject.toml that `make check-imports` keeps
 
     python docs/generate.py           writes the files
     python docs/generate.py --check   writes nothing; exits with 1 where a file is stale
@@ -16,6 +17,7 @@ beside the MLIR bindings.
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib.util
 import inspect
 import os
@@ -26,8 +28,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 if TYPE_CHECKING:
-    from rlx_mlir.rewriting.registry import Pipeline
+    from rlx_mlir.rewriting.pipelines import Pipeline
 
 # The tables are those of the defaults: verification between stages adds steps to pipelines.
 os.environ.pop("RLX_VERIFY", None)
@@ -75,9 +82,10 @@ def table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Iterator[str]:
 
 def named_pipelines() -> list[Pipeline]:
     """All of them, in the order in which they are registered."""
-    import rlx_mlir.lowering  # noqa: F401  (its modules register passes and pipelines)
-    from rlx_mlir.rewriting.registry import PIPELINES
+    from rlx_mlir.rewriting.pipelines import PIPELINES
+    from rlx_mlir.rewriting.registry import register_all
 
+    register_all()
     return list(PIPELINES.values())
 
 
@@ -108,7 +116,8 @@ def pipelines(level: str, listed: Sequence[Pipeline]) -> Iterator[str]:
 
 def native_passes() -> dict[str, str]:
     """Descriptions of our passes that Python doesn't have, by argument, as `rlx-opt --help` shows them."""
-    from rlx_mlir.rewriting.registry import PASSES, PIPELINES
+    from rlx_mlir.rewriting.pipelines import PIPELINES
+    from rlx_mlir.rewriting.registry import PASSES
 
     command = [sys.executable, "-m", "rlx_mlir.tools.opt", "--help"]
     text = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT).stdout
@@ -192,6 +201,32 @@ def budget_table() -> Iterator[str]:
     yield from table(("budget", "default", "limits", "twice as much"), rows)
 
 
+def first_sentence(package: Path, name: str) -> str:
+    """What the docstring of a module or package says first."""
+    own = package / name / "__init__.py"
+    text = (own if own.exists() else package / f"{name}.py").read_text(encoding="utf-8")
+    sentence = (ast.get_docstring(ast.parse(text)) or "").partition("\n\n")[0].partition(". ")[0]
+    if not sentence:
+        raise SystemExit(f"docs/generate.py: '{name}' of {package.name} has no docstring")
+    return " ".join(sentence.split()).rstrip(".")
+
+
+def floors() -> Iterator[str]:
+    """The floors that imports keep to, the highest first."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    contracts = {own["id"]: own for own in tomllib.loads(text)["tool"]["importlinter"]["contracts"]}
+    for own in (contracts["floors"], contracts["codegen"]):
+        (container,) = own["containers"]
+        package = ROOT.joinpath("python", *container.split("."))
+        rows = []
+        for number, floor in zip(range(len(own["layers"]), 0, -1), own["layers"], strict=True):
+            names = floor.split(" | ")
+            rows += [
+                (str(number) if name == names[0] else "", f"`{name}`", first_sentence(package, name)) for name in names
+            ]
+        yield from (f"Of `{container}`:", "", *table(("floor", "module or package", "what it is"), rows), "")
+
+
 def filled(document: str, **parts: Iterator[str]) -> str:
     """A document by its path in the project, its generated parts new: by the names that stand in their marks."""
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -213,6 +248,7 @@ def main() -> int:
     texts[ROOT / "docs" / "passes.md"] = passes_reference()
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
+    texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())
     stale = 0
     for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:

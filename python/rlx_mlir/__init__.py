@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.model import Model as Model
     from rlx_mlir.models.model import load_model as load_model
-    from rlx_mlir.reports.stages import inspect as inspect
     from rlx_mlir.runtime.artifact import Artifact as Artifact
     from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
     from rlx_mlir.runtime.device import DeviceArray as DeviceArray
     from rlx_mlir.runtime.executable import Executable as Executable
     from rlx_mlir.runtime.loading import load as load
+    from rlx_mlir.stages import inspect as inspect
 
 #: Where each name of the public API is defined; None for a submodule.
 _EXPORTS: dict[str, str | None] = {
@@ -53,7 +53,7 @@ _EXPORTS: dict[str, str | None] = {
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.model",
     "errors": None,
-    "inspect": "rlx_mlir.reports.stages",
+    "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
     "tune": "rlx_mlir.measure.tune",
 }

@@ -71,7 +71,7 @@ class _Memory:
 
 def _from_dlpack(what: str, value: Any) -> Array:
     """The array of an object that has `__dlpack__`, read-only. Numpy's own reader has no bf16 and no f8."""
-    from rlx_mlir.runtime import native
+    from rlx_mlir import native
 
     kind = value.__dlpack_device__()[0] if hasattr(value, "__dlpack_device__") else CPU
     if kind not in (CPU, CUDA_HOST):

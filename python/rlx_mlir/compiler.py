@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
 from rlx_mlir import checks, limits
-from rlx_mlir.codegen.choices import check_choices, format_choices
-from rlx_mlir.codegen.cpu import choices as cpu_choices
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError, did_you_mean
 from rlx_mlir.kernel_classes import CLASSES, TEMPLATES
@@ -24,6 +22,8 @@ from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
 from rlx_mlir.runtime.executable import Executable, check_threads
+from rlx_mlir.tuning import cpu as cpu_choices
+from rlx_mlir.tuning.choices import check_choices, format_choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -163,7 +163,8 @@ class CompileOptions:
 
     def _check_gpu(self) -> None:
         """Fills in the chip, and checks what only GPUs have."""
-        from rlx_mlir.codegen.gpu import chips, choices
+        from rlx_mlir import chips
+        from rlx_mlir.tuning import gpu as choices
 
         if self.verify == "numeric":
             raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
@@ -261,8 +262,7 @@ def _options(target: str, given: Mapping[str, Any]) -> CompileOptions:
 
 def _chip_of_device() -> str:
     """The compute capability of this machine's first GPU; the run time's error where there is none."""
-    from rlx_mlir.codegen.gpu import chips
-    from rlx_mlir.runtime import native
+    from rlx_mlir import chips, native
 
     return chips.chip_of(*native.CudaDevice(0).compute_capability)
 

@@ -17,9 +17,16 @@ from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import ExecutionError, InputError, StageError, UnsupportedError, nearest
-from rlx_mlir.hir import reference as _blocks  # noqa: F401  (registers the references of HIR)
-from rlx_mlir.hir.dims import type_dims
-from rlx_mlir.hir.function import (
+from rlx_mlir.locations import describe_operation
+from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.registry import REFERENCES, evaluate
+from rlx_mlir.place import located
+from rlx_mlir.semantics import blocks as _blocks  # noqa: F401  (registers the references of HIR)
+from rlx_mlir.semantics.conditions import conditions
+from rlx_mlir.semantics.dims import type_dims
+from rlx_mlir.semantics.function import (
     PREPARE,
     Argument,
     arguments,
@@ -30,14 +37,8 @@ from rlx_mlir.hir.function import (
     results,
     role,
 )
-from rlx_mlir.hir.module import GraphModule
-from rlx_mlir.hir.ops import operand_name
-from rlx_mlir.locations import describe_operation
-from rlx_mlir.mir import PackedWeight
-from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import REFERENCES, evaluate
-from rlx_mlir.place import located
+from rlx_mlir.semantics.module import Graph
+from rlx_mlir.semantics.ops import operand_name
 from rlx_mlir.unsupported import list_operations
 
 #: Called after each operation: the operation, the values of its operands, and those of its results.
@@ -46,7 +47,7 @@ Watch = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
 
 @located
 def interpret(
-    module: GraphModule | ir.Module,
+    module: Graph | ir.Module,
     inputs: Mapping[str, np.ndarray],
     *,
     function: str | None = None,
@@ -69,12 +70,12 @@ def interpret(
             different sizes; or a condition that an operation has at run time doesn't hold.
         UnsupportedError: an operation has no reference.
     """
-    if not isinstance(module, GraphModule | ir.Module):
+    if not isinstance(module, Graph | ir.Module):
         raise InputError(f"what is interpreted is a GraphModule, but got {checks.shown(module)}")
     checks.mapping("inputs", inputs, "a mapping from names to arrays")
     if watch is not None:
         checks.callback("watch", watch, "operation", "operands", "results")
-    graph = module.ir_module if isinstance(module, GraphModule) else module
+    graph = module.ir_module if isinstance(module, Graph) else module
     listed = {function_name(f): f for f in functions(graph)}
     if function is None:
         entry = entry_function(graph)
@@ -211,8 +212,6 @@ def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
     types = [ir.RankedTensorType(value.type) for value in op.operands]
     if all(type.has_static_shape for type in types):
         return
-    from rlx_mlir.lowering.conditions import conditions
-
     dims: dict[ir.Value, tuple[Size, ...]] = {}
     sizes: dict[str, int] = {}
     for value, type, array in zip(op.operands, types, operands, strict=True):

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.cpu.attention_base import AttentionSpec
 from rlx_mlir.codegen.emit import memref
+from rlx_mlir.codegen.specs import AttentionSpec
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from cuda_harness import COMPILER
 
-from rlx_mlir.runtime import native
+from rlx_mlir import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, PositionCondition, Preparation, PrepareStep
 from rlx_mlir.runtime.cuda import CudaExecutable
 

@@ -238,8 +238,8 @@ class _NoStandIn:
 @contextlib.contextmanager
 def real_device() -> Iterator[None]:
     """The GPU of this machine; skips the test, with the reason, where there is none that can be used."""
+    from rlx_mlir import native
     from rlx_mlir.errors import DeviceError
-    from rlx_mlir.runtime import native
 
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RLX_CUDA_DRIVER", raising=False)

@@ -16,12 +16,11 @@ import numpy as np
 from machine_code import loaded
 from mlir.dialects import func
 
-from rlx_mlir import ir
+from rlx_mlir import ir, native
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.runtime import native
 
 LOWER = (
     "builtin.module(func.func(mir-to-linalg),"

@@ -6,8 +6,7 @@ MLIR's execution engine lacks what some processors need of a library, such as co
 
 from __future__ import annotations
 
-from rlx_mlir import ir
-from rlx_mlir.runtime import native
+from rlx_mlir import ir, native
 
 
 def loaded(module: ir.Module, level: int) -> native.ObjectCode:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.chips import sm_version
 
 if TYPE_CHECKING:
     from gpu_host import Launch, Map, Number, Pointer

@@ -20,10 +20,10 @@ import numpy as np
 import pytest
 
 import rlx_mlir as rlx
-from rlx_mlir import Executable, GraphModule, _runtime
+from rlx_mlir import Executable, GraphModule, _runtime, native
 from rlx_mlir.compiler import CompileOptions, compile_cached
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime import cache, identity, native
+from rlx_mlir.runtime import cache, identity
 
 
 def module(factor: float = 2.0) -> GraphModule:

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import rlx_mlir as rlx
 from rlx_mlir.errors import InputError
+from rlx_mlir.gpu_check import checks as gpu
+from rlx_mlir.gpu_check.cases import CASES, NAMES, STEPS
 from rlx_mlir.lowering.gpu.schedules import SCHEDULES
 from rlx_mlir.tools.cli import app
-from rlx_mlir.verify import gpu
-from rlx_mlir.verify.gpu_cases import CASES, NAMES, STEPS
 
 QUICK = ("copies", "pointwise", "rows: rope, cache", "gather", "gemm: bf16, odd sizes", "move", "conv")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from test_cli import rlx
 
+from rlx_mlir import native
 from rlx_mlir.runtime import cache as compile_cache
-from rlx_mlir.runtime import native
 
 SMALL = ("--context", "64", "--threads", "1")
 

@@ -15,10 +15,10 @@ import pytest
 
 from rlx_mlir import GraphModule, compile, emit, interpret, ir
 from rlx_mlir.errors import CompileError, InputError, PassError, RlxError, StageError, UnsupportedError
-from rlx_mlir.hir.function import arguments
 from rlx_mlir.lowering import fuse, hir_to_mir, templates
 from rlx_mlir.mir.registry import DIM_RULES, REFERENCES, TO_LINALG
 from rlx_mlir.rewriting import PatternSet, Rewriter, run_pipeline
+from rlx_mlir.semantics.function import arguments
 from rlx_mlir.unsupported import nearest
 from rlx_mlir.verify.inputs import samples
 

@@ -10,7 +10,7 @@ from compile_harness import Program, compare, compile_fresh, templates_of
 
 from rlx_mlir import Executable, interpret
 from rlx_mlir.errors import ExecutionError
-from rlx_mlir.runtime.native import host_target
+from rlx_mlir.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
 
 HALVES = ["f16", "bf16"]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from compile_harness import DTYPES, Make, Program, Sizes, check, every, integers, normal, positive, scaled
 
-from rlx_mlir.hir.ops import operation_classes
+from rlx_mlir.semantics.ops import operation_classes
 
 UNARY = "gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round".split()  # noqa: SIM905
 BINARY = ("add", "sub", "mul", "div", "max", "min", "pow")

@@ -13,8 +13,9 @@ from cpu_harness import TARGETS, compiled
 
 from rlx_mlir import GraphModule
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.conv import MAX_TAPS, ConvSpec, emit_conv
+from rlx_mlir.codegen.cpu.conv import emit_conv
 from rlx_mlir.codegen.emit import memref
+from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 

@@ -27,7 +27,7 @@ from rlx_mlir.codegen.cpu.kernel import Product, Scratch, write_kernel
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, memref, shape_of, vec, with_element
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step, emit_elementwise
-from rlx_mlir.runtime.native import host_target
+from rlx_mlir.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
 
 ALL_TARGETS = {

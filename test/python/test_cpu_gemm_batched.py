@@ -16,7 +16,7 @@ from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm_amx_f32 import gemm_split_batched
 from rlx_mlir.codegen.cpu.gemm_batched import SHARED_ELEMENTS, BatchedProduct, gemm_batched, uses_tiles
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
-from rlx_mlir.runtime.native import host_target
+from rlx_mlir.native import host_target
 from rlx_mlir.runtime.tiles import request_tiles
 
 BITS = sorted(TARGETS)

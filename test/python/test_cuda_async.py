@@ -16,8 +16,8 @@ import pytest
 from cuda_artifacts import RAW, check, expected, inputs, one_call, ready
 from cuda_harness import ILLEGAL_ADDRESS, FakeCuda, fake_device
 
+from rlx_mlir import native
 from rlx_mlir.errors import DeviceFaultError, InputError
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.cuda import CudaExecutable
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.runtime.runs import InFlight, Run, stream_handle

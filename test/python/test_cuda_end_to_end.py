@@ -19,11 +19,10 @@ import pytest
 from cuda_harness import emulated_device, real_device
 
 import rlx_mlir as rlx
-from rlx_mlir import CudaExecutable, DeviceArray, formats
+from rlx_mlir import CudaExecutable, DeviceArray, formats, native
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import interpret
-from rlx_mlir.runtime import native
 
 
 @pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)], autouse=True)

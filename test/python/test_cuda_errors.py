@@ -17,6 +17,7 @@ import pytest
 from cuda_artifacts import KERNELS, PTX, RAW, artifact, check, inputs, one_call, ready
 from cuda_harness import ILLEGAL_ADDRESS, OUT_OF_MEMORY, FakeCuda, fake_device, fake_library
 
+from rlx_mlir import native
 from rlx_mlir.errors import (
     DeviceError,
     DeviceFaultError,
@@ -28,7 +29,6 @@ from rlx_mlir.errors import (
     NoDeviceError,
     WrongDeviceError,
 )
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.cuda import CudaExecutable
 from rlx_mlir.runtime.device import DeviceArray
 

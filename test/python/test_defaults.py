@@ -8,7 +8,7 @@ import inspect
 import numpy as np
 import pytest
 
-import rlx_mlir.hir.reference  # noqa: F401 - registers the meaning of blocks
+import rlx_mlir.semantics.blocks  # noqa: F401 - registers the meaning of blocks
 from rlx_mlir import GraphModule, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir

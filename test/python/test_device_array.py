@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from cuda_harness import FakeCuda, fake_device
 
+from rlx_mlir import native
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.device import DeviceArray, as_device_array, is_device_array
 
 TYPES = [

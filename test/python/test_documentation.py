@@ -23,7 +23,8 @@ from typer.main import get_command
 
 import rlx_mlir as rlx
 from rlx_mlir.fuzz import primitives, scaling
-from rlx_mlir.rewriting.registry import PASSES, PIPELINES, register_all
+from rlx_mlir.rewriting.pipelines import PIPELINES
+from rlx_mlir.rewriting.registry import PASSES, register_all
 from rlx_mlir.tools.cli import app
 
 #: Written by hand; those of the dialects have tests of their own.

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from rlx_mlir.runtime import native
+from rlx_mlir import native
 
 CONVERT = """
 define void @{name}(ptr %x, ptr %y, i64 %n) {{

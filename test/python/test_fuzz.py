@@ -26,8 +26,8 @@ from rlx_mlir.fuzz.operations import GENERATORS
 from rlx_mlir.fuzz.pool import Worker
 from rlx_mlir.fuzz.sensitivity import expected
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.mir.registry import REFERENCES
+from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.interesting import is_interesting
 
 # -- graphs ----------------------------------------------------------------------------------------------------------

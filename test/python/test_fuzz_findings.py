@@ -16,9 +16,9 @@ from rlx_mlir.errors import InputError, PassError, RlxError, TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.fuzz import graphs
 from rlx_mlir.fuzz.cases import Case, case_of
+from rlx_mlir.models.description import describe_file, format_description
 from rlx_mlir.models.tokenizer import Tokenizer
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.tools.inspect import describe_file, format_description
 
 
 def agrees(module: GraphModule, **values: np.ndarray) -> None:

@@ -19,8 +19,7 @@ from test_compile_ops import CASES
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
-from rlx_mlir import GraphModule, interpret
-from rlx_mlir.codegen.gpu import chips
+from rlx_mlir import GraphModule, chips, interpret
 from rlx_mlir.errors import InputError, PassError
 from rlx_mlir.tools.cli import app
 from rlx_mlir.tools.options import model_module

@@ -15,15 +15,15 @@ from gpu_harness import usage
 from gpu_host import Map, Number, launches
 
 import rlx_mlir as rlx
+from rlx_mlir.chips import CHIPS, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.attention_base import AttentionSpec
 from rlx_mlir.codegen.gpu.attention import gpu_attention
 from rlx_mlir.codegen.gpu.attention_decode import DecodeConfig, decode, decode_config
 from rlx_mlir.codegen.gpu.attention_f32 import F32Config, prefill_f32
 from rlx_mlir.codegen.gpu.attention_hopper import HopperConfig, prefill_hopper
 from rlx_mlir.codegen.gpu.attention_mma import MmaConfig, mma_config, prefill_mma
-from rlx_mlir.codegen.gpu.chips import CHIPS, sm_version
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.specs import AttentionSpec
 
 Schedule = Callable[[str, AttentionSpec, str], DeviceKernel]
 

@@ -15,10 +15,8 @@ from gpu_emulated import emulate
 
 import rlx_mlir as rlx
 from rlx_mlir import formats
-from rlx_mlir.codegen.choices import Chosen, check_choices
 from rlx_mlir.codegen.gpu import gemm_config, gemm_hopper_config, gemv_config
 from rlx_mlir.codegen.gpu.attention import gpu_attention
-from rlx_mlir.codegen.gpu.choices import CHANGE_BITS, KNOWN
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.gemm_config import FMA_TILES, MMA_TILES, Sizes
 from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
@@ -32,6 +30,8 @@ from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.lowering.gpu.candidates import list_candidates
 from rlx_mlir.measure.work import ModuleWork
+from rlx_mlir.tuning.choices import Chosen, check_choices
+from rlx_mlir.tuning.gpu import CHANGE_BITS, KNOWN
 
 # Names and values --------------------------------------------------------------------------------------
 

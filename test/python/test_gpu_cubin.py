@@ -11,9 +11,9 @@ from test_gpu_pipeline import pointwise
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
+from rlx_mlir.chips import runs_binary
 from rlx_mlir.codegen.gpu import assembler
 from rlx_mlir.codegen.gpu.assembler import find_assembler
-from rlx_mlir.codegen.gpu.chips import runs_binary
 from rlx_mlir.compiler import CompileOptions
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.runtime.artifact import Artifact

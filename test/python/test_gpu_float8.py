@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 import rlx_mlir as rlx
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import Chosen
 from rlx_mlir.codegen.gpu import gemm_hopper_config as hopper
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.gemm_config import Choice, Tile
@@ -30,6 +29,7 @@ from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.errors import PassError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import interpret
+from rlx_mlir.tuning.choices import Chosen
 from rlx_mlir.verify.ptx import Stats
 
 TYPES = {

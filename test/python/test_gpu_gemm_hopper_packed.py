@@ -16,9 +16,9 @@ from rlx_mlir import formats
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu import gemm_hopper_packed as packed_module
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
-from rlx_mlir.codegen.gpu.gemm_hopper import emit_product_hopper
 from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice
 from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS, gemm_hopper_packed
+from rlx_mlir.codegen.gpu.products import emit_product_hopper
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 
 CHIP = "sm_90a"

@@ -12,8 +12,8 @@ from gpu_emulated import assembled, emulate, ptx
 from gpu_host import launches
 from gpu_products import CHIPS, PROGRAMS, check, conflicts, dense_case, padded_rows
 
+from rlx_mlir.chips import CHIPS as EVERY_CHIP
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.chips import CHIPS as EVERY_CHIP
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
 from rlx_mlir.codegen.gpu.gemm_config import (
     MMA_TILES,

@@ -15,8 +15,8 @@ from gpu_emulated import assembled, emulate
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
 from rlx_mlir.codegen.gpu.recurrence import MAX_SIZE, PROMPT, emit_recurrence
+from rlx_mlir.codegen.specs import RecurrenceSpec
 from rlx_mlir.mir.recurrence import gated_delta_net
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}

@@ -296,7 +296,7 @@ def test_blocks_agree_with_what_they_lower_to(build, dtype):
 
 
 def test_every_block_has_a_case_and_a_reference():
-    from rlx_mlir.hir.ops import operation_classes
+    from rlx_mlir.semantics.ops import operation_classes
 
     c = [Case("f32") for _ in CASES]
     for build, case in zip(CASES, c, strict=True):

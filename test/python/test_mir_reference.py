@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import rlx_mlir.hir.reference  # noqa: F401 - registers the meaning of blocks
+import rlx_mlir.semantics.blocks  # noqa: F401 - registers the meaning of blocks
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir import REFERENCES, PackedWeight

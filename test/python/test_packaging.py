@@ -116,7 +116,7 @@ def test_commands_are_installed(distribution: importlib.metadata.Distribution, t
 
 def test_importing_the_package_is_quick() -> None:
     """Neither it nor the run time loads MLIR; the compiler does."""
-    code = "import sys, rlx_mlir, rlx_mlir.runtime.native; print(any(m.split('.')[0] == 'mlir' for m in sys.modules))"
+    code = "import sys, rlx_mlir, rlx_mlir.native; print(any(m.split('.')[0] == 'mlir' for m in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -126,7 +126,7 @@ def test_stubs_name_what_extensions_have(extension: str) -> None:
     import ast
 
     import rlx_mlir.ir
-    import rlx_mlir.runtime.native  # noqa: F401  (both load what the extensions link)
+    import rlx_mlir.native  # noqa: F401  (both load what the extensions link)
 
     module = importlib.import_module(f"rlx_mlir.{extension}")
     tree = ast.parse((ROOT / "python" / "rlx_mlir" / f"{extension}.pyi").read_text(encoding="utf-8"))

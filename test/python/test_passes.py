@@ -169,7 +169,7 @@ def check(program: RandomProgram, module: ir.Module, expected: dict[str, Any]) -
 
 
 def parameters_of(module: ir.Module, name: str) -> list[str]:
-    from rlx_mlir.hir.function import arguments, function_name, functions
+    from rlx_mlir.semantics.function import arguments, function_name, functions
 
     return [a.name for f in functions(module) if function_name(f) == name for a in arguments(f)]
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import rlx_mlir as rlx
-from rlx_mlir import Artifact, Executable, GraphModule, ir
+from rlx_mlir import Artifact, Executable, GraphModule, ir, native
 from rlx_mlir.errors import ExecutionError
 from rlx_mlir.lowering.machine import instructions, machine
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.processor import lacking
 
 TRIPLE, CPU, FEATURES = native.host_target()

@@ -16,11 +16,11 @@ from rlx_mlir import GraphModule, interpret
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.fuzz.cases import random_case
-from rlx_mlir.hir.function import arguments
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.reports.ranges import initial, range_report, walk
 from rlx_mlir.rewriting import identity
+from rlx_mlir.semantics.function import arguments
 from rlx_mlir.tools.cli import app
 
 # Bounds hold --------------------------------------------------------------------------------------

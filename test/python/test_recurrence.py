@@ -15,8 +15,9 @@ from linalg_harness import FLOATS, case, check, dyn, word
 
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.recurrence import BLOCK, RecurrenceSpec, emit_recurrence
+from rlx_mlir.codegen.cpu.recurrence import BLOCK, emit_recurrence
 from rlx_mlir.codegen.emit import memref
+from rlx_mlir.codegen.specs import RecurrenceSpec
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import PassError
 from rlx_mlir.mir import REFERENCES

@@ -20,11 +20,10 @@ import pytest
 from test_hub import SOURCE, WHOLE, fill, index, pip_index  # noqa: F401  (fixtures)
 
 import rlx_mlir as rlx
-from rlx_mlir import Executable, GraphModule
+from rlx_mlir import Executable, GraphModule, paths
 from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
-from rlx_mlir.runtime import paths
 
 HERE = str(Path(__file__).parent)
 

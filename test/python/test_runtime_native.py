@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rlx_mlir import native
 from rlx_mlir.errors import ExecutionError, InputError
-from rlx_mlir.runtime import native
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 needs_compiler = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
@@ -336,7 +336,7 @@ def test_cpu_quota(tmp_path, cgroup, mounts, files, quota):
 
 def test_import_needs_neither_mlir_nor_the_compiler():
     script = (
-        "import sys, rlx_mlir.runtime.native; "
+        "import sys, rlx_mlir.native; "
         "print([m for m in sys.modules if m == 'mlir' or m == 'llvm' or m == 'rlx_mlir._compiler'])"
     )
     result = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
@@ -716,7 +716,7 @@ def test_plans_and_ranges_in_several_threads_do_not_wait_for_each_other(kernels_
 import sys, threading
 import numpy as np
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime import native
+from rlx_mlir import native
 
 code = native.ObjectCode([open(sys.argv[1], "rb").read()])
 calls = [(0, [("output", 0, 0)], [[(1, [0])]], None)]

@@ -17,12 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 import rlx_mlir as rlx
-from rlx_mlir import Artifact, GraphModule
+from rlx_mlir import Artifact, GraphModule, paths
 from rlx_mlir.compiler import CompileOptions, compile_cached
 from rlx_mlir.errors import BudgetError, CacheError, InputError, PassError
 from rlx_mlir.models import hub
 from rlx_mlir.rewriting.failure import write_reproducer
-from rlx_mlir.runtime import cache, paths, tuned
+from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.tools import cache as cache_tool
 from rlx_mlir.tools.cli import app
 

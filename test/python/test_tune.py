@@ -15,9 +15,7 @@ import pytest
 from test_cli import rlx
 
 import rlx_mlir
-from rlx_mlir import formats
-from rlx_mlir.codegen.choices import format_choices, text_of
-from rlx_mlir.codegen.cpu.choices import CHANGE_BITS, KNOWN, Choices, parse_choices
+from rlx_mlir import formats, native
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.compiler import CompileOptions, stages
 from rlx_mlir.errors import InputError
@@ -28,9 +26,11 @@ from rlx_mlir.measure.subjects import ModuleSubject
 from rlx_mlir.measure.timing import Comparison, Series
 from rlx_mlir.models import decoder
 from rlx_mlir.models.model import compile_program
-from rlx_mlir.runtime import cache, native, tuned
+from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.tools.loading import Loading
+from rlx_mlir.tuning.choices import format_choices, text_of
+from rlx_mlir.tuning.cpu import CHANGE_BITS, KNOWN, Choices, parse_choices
 
 
 @pytest.fixture(autouse=True)

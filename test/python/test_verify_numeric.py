@@ -17,12 +17,13 @@ import pytest
 from rlx_mlir import GraphModule, compile, formats, ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import CompileError, InputError, NumericError
-from rlx_mlir.hir.function import Argument, arguments
 from rlx_mlir.lowering import fuse, hir_to_mir, parameters, plan, templates
 from rlx_mlir.mir.registry import TO_LINALG
 from rlx_mlir.rewriting import PatternSet, Rewriter, operations, recording, run_pipeline
-from rlx_mlir.rewriting.steps import clone, pass_name, split
+from rlx_mlir.rewriting.pipelines import pass_name, split
+from rlx_mlir.rewriting.steps import clone
 from rlx_mlir.runtime import prepare
+from rlx_mlir.semantics.function import Argument, arguments
 from rlx_mlir.verify import NumericVerifier, compare_modules
 from rlx_mlir.verify.inputs import perturbed, rounding_unit, samples
 from rlx_mlir.verify.tolerance import Expected, difference

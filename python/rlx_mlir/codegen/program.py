@@ -10,12 +10,11 @@ from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Value, element_of, shape_of, with_element
+from rlx_mlir.mir.numerics import NORMAL_TAIL, NORMAL_TAIL_FACTORS
 
 __all__ = [
     "ELEMENTWISE",
     "IDENTITY",
-    "NORMAL_TAIL",
-    "NORMAL_TAIL_FACTORS",
     "SWIGLU",
     "UNARY",
     "Argument",
@@ -47,22 +46,6 @@ def _sigmoid(em: Emitter, x: Value) -> Value:
 
 def _silu(em: Emitter, x: Value) -> Value:
     return em.divf(x, _logistic_denominator(em, x))
-
-
-#: Of f32: Phi(-t) = e^(-t^2 / 2) s (p_0 + p_1 s + ...) with s = 1 / (1 + NORMAL_TAIL t), for t >= 0 and Phi the
-#: distribution of normal numbers; fitted for the least relative error, 3e-8, where Phi(-t) is a number of f32.
-NORMAL_TAIL = 0.26
-NORMAL_TAIL_FACTORS = (
-    0.10375663496872642,
-    0.10305752000884857,
-    0.10274220544804159,
-    0.0521460153628589,
-    0.15833373141718143,
-    -0.14717372098210152,
-    0.24819423184596287,
-    -0.15123303077815362,
-    0.03017639833838438,
-)
 
 
 def gelu(em: Emitter, x: Value, exp: Unary | None = None, reciprocal: Unary | None = None) -> Value:

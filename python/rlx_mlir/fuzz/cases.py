@@ -22,9 +22,9 @@ from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers ge
 from rlx_mlir.fuzz.draft import FLOATS, LARGE_SIZES, LONG_SIZES, SIZES, Draft, Recipe, Skip, make_value, word
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
-from rlx_mlir.hir.function import arguments
 from rlx_mlir.mir.numerics import FLOAT8
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.semantics.function import arguments
 
 _MARK = "// fuzz: "
 

@@ -381,7 +381,7 @@ def prepare() -> None:
     import tokenizers  # noqa: F401
 
     from rlx_mlir.models import chat, config, tokenizer  # noqa: F401
-    from rlx_mlir.tools import inspect  # noqa: F401
+    from rlx_mlir.models import description as inspect  # noqa: F401
 
     sources()
 
@@ -423,8 +423,8 @@ def read_everything(path: Path) -> bool:
     from rlx_mlir.frontends.gguf import GGUFFile
     from rlx_mlir.models.chat import ChatTemplate
     from rlx_mlir.models.config import ModelConfig
+    from rlx_mlir.models.description import describe_file, format_description
     from rlx_mlir.models.tokenizer import Tokenizer
-    from rlx_mlir.tools.inspect import describe_file, format_description
 
     refused = 0
 

@@ -22,8 +22,8 @@ from rlx_mlir.errors import RlxError, UnsupportedError
 from rlx_mlir.fuzz.cases import Case, case_of, random_case
 from rlx_mlir.fuzz.sensitivity import Expected, expected, run_module
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.hir.function import arguments
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.semantics.function import arguments
 
 Answer = dict[str, Any]
 Arrays = dict[str, np.ndarray]

@@ -17,7 +17,11 @@ from rlx_mlir.errors import RlxError
 from rlx_mlir.fuzz.cases import Case
 from rlx_mlir.fuzz.sensitivity import run_function
 from rlx_mlir.hir import GraphModule
-from rlx_mlir.hir.function import (
+from rlx_mlir.interpreter import bind_inputs
+from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.registry import evaluate
+from rlx_mlir.semantics.function import (
     INPUT,
     Signature,
     argument_attributes,
@@ -30,10 +34,6 @@ from rlx_mlir.hir.function import (
     set_ties,
     terminator,
 )
-from rlx_mlir.interpreter import bind_inputs
-from rlx_mlir.mir import PackedWeight
-from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import evaluate
 
 
 def write_candidates(path: Path, folder: Path, task: dict[str, Any]) -> list[str]:

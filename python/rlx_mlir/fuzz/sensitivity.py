@@ -17,11 +17,11 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import DTYPES
-from rlx_mlir.hir.function import body, entry_function, function_name, functions, results
 from rlx_mlir.interpreter import bind_inputs
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.numerics import F64, accumulator, is_float, narrow
 from rlx_mlir.mir.registry import evaluate
+from rlx_mlir.semantics.function import body, entry_function, function_name, functions, results
 
 Evaluate = Callable[[Any, Sequence[Any]], list[Any]]
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, PassError, RlxError
-from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.rewriting import registry, run_pipeline
+from rlx_mlir.semantics.ops import operation_classes
 
 _MARK = "// fuzz text: "
 _TOKEN = re.compile(

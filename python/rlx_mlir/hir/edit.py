@@ -10,7 +10,9 @@ from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
-from rlx_mlir.hir.function import (
+from rlx_mlir.hir.graph import Graph
+from rlx_mlir.hir.values import Value
+from rlx_mlir.semantics.function import (
     INPUT,
     PARAM,
     Argument,
@@ -22,8 +24,6 @@ from rlx_mlir.hir.function import (
     terminator,
     ties,
 )
-from rlx_mlir.hir.graph import Graph
-from rlx_mlir.hir.values import Value
 
 
 class Node:

@@ -18,18 +18,7 @@ from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
-from rlx_mlir.hir import dims as dimensions
 from rlx_mlir.hir import place
-from rlx_mlir.hir.function import (
-    INPUT,
-    PARAM,
-    Signature,
-    argument_attributes,
-    body,
-    entry_function,
-    function_name,
-)
-from rlx_mlir.hir.ops import default_label, operation_classes, required
 from rlx_mlir.hir.types import (
     DTypeLike,
     ShapeLike,
@@ -42,6 +31,17 @@ from rlx_mlir.hir.types import (
 )
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.semantics import dims as dimensions
+from rlx_mlir.semantics.function import (
+    INPUT,
+    PARAM,
+    Signature,
+    argument_attributes,
+    body,
+    entry_function,
+    function_name,
+)
+from rlx_mlir.semantics.ops import default_label, operation_classes, required
 
 #: Stages in the order in which compilation goes through them.
 STAGES = ("hir", "mir", "kernels", "linalg", "lir")
@@ -115,6 +115,11 @@ class Graph:
     def stage(self) -> str:
         """`hir`, `mir`, `kernels`, `linalg` or `lir`."""
         return self._stage
+
+    @property
+    def fusion_policy(self) -> str | None:
+        """`direct` or `fusable` at stage hir; None at others, where no block is left to lower."""
+        return self._policy if self._stage == "hir" else None
 
     @property
     def _context(self) -> ir.Context:

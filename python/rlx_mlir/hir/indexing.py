@@ -4,18 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlx_mlir.hir import place
-from rlx_mlir.hir.values import Value
-
-if TYPE_CHECKING:
-    from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.values import Builders, Value
 
 
-def index(graph: Primitives, x: Value, key: Any) -> Value:
+def index(graph: Builders, x: Value, key: Any) -> Value:
     """`x[key]` as primitives: slices are `narrow`, numbers and None reshape, an array of numbers of rows gathers.
 
     Raises BuildError for what has no fixed length: a negative bound of a symbolic dimension, and steps.

@@ -5,22 +5,20 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.hir import place
-from rlx_mlir.hir.function import arguments, function_name, functions, results, role, terminator
-
-if TYPE_CHECKING:
-    from rlx_mlir.hir.module import GraphModule
+from rlx_mlir.hir.edit import Editing
+from rlx_mlir.semantics.function import arguments, function_name, functions, results, role, terminator
 
 _MAX_ELEMENTS = 8
 
 
-def inspect(module: GraphModule) -> str:
+def inspect(module: Editing) -> str:
     """The text; see `GraphModule.inspect`."""
     lines = list(_header(module))
     numbers: dict[ir.Value, str] = {}
@@ -50,7 +48,7 @@ def inspect(module: GraphModule) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _header(module: GraphModule) -> list[str]:
+def _header(module: Editing) -> list[str]:
     nodes = module.nodes()
     policy = f", policy {module.fusion_policy}" if module.fusion_policy else ""
     outputs = len(results(module.entry))
@@ -69,7 +67,7 @@ def _header(module: GraphModule) -> list[str]:
     return lines
 
 
-def _operation(module: GraphModule, op: ir.Operation, numbers: dict[ir.Value, str]) -> tuple[str, str]:
+def _operation(module: Editing, op: ir.Operation, numbers: dict[ir.Value, str]) -> tuple[str, str]:
     own = ", ".join(numbers[result] for result in op.results)
     read = ", ".join(numbers.get(operand, "?") for operand in op.operands)
     attributes = {name: _attribute(value) for name, value in op.attributes.items() if name != "operandSegmentSizes"}
@@ -94,7 +92,7 @@ def _attribute(attribute: ir.Attribute) -> Any:
     return str(np.float32(value)) if isinstance(value, float) else value
 
 
-def _type(module: GraphModule, value: ir.Value) -> str:
+def _type(module: Editing, value: ir.Value) -> str:
     if not isinstance(value.type, ir.RankedTensorType):
         return str(value.type)
     handle = module._value(value)
@@ -102,7 +100,7 @@ def _type(module: GraphModule, value: ir.Value) -> str:
     return f"[{dims}] {handle.packed or value.type.element_type}"
 
 
-def _others(module: GraphModule) -> list[str]:
+def _others(module: Editing) -> list[str]:
     """A line for each function beside the entry."""
     lines = []
     for function in functions(module.ir_module):

@@ -15,7 +15,15 @@ from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
-from rlx_mlir.hir.function import (
+from rlx_mlir.hir.graph import BUILDABLE, STAGES, checked_build
+from rlx_mlir.hir.images import Images
+from rlx_mlir.hir.inspect import inspect
+from rlx_mlir.hir.types import first_message
+from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.mir.dims import check_symbol
+from rlx_mlir.rewriting import operations, run_pipeline
+from rlx_mlir.runtime.shown import preformatted
+from rlx_mlir.semantics.function import (
     KERNEL,
     arguments,
     entry_function,
@@ -26,14 +34,7 @@ from rlx_mlir.hir.function import (
     results,
     role,
 )
-from rlx_mlir.hir.graph import BUILDABLE, STAGES, checked_build
-from rlx_mlir.hir.images import Images
-from rlx_mlir.hir.inspect import inspect
-from rlx_mlir.hir.ops import operation_classes
-from rlx_mlir.hir.types import check_symbol, first_message
-from rlx_mlir.hir.values import Operand, Value
-from rlx_mlir.reports.shown import preformatted
-from rlx_mlir.rewriting import operations, run_pipeline
+from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.sources import BYTECODE, check_file, check_source
 from rlx_mlir.unsupported import list_operations, unknown_in_text
 
@@ -210,11 +211,6 @@ class GraphModule(Blocks, Editing):
         return self.named(name, build)
 
     # -- policy and lowering -----------------------------------------------------------------------------------------
-
-    @property
-    def fusion_policy(self) -> str | None:
-        """`direct` or `fusable` at stage hir; None at others, where no block is left to lower."""
-        return self._policy if self._stage == "hir" else None
 
     def with_fusion_policy(self, policy: str) -> GraphModule:
         """Sets how blocks with a fused operation lower, and returns the module.

@@ -19,6 +19,7 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
+from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
 from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
@@ -77,6 +78,9 @@ class Primitives:
 
     @abstractmethod
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value: ...
+
+    def _index(self, x: Value, key: Any) -> Value:
+        return index(self, x, key)
 
     # -- functions of one element ------------------------------------------------------------------------------------
 

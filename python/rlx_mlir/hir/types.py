@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -16,6 +15,7 @@ from rlx_mlir import formats, ir
 from rlx_mlir.arrays import element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.mir.dims import check_symbol
 from rlx_mlir.mir.packed import packing
 
 #: What a caller may write for an element type: one of our words, a numpy type or its name.
@@ -27,7 +27,6 @@ ShapeLike: TypeAlias = "Sequence[int | str]"
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _ALIASES = {"bool": "i1"}
 _MAX_SIZE = 2**63 - 1
-_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def dtype_word(dtype: DTypeLike) -> str:
@@ -48,13 +47,6 @@ def dtype_word(dtype: DTypeLike) -> str:
 def element_type(word: str, context: ir.Context) -> ir.Type:
     """The MLIR type of an element type's word."""
     return ir.Type.parse(word, context)
-
-
-def check_symbol(name: str) -> str:
-    """The name, where it can name a dimension: letters, digits and `_`; InputError otherwise."""
-    if not _SYMBOL.fullmatch(name):
-        raise InputError(f"a symbolic dimension is named by letters, digits and '_', but got {name!r}")
-    return name
 
 
 def check_size(entry: object, shape: Sequence[object]) -> int:

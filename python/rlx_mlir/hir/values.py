@@ -4,22 +4,68 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import Any, Protocol, Union, cast
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.hir.types import logical_shape
+from rlx_mlir.hir.types import DTypeLike, ShapeLike, logical_shape
 from rlx_mlir.mir.packed import packing
-
-if TYPE_CHECKING:
-    from rlx_mlir.hir.blocks import Blocks
-    from rlx_mlir.hir.graph import Graph
-    from rlx_mlir.hir.types import DTypeLike
 
 #: What an operand may be: a value, or what becomes a constant.
 Operand = Union["Value", np.ndarray, int, float, bool, np.generic]
+
+
+class Owner(Protocol):
+    """What a value asks of the graph that it belongs to: what it is, and arithmetic."""
+
+    _generation: int
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def stage(self) -> str: ...
+
+    @property
+    def _context(self) -> ir.Context: ...
+
+    def _shape(self, handle: ir.Value, /) -> tuple[int | str, ...]: ...
+
+    def _resolve(self, value: Value, /) -> ir.Value: ...
+
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, /) -> Value: ...
+
+    def _unary(self, kind: str, x: Operand, /) -> Value: ...
+
+    def _matmul(self, lhs: Operand, rhs: Operand, /) -> Value: ...
+
+
+class Builders(Protocol):
+    """The builders of operations that values have as operators and methods."""
+
+    def compare(self, kind: str, lhs: Operand, rhs: Operand, /) -> Value: ...
+
+    def gather(self, table: Value, indices: Value | np.ndarray, /) -> Value: ...
+
+    def narrow(self, x: Value, axis: int, start: int, length: int, /) -> Value: ...
+
+    def reshape(self, x: Value, new_shape: ShapeLike, /) -> Value: ...
+
+    def transpose(self, x: Value, permutation: Sequence[int] | None = None, /) -> Value: ...
+
+    def cast(self, x: Value, dtype: DTypeLike, /) -> Value: ...
+
+    def sum(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
+    def mean(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
+    def max(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
+    def min(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
+    def _index(self, x: Value, key: Any, /) -> Value: ...
 
 
 class Value:
@@ -35,7 +81,7 @@ class Value:
     #: Makes `array + value` come to `Value.__radd__`, where numpy would loop over the array's elements.
     __array_ufunc__ = None
 
-    def __init__(self, graph: Graph, handle: ir.Value, label: str) -> None:
+    def __init__(self, graph: Owner, handle: ir.Value, label: str) -> None:
         self._graph = graph
         self._handle = handle
         self._label = label
@@ -76,9 +122,9 @@ class Value:
         return self._graph._resolve(self)
 
     @property
-    def _builders(self) -> Blocks:
+    def _builders(self) -> Builders:
         """The graph, whose class has the builders of operations, too."""
-        return cast("Blocks", self._graph)
+        return cast(Builders, self._graph)
 
     def __add__(self, other: Operand) -> Value:
         return self._graph._binary("add", self, other)
@@ -130,9 +176,7 @@ class Value:
 
     def __getitem__(self, key: Any) -> Value:
         """Numbers, slices of step 1, None and an ellipsis as in numpy; `table[ids]` gathers rows."""
-        from rlx_mlir.hir.indexing import index
-
-        return index(self._builders, self, key)
+        return self._builders._index(self, key)
 
     #: Without it, Python would take numbers from 0 on until an index fails.
     __iter__ = None

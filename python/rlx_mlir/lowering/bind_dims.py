@@ -8,8 +8,9 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, StageError, UnsupportedError
-from rlx_mlir.hir.dims import evaluate, propagate
-from rlx_mlir.hir.function import (
+from rlx_mlir.rewriting import Option, compiler_pass
+from rlx_mlir.semantics.dims import evaluate, propagate
+from rlx_mlir.semantics.function import (
     argument_attributes,
     arguments,
     attribute_dictionaries,
@@ -20,7 +21,6 @@ from rlx_mlir.hir.function import (
     set_signature,
     terminator,
 )
-from rlx_mlir.rewriting import Option, compiler_pass
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 

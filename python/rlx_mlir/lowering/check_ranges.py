@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
-from rlx_mlir.hir.function import PARAM, arguments, entry_function
 from rlx_mlir.rewriting import Option, compiler_pass
+from rlx_mlir.semantics.function import PARAM, arguments, entry_function
 
 
 @compiler_pass(

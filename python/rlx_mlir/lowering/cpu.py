@@ -18,9 +18,7 @@ from typing import Any
 from mlir.dialects import bufferization
 
 from rlx_mlir import ir
-from rlx_mlir.codegen.choices import check_kernels
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.choices import BY_RULE, parse_choices
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.kernel_classes import TEMPLATES
@@ -34,6 +32,8 @@ from rlx_mlir.lowering.signatures import RELATIONS, signature
 from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.runtime.tiles import request_tiles
+from rlx_mlir.tuning.choices import check_kernels
+from rlx_mlir.tuning.cpu import BY_RULE, parse_choices
 from rlx_mlir.unsupported import blame
 
 #: Attribute of a kernel's body: the template that it came from, or why it is generic.

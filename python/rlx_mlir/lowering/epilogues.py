@@ -7,7 +7,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import keeps_wide
-from rlx_mlir.lowering.outline import CLASS, POINTWISE
+from rlx_mlir.lowering.groups import POINTWISE
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.rewriting import operations
 
 _NARROW = ("f16", "bf16")

@@ -9,8 +9,8 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import StageError
-from rlx_mlir.hir import function as entry
-from rlx_mlir.hir.function import KERNEL, PREPARE, role
+from rlx_mlir.semantics import function as entry
+from rlx_mlir.semantics.function import KERNEL, PREPARE, role
 
 __all__ = [
     "KERNEL",

@@ -13,8 +13,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import hir, mir
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.hir.ops import default_label
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, operations
+from rlx_mlir.semantics.ops import default_label
 from rlx_mlir.unsupported import list_operations
 
 DIRECT, FUSABLE = "direct", "fusable"

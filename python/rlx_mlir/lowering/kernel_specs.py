@@ -13,21 +13,21 @@ from typing import Any, Literal
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.attention import AttentionSpec
-from rlx_mlir.codegen.cpu.conv import ConvSpec
 from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct
 from rlx_mlir.codegen.cpu.kernel import Product
-from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
 from rlx_mlir.codegen.program import Argument, Program, Step
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import (
+    AttentionSpec,
     BroadcastSpec,
     BroadcastStep,
     Conv2dSpec,
+    ConvSpec,
     GatherSpec,
     MoveSpec,
     NormSpec,
+    RecurrenceSpec,
     ReduceSpec,
     SampleSpec,
     ScanSpec,
@@ -36,7 +36,7 @@ from rlx_mlir.codegen.specs import (
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
-from rlx_mlir.lowering.outline import PRODUCTS
+from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations

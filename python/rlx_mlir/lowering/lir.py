@@ -17,8 +17,6 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.hir.types import check_symbol
-from rlx_mlir.lowering.conditions import Condition, conditions, positions
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -31,9 +29,10 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.lowering.signatures import RELATIONS, relations
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.dims import Size, check_symbol, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.semantics.conditions import Condition, conditions, positions
 from rlx_mlir.unsupported import blame
 
 #: Attribute of the planned function: what must hold of its symbols.

@@ -7,7 +7,7 @@ so what a kernel means can be read, interpreted, and lowered by a template or ge
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
 
@@ -16,58 +16,27 @@ from mlir.dialects import func
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.hir.dims import Dims, propagate
 from rlx_mlir.kernel_classes import GENERIC
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
-from rlx_mlir.lowering.fuse import BINARY, UNARY, gating, is_parameter, only_user, producer, shape_of
+from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
+from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
 from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.lowering.prologues import join_prologues, sink_parts
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
+from rlx_mlir.semantics.dims import Dims, propagate
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
 #: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
 TIED = "mir.tied_arguments"
 
-PRODUCTS = (mir.MatmulOp, mir.ScaledMatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
-
-
-POINTWISE = UNARY | BINARY
-#: Operations on elements; those that aren't on rows are kernels of class broadcast.
-BROADCASTS = POINTWISE | {"mir.compare", "mir.where", "mir.cast"}
-#: Operations that read and write one row at a time; their other operands are vectors or tables.
-ROW_WISE = POINTWISE | {
-    f"mir.{word}"
-    for word in [
-        "rms_norm",
-        "layer_norm",
-        "softmax",
-        "fused_residual_rms_norm",
-        "fused_residual_layer_norm",
-        "fused_swiglu",
-        "rope",
-        "narrow",
-        "cache_update",
-    ]
-}
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
 #: kernel takes to compile grows faster than their number, with the cube of it in MLIR's eliminate-empty-tensors.
 MAX_JOINED, MAX_JOINED_DYNAMIC = 16, 8
-
-
-@dataclass
-class Group:
-    """Operations that become one kernel, in program order."""
-
-    kind: str
-    ops: list[Any] = field(default_factory=list)
-
-    @property
-    def members(self) -> set[int]:
-        return {identity(op) for op in self.ops}
 
 
 @dataclass(frozen=True)
@@ -110,8 +79,6 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool) -> 
     _copy_results(entry)
     _join_in_groups(entry)
     if prologues:
-        from rlx_mlir.lowering.gpu.prologues import join_prologues, sink_parts
-
         sink_parts(entry)
     groups = form_groups(entry, gathers=gathers)
     if prologues:

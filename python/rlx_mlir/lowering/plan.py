@@ -8,7 +8,6 @@ from typing import Any, Literal
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import CompileError
-from rlx_mlir.hir import function as hir_function
 from rlx_mlir.lowering.functions import (
     PREPARE,
     argument_attributes,
@@ -23,6 +22,7 @@ from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, PositionCondition, Preparation, PrepareStep, SizeCondition
 from rlx_mlir.runtime.prepare import constant_step
+from rlx_mlir.semantics import function as hir_function
 
 #: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
 ATTENTION_FACTOR = 2

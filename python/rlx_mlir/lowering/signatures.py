@@ -13,10 +13,10 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
-from rlx_mlir.lowering.conditions import conditions
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import operations
+from rlx_mlir.semantics.conditions import conditions
 
 #: Attribute of a kernel's declaration: the relations of its dims, as words.
 RELATIONS = "mir.relations"

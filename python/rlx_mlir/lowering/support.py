@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.errors import UnsupportedError
-from rlx_mlir.hir.function import function_name, functions, role
-from rlx_mlir.hir.ops import operation_classes
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import operations
+from rlx_mlir.semantics.function import function_name, functions, role
+from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.unsupported import list_operations
 
 

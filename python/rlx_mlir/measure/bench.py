@@ -91,7 +91,8 @@ class _Limits:
 
 def about(request: Request) -> dict[str, str]:
     """Versions of ours and of rivals, and the machine."""
-    from rlx_mlir.runtime import native, tuned
+    from rlx_mlir import native
+    from rlx_mlir.runtime import tuned
 
     packages = [package for name in request.vs for package in RIVALS[name].packages]
     found = {**versions(["rlx-mlir", *dict.fromkeys(["numpy", *packages])]), "cpu": native.host_target()[1]}

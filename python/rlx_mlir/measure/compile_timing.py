@@ -82,7 +82,7 @@ class _Timed(Compilation):
         self.passes: list[PassTime] = []
 
     def _run_pipeline(self, pipeline: str) -> None:
-        from rlx_mlir.rewriting.steps import pass_name, split
+        from rlx_mlir.rewriting.pipelines import pass_name, split
 
         for step in split(pipeline):
             begin = time.perf_counter()

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.chips import chip_of
+from rlx_mlir import native
+from rlx_mlir.chips import chip_of
 from rlx_mlir.measure.roofline import Roofline
 from rlx_mlir.measure.timing import Series
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.device import DeviceArray
 
 #: Bytes of a copy at most, and the part of a GPU's memory that it may take: larger than any cache.

@@ -14,7 +14,7 @@ from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.measure.timing import Series
-from rlx_mlir.reports.dispatch import DispatchReport
+from rlx_mlir.runtime.dispatch import DispatchReport
 from rlx_mlir.runtime.executable import Executable
 
 #: Calls before those that are measured.

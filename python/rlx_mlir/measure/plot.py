@@ -12,7 +12,7 @@ from typing import Any
 
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.profile import KernelProfile, Profile, ProgramProfile
-from rlx_mlir.runtime.paths import open_output, write_output
+from rlx_mlir.paths import open_output, write_output
 
 #: Kernels that take less than this part of a module's time are left out: they would hide the others.
 LEAST_SHARE = 0.001

@@ -14,10 +14,10 @@ from functools import cache
 
 import numpy as np
 
+from rlx_mlir import native
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
 from rlx_mlir.measure.timing import NOISY, Series, interleave
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.executable import empty_aligned
 
 #: Elements of f32 that one unit of the reading kernel sums: 64 KiB.

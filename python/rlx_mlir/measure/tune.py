@@ -22,8 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_mlir.codegen.choices import AT, changes_bits, text_of
-from rlx_mlir.codegen.cpu.choices import CHANGE_BITS
 from rlx_mlir.compiler import _check_module, _options, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
 from rlx_mlir.measure.profile import measured
@@ -38,6 +36,8 @@ from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.loading import executable as executable_for
+from rlx_mlir.tuning.choices import AT, changes_bits, text_of
+from rlx_mlir.tuning.cpu import CHANGE_BITS
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule

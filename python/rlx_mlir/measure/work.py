@@ -11,7 +11,6 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError
-from rlx_mlir.hir.dims import operation_dims
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import argument_dims
@@ -19,6 +18,7 @@ from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.mir.cost import Shape, Sizes, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import operations
+from rlx_mlir.semantics.dims import operation_dims
 
 #: Operations that give another name to memory: what reads their result reads their operand.
 _VIEW = "mir.reshape"

@@ -3,9 +3,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+
+from rlx_mlir.errors import InputError
+
+_SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def check_symbol(name: str) -> str:
+    """The name, where it can name a dimension: letters, digits and `_`; InputError otherwise."""
+    if not _SYMBOL.fullmatch(name):
+        raise InputError(f"a symbolic dimension is named by letters, digits and '_', but got {name!r}")
+    return name
 
 
 @dataclass(frozen=True)

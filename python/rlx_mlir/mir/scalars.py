@@ -11,7 +11,7 @@ from typing import Any
 from mlir.dialects import arith, linalg, math, tensor
 
 from rlx_mlir import ir
-from rlx_mlir.codegen.program import NORMAL_TAIL, NORMAL_TAIL_FACTORS
+from rlx_mlir.mir.numerics import NORMAL_TAIL, NORMAL_TAIL_FACTORS
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}

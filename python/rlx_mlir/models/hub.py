@@ -22,10 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from rlx_mlir.paths import cache_dir, expand_user, make_private
+
 from ..boundary import foreign_errors
 from ..errors import CacheError, DownloadError, InputError, did_you_mean, shortened
 from ..files import is_there
-from ..runtime.paths import cache_dir, expand_user, make_private
 
 _CHUNK = 1 << 20
 _Advance = Callable[[int], None]

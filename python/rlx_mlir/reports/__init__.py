@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the compiler did, for people: fusion, dispatch of kernels, stages, passes. Nothing is imported here."""
+"""What the compiler did, for people: fusion, ranges, dumps of passes, differences. Nothing is imported here."""

@@ -15,7 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from rlx_mlir.runtime.paths import open_output, write_output
+from rlx_mlir.paths import open_output, write_output
 
 #: Lines around a change that are shown with it.
 _CONTEXT = 3

@@ -17,10 +17,10 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
+from rlx_mlir.paths import write_output
 from rlx_mlir.reports.difference import DiffPage
 from rlx_mlir.rewriting import operations
-from rlx_mlir.rewriting.steps import pass_name
-from rlx_mlir.runtime.paths import write_output
+from rlx_mlir.rewriting.pipelines import pass_name
 
 #: Functions that a line of the overview names; the others are counted.
 _LISTED = 4

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from rlx_mlir import ir
-from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
 from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.runtime.shown import preformatted
 
 #: Places that a line of the report names; the others are counted.
 _LISTED = 3

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,15 +20,14 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.hir.function import PARAM, Argument, arguments, body, entry_function, results
+from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.mir.packed import PackedWeight, packing
 from rlx_mlir.mir.ranges import ANYTHING, Interval, Known, Weight, analyse, interval_of_array, weight_of
-from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.rewriting import identity
-
-if TYPE_CHECKING:
-    from rlx_mlir.hir.module import GraphModule
+from rlx_mlir.runtime.shown import preformatted
+from rlx_mlir.semantics.function import PARAM, Argument, arguments, body, entry_function, results
+from rlx_mlir.semantics.module import StagedGraph
 
 #: The largest finite number of each element type that may be asked about; f32 is what values are computed in.
 LIMITS = {
@@ -127,7 +126,7 @@ def _number(value: float) -> str:
 
 
 def range_report(
-    module: GraphModule,
+    module: StagedGraph,
     *,
     inputs: Mapping[str, np.ndarray | Bound] | None = None,
     params: Mapping[str, np.ndarray | Bound] | None = None,
@@ -250,10 +249,8 @@ def _given(
     return found
 
 
-def _observed(module: GraphModule, arrays: Mapping[str, Any]) -> dict[tuple[int, int], float] | None:
+def _observed(module: StagedGraph, arrays: Mapping[str, Any]) -> dict[tuple[int, int], float] | None:
     """The largest magnitude of each result, by (operation's identity, number); None where not all are arrays."""
-    from rlx_mlir.interpreter import interpret
-
     if not all(isinstance(array, np.ndarray | np.generic) for array in arrays.values()):
         return None
     largest: dict[tuple[int, int], float] = {}

@@ -10,8 +10,9 @@ from rlx_mlir.rewriting.patterns import (
     identity,
     operations,
 )
+from rlx_mlir.rewriting.pipelines import Pipeline, named_pipeline
 from rlx_mlir.rewriting.recording import Miss, Recorder, Rewrite, RewriteReport, recording
-from rlx_mlir.rewriting.registry import Option, Pipeline, ValueChange, compiler_pass, named_pipeline, run_pipeline
+from rlx_mlir.rewriting.registry import Option, ValueChange, compiler_pass, run_pipeline
 
 __all__ = [
     "Miss",

@@ -13,7 +13,8 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CacheError, PassError, RlxError
-from rlx_mlir.runtime.paths import check_private, make_private
+from rlx_mlir.paths import check_private, make_private
+from rlx_mlir.rewriting.pipelines import pass_name, split
 
 log = logging.getLogger(__name__)
 
@@ -71,8 +72,6 @@ def _find_pass(pipeline: str, reproducer: str) -> tuple[str, str]:
 
     Gives an empty name, and the reproducer as it is, where no pass fails this time.
     """
-    from rlx_mlir.rewriting.steps import pass_name, split
-
     if not reproducer:
         return "", reproducer
     context = ir.new_context()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.rewriting.registry import PASSES, PIPELINES, register_all
-from rlx_mlir.rewriting.steps import parts, pass_name, split
+from rlx_mlir.rewriting.pipelines import PIPELINES, parts, pass_name, split
+from rlx_mlir.rewriting.registry import PASSES, register_all
 
 _PLACE = re.compile(r"(before|after):(?:([\w.-]+)/)?([\w.-]+)")
 

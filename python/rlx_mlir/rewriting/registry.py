@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 from rlx_mlir import ir, limits
 from rlx_mlir.errors import InputError
 from rlx_mlir.rewriting.failure import pass_error, write_reproducer
+from rlx_mlir.rewriting.pipelines import PIPELINES
 from rlx_mlir.rewriting.recording import running
 
 
@@ -72,35 +74,10 @@ class PythonPass:
     changes_values: ValueChange | None = None
 
 
-@dataclass(frozen=True)
-class Pipeline:
-    """A named pipeline: its steps, each a pass with options and the reason why it stands there.
-
-    Attributes:
-        options: name and default of each; in the steps, `$name` stands for its value.
-    """
-
-    name: str
-    summary: str
-    steps: tuple[tuple[str, str], ...]
-    options: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def text(self) -> str:
-        """The pipeline as MLIR reads it, with `$name` for its options."""
-        return ",".join(step for step, _ in self.steps)
-
-    def expand(self, words: str = "") -> str:
-        """The pipeline with the values of its options, `name=value` with spaces between."""
-        values = {**self.options, **dict(word.split("=", 1) for word in words.split())}
-        text = self.text
-        for name, value in values.items():
-            text = text.replace(f"${name}", value)
-        return text
-
+#: Whose import registers passes and pipelines: by name, since nothing here depends on which there are.
+_HOMES = ("rlx_mlir.lowering", "rlx_mlir.verify.verify_numerics")
 
 PASSES: dict[str, PythonPass] = {}
-PIPELINES: dict[str, Pipeline] = {}
 _lock = threading.Lock()
 _registered: set[str] = set()
 #: What passes raised, with its text, by the context (of the running pipelines, few at a time).
@@ -139,18 +116,6 @@ def compiler_pass(
     return register
 
 
-def named_pipeline(
-    name: str, summary: str, *steps: tuple[str, str], options: Mapping[str, str] | None = None
-) -> Pipeline:
-    """Registers a pipeline; each step is (pass with options, reason why it stands there).
-
-    Args:
-        options: of the pipeline: name and default of each; `$name` in a step stands for its value.
-    """
-    PIPELINES[name] = Pipeline(name, summary, steps, dict(options or {}))
-    return PIPELINES[name]
-
-
 def _invoke(registered: PythonPass, op: ir.Operation, values: Sequence[tuple[str, str]]) -> str:
     """Runs a pass for the pass manager: what it raises becomes the text of the pass's error."""
     try:
@@ -181,8 +146,8 @@ def _is_bug(error: Exception) -> bool:
 
 def register_all() -> None:
     """Registers every pass and pipeline that Python has and MLIR doesn't know yet."""
-    import rlx_mlir.lowering  # noqa: F401  (its modules register their passes)
-
+    for home in _HOMES:
+        importlib.import_module(home)
     ir.register_native_passes()
     with _lock:
         for registered in [p for p in PASSES.values() if p.argument not in _registered]:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 from rlx_mlir import budgets, checks
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError, InputError
-from rlx_mlir.reports import shown
-from rlx_mlir.runtime.paths import open_regular, write_atomically
+from rlx_mlir.paths import open_regular, write_atomically
+from rlx_mlir.runtime import shown
 
 MAGIC = b"RLXMLIR\x00"
 VERSION = 5

@@ -17,12 +17,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from rlx_mlir import native
 from rlx_mlir.errors import CacheError, RlxError
 from rlx_mlir.formats import registered_formats
-from rlx_mlir.runtime import native
+from rlx_mlir.paths import cache_dir, check_private, make_private
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.identity import compiler_parts
-from rlx_mlir.runtime.paths import cache_dir, check_private, make_private
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 
-from rlx_mlir.codegen.gpu.chips import runs_binary
+from rlx_mlir import native
+from rlx_mlir.chips import runs_binary
 from rlx_mlir.errors import DeviceError, DeviceFaultError, DeviceMemoryError
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact
 
 log = logging.getLogger(__name__)

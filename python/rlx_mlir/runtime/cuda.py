@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.codegen.gpu.chips import OLDEST, chip_of, sm_version
+from rlx_mlir import native
+from rlx_mlir.chips import OLDEST, chip_of, sm_version
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, WrongDeviceError
 from rlx_mlir.place import located
-from rlx_mlir.runtime import cubins, native
+from rlx_mlir.runtime import cubins
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description
 from rlx_mlir.runtime.device import ALIGNMENT, Array, DeviceArray, as_device_array, is_device_array

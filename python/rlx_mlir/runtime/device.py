@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir import native
 from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, DLPACK_TYPES, FROM_DLPACK, as_array
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.runs import Run, stream_handle
 
 Array = np.ndarray[Any, Any]

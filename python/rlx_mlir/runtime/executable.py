@@ -15,16 +15,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir import checks
+from rlx_mlir import checks, native
 from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
-from rlx_mlir.reports import shown
-from rlx_mlir.reports.dispatch import DispatchReport, dispatch_report
-from rlx_mlir.runtime import native
+from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
+from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles

@@ -22,8 +22,8 @@ from types import MappingProxyType
 import ml_dtypes
 import numpy as np
 
+from rlx_mlir import native
 from rlx_mlir.errors import CacheError
-from rlx_mlir.runtime import native
 
 __all__ = ["build_id", "compiler_parts"]
 

@@ -12,8 +12,8 @@ from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
+from rlx_mlir import native
 from rlx_mlir.errors import ExecutionError
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact
 
 #: What every processor of x86-64 has, and what is no instruction, though no CPU of LLVM's has it as a hint.

@@ -7,12 +7,15 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from rlx_mlir.errors import DeviceError, InputError
 
-if TYPE_CHECKING:
-    from rlx_mlir.runtime.device import DeviceArray
+
+class Used(Protocol):
+    """An array that knows the last run that uses it."""
+
+    run: Run | None
 
 
 class Run:
@@ -79,7 +82,7 @@ class InFlight:
                 while self._runs[0].done:
                     self._runs.popleft()
 
-    def note(self, arrays: Sequence[DeviceArray], before: Sequence[Run | None], run: Run | None) -> None:
+    def note(self, arrays: Sequence[Used], before: Sequence[Run | None], run: Run | None) -> None:
         """Makes a run, or none where it is over, the last one that uses arrays.
 
         `before` are those that were the last ones when the run was started: one that another thread has started since

@@ -16,12 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from rlx_mlir import native
 from rlx_mlir.boundary import foreign_errors
-from rlx_mlir.codegen.choices import check_choices
 from rlx_mlir.errors import CacheError, InputError, RlxError
-from rlx_mlir.runtime import native
+from rlx_mlir.paths import cache_dir, make_private, read_small, write_atomically
 from rlx_mlir.runtime.cache import check_folder, compiler_build, key_of
-from rlx_mlir.runtime.paths import cache_dir, make_private, read_small, write_atomically
+from rlx_mlir.tuning.choices import check_choices
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +79,9 @@ def _read(path: Path, for_gpu: bool) -> Chosen:
         if found["key"] != path.stem or found["sha256"] != _digest(choices):
             raise CacheError("it is damaged, or of another module: key and digest in it aren't those of its choices")
     if for_gpu:
-        from rlx_mlir.codegen.gpu.choices import KNOWN
+        from rlx_mlir.tuning.gpu import KNOWN
     else:
-        from rlx_mlir.codegen.cpu.choices import KNOWN
+        from rlx_mlir.tuning.cpu import KNOWN
     try:
         check_choices(choices, KNOWN, by_rows=for_gpu)
     except InputError as error:

@@ -41,10 +41,10 @@ def bench(
     Figures are medians with their spread. A comparison that noise hides is called inconclusive. Nothing is installed.
     On a GPU ours are beside its limits alone, and times of kernels are those of events.
     """
+    from rlx_mlir import native
     from rlx_mlir.measure.bench import Request
     from rlx_mlir.measure.rivals import INSTALL, RIVALS, rivals_of
     from rlx_mlir.measure.workloads import chosen
-    from rlx_mlir.runtime import native
 
     if model and kernels:
         raise InputError("'--kernels' names workloads, which are measured without '--model'")
@@ -146,7 +146,7 @@ def _line(text: str) -> dict[str, Any]:
 
 def format_bench(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     """Rows as a table below the versions, with failures after it."""
-    from rlx_mlir.reports.stages import table
+    from rlx_mlir.stages import table
 
     lines = [", ".join(f"{name} {version}" for name, version in about.items()), ""]
     good = [row for row in rows if "error" not in row]

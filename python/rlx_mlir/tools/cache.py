@@ -62,7 +62,7 @@ def cache(context: typer.Context, as_json: JsonOption = False) -> None:
 @app.command("list", epilog=example("rlx cache list", "rlx cache list --json"))
 def list_entries(as_json: JsonOption = False) -> None:
     """List compiled modules: key, size, what they are, and whether this machine and this compiler would use them."""
-    from rlx_mlir.reports.stages import table
+    from rlx_mlir.stages import table
 
     found = [entry.to_dict() for entry in entries()]
     if as_json:
@@ -114,7 +114,7 @@ def clear(
 
 def describe_cache() -> dict[str, Any]:
     """The folder, and number and size of the files of each kind."""
-    from rlx_mlir.runtime.paths import cache_dir
+    from rlx_mlir.paths import cache_dir
 
     parts = {}
     for name, folder in _PARTS.items():
@@ -131,7 +131,7 @@ def clear_cache(*, models: bool = False) -> int:
     Args:
         models: delete downloaded models, too.
     """
-    from rlx_mlir.runtime.paths import cache_dir
+    from rlx_mlir.paths import cache_dir
 
     freed = 0
     for name, folder in _PARTS.items():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rlx_mlir.fuzz.pool import Worker
 
 #: The module whose `handle` runs checks in a child process.
-_CHECKS = "rlx_mlir.verify.gpu"
+_CHECKS = "rlx_mlir.gpu_check.checks"
 
 
 def check_gpu(
@@ -32,7 +32,7 @@ def check_gpu(
     others. The exit status is 1 where anything is wrong.
     """
     from rlx_mlir.fuzz.pool import Worker
-    from rlx_mlir.verify.gpu_cases import NAMES
+    from rlx_mlir.gpu_check.cases import NAMES
 
     words = [word.strip() for word in only.split(",") if word.strip()]
     chosen = [name for name in NAMES if not words or any(name.startswith(word) for word in words)]
@@ -62,7 +62,7 @@ def check_gpu(
 
 
 def run_checks(worker: Worker, names: Sequence[str], number: int) -> Iterator[dict[str, Any]]:
-    """A row for each check (see `rlx_mlir.verify.gpu.Row`).
+    """A row for each check (see `rlx_mlir.gpu_check.checks.Row`).
 
     After a fault, or where a process ended without an answer, the next check has a process of its own; the one that
     faulted runs once more, each launch waited for, so that the message names the kernel.

@@ -17,7 +17,7 @@ import typer
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
-from rlx_mlir.runtime.paths import write_output
+from rlx_mlir.paths import write_output
 from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
@@ -271,7 +271,7 @@ def inspect(
     as_json: JsonOption = False,
 ) -> None:
     """Show what a GGUF file holds: architecture, sizes, and which tensor types make up how much of it."""
-    from rlx_mlir.tools.inspect import describe_file, format_description
+    from rlx_mlir.models.description import describe_file, format_description
 
     description = describe_file(file, tensors=tensors, verify=verify)
     if as_json:
@@ -449,8 +449,7 @@ def emit(
     output: OutputOption = None,
 ) -> None:
     """Print a module as the compiler has it at one of its stages."""
-    from rlx_mlir import compiler
-    from rlx_mlir.reports import stages
+    from rlx_mlir import compiler, stages
 
     module, maxima = any_module(model, function.value, context, chunk)
     show = stages.inspect if inspect else compiler.emit
@@ -498,8 +497,8 @@ def report(
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
     from rlx_mlir.compiler import compile
-    from rlx_mlir.reports.dispatch import dispatch_report
     from rlx_mlir.runtime.artifact import Artifact
+    from rlx_mlir.runtime.dispatch import dispatch_report
 
     module, maxima = any_module(model, function.value, context, chunk)
     bounds = module.range_report(params=weights(model, context), dtype=ranges) if ranges else None

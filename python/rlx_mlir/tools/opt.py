@@ -62,7 +62,8 @@ def check_names(arguments: Sequence[str]) -> None:
     LLVM reads such a word as its option `-h`, prints the help, and exits with status 0.
     """
     from rlx_mlir.errors import InputError, did_you_mean
-    from rlx_mlir.rewriting.registry import PASSES, PIPELINES
+    from rlx_mlir.rewriting.pipelines import PIPELINES
+    from rlx_mlir.rewriting.registry import PASSES
 
     known = [name for name in (*PASSES, *PIPELINES) if name.startswith("hir-")]
     for argument in arguments:
@@ -97,7 +98,7 @@ def with_numeric_checks(arguments: Sequence[str]) -> list[str]:
     if VERIFY not in arguments:
         return list(arguments)
     from rlx_mlir.errors import InputError
-    from rlx_mlir.rewriting.steps import split
+    from rlx_mlir.rewriting.pipelines import split
 
     kept = [argument for argument in arguments if argument != VERIFY]
     for number, argument in enumerate(kept):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime.paths import write_output
+from rlx_mlir.paths import write_output
 from rlx_mlir.tools.loading import Loading, loads_model
 from rlx_mlir.tools.options import JsonOption, by_symbol, print_json, progress, refuse, writing
 
@@ -117,7 +117,7 @@ def format_profile(found: Profile) -> str:
 
 
 def _program(program: ProgramProfile) -> list[str]:
-    from rlx_mlir.reports.stages import table
+    from rlx_mlir.stages import table
 
     seconds, work = program.seconds, program.total
     noise = f"; these figures say little: {seconds.noise}" if seconds.noise else ""

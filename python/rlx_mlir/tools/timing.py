@@ -27,7 +27,7 @@ _LEAST_SHARE = 0.005
 
 def format_timing(timing: CompileTiming) -> str:
     """The times as text: a line for each stage, and one for each pass that takes a visible part of the whole."""
-    from rlx_mlir.reports.stages import table
+    from rlx_mlir.stages import table
 
     whole = timing.seconds
     rows: list[tuple[str, ...]] = []

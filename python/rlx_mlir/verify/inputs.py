@@ -13,9 +13,9 @@ import numpy as np
 from rlx_mlir import formats, ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, StageError
-from rlx_mlir.hir.function import INPUT, Argument
 from rlx_mlir.mir.numerics import FLOAT8, is_float
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.semantics.function import INPUT, Argument
 
 #: Sizes of dynamic dimensions; the last entry gives each symbol an odd size of its own.
 SIZES: tuple[tuple[int, ...], ...] = ((1,), (2,), (3, 5, 7, 9))

@@ -15,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir import ir
+from rlx_mlir import ir, native
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, NumericError
-from rlx_mlir.hir.function import PREPARE, Argument, arguments, function_name, functions, role
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.outline import CLASS, TIED
-from rlx_mlir.runtime import native
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.prepare import prepare
+from rlx_mlir.semantics.function import PREPARE, Argument, arguments, function_name, functions, role
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
 from rlx_mlir.verify.numerics import Outputs, distance, evaluate_outputs, for_module, module_arguments, plain
 from rlx_mlir.verify.tolerance import Errors, Expected, difference

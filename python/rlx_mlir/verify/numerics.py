@@ -15,15 +15,25 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import ExecutionError, InputError, NumericError, PassError, RlxError
-from rlx_mlir.hir.function import PREPARE, Argument, arguments, entry_function, function_name, functions, results, role
 from rlx_mlir.interpreter import Watch, interpret
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Rewrite, ValueChange, operations, recording, run_pipeline
 from rlx_mlir.rewriting.failure import write_reproducer
+from rlx_mlir.rewriting.pipelines import pass_name
 from rlx_mlir.rewriting.registry import PASSES
-from rlx_mlir.rewriting.steps import clone, pass_name
+from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.semantics.function import (
+    PREPARE,
+    Argument,
+    arguments,
+    entry_function,
+    function_name,
+    functions,
+    results,
+    role,
+)
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
 from rlx_mlir.verify.tolerance import Difference, Errors, Expected, difference
 

@@ -28,8 +28,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec, with_element
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
-from .attention_base import EXP2, NEGATIVE_INFINITY, AttentionSpec, Heads
+from .attention_base import EXP2, Heads
 from .attention_prefill import GROUPS, Block, Prefill, transposed
 from .gemm_amx import SIDE, STEP, Tiles
 from .gemm_amx_f32 import HIGH, split

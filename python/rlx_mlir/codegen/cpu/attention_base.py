@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the schedules of attention share: the description of one problem, views of heads, key ranges, exp2.
+"""What the schedules of attention share: views of heads, key ranges, exp2.
 
 Scores are kept in the domain of the base-2 logarithm, where exp needs no multiplication: queries are multiplied by
 `scale * log2(e)` once. With a softcap c they are multiplied by `scale / c` and the capped score is
@@ -9,19 +9,16 @@ mask of the least finite number times log2(e) would be -inf, which hides keys ra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 
 from .kernel import Scratch
 from .target import Target, rounded
 
-__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Schedule"]
-
-NEGATIVE_INFINITY = float("-inf")
-LOG2_E = math.log2(math.e)
+__all__ = ["Heads", "KeyRange", "Schedule"]
 
 EXP2 = (
     1.0,
@@ -33,51 +30,6 @@ EXP2 = (
     0.00015353361959569156,
 )
 """2^r on [-0.5, 0.5]: coefficients of 1, r, r^2, ... with a relative error of 2e-9 before rounding; 2^0 is exact."""
-
-
-@dataclass(frozen=True)
-class AttentionSpec:
-    """One `mir.attention` after outlining: memref types as text, attributes under their names on the op.
-
-    q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
-    with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32.
-    B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32.
-    """
-
-    q: str
-    k: str
-    v: str
-    result: str
-    num_heads: int
-    head_dim: int
-    num_kv_heads: int | None = None
-    mask: str | None = None
-    pos: str | None = None
-    mask_kind: str = "none"
-    window: int | None = None
-    scale: float | None = None
-    softcap: float | None = None
-    layout: str = "packed"
-
-    @property
-    def kv_heads(self) -> int:
-        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
-
-    @property
-    def group(self) -> int:
-        """Query heads per KV head."""
-        return self.num_heads // self.kv_heads
-
-    @property
-    def sequence_axis(self) -> int:
-        """The axis of Sq and Sk."""
-        return len(shape_of(self.q)) - 2 if self.layout != "bshd" else 1
-
-    @property
-    def operands(self) -> list[tuple[str, str]]:
-        """Names and types of the kernel's operands, in order."""
-        named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
-        return [(name, type) for name, type in named if type is not None]
 
 
 @dataclass(frozen=True)
@@ -103,11 +55,6 @@ class KeyRange:
     offset: Index
     lo: Index
     hi: Index
-
-
-def score_unit(spec: AttentionSpec) -> float:
-    """What scores are multiplied by where they are kept: log2(e), or 1 where a bias is added to them."""
-    return 1.0 if spec.mask_kind == "bias" else LOG2_E
 
 
 class Schedule:

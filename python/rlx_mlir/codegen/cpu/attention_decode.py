@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
-from .attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Schedule
+from .attention_base import Heads, KeyRange, Schedule
 from .kernel import Scratch
 from .target import ELEMENT_BITS, Target
 

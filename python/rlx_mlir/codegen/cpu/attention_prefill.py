@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
-from .attention_base import NEGATIVE_INFINITY, AttentionSpec, Schedule
+from .attention_base import Schedule
 from .kernel import Scratch
 from .target import Target
 

@@ -7,34 +7,17 @@ once, so that positions are computed from whole vectors of x without moving anyt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
+from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 
-__all__ = ["ConvSpec", "emit_conv"]
+__all__ = ["emit_conv"]
 
 CHANNELS = 256
 """Channels of a unit, at most: rows of x are read in pieces of 1 KB, and the turned taps stay in the L1 cache."""
-
-MAX_TAPS = 32
-"""Taps are unrolled: more than these are left to generic code."""
-
-
-@dataclass(frozen=True)
-class ConvSpec:
-    """A convolution after outlining: x [B, K - 1 + S, C], weight [C, 1, 1, K], result [B, S, C], as memref types.
-
-    C and K are static; elements are f32, f16 or bf16, sums f32.
-    """
-
-    x: str
-    weight: str
-    result: str
-    operand_order: tuple[int, ...] | None = None
 
 
 def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:

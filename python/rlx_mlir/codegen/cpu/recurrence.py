@@ -27,13 +27,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, vec, with_element
+from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
 from .kernel import Scratch, write_kernel
 from .target import Target, rounded
 
-__all__ = ["BLOCK", "RecurrenceSpec", "emit_recurrence"]
+__all__ = ["BLOCK", "emit_recurrence"]
 
 COLUMNS = 64
 """Columns of a unit, at most: for n = 128, 32 KB of memory, two units a head."""
@@ -43,25 +44,6 @@ BLOCK = 6
 
 TABLE = 8
 """Lanes of the tables of a block, a power of two that isn't below BLOCK."""
-
-
-@dataclass(frozen=True)
-class RecurrenceSpec:
-    """One `mir.gated_delta_net` after outlining: memref types as text, None where absent.
-
-    q, k, v and result are [B, S, H, n] of f32, f16 or bf16, g and beta [B, S, H], state and state_out [B, H, n, n] of
-    f32; n is static. `operand_order` is that of `write_kernel`, for the operands that are there.
-    """
-
-    q: str
-    k: str
-    v: str
-    g: str
-    beta: str
-    state: str | None
-    result: str | None
-    state_out: str | None
-    operand_order: tuple[int, ...] | None = None
 
 
 def emit_recurrence(name: str, spec: RecurrenceSpec, target: Target) -> str:

@@ -6,8 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen.emit import Emitter, Value, vec, with_element
-
-from .choices import BY_RULE, Choices
+from rlx_mlir.tuning.cpu import BY_RULE, Choices
 
 __all__ = ["ELEMENT_BITS", "Target", "rounded"]
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is known of GPUs without asking LLVM: chips, and the versions of PTX that they need."""
+"""Schedules of kernels for NVIDIA GPUs: Python functions that return MLIR text, and the host's part."""

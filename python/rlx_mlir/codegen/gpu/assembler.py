@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from rlx_mlir.codegen.gpu.chips import check_chip
+from rlx_mlir.chips import check_chip
 from rlx_mlir.errors import CompileError, InputError
 
 __all__ = ["CUBIN", "WHERE", "Assembler", "chosen_assembler", "find_assembler"]

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
-from rlx_mlir.codegen.cpu.attention import check_attention
-from rlx_mlir.codegen.gpu.attention_base import VECTOR_BYTES, AttentionSpec
+from rlx_mlir.codegen.gpu.attention_base import VECTOR_BYTES
 from rlx_mlir.codegen.gpu.attention_decode import decode
 from rlx_mlir.codegen.gpu.attention_f32 import prefill_f32
 from rlx_mlir.codegen.gpu.attention_hopper import prefill_hopper
 from rlx_mlir.codegen.gpu.attention_mma import prefill_mma
 from rlx_mlir.codegen.gpu.emit import BITS, element_of, shape_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, check_counts
+from rlx_mlir.codegen.specs.attention import AttentionSpec, check_attention
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["AttentionSpec", "gpu_attention"]
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.cpu.attention_base import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 from rlx_mlir.codegen.gpu.emit import (
     BITS,
     DeviceEmitter,
@@ -24,6 +23,7 @@ from rlx_mlir.codegen.gpu.emit import (
     vec,
 )
 from rlx_mlir.codegen.gpu.kernel import HostEmitter
+from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 
 __all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "rounded_up"]
 

@@ -21,7 +21,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.attention_base import (
     NEGATIVE_INFINITY,
     VECTOR_BYTES,
@@ -34,6 +33,7 @@ from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, join, j
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["DecodeConfig", "decode", "decode_config"]
 

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
-from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem
+from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem
 from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["F32Config", "f32_config", "prefill_f32"]
 

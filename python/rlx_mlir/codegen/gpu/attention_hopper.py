@@ -20,8 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
-from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_base import Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
 from rlx_mlir.codegen.gpu.emit import (
@@ -38,6 +37,8 @@ from rlx_mlir.codegen.gpu.emit import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["HopperConfig", "hopper_config", "prefill_hopper"]
 

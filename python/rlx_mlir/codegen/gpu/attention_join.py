@@ -5,8 +5,9 @@ the values times those weights. One block joins one row, in an order that depend
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, KeyRange, Problem
+from rlx_mlir.codegen.gpu.attention_base import KeyRange, Problem
 from rlx_mlir.codegen.gpu.emit import Index, Value, vec
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY
 
 __all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "join", "join_shared_bytes", "part_of"]
 

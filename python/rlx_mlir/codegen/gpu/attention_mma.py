@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
-from rlx_mlir.codegen.gpu.attention_base import NEGATIVE_INFINITY, AttentionSpec, Heads, KeyRange, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
-from rlx_mlir.codegen.gpu.chips import sm_version
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["MmaConfig", "mma_config", "prefill_mma"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.conv import MAX_TAPS, ConvSpec
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
 __all__ = ["ConvConfig", "emit_conv"]
 

@@ -25,9 +25,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from rlx_mlir.chips import check_chip, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Loop, Operand, Value, element_of, memref, shape_of, vec, with_element
-from rlx_mlir.codegen.gpu.chips import check_chip, sm_version
 
 __all__ = [
     "GENERIC",

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.gemm_base import Gemm, Shape
 from rlx_mlir.codegen.gpu.gemm_float8 import gemm_float8
 from rlx_mlir.codegen.gpu.gemm_fma import gemm_fma
@@ -16,6 +15,7 @@ from rlx_mlir.codegen.gpu.gemm_quant import gemm_block_dot, gemm_decoded
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import Program
 from rlx_mlir.formats.planes import plane_layout
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["ProductSpec", "emit_product", "float8_product"]
 

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.gpu.emit import BITS, GLOBAL, DeviceEmitter, Index, Value, pointer, vec, with_element
 from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = [
     "DECODE_FMA_TILES",

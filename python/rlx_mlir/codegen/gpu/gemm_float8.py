@@ -18,8 +18,8 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 
+from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.chips import sm_version
 from rlx_mlir.codegen.gpu.emit import FLOAT8, DeviceEmitter, Value
 from rlx_mlir.codegen.gpu.gemm_base import Access, Gemm, size_bytes
 from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, Tile

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.gemv_columns import (

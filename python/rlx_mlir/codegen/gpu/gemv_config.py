@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
-from rlx_mlir.codegen.gpu.chips import sm_version
+from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.errors import InputError
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = [
     "MAX_TILE",

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import NOTHING_CHOSEN, Chosen
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
@@ -30,6 +29,7 @@ from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
 from rlx_mlir.formats.blocks import RUN
+from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["MAX_ROWS", "Gemv", "Products", "Task", "parameters_of"]
 

@@ -18,11 +18,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.recurrence import RecurrenceSpec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, element_of, pointer, shape_of, vec
 from rlx_mlir.codegen.gpu.epilogue import exp
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.gpu.recurrence_chunks import Chunks, chunk_memory
+from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
 __all__ = ["MAX_SIZE", "PROMPT", "emit_recurrence"]
 

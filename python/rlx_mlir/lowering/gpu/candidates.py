@@ -9,11 +9,11 @@ from typing import Any
 
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import AT, changes_bits
 from rlx_mlir.codegen.emit import shape_of
-from rlx_mlir.codegen.gpu.choices import CHANGE_BITS
 from rlx_mlir.lowering.kernel_specs import ProductKernel, read_attention, read_product
 from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.tuning.choices import AT, changes_bits
+from rlx_mlir.tuning.gpu import CHANGE_BITS
 
 __all__ = ["list_candidates"]
 

@@ -21,8 +21,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rlx_mlir import ir
-from rlx_mlir.codegen.gpu import chips
+from rlx_mlir import chips, ir
 from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import ROLE, parse_into

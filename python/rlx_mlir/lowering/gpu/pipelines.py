@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.gpu import chips
+from rlx_mlir import chips
 from rlx_mlir.rewriting import named_pipeline
 
 KERNELS = named_pipeline(

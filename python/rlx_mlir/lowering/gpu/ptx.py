@@ -6,9 +6,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from rlx_mlir import ir
+from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.codegen.gpu import chips
 from rlx_mlir.codegen.gpu.assembler import CUBIN, chosen_assembler
 from rlx_mlir.codegen.gpu.emit import PTX_VERSION
 from rlx_mlir.errors import CompileError

@@ -12,12 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from rlx_mlir import ir
+from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.choices import Chosen, check_kernels, read_choices
-from rlx_mlir.codegen.gpu import chips
-from rlx_mlir.codegen.gpu.choices import KNOWN
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.row_graph import RowProgram
 from rlx_mlir.codegen.specs import BroadcastSpec
@@ -33,6 +30,7 @@ from rlx_mlir.lowering.functions import (
     kernel_class,
 )
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
+from rlx_mlir.lowering.groups import BROADCASTS
 from rlx_mlir.lowering.kernel_specs import (
     read_attention,
     read_broadcast,
@@ -50,8 +48,9 @@ from rlx_mlir.lowering.kernel_specs import (
     read_scan,
     read_top_k,
 )
-from rlx_mlir.lowering.outline import BROADCASTS
 from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.tuning.choices import Chosen, check_kernels, read_choices
+from rlx_mlir.tuning.gpu import KNOWN
 from rlx_mlir.unsupported import blame
 
 if TYPE_CHECKING:
@@ -154,8 +153,8 @@ def _quantize(request: Request) -> DeviceKernel:
 def _gemm_hopper(request: Request) -> DeviceKernel:
     """Products by wgmma; of packed weights those of many rows alone, beside a portable schedule for fewer."""
     from rlx_mlir.codegen.gpu.alternatives import by_rows
-    from rlx_mlir.codegen.gpu.gemm_hopper import emit_product_hopper
     from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
+    from rlx_mlir.codegen.gpu.products import emit_product_hopper
 
     spec = request.spec
     spec.need_plain()

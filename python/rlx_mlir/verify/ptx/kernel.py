@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.codegen.gpu.chips import CHIPS, DEFAULT_CHIP, shared_memory
+from rlx_mlir.chips import CHIPS, DEFAULT_CHIP, shared_memory
 from rlx_mlir.errors import EmulationError, InputError
 from rlx_mlir.verify.ptx import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
 from rlx_mlir.verify.ptx.machine import Machine, Variables

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.choices import read_choices
+from rlx_mlir.tuning.choices import read_choices
 
 __all__ = ["BY_RULE", "CHANGE_BITS", "KNOWN", "Choices", "parse_choices"]
 

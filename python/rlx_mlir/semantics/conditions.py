@@ -15,7 +15,7 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.hir import place
+from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
@@ -70,7 +70,7 @@ def positions(op: Any, dims_of: DimsOf) -> Positions | None:
 
 
 def _where(op: Any) -> str:
-    block, line = place.block_name(op.location), place.source_line(op.location)
+    block, line = block_name(op.location), source_line(op.location)
     named = f" in block '{block}'" if block and block != op.name.partition(".")[2] else ""
     return f"'{op.name}'{named}{f' at {line}' if line else ''}"
 

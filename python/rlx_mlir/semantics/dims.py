@@ -9,11 +9,11 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, UnsupportedError
-from rlx_mlir.hir.function import arguments, body
-from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
+from rlx_mlir.semantics.function import arguments, body
+from rlx_mlir.semantics.ops import blocks
 from rlx_mlir.unsupported import blame
 
 Dims = tuple[Size, ...]

@@ -14,12 +14,12 @@ import numpy as np
 
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
-from rlx_mlir.hir.ops import blocks
 from rlx_mlir.mir.elementwise import ACTIVATIONS
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
 from rlx_mlir.mir.scaled import dequant_matmul_scaled
+from rlx_mlir.semantics.ops import blocks
 
 Weight = np.ndarray | PackedWeight
 

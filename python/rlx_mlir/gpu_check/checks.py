@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx_mlir import native
 from rlx_mlir.errors import DeviceFaultError, InputError, RlxError
-from rlx_mlir.runtime import native
+from rlx_mlir.gpu_check.cases import CASES, COPIES, STEPS, Case, decode_step
 from rlx_mlir.runtime.device import DeviceArray
-from rlx_mlir.verify.gpu_cases import CASES, COPIES, STEPS, Case, decode_step
 from rlx_mlir.verify.inputs import Sample, samples
 from rlx_mlir.verify.numerics import evaluate_outputs, module_arguments
 from rlx_mlir.verify.tolerance import SAFETY, Expected, difference
@@ -62,7 +62,7 @@ class Row:
 
 def about(device: int = 0) -> dict[str, Any]:
     """The driver and the GPU; raises DeviceError where there is none that can be used."""
-    from rlx_mlir.codegen.gpu.chips import chip_of
+    from rlx_mlir.chips import chip_of
 
     own = native.CudaDevice(device)
     free, total = own.memory()
@@ -109,7 +109,7 @@ def _copies(row: Row, device: int) -> None:
 
 def _compiled(row: Row, graph: Any, device: int) -> CudaExecutable:
     """The module for a GPU; notes its kernels."""
-    from rlx_mlir.codegen.gpu.chips import chip_of
+    from rlx_mlir.chips import chip_of
     from rlx_mlir.compiler import compile as compile_module
     from rlx_mlir.runtime.cuda import CudaExecutable
 

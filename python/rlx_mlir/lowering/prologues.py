@@ -18,7 +18,7 @@ from rlx_mlir.codegen.gpu.gemv_config import MAX_TILE
 from rlx_mlir.dialects import mir
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.lowering.fuse import producer, shape_of
-from rlx_mlir.lowering.outline import PRODUCTS, ROW_WISE, Group
+from rlx_mlir.lowering.groups import PRODUCTS, ROW_WISE, Group
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import identity, operations
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
-from rlx_mlir.reports.shown import preformatted
 from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.shown import preformatted
 
 GENERIC = "generic"
 

@@ -3,11 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 #: How tables of text are shown.
 _FACE = "font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; white-space: pre; overflow-x: auto"
@@ -15,7 +12,45 @@ _FACE = "font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospa
 _SHOWN = 3
 
 
-def machine_of(artifact: Artifact) -> str:
+class Buffer(Protocol):
+    """An input, parameter or output; printed, it is its name and type."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def tied(self) -> str | None: ...
+
+
+class Compiled(Protocol):
+    """What is shown of a compiled module; `Artifact` says what each of these is."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def chip(self) -> str: ...
+
+    @property
+    def target(self) -> Mapping[str, str]: ...
+
+    @property
+    def symbols(self) -> Sequence[tuple[str, int]]: ...
+
+    @property
+    def kernels(self) -> Sequence[str]: ...
+
+    @property
+    def inputs(self) -> Sequence[Buffer]: ...
+
+    @property
+    def parameters(self) -> Sequence[Buffer]: ...
+
+    @property
+    def outputs(self) -> Sequence[Buffer]: ...
+
+
+def machine_of(artifact: Compiled) -> str:
     """What the code is for: a chip, or the CPU and its architecture."""
     if artifact.chip:
         return artifact.chip
@@ -23,14 +58,14 @@ def machine_of(artifact: Artifact) -> str:
     return " ".join(filter(None, (architecture, cpu))) or "this machine"
 
 
-def line(kind: str, artifact: Artifact, *details: str) -> str:
+def line(kind: str, artifact: Compiled, *details: str) -> str:
     """One line: what it is, what it takes and gives, how many parameters and kernels it has."""
     counts = [_count(len(artifact.parameters), "parameter"), _count(len(artifact.kernels), "kernel"), *details]
     given, results = _few(artifact.inputs), _few(artifact.outputs)
     return f"<{kind} '{artifact.name}' for {machine_of(artifact)}: ({given}) -> ({results}); {', '.join(counts)}>"
 
 
-def table(kind: str, artifact: Artifact, *details: str) -> str:
+def table(kind: str, artifact: Compiled, *details: str) -> str:
     """The same as a table of HTML, which notebooks show."""
     from html import escape
 
@@ -62,10 +97,10 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _few(specs: Sequence[BufferSpec]) -> str:
+def _few(specs: Sequence[Buffer]) -> str:
     listed = [str(spec) for spec in specs[:_SHOWN]]
     return ", ".join([*listed, f"{len(specs) - _SHOWN} more"] if len(specs) > _SHOWN else listed)
 
 
-def _type(spec: BufferSpec) -> str:
+def _type(spec: Buffer) -> str:
     return str(spec).removeprefix(f"{spec.name}: ")

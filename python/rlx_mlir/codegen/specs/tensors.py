@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What kernels compute, where that isn't said in terms of one template for CPUs."""
+"""What kernels of whole tensors compute: selection, movement, broadcasts, reductions, scans, norms, convolutions."""
 
 from __future__ import annotations
 

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What kernels compute, without how: the descriptions that generators of every target read."""
+
+from rlx_mlir.codegen.specs.attention import AttentionSpec
+from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
+from rlx_mlir.codegen.specs.tensors import (
+    BroadcastSpec,
+    BroadcastStep,
+    Conv2dSpec,
+    GatherSpec,
+    MoveSpec,
+    NormSpec,
+    ReduceSpec,
+    SampleSpec,
+    ScanSpec,
+    TopKSpec,
+)
+
+__all__ = [
+    "AttentionSpec",
+    "BroadcastSpec",
+    "BroadcastStep",
+    "Conv2dSpec",
+    "ConvSpec",
+    "GatherSpec",
+    "MoveSpec",
+    "NormSpec",
+    "RecurrenceSpec",
+    "ReduceSpec",
+    "SampleSpec",
+    "ScanSpec",
+    "TopKSpec",
+]

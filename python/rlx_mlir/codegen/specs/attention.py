@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a kernel of attention computes, and what it may be asked for, on any target."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import element_of, shape_of
+
+__all__ = ["LAYOUTS", "LOG2_E", "NEGATIVE_INFINITY", "AttentionSpec", "check_attention", "score_unit"]
+
+LAYOUTS = ("packed", "bshd", "bhsd")
+MASK_KINDS = ("none", "causal", "sliding_window", "custom", "bias")
+ELEMENTS = ("f32", "f16", "bf16")
+
+NEGATIVE_INFINITY = float("-inf")
+LOG2_E = math.log2(math.e)
+
+
+@dataclass(frozen=True)
+class AttentionSpec:
+    """One `mir.attention` after outlining: memref types as text, attributes under their names on the op.
+
+    q and result are [B, Sq, H*D] or [Sq, H*D] (packed), [B, Sq, H, D] (bshd) or [B, H, Sq, D] (bhsd); k and v the same
+    with Sk and num_kv_heads. mask is [B or 1, H or 1, Sq or 1, Sk], or [B or 1, Sk] (custom only), pos is [B] i32.
+    B, Sq and Sk may be `?`. Elements are f32, f16 or bf16; k and v may be of f16 or bf16 beside a q of f32.
+    """
+
+    q: str
+    k: str
+    v: str
+    result: str
+    num_heads: int
+    head_dim: int
+    num_kv_heads: int | None = None
+    mask: str | None = None
+    pos: str | None = None
+    mask_kind: str = "none"
+    window: int | None = None
+    scale: float | None = None
+    softcap: float | None = None
+    layout: str = "packed"
+
+    @property
+    def kv_heads(self) -> int:
+        return self.num_heads if self.num_kv_heads is None else self.num_kv_heads
+
+    @property
+    def group(self) -> int:
+        """Query heads per KV head."""
+        return self.num_heads // self.kv_heads
+
+    @property
+    def sequence_axis(self) -> int:
+        """The axis of Sq and Sk."""
+        return len(shape_of(self.q)) - 2 if self.layout != "bshd" else 1
+
+    @property
+    def operands(self) -> list[tuple[str, str]]:
+        """Names and types of the kernel's operands, in order."""
+        named = [("q", self.q), ("k", self.k), ("v", self.v), ("mask", self.mask), ("pos", self.pos)]
+        return [(name, type) for name, type in named if type is not None]
+
+
+def score_unit(spec: AttentionSpec) -> float:
+    """What scores are multiplied by where they are kept: log2(e), or 1 where a bias is added to them."""
+    return 1.0 if spec.mask_kind == "bias" else LOG2_E
+
+
+def check_attention(spec: AttentionSpec, *, conditions: bool = False) -> None:
+    """Raises UnsupportedByTemplate where the spec contradicts itself, or no template covers its types.
+
+    Args:
+        conditions: whether masks may be of i1, too.
+    """
+
+    def need(condition: bool, rule: str, got: object) -> None:
+        if not condition:
+            raise UnsupportedByTemplate(f"attention: expects {rule}, but got {got}")
+
+    need(spec.layout in LAYOUTS, f"layout in {LAYOUTS}", spec.layout)
+    need(spec.mask_kind in MASK_KINDS, f"mask_kind in {MASK_KINDS}", spec.mask_kind)
+    element, stored = element_of(spec.q), element_of(spec.k)
+    for type in (spec.q, spec.k, spec.v, spec.result):
+        need(element_of(type) in ELEMENTS and "," not in type, f"identity-layout buffers of {ELEMENTS}", type)
+    need(element_of(spec.result) == element, f"a result of {element}, as q is", spec.result)
+    need(element_of(spec.v) == stored, f"v of {stored}, as k is", spec.v)
+    need(stored == element or element == "f32", f"k of {element}, as q is, or q of f32", spec.k)
+    heads, kv_heads, size = spec.num_heads, spec.kv_heads, spec.head_dim
+    need(heads >= 1 and kv_heads >= 1 and size >= 1, "at least one head of size 1", (heads, kv_heads, size))
+    need(heads % kv_heads == 0, "num_heads to be a multiple of num_kv_heads", (heads, kv_heads))
+    ranks = (2, 3) if spec.layout == "packed" else (4,)
+    for type, count in ((spec.q, heads), (spec.result, heads), (spec.k, kv_heads), (spec.v, kv_heads)):
+        shape = shape_of(type)
+        need(len(shape) in ranks and len(shape) == len(shape_of(spec.q)), f"rank {ranks} throughout", type)
+        tail = {"packed": shape[-1:], "bshd": shape[-2:], "bhsd": (shape[-3], shape[-1]) if len(shape) > 2 else ()}
+        need(
+            tail[spec.layout] == ((count * size,) if spec.layout == "packed" else (count, size)),
+            f"{count} heads of size {size} in the static dimensions",
+            type,
+        )
+    need((spec.mask is None) == (spec.mask_kind not in ("custom", "bias")), "a mask for custom and bias", spec.mask)
+    if spec.mask is not None:
+        masks = (2, 4) if spec.mask_kind == "custom" else (4,)
+        need(len(shape_of(spec.mask)) in masks, f"a mask of rank {masks}", spec.mask)
+        boolean = conditions and spec.mask_kind == "custom" and element_of(spec.mask) == "i1"
+        need(boolean or element_of(spec.mask) == element, f"a mask of {element}, as q is", spec.mask)
+    if spec.pos is not None:
+        need(len(shape_of(spec.pos)) == 1 and element_of(spec.pos) == "i32", "pos [B] of i32", spec.pos)
+    window = spec.window if spec.mask_kind == "sliding_window" else 1
+    need(window is not None and window >= 1, "a window of at least 1 key", spec.window)
+    need(spec.softcap is None or spec.softcap > 0, "a positive softcap", spec.softcap)

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What kernels along a sequence compute on any target: depthwise convolutions and recurrences."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["MAX_TAPS", "ConvSpec", "RecurrenceSpec"]
+
+MAX_TAPS = 32
+"""Taps are unrolled: more than these are left to generic code."""
+
+
+@dataclass(frozen=True)
+class ConvSpec:
+    """A convolution after outlining: x [B, K - 1 + S, C], weight [C, 1, 1, K], result [B, S, C], as memref types.
+
+    C and K are static; elements are f32, f16 or bf16, sums f32.
+    """
+
+    x: str
+    weight: str
+    result: str
+    operand_order: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class RecurrenceSpec:
+    """One `mir.gated_delta_net` after outlining: memref types as text, None where absent.
+
+    q, k, v and result are [B, S, H, n] of f32, f16 or bf16, g and beta [B, S, H], state and state_out [B, H, n, n] of
+    f32; n is static. `operand_order` is that of `write_kernel`, for the operands that are there.
+    """
+
+    q: str
+    k: str
+    v: str
+    g: str
+    beta: str
+    state: str | None
+    result: str | None
+    state_out: str | None
+    operand_order: tuple[int, ...] | None = None

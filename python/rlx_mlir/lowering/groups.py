@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Groups of operations that become one kernel each, and the kinds of operations that decide what joins a group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from rlx_mlir.dialects import mir
+from rlx_mlir.lowering.fuse import BINARY, UNARY
+from rlx_mlir.rewriting import identity
+
+#: Products of matrices, which what follows is fused into.
+PRODUCTS = (mir.MatmulOp, mir.ScaledMatmulOp, mir.DequantMatmulOp, mir.BlockDotOp, mir.FusedMatmulBiasActOp)
+#: Operations on each element by itself.
+POINTWISE = UNARY | BINARY
+#: Operations on elements; those that aren't on rows are kernels of class broadcast.
+BROADCASTS = POINTWISE | {"mir.compare", "mir.where", "mir.cast"}
+#: Operations that read and write one row at a time; their other operands are vectors or tables.
+ROW_WISE = POINTWISE | {
+    f"mir.{word}"
+    for word in [
+        "rms_norm",
+        "layer_norm",
+        "softmax",
+        "fused_residual_rms_norm",
+        "fused_residual_layer_norm",
+        "fused_swiglu",
+        "rope",
+        "narrow",
+        "cache_update",
+    ]
+}
+
+
+@dataclass
+class Group:
+    """Operations that become one kernel, in program order."""
+
+    kind: str
+    ops: list[Any] = field(default_factory=list)
+
+    @property
+    def members(self) -> set[int]:
+        return {identity(op) for op in self.ops}
