@@ -52,7 +52,9 @@ def test_derivatives_are_slopes(record: Elementwise):
         assert derivative.arguments == record.arity
         above, below = ([x + s * (i == number) for i, x in enumerate(points)] for s in (step, -step))
         slope = (record.apply(*above) - record.apply(*below)) / (2 * step)
-        np.testing.assert_allclose(derivative.evaluate(*points), slope, rtol=1e-5, atol=1e-7)
+        calm = np.abs(slope) < 100  # not beside poles, where slopes change within a step
+        assert np.mean(calm) > 0.9
+        np.testing.assert_allclose(derivative.evaluate(*points)[calm], slope[calm], rtol=1e-5, atol=1e-7)
 
 
 @by_record
@@ -60,13 +62,13 @@ def test_intervals_hold(record: Elementwise):
     """Values at numbers within intervals are within the interval that the rule gives."""
     rng = np.random.default_rng(2)
     for _ in range(100):
-        ends = [np.sort(rng.uniform(-6, 6, 2)) for _ in range(record.arity)]
+        least = 0.1 if record.domain == "positive" else -6.0
+        ends = [np.sort(rng.uniform(least, 6, 2)) for _ in range(record.arity)]
         inside = [np.append(rng.uniform(*own, 50), own) for own in ends]
         given = [Interval(float(low), float(high)) for low, high in ends]
         found = record.interval(*given)
-        with np.errstate(all="ignore"):
-            values = record.apply(*inside)
-        slack = 1e-12 * max(1.0, float(np.nanmax(np.abs(values))))
+        values = record.apply(*inside)
+        slack = 1e-12 * max(1.0, float(np.max(np.abs(values))))
         assert found == ANYTHING or (values.min() >= found.low - slack and values.max() <= found.high + slack)
     assert record.interval(*[ANYTHING] * record.arity).low <= record.interval(*[Interval(1, 2)] * record.arity).low
 
