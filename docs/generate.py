@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Writes what documentation can be written from code.
+"""Writes what documentation, and which builders, can be written from code.
 
 - docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
 - docs/architecture.md: the floors of the package, from the contracts in pyproject.toml that `make check-imports` keeps
+- python/rlx_mlir/hir/elementwise.py: the builders of functions of elements, from their records
 
     python docs/generate.py           writes the files
     python docs/generate.py --check   writes nothing; exits with 1 where a file is stale
@@ -227,6 +228,47 @@ def floors() -> Iterator[str]:
         yield from (f"Of `{container}`:", "", *table(("floor", "module or package", "what it is"), rows), "")
 
 
+def elementwise_builders() -> str:
+    """The module of the builders of functions of elements."""
+    from rlx_mlir.mir.functions import FUNCTIONS
+
+    lines = [
+        "# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception",
+        '"""Builders of the functions of elements.',
+        "",
+        "Written by docs/generate.py from the records in mir/elementwise.py: change those, then run it.",
+        '"""',
+        "",
+        "from __future__ import annotations",
+        "",
+        "from abc import abstractmethod",
+        "from typing import Any",
+        "",
+        "from rlx_mlir.hir.values import Operand, Value",
+        "",
+        "",
+        "class ElementwiseBuilders:",
+        '    """The builders; what they need of a graph is abstract here."""',
+        "",
+        "    @abstractmethod",
+        "    def _unary(self, kind: str, x: Operand, **options: Any) -> Value: ...",
+        "",
+        "    @abstractmethod",
+        "    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value: ...",
+    ]
+    for record in FUNCTIONS.values():
+        typed, given, kind = (
+            ("x: Value", "x", "_unary") if record.arity == 1 else ("lhs: Operand, rhs: Operand", "lhs, rhs", "_binary")
+        )
+        lines += [
+            "",
+            f"    def {record.builder_name}(self, {typed}, **options: Any) -> Value:",
+            f'        """{record.doc}"""',
+            f'        return self.{kind}("{record.word}", {given}, **options)',
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def filled(document: str, **parts: Iterator[str]) -> str:
     """A document by its path in the project, its generated parts new: by the names that stand in their marks."""
     text = (ROOT / document).read_text(encoding="utf-8")
@@ -249,6 +291,7 @@ def main() -> int:
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
     texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())
+    texts[ROOT / "python" / "rlx_mlir" / "hir" / "elementwise.py"] = elementwise_builders()
     stale = 0
     for path, text in texts.items():
         if path.exists() and path.read_text(encoding="utf-8") == text:

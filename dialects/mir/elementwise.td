@@ -71,6 +71,10 @@ def MIR_ExpOp : MIR_UnaryOp<"exp", "exponential function",
     "e^x", "Overflow gives inf, underflow 0.">;
 def MIR_LogOp : MIR_UnaryOp<"log", "natural logarithm",
     "ln(x)", "0 gives -inf, negative numbers give NaN.">;
+def MIR_ErfcOp : MIR_UnaryOp<"erfc", "complementary error function",
+    "2 / sqrt(pi) * (integral of e^(-t^2) from t = x to inf)",
+    "It is 1 - erf(x), with all its digits where erf(x) is near 1: large numbers give small ones, "
+    "not 0. Infinities give 2 and 0.">;
 def MIR_SqrtOp : MIR_UnaryOp<"sqrt", "square root",
     "sqrt(x)", "Negative numbers give NaN.">;
 def MIR_RsqrtOp : MIR_UnaryOp<"rsqrt", "reciprocal of the square root",

@@ -13,6 +13,7 @@ import pytest
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 
@@ -78,7 +79,7 @@ class Graph:
 
 
 UNARY = ["gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs"]
-UNARY += ["sin", "cos", "tan", "atan", "round"]
+UNARY += ["sin", "cos", "tan", "atan", "round", "erfc"]
 BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
 REDUCTIONS = ["sum", "mean", "max", "min", "prod"]
 
@@ -166,7 +167,7 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    assert builders(Primitives) == PRIMITIVES.keys()
+    assert builders(Primitives) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 

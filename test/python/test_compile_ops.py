@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from compile_harness import DTYPES, Make, Program, Sizes, check, every, integers, normal, positive, scaled
 
+from rlx_mlir.mir.functions import FUNCTIONS, of_arity
 from rlx_mlir.semantics.ops import operation_classes
 
-UNARY = "gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round".split()  # noqa: SIM905
-BINARY = ("add", "sub", "mul", "div", "max", "min", "pow")
+UNARY, BINARY = tuple(of_arity(1)), tuple(of_arity(2))
 INTEGER_BINARY = ("add", "sub", "mul", "max", "min")
 #: Widths of rows: one, and around the width of vectors.
 WIDTHS = (1, 15, 16, 17)
@@ -89,7 +89,7 @@ def unary(p: Program, dtype: str, widths: tuple[int, ...]) -> None:
     for width in widths:
         x, y = p.input(f"x{width}", ["a", "b", width], dtype), p.input(f"y{width}", ["a", "b", width], dtype, positive)
         for kind in UNARY:
-            p.output(**{f"{kind}{width}": p.m.activation(kind, y if kind in ("log", "sqrt", "rsqrt") else x)})
+            p.output(**{f"{kind}{width}": getattr(p.m, kind)(y if FUNCTIONS[kind].domain == "positive" else x)})
 
 
 def binary(p: Program, dtype: str, kinds: tuple[str, ...], widths: tuple[int, ...], make: Make) -> None:

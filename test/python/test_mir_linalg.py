@@ -15,7 +15,8 @@ from linalg_harness import BF16, FLOATS, builder, case, check, dyn, normal, run,
 from rlx_mlir import formats, ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import PassError
-from rlx_mlir.mir import REFERENCES, PackedWeight, elementwise
+from rlx_mlir.mir import REFERENCES, PackedWeight
+from rlx_mlir.mir.functions import of_arity
 from rlx_mlir.rewriting import run_pipeline
 
 INTEGERS = [np.dtype(t) for t in ("int8", "int16", "int32", "int64")]
@@ -33,7 +34,8 @@ by_dtype = pytest.mark.parametrize("dtype", FLOATS, ids=word)
 def test_unary(dtype):
     special = np.array(SPECIAL, dtype)
     cases = []
-    for name, op in elementwise.UNARY_OPS.items():
+    for name, record in of_arity(1).items():
+        op = record.op
         cases += [
             case(f"{name} special", op, special),
             case(f"{name} dynamic", op, dyn(normal(5, 7, dtype=dtype, scale=2))),
@@ -49,7 +51,8 @@ def test_binary(dtype):
     same = normal(2, 3, dtype=dtype, seed=2)
     special = np.array(SPECIAL if dtype in FLOATS else [0, 1, -1, 127, -128], dtype)
     cases = []
-    for name, op in elementwise.BINARY_OPS.items():
+    for name, record in of_arity(2).items():
+        op = record.op
         if dtype in INTEGERS and name in ("div", "pow"):
             continue
         cases += [
@@ -197,7 +200,7 @@ def test_fused_matmul_bias_act(dtype):
             b,
         ),
     ]
-    for name in elementwise.ACTIVATIONS:
+    for name in map(str, mir.Activation):
         if name in ("log", "sqrt", "rsqrt", "tan", "round"):  # ill-conditioned, or NaN, on random sums
             continue
         build = lambda x, w, b, n=name: mir.fused_matmul_bias_act(x, w, b, activation=_activation(n))  # noqa: E731

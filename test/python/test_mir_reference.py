@@ -44,6 +44,7 @@ UNARY = {
     "sigmoid": lambda x: 1 / (1 + math.exp(-x)),
     "tanh": math.tanh,
     "exp": math.exp,
+    "erfc": math.erfc,
     "log": lambda x: math.log(x) if x > 0 else (-INF if x == 0 else NAN),
     "sqrt": lambda x: math.sqrt(x) if x >= 0 else NAN,
     "rsqrt": lambda x: 1 / math.sqrt(x) if x > 0 else (INF if x == 0 else NAN),

@@ -1,35 +1,183 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Every MIR operation has all that Python must know of it."""
+"""Every MIR operation has all that Python must know of it, and a part that is left out is noticed."""
 
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from rlx_mlir import ir
-from rlx_mlir.dialects import mir
-from rlx_mlir.mir import DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG
+import pytest
 
+from rlx_mlir import GraphModule, ir
+from rlx_mlir.codegen import program
+from rlx_mlir.codegen.gpu import epilogue
+from rlx_mlir.dialects import mir
+from rlx_mlir.fuzz.operations import GENERATORS
+from rlx_mlir.lowering import fuse, outline
+from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, ranges
+from rlx_mlir.mir.functions import FUNCTIONS
+from rlx_mlir.rewriting import run_pipeline
+from rlx_mlir.verify import tolerance
+
+ROOT = Path(__file__).resolve().parents[2]
 OPS: dict[str, Any] = {
     op.OPERATION_NAME: op
     for _, op in inspect.getmembers(mir, inspect.isclass)
     if issubclass(op, ir.OpView) and op is not ir.OpView
 }
+EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+#: Operations that no class of kernels is for: one is computed by loops, the other only in preparation.
+GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.repack"})
+
+
+def example(name: str) -> str:
+    """The example in an operation's documentation; '' where there is none."""
+    found = EXAMPLE.findall(OPS[name].__doc__ or "")
+    return str(found[0]) if found else ""
+
+
+def kernel_class(name: str) -> str:
+    """The class of the kernel that the documented example becomes; '' where there is no example."""
+    if not example(name):
+        return ""
+    with ir.new_context():
+        module = ir.Module.parse(example(name))
+        run_pipeline(module, "builtin.module(mir-outline-kernels)")
+        operations = [op.operation for op in module.body.operations]
+        return " ".join(str(op.attributes[outline.CLASS].value) for op in operations if outline.CLASS in op.attributes)
+
+
+def builds(name: str) -> bool:
+    """Whether the builder of a function of elements builds it."""
+    record = FUNCTIONS.get(name.removeprefix("mir."))
+    if record is None or not hasattr(GraphModule, record.builder_name):
+        return False
+    module = GraphModule.mir("built")
+    x = module.input("x", [2])
+    module.set_outputs({"y": getattr(module, record.builder_name)(*[x] * record.arity)})
+    return name in module.to_text()
+
+
+def lit_text() -> str:
+    """The tests that print and parse operations again."""
+    files = sorted((ROOT / "test" / "lit" / "mir").glob("ops-*.mlir"))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files if "invalid" not in file.name)
+
+
+#: What each operation has.
+PARTS: dict[str, Callable[[str], bool]] = {
+    "reference": lambda name: name in REFERENCES,
+    "dim rule": lambda name: name in DIM_RULES,
+    "lowering to linalg": lambda name: name in {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY,
+    "kernel class": lambda name: ("generic" in kernel_class(name)) == (name in GENERIC),
+    "fuzzer": lambda name: name in GENERATORS,
+    "documented example": lambda name: name in example(name),
+    "round trip in lit": lambda name: re.search(rf"\b{re.escape(name)}\b", lit_text()) is not None,
+}
+
+#: What a function of elements has beside.
+OF_FUNCTIONS: dict[str, Callable[[str], bool]] = {
+    "record": lambda name: name.removeprefix("mir.") in FUNCTIONS,
+    "cost": lambda name: name in COSTS,
+    "range rule": lambda name: name in ranges._RULES,
+    "tolerance": lambda name: name in tolerance.EXACT | tolerance.ARITHMETIC | tolerance.TRANSCENDENTAL,
+    "fusion": lambda name: name in fuse.UNARY | fuse.BINARY,
+    "step of CPU kernels": lambda name: name.removeprefix("mir.") in program.ELEMENTWISE,
+    "step of GPU kernels": lambda name: name.removeprefix("mir.") in {**epilogue.DEVICE_UNARY, **program._BINARY},
+    "builder": builds,
+}
+
+
+def functions_of_the_dialect() -> list[str]:
+    """The functions of elements, as the ODS defines them."""
+    text = (ROOT / "dialects" / "mir" / "elementwise.td").read_text(encoding="utf-8")
+    return [f"mir.{word}" for word in re.findall(r"^def \w+ : MIR_(?:Unary|Binary)Op<\"(\w+)\"", text, re.MULTILINE)]
+
+
+def missing(name: str) -> list[str]:
+    """The parts that an operation lacks."""
+    parts = PARTS | (OF_FUNCTIONS if name in functions_of_the_dialect() else {})
+    return [part for part, is_there in parts.items() if not is_there(name)]
 
 
 def test_operations_are_found():
     assert {"mir.add", "mir.attention", "mir.repack"} <= OPS.keys()
+    assert {"mir.add", "mir.erfc"} <= set(functions_of_the_dialect()) <= OPS.keys()
 
 
-def test_nothing_is_missing():
-    lowered = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY
-    missing = [
-        f"{name} has no {what}"
-        for name in sorted(OPS)
-        for what, known in (("reference", REFERENCES), ("dim rule", DIM_RULES), ("lowering to linalg", lowered))
-        if name not in known
+@pytest.mark.parametrize("name", sorted(OPS))
+def test_nothing_is_missing(name):
+    assert not missing(name), f"{name} lacks {', '.join(missing(name))}"
+
+
+def without(table: Any, *keys: str) -> Any:
+    """A table or set without some of its keys."""
+    if isinstance(table, dict):
+        return {key: value for key, value in table.items() if key not in keys}
+    return type(table)(key for key in table if key not in keys)
+
+
+#: How a part is taken away from mir.erfc, and what lacks then: by attributes of modules.
+TAKEN_AWAY: dict[str, list[tuple[Any, str]]] = {
+    "kernel class": [(outline, "POINTWISE"), (outline, "BROADCASTS"), (outline, "ROW_WISE")],
+    "tolerance": [(tolerance, "TRANSCENDENTAL")],
+    "fusion": [(fuse, "UNARY")],
+    "step of CPU kernels": [(program, "ELEMENTWISE")],
+    "step of GPU kernels": [(epilogue, "DEVICE_UNARY")],
+}
+#: And by entries of tables.
+TABLES: dict[str, Any] = {
+    "reference": REFERENCES,
+    "dim rule": DIM_RULES,
+    "fuzzer": GENERATORS,
+    "cost": COSTS,
+    "range rule": ranges._RULES,
+}
+
+
+@pytest.mark.parametrize("part", [*PARTS, *OF_FUNCTIONS])
+def test_a_part_that_is_left_out_is_noticed(part, monkeypatch):
+    name, expected = "mir.erfc", [part]
+    if part in TABLES:
+        monkeypatch.delitem(TABLES[part], name)
+    elif part in TAKEN_AWAY:
+        for module, attribute in TAKEN_AWAY[part]:
+            monkeypatch.setattr(module, attribute, without(getattr(module, attribute), name, "erfc"))
+    elif part == "record":
+        monkeypatch.delitem(FUNCTIONS, "erfc")
+        expected = ["record", "builder"]
+    elif part == "builder":
+        monkeypatch.delattr(GraphModule.erfc.__globals__["ElementwiseBuilders"], "erfc")
+    elif part == "lowering to linalg":
+        kept = [pattern for pattern in TO_LINALG if pattern.root != name]
+        monkeypatch.setattr(type(TO_LINALG), "__iter__", lambda self: iter(kept))
+    elif part == "documented example":
+        monkeypatch.setattr(mir.ErfcOp, "__doc__", "erfc")
+    else:
+        assert part == "round trip in lit"
+        text = lit_text().replace(name, "")
+        monkeypatch.setitem(globals(), "lit_text", lambda: text)
+    assert missing(name) == expected
+
+
+def test_a_function_of_elements_stands_in_three_files():
+    """The ODS, the family's record, a lit test; docs/generate.py writes documentation and builders from them."""
+    found = []
+    for folder in ("dialects", "passes", "runtime", "python", "test/lit"):
+        for file in sorted((ROOT / folder).rglob("*")):
+            if file.suffix not in (".td", ".cpp", ".h", ".py", ".pyi", ".mlir") or file.name.endswith("_gen.py"):
+                continue
+            text = file.read_text(encoding="utf-8")
+            if re.search(r"erfc", text, re.IGNORECASE) and "Written by docs/generate.py" not in text:
+                found.append(str(file.relative_to(ROOT)))
+    assert found == [
+        "dialects/mir/elementwise.td",
+        "python/rlx_mlir/mir/elementwise.py",
+        "test/lit/mir/ops-elementwise.mlir",
     ]
-    assert not missing, "\n".join(missing)
 
 
 def test_nothing_is_left_over():
@@ -38,6 +186,7 @@ def test_nothing_is_left_over():
     known = REFERENCES.keys() | DIM_RULES.keys() | roots | PREPARE_ONLY  # HIR has its entries there, too
     assert not {name for name in known if name.startswith("mir.")} - OPS.keys()
     assert not roots & PREPARE_ONLY
+    assert {record.name for record in FUNCTIONS.values()} == set(functions_of_the_dialect())
 
 
 def test_references_take_the_attributes_of_their_operations():

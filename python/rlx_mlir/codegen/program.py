@@ -3,18 +3,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.emit import Emitter, Value, element_of, shape_of, with_element
-from rlx_mlir.mir.numerics import NORMAL_TAIL, NORMAL_TAIL_FACTORS
+from rlx_mlir.codegen.emit import Emitter, Operand, Value, element_of, shape_of, with_element
+from rlx_mlir.mir.algebra import Op, Primitive
+from rlx_mlir.mir.functions import Elementwise, of_arity
 
 __all__ = [
     "ELEMENTWISE",
     "IDENTITY",
+    "RULES",
     "SWIGLU",
     "UNARY",
     "Argument",
@@ -22,53 +23,73 @@ __all__ = [
     "Program",
     "Ref",
     "Step",
+    "Rule",
     "emit_elementwise",
-    "gelu",
+    "unary_functions",
 ]
 
 
 Unary = Callable[[Emitter, Value], Value]
 
 
-def _relu(em: Emitter, x: Value) -> Value:
+Rule = Callable[..., Value]
+"""What emits a step of a formula, from its operands; some of them may be numbers."""
+
+
+def _maximum(em: Emitter, x: Operand, y: Operand) -> Value:
     # A comparison that is false for NaN lets NaN through, in two instructions; maximumf needs four on x86.
-    return em.select(em.cmpf("ole", x, 0.0), 0.0, x)
+    if isinstance(x, Value) and not isinstance(y, Value):
+        return em.select(em.cmpf("ole", x, y), y, x)
+    return em.maximumf(x, y)
 
 
-def _logistic_denominator(em: Emitter, x: Value) -> Value:
-    """1 + e^-x: infinite for very negative x, so that 1 and x over it go to 0."""
-    return em.addf(em.unary("math.exp", em.negf(x)), 1.0)
+def _fma(em: Emitter, a: Operand, b: Operand, c: Operand) -> Value:
+    kind = next(x.type for x in (a, b, c) if isinstance(x, Value))
+    return em.fma(*(x if isinstance(x, Value) else em.const(x, kind) for x in (a, b, c)))
 
 
-def _sigmoid(em: Emitter, x: Value) -> Value:
-    return em.divf(1.0, _logistic_denominator(em, x))
+#: The steps of formulas as operations of arith and math; other primitives are those of math, by their names.
+RULES: Mapping[str, Rule] = {
+    "add": lambda em, x, y: em.addf(x, y),
+    "sub": lambda em, x, y: em.subf(x, y),
+    "mul": lambda em, x, y: em.mulf(x, y),
+    "div": lambda em, x, y: em.divf(x, y),
+    "neg": lambda em, x: em.negf(x),
+    "max": _maximum,
+    "min": lambda em, x, y: em.minimumf(x, y),
+    "less": lambda em, x, y: em.cmpf("olt", x, y),
+    "select": lambda em, condition, x, y: em.select(condition, x, y),
+    "multiply_add": lambda em, a, b, c: em.addf(em.mulf(a, b), c),
+    "fma": _fma,
+}
 
 
-def _silu(em: Emitter, x: Value) -> Value:
-    return em.divf(x, _logistic_denominator(em, x))
+def emit_function(em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *operands: Value) -> Value:
+    """A function of elements on scalars or vectors of floats, by its formula.
 
-
-def gelu(em: Emitter, x: Value, exp: Unary | None = None, reciprocal: Unary | None = None) -> Value:
-    """x Phi(x) of f32. Its error is relative: 1 + erf(x / sqrt(2)) would have no digits for x far below 0.
-
-    `exp` and `reciprocal` are the target's own, by default those of the dialects.
+    Args:
+        rules: the target's own, which cover `RULES`; by the name of a primitive, its own form of it.
     """
-    t = em.unary("math.absf", x)
-    near = em.addf(em.mulf(t, NORMAL_TAIL), 1.0)
-    s = em.divf(1.0, near) if reciprocal is None else reciprocal(em, near)
-    tail = em.const(NORMAL_TAIL_FACTORS[-1], x.type)
-    for factor in NORMAL_TAIL_FACTORS[-2::-1]:
-        tail = em.addf(em.mulf(tail, s), factor)
-    power = em.mulf(em.mulf(t, t), -0.5)
-    tail = em.mulf(em.mulf(tail, s), em.unary("math.exp", power) if exp is None else exp(em, power))
-    return em.mulf(x, em.select(em.cmpf("olt", x, 0.0), tail, em.subf(1.0, tail)))
+
+    def step(op: Op, values: Sequence[Value | float]) -> Value:
+        name = op.name if isinstance(op, Primitive) else op
+        if name in rules:
+            return rules[name](em, *values)
+        own = [x if isinstance(x, Value) else em.const(x, kind) for x in values]
+        return em.op(f"math.{name} {', '.join(own)} : {kind}", kind)
+
+    kind = operands[0].type
+    found = record.formula_for(element_of(kind)).run(step, *operands)
+    return found if isinstance(found, Value) else em.const(found, kind)
 
 
-def _gelu_approx(em: Emitter, x: Value) -> Value:
-    # (1 + tanh u) / 2 = 1 / (1 + e^-2u), which keeps its digits where tanh u is near -1.
-    cubic = em.mulf(em.mulf(x, x), x)
-    inner = em.addf(em.mulf(cubic, 0.044715), x)
-    return em.divf(x, _logistic_denominator(em, em.mulf(inner, 2.0 * math.sqrt(2.0 / math.pi))))
+def unary_functions(rules: Mapping[str, Rule]) -> dict[str, Unary]:
+    """What emits each function of one element by a target's rules, by its MIR name."""
+    return {word: _emitter(record, rules) for word, record in of_arity(1).items()}
+
+
+def _emitter(record: Elementwise, rules: Mapping[str, Rule]) -> Unary:
+    return lambda em, x: emit_function(em, record, rules, x)
 
 
 #: Per type of 16 bits: the bits of f32 that it lacks at the end of the fraction.
@@ -97,34 +118,16 @@ def _rounded(element: str) -> Unary:
     return apply
 
 
-def _math(name: str) -> Callable[[Emitter, Value], Value]:
-    return lambda em, x: em.unary(f"math.{name}", x)
-
-
 UNARY: dict[str, Unary] = {
-    "relu": _relu,
-    "sigmoid": _sigmoid,
-    "silu": _silu,
-    "gelu": gelu,
-    "gelu_approx": _gelu_approx,
-    "neg": lambda em, x: em.negf(x),
-    "abs": _math("absf"),
-    "round": _math("roundeven"),
+    **unary_functions(RULES),
     **{f"to_{element}": _rounded(element) for element in _LACKS},
-    **{name: _math(name) for name in ("tanh", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tan", "atan")},
 }
 """The operations of one operand, as operations of arith and math; to_f16 and to_bf16 round f32 to what f16 and bf16
 have."""
 
-_BINARY = {
-    "add": ("arith.addf", "arith.addi"),
-    "sub": ("arith.subf", "arith.subi"),
-    "mul": ("arith.mulf", "arith.muli"),
-    "div": ("arith.divf", ""),
-    "max": ("arith.maximumf", "arith.maxsi"),
-    "min": ("arith.minimumf", "arith.minsi"),
-    "pow": ("math.powf", ""),
-}
+#: Integers have no formulas: what adds, multiplies and compares them, signed.
+_INTEGERS = {"add": "addi", "sub": "subi", "mul": "muli", "max": "maxsi", "min": "minsi"}
+_BINARY = of_arity(2)
 ELEMENTWISE = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(_BINARY, 2), "where": 3}
 """The operations by their MIR names, with their number of operands."""
 
@@ -149,10 +152,10 @@ def emit_elementwise(
     shaped = [_shaped(em, operand, type) for operand in operands]
     floating = element_of(type).startswith(("f", "bf"))
     if op in _BINARY:
-        name = _BINARY[op][0 if floating else 1]
-        if not name:
-            raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
-        return em.binary(name, shaped[0], shaped[1])
+        if not floating and _BINARY[op].integers:
+            return em.binary(f"arith.{_INTEGERS[op]}", shaped[0], shaped[1])
+        if floating:
+            return emit_function(em, _BINARY[op], RULES, *shaped)
     if not floating:
         raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
     return unary[op](em, shaped[0])

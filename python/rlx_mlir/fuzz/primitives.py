@@ -4,24 +4,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Shape, Skip, word
 from rlx_mlir.fuzz.sensitivity import EXACT
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
+from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, named
 
 ARITH = (*FLOATS, *INTEGERS)
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
 ALL = (*ARITH, "i1")
-ACTIVATIONS = (
-    "gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs", "sin",
-    "cos", "tan", "atan", "round",
-)  # fmt: skip
+#: Words of the enumeration: what operations with an activation take.
+ACTIVATIONS = tuple(str(kind) for kind in mir.Activation)
 
 #: Texts of schemes, with a place for the length of blocks.
 SCALED_SCHEMES = ("int8/{}", "int8a/{}", "int4/{}", "fp8e4m3", "fp8e5m2", "nvfp4")
@@ -31,7 +32,7 @@ GENERATORS: dict[str, Callable[[Draft], None]] = {}
 #: Operations that sum up.
 SUMS: set[str] = set()
 #: Operations that neither add nor multiply.
-SINGLE = EXACT | {f"mir.{name}" for name in ACTIVATIONS}
+SINGLE = EXACT | named(lambda record: record.arity == 1)
 
 
 def generates(*names: str, sums: bool = False) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -63,12 +64,11 @@ def eps(draft: Draft) -> float | None:
 # -- element by element ----------------------------------------------------------------------------------------------
 
 
-@generates(*(f"mir.{name}" for name in ACTIVATIONS))
-def unary(draft: Draft, name: str) -> None:
+def unary(draft: Draft, record: Elementwise) -> None:
     x = draft.floating()
-    if name in ("mir.log", "mir.sqrt", "mir.rsqrt") and draft.chance(0.5):
+    if record.domain == "positive" and draft.chance(0.5):
         x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
-    draft.emit(name, {"x": x})
+    draft.emit(record.name, {"x": x})
 
 
 def other_operand(draft: Draft, x: Value, dtype: str, **options: Any) -> Value:
@@ -85,25 +85,24 @@ def other_operand(draft: Draft, x: Value, dtype: str, **options: Any) -> Value:
     return draft.like(shape, dtype, **options)
 
 
-def binary(draft: Draft, name: str, dtypes: Sequence[str]) -> None:
+def binary(draft: Draft, record: Elementwise) -> None:
+    dtypes, is_power = ARITH if record.integers else FLOATS, record.op is mir.PowOp
     x = draft.any(dtypes)
-    positive = name in ("mir.pow", "mir.div") and draft.chance(0.7)
-    if positive and name == "mir.pow":
+    positive = record.domain == "positive" and draft.chance(0.7)
+    if positive and is_power:
         x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
     options = {"domain": "positive", "reuse": 0.0} if positive else {}
-    if name == "mir.pow" and draft.chance(0.4):
+    if is_power and draft.chance(0.4):
         options = {"domain": "choice", "reuse": 0.0}  # exponents that C has rules for, such as 0 and 0.5
         x = draft.any(dtypes)
     y = other_operand(draft, x, word(x), **options)
-    if draft.chance(0.2) and name != "mir.pow":
+    if draft.chance(0.2) and not is_power:
         x, y = y, x
-    draft.emit(name, {"lhs": x, "rhs": y})
+    draft.emit(record.name, {"lhs": x, "rhs": y})
 
 
-for _name in ("add", "sub", "mul", "max", "min"):
-    GENERATORS[f"mir.{_name}"] = lambda draft, name=_name: binary(draft, f"mir.{name}", ARITH)  # type: ignore[misc]
-for _name in ("div", "pow"):
-    GENERATORS[f"mir.{_name}"] = lambda draft, name=_name: binary(draft, f"mir.{name}", FLOATS)  # type: ignore[misc]
+for _record in FUNCTIONS.values():
+    GENERATORS[_record.name] = partial(unary if _record.arity == 1 else binary, record=_record)
 
 
 @generates("mir.compare")

@@ -19,6 +19,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.interpreter import bind_inputs
 from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.functions import FUNCTIONS, Rounding, named
 from rlx_mlir.mir.numerics import F64, accumulator, is_float, narrow
 from rlx_mlir.mir.registry import evaluate
 from rlx_mlir.semantics.function import body, entry_function, function_name, functions, results
@@ -26,29 +27,27 @@ from rlx_mlir.semantics.function import body, entry_function, function_name, fun
 Evaluate = Callable[[Any, Sequence[Any]], list[Any]]
 
 #: Operations that move elements or compute exactly: what they are given decides their result to the bit.
-EXACT = frozenset(
-    f"mir.{name}"
-    for name in [
-        "constant",
-        "reshape",
-        "transpose",
-        "narrow",
-        "concat",
-        "expand",
-        "gather",
-        "cache_update",
-        "repack",
-        "where",
-        "compare",
-        "cast",
-        "neg",
-        "abs",
-        "relu",
-        "max",
-        "min",
-        "round",
-    ]
-) | {"hir.constant"}
+EXACT = (
+    frozenset(
+        f"mir.{name}"
+        for name in [
+            "constant",
+            "reshape",
+            "transpose",
+            "narrow",
+            "concat",
+            "expand",
+            "gather",
+            "cache_update",
+            "repack",
+            "where",
+            "compare",
+            "cast",
+        ]
+    )
+    | named(lambda record: record.rounding in (Rounding.EXACT, Rounding.STEP))
+    | {"hir.constant"}
+)
 
 #: Relative error of one operation, by the type in which it is computed, and of rounding to a type.
 _COMPUTED = {"f32": 2.0**-21, "f64": 2.0**-49}
@@ -98,7 +97,7 @@ def run_module(module: ir.Module, inputs: Mapping[str, Any], evaluate_one: Evalu
 
 
 #: Functions whose error is absolute: multiples of pi are subtracted from angles.
-_ABSOLUTE = frozenset({"sin", "cos", "tan"})
+_ABSOLUTE = frozenset(word for word, record in FUNCTIONS.items() if record.periodic)
 #: Operations that a wider type computes exactly, or nearly: of narrow types they are rounded as the reference does.
 _WIDE = frozenset({"mir.add", "mir.sub", "mir.mul"})
 #: Exponents that are handled by themselves, so that it matters that they are these numbers.

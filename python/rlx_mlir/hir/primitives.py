@@ -18,11 +18,13 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
 from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.mir.functions import of_arity
 
 
 def word(enum: str, text: str | None) -> Word | None:
@@ -51,7 +53,7 @@ def pair(entry: int | Sequence[int]) -> list[int]:
     raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
-class Primitives:
+class Primitives(ElementwiseBuilders):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod
@@ -68,13 +70,7 @@ class Primitives:
     ) -> tuple[Value, ...]: ...
 
     @abstractmethod
-    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value: ...
-
-    @abstractmethod
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]: ...
-
-    @abstractmethod
-    def _unary(self, kind: str, x: Operand, **options: Any) -> Value: ...
 
     @abstractmethod
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value: ...
@@ -93,74 +89,6 @@ class Primitives:
             raise place.caller().error(str(error)) from None
         return self._unary(kind, x, **options)
 
-    def gelu(self, x: Value, **options: Any) -> Value:
-        """x / 2 * (1 + erf(x / sqrt(2)))."""
-        return self._unary("gelu", x, **options)
-
-    def gelu_approx(self, x: Value, **options: Any) -> Value:
-        """gelu with erf approximated by tanh."""
-        return self._unary("gelu_approx", x, **options)
-
-    def silu(self, x: Value, **options: Any) -> Value:
-        """x * sigmoid(x)."""
-        return self._unary("silu", x, **options)
-
-    def relu(self, x: Value, **options: Any) -> Value:
-        """max(x, 0); NaN stays NaN."""
-        return self._unary("relu", x, **options)
-
-    def sigmoid(self, x: Value, **options: Any) -> Value:
-        """1 / (1 + exp(-x))."""
-        return self._unary("sigmoid", x, **options)
-
-    def tanh(self, x: Value, **options: Any) -> Value:
-        """Hyperbolic tangent."""
-        return self._unary("tanh", x, **options)
-
-    def exp(self, x: Value, **options: Any) -> Value:
-        """Exponential function."""
-        return self._unary("exp", x, **options)
-
-    def log(self, x: Value, **options: Any) -> Value:
-        """Natural logarithm."""
-        return self._unary("log", x, **options)
-
-    def sqrt(self, x: Value, **options: Any) -> Value:
-        """Square root."""
-        return self._unary("sqrt", x, **options)
-
-    def rsqrt(self, x: Value, **options: Any) -> Value:
-        """1 / sqrt(x)."""
-        return self._unary("rsqrt", x, **options)
-
-    def neg(self, x: Value, **options: Any) -> Value:
-        """-x."""
-        return self._unary("neg", x, **options)
-
-    def abs(self, x: Value, **options: Any) -> Value:
-        """|x|."""
-        return self._unary("abs", x, **options)
-
-    def sin(self, x: Value, **options: Any) -> Value:
-        """Sine of radians."""
-        return self._unary("sin", x, **options)
-
-    def cos(self, x: Value, **options: Any) -> Value:
-        """Cosine of radians."""
-        return self._unary("cos", x, **options)
-
-    def tan(self, x: Value, **options: Any) -> Value:
-        """Tangent of radians."""
-        return self._unary("tan", x, **options)
-
-    def atan(self, x: Value, **options: Any) -> Value:
-        """Inverse tangent, in radians."""
-        return self._unary("atan", x, **options)
-
-    def round(self, x: Value, **options: Any) -> Value:
-        """The nearest integer, ties to even."""
-        return self._unary("round", x, **options)
-
     def cast(self, x: Value, dtype: DTypeLike, *, name: str | None = None, shape: ShapeLike | None = None) -> Value:
         """x in another element type; to integers it truncates and saturates."""
         try:
@@ -174,38 +102,10 @@ class Primitives:
 
     def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
         """The operation named `kind`: add, sub, mul, div, max, min or pow; operands of one element type."""
-        kinds = ("add", "sub", "mul", "div", "max", "min", "pow")
+        kinds = of_arity(2)
         if not isinstance(kind, str) or kind not in kinds:
             raise place.caller().error(f"a binary operation is one of {', '.join(kinds)}, but got {kind!r}")
         return self._binary(kind, lhs, rhs, **options)
-
-    def add(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """lhs + rhs."""
-        return self._binary("add", lhs, rhs, **options)
-
-    def sub(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """lhs - rhs."""
-        return self._binary("sub", lhs, rhs, **options)
-
-    def mul(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """lhs * rhs, element by element."""
-        return self._binary("mul", lhs, rhs, **options)
-
-    def div(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """lhs / rhs."""
-        return self._binary("div", lhs, rhs, **options)
-
-    def pow(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """lhs to the power of rhs."""
-        return self._binary("pow", lhs, rhs, **options)
-
-    def maximum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """The larger of two elements; NaN where one is NaN. (`max` reduces dimensions.)"""
-        return self._binary("max", lhs, rhs, **options)
-
-    def minimum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
-        """The smaller of two elements; NaN where one is NaN. (`min` reduces dimensions.)"""
-        return self._binary("min", lhs, rhs, **options)
 
     def compare(
         self, kind: str, lhs: Operand, rhs: Operand, *, name: str | None = None, shape: ShapeLike | None = None

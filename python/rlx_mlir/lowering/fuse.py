@@ -9,6 +9,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
+from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
@@ -104,14 +105,10 @@ def only_user(value: ir.Value) -> Any:
     return uses[0].owner.opview if len(uses) == 1 else None
 
 
-def _names(words: str) -> frozenset[str]:
-    return frozenset(f"mir.{word}" for word in words.split())
-
-
 #: Functions of one element, each with the operand `x`.
-UNARY = _names("gelu gelu_approx silu relu sigmoid tanh exp log sqrt rsqrt neg abs sin cos tan atan round")
+UNARY = named(lambda record: record.arity == 1)
 #: Functions of two elements, with operands `lhs` and `rhs` that broadcast.
-BINARY = _names("add sub mul div max min pow")
+BINARY = named(lambda record: record.arity == 2)
 
 
 def gated_products(mul: mir.MulOp) -> tuple[Any, Any, Any] | None:
@@ -193,8 +190,9 @@ def fuse_activation(op: Any, rewriter: Rewriter) -> None:
     )
 
 
-for _activation in (mir.GeluOp, mir.GeluApproxOp, mir.SiluOp, mir.ReluOp, mir.SigmoidOp, mir.TanhOp):
-    BIAS_ACT.pattern(_activation)(fuse_activation)
+for _record in FUNCTIONS.values():
+    if _record.activation:
+        BIAS_ACT.pattern(_record.op)(fuse_activation)
 
 
 def fuse_residual(op: Any, rewriter: Rewriter) -> None:

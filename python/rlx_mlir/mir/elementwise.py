@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Element-wise operations: constants, functions of one element, arithmetic with broadcasting, selection, casts."""
+"""Element-wise operations: functions of one and two elements, one record each; constants, comparison, selection, casts.
+
+A function is added here, by a record, and in `dialects/mir/elementwise.td`; everything else follows from the record.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,16 +17,541 @@ from mlir.dialects import arith
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
+from rlx_mlir.mir.algebra import (
+    Primitive,
+    Symbol,
+    fma,
+    formula,
+    maximum,
+    minimum,
+    multiply_add,
+    polynomial,
+    select,
+)
 from rlx_mlir.mir.cost import cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
+from rlx_mlir.mir.intervals import (
+    ANYTHING,
+    Interval,
+    anything,
+    decreasing,
+    increasing,
+    product,
+    quotient,
+    within,
+)
 from rlx_mlir.mir.linalg import elementwise
-from rlx_mlir.mir.numerics import F32, F64, erfc, is_float, narrow, saturate, widen
+from rlx_mlir.mir.numerics import F32, F64, is_float, narrow, saturate, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
-# References
+# Functions of one element
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _erfc(x: np.ndarray) -> np.ndarray:
+    """The complementary error function, by way of f64."""
+    values = np.frompyfunc(math.erfc, 1, 1)(x.astype(F64))
+    return np.asarray(values).astype(x.dtype)
+
+
+EXP = Primitive("exp", np.exp)
+LOG = Primitive("log", np.log)
+TANH = Primitive("tanh", np.tanh)
+SQRT = Primitive("sqrt", np.sqrt)
+RSQRT = Primitive("rsqrt", lambda x: 1 / np.sqrt(x), expansion=formula(lambda x: 1 / SQRT(x)))
+SIN = Primitive("sin", np.sin)
+COS = Primitive("cos", np.cos)
+TAN = Primitive("tan", np.tan)
+ATAN = Primitive("atan", np.arctan)
+ERFC = Primitive("erfc", _erfc)
+ABSOLUTE = Primitive("absf", np.abs)
+ROUND = Primitive("roundeven", np.rint)
+
+
+def _sign(x: Symbol) -> Symbol:
+    """-1, 0 or 1."""
+    return select(x < 0, -1.0, select(0 - x < 0, 1.0, x * 0.0))
+
+
+#: Of f32: Phi(-t) = e^(-t^2 / 2) s (p_0 + p_1 s + ...) with s = 1 / (1 + NORMAL_TAIL t), for t >= 0 and Phi the
+#: distribution of normal numbers; fitted for the least relative error, 3e-8, where Phi(-t) is a number of f32.
+NORMAL_TAIL = 0.26
+NORMAL_TAIL_FACTORS = (
+    0.10375663496872642,
+    0.10305752000884857,
+    0.10274220544804159,
+    0.0521460153628589,
+    0.15833373141718143,
+    -0.14717372098210152,
+    0.24819423184596287,
+    -0.15123303077815362,
+    0.03017639833838438,
+)
+
+
+def _gelu(x: Symbol) -> Symbol:
+    """x Phi(x). Its error is relative: 1 + erf(x / sqrt(2)) would have no digits for x far below 0."""
+    t = ABSOLUTE(x)
+    s = 1 / (t * NORMAL_TAIL + 1)
+    tail = polynomial(s, NORMAL_TAIL_FACTORS)
+    power = t * t * -0.5
+    tail = tail * s * EXP(power)
+    return x * select(x < 0, tail, 1 - tail)
+
+
+def _gelu_reference(x: np.ndarray) -> np.ndarray:
+    """0.5 x erfc(-x / sqrt(2)), of f64."""
+    wide = x.astype(F64)
+    return np.asarray(0.5 * wide * _erfc(wide * -math.sqrt(0.5))).astype(x.dtype)
+
+
+def _gelu_slope(x: Symbol) -> Symbol:
+    """Phi(x) + x phi(x), with phi the density of normal numbers."""
+    return ERFC(x * -math.sqrt(0.5)) * 0.5 + x * EXP(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
+
+
+GELU = register(
+    Elementwise(
+        mir.GeluOp,
+        "x / 2 * (1 + erf(x / sqrt(2))).",
+        formula(_gelu),
+        lambda x: Interval(max(-0.17, min(x.low, 0.0)), max(x.high, 0.0)),  # the least value, a little below
+        precise=formula(lambda x: x * 0.5 * ERFC(x * -math.sqrt(0.5))),
+        reference=_gelu_reference,
+        derivatives=(formula(_gelu_slope),),
+        activation=True,
+    )
+)
+
+#: gelu_approx is x sigmoid(GELU_SLOPE (x + GELU_CUBE x^3)).
+GELU_SLOPE, GELU_CUBE = 2 * math.sqrt(2 / math.pi), 0.044715
+
+
+def _gelu_approx(x: Symbol) -> Symbol:
+    """(1 + tanh u) / 2 = 1 / (1 + e^-2u), which keeps its digits where tanh u is near -1."""
+    inner = multiply_add(x * x * x, GELU_CUBE, x)
+    return x / (EXP(-(inner * GELU_SLOPE)) + 1)
+
+
+def _gelu_approx_reference(x: np.ndarray) -> np.ndarray:
+    """x / (1 + exp(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3), of f64."""
+    wide = x.astype(F64)
+    twice = GELU_SLOPE * (wide + GELU_CUBE * wide * wide * wide)
+    return np.asarray(wide / (1 + np.exp(-twice))).astype(x.dtype)
+
+
+def _gelu_approx_slope(x: Symbol) -> Symbol:
+    """s + x s (1 - s) u' with s = sigmoid(u)."""
+    square = x * x
+    s = 1 / (EXP(-(x * (square * GELU_CUBE + 1) * GELU_SLOPE)) + 1)
+    return s + x * s * (1 - s) * ((square * (3 * GELU_CUBE) + 1) * GELU_SLOPE)
+
+
+GELU_APPROX = register(
+    Elementwise(
+        mir.GeluApproxOp,
+        "gelu with erf approximated by tanh.",
+        formula(_gelu_approx),
+        lambda x: Interval(max(-0.1701, min(x.low, 0.0)), max(x.high, 0.0)),
+        reference=_gelu_approx_reference,
+        derivatives=(formula(_gelu_approx_slope),),
+        activation=True,
+    )
+)
+
+
+def _silu_slope(x: Symbol) -> Symbol:
+    s = 1 / (EXP(-x) + 1)
+    return s + x * s * (1 - s)
+
+
+SILU = register(
+    Elementwise(
+        mir.SiluOp,
+        "x * sigmoid(x).",
+        formula(lambda x: x / (EXP(-x) + 1)),
+        lambda x: Interval(max(-0.2785, min(x.low, 0.0)), max(x.high, 0.0)),
+        derivatives=(formula(_silu_slope),),
+        activation=True,
+    )
+)
+
+RELU = register(
+    Elementwise(
+        mir.ReluOp,
+        "max(x, 0); NaN stays NaN.",
+        formula(lambda x: maximum(x, 0.0)),
+        lambda x: Interval(max(x.low, 0.0), max(x.high, 0.0)),
+        Rounding.EXACT,
+        derivatives=(formula(lambda x: select(0 - x < 0, 1.0, x * 0.0)),),
+        activation=True,
+    )
+)
+
+
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf
+
+
+def _sigmoid_slope(x: Symbol) -> Symbol:
+    s = 1 / (EXP(-x) + 1)
+    return s * (1 - s)
+
+
+SIGMOID = register(
+    Elementwise(
+        mir.SigmoidOp,
+        "1 / (1 + exp(-x)).",
+        formula(lambda x: 1 / (EXP(-x) + 1)),
+        increasing(lambda x: 1 / (1 + _exp(-x)) if x > -700 else 0.0),
+        derivatives=(formula(_sigmoid_slope),),
+        activation=True,
+    )
+)
+
+
+def _tanh_slope(x: Symbol) -> Symbol:
+    y = TANH(x)
+    return 1 - y * y
+
+
+register(
+    Elementwise(
+        mir.TanhOp,
+        "Hyperbolic tangent.",
+        formula(TANH),
+        increasing(math.tanh),
+        derivatives=(formula(_tanh_slope),),
+        activation=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.ExpOp,
+        "Exponential function.",
+        formula(EXP),
+        increasing(_exp),
+        derivatives=(formula(EXP),),
+    )
+)
+
+register(
+    Elementwise(
+        mir.LogOp,
+        "Natural logarithm.",
+        formula(LOG),
+        anything,
+        derivatives=(formula(lambda x: 1 / x),),
+        domain="positive",
+    )
+)
+
+#: Of f32, for t >= 0: erfc(t) = e^(-t^2) / (1 + 2 t) (p_0 + p_1 q + ...) with q = (t - 2) / (t + 2); fitted for the
+#: least relative error, 2e-8, where erfc(t) is a number of f32, each factor rounded to f32 before the next.
+ERFC_FACTORS = (
+    1.2769783735275269,
+    -0.09276386350393295,
+    -0.1660308986902237,
+    0.1640528440475464,
+    -0.05420825257897377,
+    -0.00804449524730444,
+    0.008646305650472641,
+    0.001276761875487864,
+    -0.0012597366003319621,
+    -0.0003699056978803128,
+    2.5550250938977115e-05,
+)
+#: Where t^2 is beyond 36, e^(ERFC_SHIFT - t^2) is a normal number. The difference is exact, as the shift has few bits,
+#: and e^-ERFC_SHIFT is nearly a number of f32.
+ERFC_SHIFT = 24.654296875
+
+
+def _complementary(x: Symbol) -> Symbol:
+    """erfc(x) with a relative error: 1 - erf(x) would have no digits for large x."""
+    t = minimum(ABSOLUTE(x), 11.0)  # from there on it is less than any number of f32
+    near = polynomial((t - 2.0) / (t + 2.0), ERFC_FACTORS)
+    square = t * t
+    lost = fma(t, t, -square)  # what rounding took from the square is a relative error of the power
+    is_near = square < 36.0
+    power = EXP(select(is_near, -square, ERFC_SHIFT - square))
+    power = power - power * lost
+    tail = near * power / (t * 2.0 + 1.0)
+    tail = select(is_near, tail, tail * math.exp(-ERFC_SHIFT))
+    return select(x < 0, 2.0 - tail, tail)
+
+
+register(
+    Elementwise(
+        mir.ErfcOp,
+        "Complementary error function, 1 - erf(x), with all its digits for large x.",
+        formula(_complementary),
+        decreasing(math.erfc),
+        precise=formula(ERFC),
+        reference=_erfc,
+        derivatives=(formula(lambda x: EXP(-(x * x)) * (-2 / math.sqrt(math.pi))),),
+    )
+)
+
+register(
+    Elementwise(
+        mir.SqrtOp,
+        "Square root.",
+        formula(SQRT),
+        lambda x: Interval(math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else ANYTHING,
+        Rounding.ROUNDED,
+        derivatives=(formula(lambda x: 0.5 / SQRT(x)),),
+        domain="positive",
+    )
+)
+
+
+def _rsqrt_interval(x: Interval) -> Interval:
+    if x.low <= 0:
+        return ANYTHING
+    return Interval(0.0 if x.high == math.inf else 1 / math.sqrt(x.high), 1 / math.sqrt(x.low))
+
+
+register(
+    Elementwise(
+        mir.RsqrtOp,
+        "1 / sqrt(x).",
+        formula(RSQRT),
+        _rsqrt_interval,
+        derivatives=(formula(lambda x: RSQRT(x) * -0.5 / x),),
+        domain="positive",
+    )
+)
+
+register(
+    Elementwise(
+        mir.NegOp,
+        "-x.",
+        formula(lambda x: -x),
+        decreasing(lambda x: -x),
+        Rounding.EXACT,
+        derivatives=(formula(lambda x: -1.0),),
+    )
+)
+
+register(
+    Elementwise(
+        mir.AbsOp,
+        "|x|.",
+        formula(ABSOLUTE),
+        lambda x: Interval(0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high)), x.magnitude),
+        Rounding.EXACT,
+        derivatives=(formula(_sign),),
+    )
+)
+
+register(
+    Elementwise(
+        mir.SinOp,
+        "Sine of radians.",
+        formula(SIN),
+        within(-1.0, 1.0),
+        derivatives=(formula(COS),),
+        periodic=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.CosOp,
+        "Cosine of radians.",
+        formula(COS),
+        within(-1.0, 1.0),
+        derivatives=(formula(lambda x: -SIN(x)),),
+        periodic=True,
+    )
+)
+
+
+def _tan_slope(x: Symbol) -> Symbol:
+    y = TAN(x)
+    return y * y + 1
+
+
+register(
+    Elementwise(
+        mir.TanOp,
+        "Tangent of radians.",
+        formula(TAN),
+        anything,
+        derivatives=(formula(_tan_slope),),
+        periodic=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.AtanOp,
+        "Inverse tangent, in radians.",
+        formula(ATAN),
+        increasing(math.atan),
+        derivatives=(formula(lambda x: 1 / (x * x + 1)),),
+    )
+)
+
+register(
+    Elementwise(
+        mir.RoundOp,
+        "The nearest integer, ties to even.",
+        formula(ROUND),
+        lambda x: Interval(x.low - 0.5, x.high + 0.5),
+        Rounding.STEP,
+        derivatives=(formula(lambda x: 0.0),),
+    )
+)
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Functions of two elements
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
+    x, y = np.broadcast_arrays(x, y)
+    pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
+    return np.asarray(np.power(*pairs)[:-1].reshape(x.shape))
+
+
+POWER = Primitive("powf", power, arity=2)
+
+register(
+    Elementwise(
+        mir.AddOp,
+        "lhs + rhs.",
+        formula(lambda x, y: x + y),
+        lambda x, y: Interval(x.low + y.low, x.high + y.high),
+        Rounding.ROUNDED,
+        derivatives=(formula(lambda x, y: 1.0), formula(lambda x, y: 1.0)),
+        integers=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.SubOp,
+        "lhs - rhs.",
+        formula(lambda x, y: x - y),
+        lambda x, y: Interval(x.low - y.high, x.high - y.low),
+        Rounding.ROUNDED,
+        derivatives=(formula(lambda x, y: 1.0), formula(lambda x, y: -1.0)),
+        integers=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.MulOp,
+        "lhs * rhs, element by element.",
+        formula(lambda x, y: x * y),
+        product,
+        Rounding.ROUNDED,
+        derivatives=(formula(lambda x, y: y), formula(lambda x, y: x)),
+        integers=True,
+    )
+)
+
+register(
+    Elementwise(
+        mir.DivOp,
+        "lhs / rhs.",
+        formula(lambda x, y: x / y),
+        quotient,
+        Rounding.ROUNDED,
+        derivatives=(formula(lambda x, y: 1 / y), formula(lambda x, y: -(x / (y * y)))),
+        domain="positive",
+    )
+)
+
+register(
+    Elementwise(
+        mir.MaxOp,
+        "The larger of two elements; NaN where one is NaN. (`max` reduces dimensions.)",
+        formula(maximum),
+        lambda x, y: Interval(max(x.low, y.low), max(x.high, y.high)),
+        Rounding.EXACT,
+        derivatives=(formula(lambda x, y: select(x < y, 0.0, 1.0)), formula(lambda x, y: select(x < y, 1.0, 0.0))),
+        integers=True,
+        builder="maximum",
+    )
+)
+
+register(
+    Elementwise(
+        mir.MinOp,
+        "The smaller of two elements; NaN where one is NaN. (`min` reduces dimensions.)",
+        formula(minimum),
+        lambda x, y: Interval(min(x.low, y.low), min(x.high, y.high)),
+        Rounding.EXACT,
+        derivatives=(formula(lambda x, y: select(y < x, 0.0, 1.0)), formula(lambda x, y: select(y < x, 1.0, 0.0))),
+        integers=True,
+        builder="minimum",
+    )
+)
+
+register(
+    Elementwise(
+        mir.PowOp,
+        "lhs to the power of rhs.",
+        formula(POWER),
+        anything,
+        derivatives=(
+            formula(lambda x, y: y * POWER(x, y - 1)),
+            formula(lambda x, y: POWER(x, y) * LOG(x)),
+        ),
+        domain="positive",
+    )
+)
+
+
+def _reference(record: Elementwise) -> Callable[..., np.ndarray]:
+    """The function on tensors: computed in the accumulation type, and rounded once."""
+
+    def unary(x: np.ndarray) -> np.ndarray:
+        return narrow(record.apply(widen(x)), x.dtype)
+
+    def binary(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
+        return narrow(record.apply(widen(lhs), widen(rhs)), lhs.dtype)
+
+    return unary if record.arity == 1 else binary
+
+
+def _lowering(record: Elementwise) -> Callable[[Any, Rewriter], None]:
+    """function(x, ...) -> generic: the formula of each element"""
+
+    def lower(op: Any, rewriter: Rewriter) -> None:
+        operands = list(op.operation.operands)
+        rewriter.replace(op, elementwise(op.result.type, operands, partial(scalars.compute, record)))
+
+    lower.__name__ = f"lower_{record.word}"
+    return lower
+
+
+def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`."""
+    return operands[0]
+
+
+def broadcast_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of all operands, broadcast."""
+    return broadcast(*operands)
+
+
+for _record in FUNCTIONS.values():
+    reference(_record.op)(_reference(_record))
+    cost(_record.op)(per_element(_record.flops))
+    dim_rule(_record.op)(same_dims if _record.arity == 1 else broadcast_dims)
+    TO_LINALG.pattern(_record.op)(_lowering(_record))
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Constants, comparison, selection, conversion: references
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -31,119 +560,6 @@ def constant(*, value: Any) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     return elements_array(value)
 
-
-def sigmoid(x: np.ndarray) -> np.ndarray:
-    """1 / (1 + exp(-x))"""
-    return 1 / (1 + np.exp(-x))
-
-
-def silu(x: np.ndarray) -> np.ndarray:
-    """x / (1 + exp(-x))"""
-    return x / (1 + np.exp(-x))
-
-
-def gelu(x: np.ndarray) -> np.ndarray:
-    """0.5 x (1 + erf(x / sqrt(2))) as 0.5 x erfc(-x / sqrt(2)), which keeps its digits for x far below 0."""
-    wide = x.astype(F64)
-    return np.asarray(0.5 * wide * erfc(wide * -math.sqrt(0.5))).astype(x.dtype)
-
-
-def gelu_approx(x: np.ndarray) -> np.ndarray:
-    """0.5 x (1 + tanh(u)), u = sqrt(2 / pi) (x + 0.044715 x^3), as x / (1 + exp(-2 u)), which keeps its digits."""
-    wide = x.astype(F64)
-    twice = 2 * math.sqrt(2 / math.pi) * (wide + 0.044715 * wide * wide * wide)
-    return np.asarray(wide / (1 + np.exp(-twice))).astype(x.dtype)
-
-
-def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
-    x, y = np.broadcast_arrays(x, y)
-    pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
-    return np.power(*pairs)[:-1].reshape(x.shape)
-
-
-#: Functions of one element, in the accumulation type, by the word of the activation enumeration.
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "gelu": gelu,
-    "gelu_approx": gelu_approx,
-    "silu": silu,
-    "relu": lambda x: np.maximum(x, x.dtype.type(0)),
-    "sigmoid": sigmoid,
-    "tanh": np.tanh,
-    "exp": np.exp,
-    "log": np.log,
-    "sqrt": np.sqrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "neg": np.negative,
-    "abs": np.abs,
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "atan": np.arctan,
-    "round": np.rint,
-}
-
-UNARY_OPS: dict[str, Any] = {
-    "gelu": mir.GeluOp,
-    "gelu_approx": mir.GeluApproxOp,
-    "silu": mir.SiluOp,
-    "relu": mir.ReluOp,
-    "sigmoid": mir.SigmoidOp,
-    "tanh": mir.TanhOp,
-    "exp": mir.ExpOp,
-    "log": mir.LogOp,
-    "sqrt": mir.SqrtOp,
-    "rsqrt": mir.RsqrtOp,
-    "neg": mir.NegOp,
-    "abs": mir.AbsOp,
-    "sin": mir.SinOp,
-    "cos": mir.CosOp,
-    "tan": mir.TanOp,
-    "atan": mir.AtanOp,
-    "round": mir.RoundOp,
-}
-
-
-def _unary(word: str) -> Callable[[np.ndarray], np.ndarray]:
-    def apply(x: np.ndarray) -> np.ndarray:
-        return narrow(ACTIVATIONS[word](widen(x)), x.dtype)
-
-    return apply
-
-
-for _word, _op in UNARY_OPS.items():
-    reference(_op)(_unary(_word))
-
-BINARY_OPS: dict[str, Any] = {
-    "add": mir.AddOp,
-    "sub": mir.SubOp,
-    "mul": mir.MulOp,
-    "div": mir.DivOp,
-    "max": mir.MaxOp,
-    "min": mir.MinOp,
-    "pow": mir.PowOp,
-}
-
-_BINARY: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "add": np.add,
-    "sub": np.subtract,
-    "mul": np.multiply,
-    "div": np.divide,
-    "max": np.maximum,
-    "min": np.minimum,
-    "pow": power,
-}
-
-
-def _binary(word: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    def apply(lhs: np.ndarray, rhs: np.ndarray) -> np.ndarray:
-        return narrow(np.asarray(_BINARY[word](widen(lhs), widen(rhs))), lhs.dtype)
-
-    return apply
-
-
-for _word, _op in BINARY_OPS.items():
-    reference(_op)(_binary(_word))
 
 _COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "eq": np.equal,
@@ -188,7 +604,7 @@ def cast(x: np.ndarray, *, result_dtype: np.dtype[Any]) -> np.ndarray:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-cost(*UNARY_OPS.values(), *BINARY_OPS.values(), mir.CompareOp, mir.WhereOp)(per_element(1))
+cost(mir.CompareOp, mir.WhereOp)(per_element(1))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -202,16 +618,8 @@ def constant_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, 
     return tuple(Size.of(size) for size in op.result.type.shape)
 
 
-@dim_rule(*UNARY_OPS.values(), mir.CastOp)
-def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """Those of `x`."""
-    return operands[0]
-
-
-@dim_rule(*BINARY_OPS.values(), mir.CompareOp, mir.WhereOp)
-def broadcast_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """Those of all operands, broadcast."""
-    return broadcast(*operands)
+dim_rule(mir.CastOp)(same_dims)
+dim_rule(mir.CompareOp, mir.WhereOp)(broadcast_dims)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -223,40 +631,6 @@ def broadcast_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 def lower_constant(op: Any, rewriter: Rewriter) -> None:
     """constant value -> arith.constant value"""
     rewriter.replace(op, arith.ConstantOp(op.result.type, op.value))
-
-
-def _lower_unary(word: str) -> Callable[[Any, Rewriter], None]:
-    def lower(op: Any, rewriter: Rewriter) -> None:
-        rewriter.replace(op, elementwise(op.result.type, [op.x], scalars.ACTIVATIONS[word]))
-
-    lower.__name__ = f"lower_{word}"
-    return lower
-
-
-for _word, _op in UNARY_OPS.items():
-    TO_LINALG.pattern(_op)(_lower_unary(_word))
-
-_BINARY_SCALARS: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
-    "add": lambda lhs, rhs: lhs + rhs,
-    "sub": lambda lhs, rhs: lhs - rhs,
-    "mul": lambda lhs, rhs: lhs * rhs,
-    "div": lambda lhs, rhs: lhs / rhs,
-    "max": lambda lhs, rhs: lhs.max(rhs),
-    "min": lambda lhs, rhs: lhs.min(rhs),
-    "pow": scalars.power,
-}
-
-
-def _lower_binary(word: str) -> Callable[[Any, Rewriter], None]:
-    def lower(op: Any, rewriter: Rewriter) -> None:
-        rewriter.replace(op, elementwise(op.result.type, [op.lhs, op.rhs], _BINARY_SCALARS[word]))
-
-    lower.__name__ = f"lower_{word}"
-    return lower
-
-
-for _word, _op in BINARY_OPS.items():
-    TO_LINALG.pattern(_op)(_lower_binary(_word))
 
 
 @TO_LINALG.pattern(mir.CompareOp)

@@ -12,12 +12,11 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir.cost import cost, per_element
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.elementwise import silu
+from rlx_mlir.mir.elementwise import SILU
 from rlx_mlir.mir.linalg import SizeLike, divided, elementwise, extract_slice, sizes_of
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar
-from rlx_mlir.mir.scalars import silu as silu_scalar
+from rlx_mlir.mir.scalars import Scalar, compute
 from rlx_mlir.rewriting import Rewriter
 
 
@@ -26,7 +25,7 @@ def fused_swiglu(x: np.ndarray, *, gate_first: bool = False) -> np.ndarray:
     """up * silu(gate), with `x` = [.., up, gate], or [.., gate, up] with `gate_first`."""
     first, second = np.split(widen(x), 2, axis=-1)
     up, gate = (second, first) if gate_first else (first, second)
-    return narrow(up * silu(gate), x.dtype)
+    return narrow(up * SILU.apply(gate), x.dtype)
 
 
 #: up * silu(gate)
@@ -53,6 +52,6 @@ def lower_fused_swiglu(op: Any, rewriter: Rewriter) -> None:
     up, gate = (second, first) if op.gate_first else (first, second)
 
     def gated(up: Scalar, gate: Scalar) -> Scalar:
-        return up * silu_scalar(gate)
+        return up * compute(SILU, gate)
 
     rewriter.replace(op, elementwise(op.result.type, [up, gate], gated))

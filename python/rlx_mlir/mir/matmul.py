@@ -13,12 +13,11 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size, broadcast
-from rlx_mlir.mir.elementwise import ACTIVATIONS
+from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.mir.linalg import Map, SizeLike, converted, elementwise, empty, generic, reduced, size_of, sizes_of
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import ACTIVATIONS as ACTIVATION_SCALARS
-from rlx_mlir.mir.scalars import Scalar
+from rlx_mlir.mir.scalars import Scalar, compute
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -45,7 +44,7 @@ def fused_matmul_bias_act(
     """activation(x @ weight + bias), rounded once."""
     matrix = widen(weight)
     total = np.matmul(widen(x), matrix.T if transpose_rhs else matrix) + widen(bias)
-    return narrow(total if activation is None else ACTIVATIONS[activation](total), x.dtype)
+    return narrow(total if activation is None else FUNCTIONS[activation].apply(total), x.dtype)
 
 
 @reference(mir.ScaledMatmulOp)
@@ -203,6 +202,6 @@ def lower_fused_matmul_bias_act(op: Any, rewriter: Rewriter) -> None:
     word = python_value(op.activation)
 
     def finish(total: Scalar, bias: Scalar) -> Scalar:
-        return total + bias if word is None else ACTIVATION_SCALARS[word](total + bias)
+        return total + bias if word is None else compute(FUNCTIONS[word], total + bias)
 
     rewriter.replace(op, elementwise(op.result.type, [product, op.bias], finish))

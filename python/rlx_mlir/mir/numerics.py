@@ -84,12 +84,6 @@ def mean_along(x: np.ndarray, axis: int) -> np.ndarray:
     return np.asarray(sum_along(x, axis) / x.dtype.type(x.shape[axis]))
 
 
-def erfc(x: np.ndarray) -> np.ndarray:
-    """1 less the error function, of f64."""
-    function = np.frompyfunc(math.erfc, 1, 1)
-    return np.asarray(function(x)).astype(F64) if x.size else x
-
-
 def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
     """Index values as int64 in 0 .. size - 1: fractions are dropped, NaN counts as 0, what is outside is clamped."""
     if indices.dtype.kind == "f":

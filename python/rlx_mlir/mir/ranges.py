@@ -18,39 +18,8 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
-
-
-@dataclass(frozen=True)
-class Interval:
-    """Numbers from `low` to `high`; no infinity and no NaN is among them, but where an end is infinite."""
-
-    low: float
-    high: float
-
-    @property
-    def magnitude(self) -> float:
-        """The largest absolute value."""
-        return max(abs(self.low), abs(self.high))
-
-    @property
-    def is_known(self) -> bool:
-        """Whether both ends are numbers."""
-        return math.isfinite(self.low) and math.isfinite(self.high)
-
-    def __str__(self) -> str:
-        return f"{self.low:.3g} to {self.high:.3g}" if self.is_known else "anything"
-
-    @classmethod
-    def of(cls, bound: Interval | float | tuple[float, float]) -> Interval:
-        """From a bound of the magnitude, or both ends."""
-        if isinstance(bound, Interval):
-            return bound
-        if isinstance(bound, tuple):
-            return cls(float(bound[0]), float(bound[1]))
-        return cls(-float(bound), float(bound))
-
-
-ANYTHING = Interval(-math.inf, math.inf)
+from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
+from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
 
 
 @dataclass(frozen=True)
@@ -124,16 +93,6 @@ def _hull(listed: Iterable[Interval]) -> Interval:
     return Interval(min(own.low for own in every), max(own.high for own in every))
 
 
-def _times(a: float, b: float) -> float:
-    """A product in which 0 wins over infinity, which stands for any number."""
-    return 0.0 if a == 0 or b == 0 else a * b
-
-
-def _product(x: Interval, y: Interval) -> Interval:
-    ends = [_times(a, b) for a in (x.low, x.high) for b in (y.low, y.high)]
-    return Interval(min(ends), max(ends))
-
-
 def _within(magnitude: float) -> Interval:
     return Interval(-magnitude, magnitude)
 
@@ -148,132 +107,18 @@ def _size(value: Any, axis: int) -> float:
 # Element by element -------------------------------------------------------------------------------
 
 
-def _exp(x: float) -> float:
-    return math.exp(x) if x < 709 else math.inf
+def _function(record: Elementwise) -> Rule:
+    return lambda op, known: record.interval(*(known[operand] for operand in op.operation.operands))
 
 
-def _sigmoid(x: float) -> float:
-    return 1 / (1 + _exp(-x)) if x > -700 else 0.0
-
-
-#: The least values of x * sigmoid(x) and of x * Phi(x), a little below.
-_LEAST = {"silu": -0.2785, "gelu": -0.17, "gelu_approx": -0.1701}
-
-
-def activate(kind: str, x: Interval) -> Interval:
-    """The interval of an activation."""
-    if kind in _LEAST:  # for x > 0 they grow, and are between 0 and x
-        return Interval(max(_LEAST[kind], min(x.low, 0.0)), max(x.high, 0.0))
-    if kind == "relu":
-        return Interval(max(x.low, 0.0), max(x.high, 0.0))
-    if kind == "sigmoid":
-        return Interval(_sigmoid(x.low), _sigmoid(x.high))
-    if kind == "tanh":
-        return Interval(math.tanh(x.low), math.tanh(x.high))
-    return ANYTHING
-
-
-def _activation(kind: str) -> Rule:
-    return lambda op, known: activate(kind, known[op.x])
-
-
-for _name, _op in (
-    ("silu", mir.SiluOp),
-    ("gelu", mir.GeluOp),
-    ("gelu_approx", mir.GeluApproxOp),
-    ("relu", mir.ReluOp),
-    ("sigmoid", mir.SigmoidOp),
-    ("tanh", mir.TanhOp),
-):
-    _rule(_op)(_activation(_name))
-
-
-@_rule(mir.ExpOp)
-def _of_exp(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(_exp(x.low), _exp(x.high))
-
-
-@_rule(mir.NegOp)
-def _of_neg(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(-x.high, -x.low)
-
-
-@_rule(mir.AbsOp)
-def _of_abs(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(0.0 if x.low <= 0 <= x.high else min(abs(x.low), abs(x.high)), x.magnitude)
-
-
-@_rule(mir.SqrtOp)
-def _of_sqrt(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else ANYTHING
-
-
-@_rule(mir.RsqrtOp)
-def _of_rsqrt(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return (
-        Interval(0.0 if x.high == math.inf else 1 / math.sqrt(x.high), 1 / math.sqrt(x.low)) if x.low > 0 else ANYTHING
-    )
-
-
-@_rule(mir.SinOp, mir.CosOp)
-def _of_wave(op: Any, known: Known) -> Interval:
-    return Interval(-1.0, 1.0) if known[op.x].is_known else ANYTHING
-
-
-@_rule(mir.AtanOp)
-def _of_atan(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(math.atan(x.low), math.atan(x.high))
-
-
-@_rule(mir.RoundOp)
-def _of_round(op: Any, known: Known) -> Interval:
-    x = known[op.x]
-    return Interval(x.low - 0.5, x.high + 0.5)
-
-
-@_rule(mir.AddOp)
-def _of_add(op: Any, known: Known) -> Interval:
-    x, y = known[op.lhs], known[op.rhs]
-    return Interval(x.low + y.low, x.high + y.high)
-
-
-@_rule(mir.SubOp)
-def _of_sub(op: Any, known: Known) -> Interval:
-    x, y = known[op.lhs], known[op.rhs]
-    return Interval(x.low - y.high, x.high - y.low)
+for _record in FUNCTIONS.values():
+    _rule(_record.op)(_function(_record))
 
 
 @_rule(mir.MulOp)
 def _of_mul(op: Any, known: Known) -> Interval:
-    product = _product(known[op.lhs], known[op.rhs])
-    return Interval(max(product.low, 0.0), product.high) if op.lhs == op.rhs else product
-
-
-@_rule(mir.DivOp)
-def _of_div(op: Any, known: Known) -> Interval:
-    x, y = known[op.lhs], known[op.rhs]
-    if y.low <= 0 <= y.high:
-        return ANYTHING
-    inverse = Interval(*sorted((0.0 if math.isinf(end) else 1 / end) for end in (y.low, y.high)))
-    return _product(x, inverse)
-
-
-@_rule(mir.MaxOp)
-def _of_max(op: Any, known: Known) -> Interval:
-    x, y = known[op.lhs], known[op.rhs]
-    return Interval(max(x.low, y.low), max(x.high, y.high))
-
-
-@_rule(mir.MinOp)
-def _of_min(op: Any, known: Known) -> Interval:
-    x, y = known[op.lhs], known[op.rhs]
-    return Interval(min(x.low, y.low), min(x.high, y.high))
+    found = product(known[op.lhs], known[op.rhs])
+    return Interval(max(found.low, 0.0), found.high) if op.lhs == op.rhs else found
 
 
 @_rule(mir.CompareOp)
@@ -332,8 +177,8 @@ def _of_cache(op: Any, known: Known) -> Interval:
 def _contract(x: Interval, weight: Any, length: float, transposed: bool, known: Known) -> Interval:
     """A product along a dimension of the given length: magnitudes of a weight's elements may be summed exactly."""
     if (parts := known.weights.get(weight)) is not None:
-        return _within(_times(x.magnitude, parts.rows if transposed else parts.columns))
-    return _within(_times(_times(x.magnitude, known[weight].magnitude), length))
+        return _within(times(x.magnitude, parts.rows if transposed else parts.columns))
+    return _within(times(times(x.magnitude, known[weight].magnitude), length))
 
 
 @_rule(mir.MatmulOp)
@@ -343,11 +188,11 @@ def _of_matmul(op: Any, known: Known) -> Interval:
 
 @_rule(mir.FusedMatmulBiasActOp)
 def _of_fused_matmul(op: Any, known: Known) -> Interval:
-    product = _contract(known[op.x], op.weight, _size(op.x, -1), bool(op.transpose_rhs), known)
+    own = _contract(known[op.x], op.weight, _size(op.x, -1), bool(op.transpose_rhs), known)
     bias = known[op.bias]
-    total = Interval(product.low + bias.low, product.high + bias.high)
+    total = Interval(own.low + bias.low, own.high + bias.high)
     kind = python_value(op.activation)
-    return total if kind is None else activate(kind, total)
+    return total if kind is None else FUNCTIONS[kind].interval(total)
 
 
 @_rule(mir.DequantMatmulOp)
@@ -358,7 +203,7 @@ def _of_dequant_matmul(op: Any, known: Known) -> Interval:
 @_rule(mir.FusedSwigluOp)
 def _of_swiglu(op: Any, known: Known) -> Interval:
     x = known[op.x]
-    return _product(x, activate("silu", x))
+    return product(x, FUNCTIONS["silu"].interval(x))
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -378,19 +223,19 @@ def _of_reduce(op: Any, known: Known) -> Interval:
         return ANYTHING
     count = math.prod(_size(op.x, axis) for axis in python_value(op.axes))
     if kind == "sum":
-        return Interval(_times(min(x.low, 0.0), count), _times(max(x.high, 0.0), count))
+        return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
     return x if count else ANYTHING  # of nothing, max and min are infinite
 
 
 @_rule(mir.CumsumOp)
 def _of_cumsum(op: Any, known: Known) -> Interval:
     x, count = known[op.x], _size(op.x, python_value(op.axis))
-    return Interval(_times(min(x.low, 0.0), count), _times(max(x.high, 0.0), count))
+    return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
 
 
 def _norm(x: Any, axis: int, gamma: Any, beta: Any, known: Known) -> Interval:
     """Elements of a row that is divided by its root mean square are at most the root of its length."""
-    scaled = _within(_times(math.sqrt(_size(x, axis)), known[gamma].magnitude))
+    scaled = _within(times(math.sqrt(_size(x, axis)), known[gamma].magnitude))
     return scaled if beta is None else Interval(scaled.low + known[beta].low, scaled.high + known[beta].high)
 
 
@@ -412,7 +257,7 @@ def _of_attention(op: Any, known: Known) -> Interval:
 @_rule(mir.RopeOp)
 def _of_rope(op: Any, known: Known) -> Interval:
     x, tables = known[op.x].magnitude, known[op.cos].magnitude + known[op.sin].magnitude
-    return _within(max(x, _times(x, tables)))
+    return _within(max(x, times(x, tables)))
 
 
 # Arguments ----------------------------------------------------------------------------------------
@@ -454,7 +299,6 @@ __all__ = [
     "Interval",
     "Known",
     "Weight",
-    "activate",
     "analyse",
     "interval_of_array",
     "intervals_of",

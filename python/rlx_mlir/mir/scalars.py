@@ -4,14 +4,16 @@
 from __future__ import annotations
 
 import math as pymath
+import operator
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlir.dialects import arith, linalg, math, tensor
 
 from rlx_mlir import ir
-from rlx_mlir.mir.numerics import NORMAL_TAIL, NORMAL_TAIL_FACTORS
+from rlx_mlir.mir.algebra import Formula, Op, Primitive
+from rlx_mlir.mir.functions import Elementwise
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _BITS = {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}
@@ -325,64 +327,42 @@ def round_even(x: Scalar) -> Scalar:
     return Scalar(math.RoundEvenOp(x.value).result)
 
 
-def power(x: Scalar, y: Scalar) -> Scalar:
-    """x^y"""
-    return Scalar(math.PowFOp(x.value, y.value).result)
-
-
 def extract(source: ir.Value, positions: Sequence[Scalar]) -> Scalar:
     """One element of a tensor, at index positions."""
     return Scalar(tensor.ExtractOp(source, [position.value for position in positions]).result)
 
 
-def sigmoid(x: Scalar) -> Scalar:
-    """1 / (1 + exp(-x))"""
-    return 1 / (1 + exp(-x))
+def compute(record: Elementwise, *operands: Scalar) -> Scalar:
+    """A function of elements, by its formula."""
+    return _run(record.formula_for(operands[0].word), *operands)
 
 
-def silu(x: Scalar) -> Scalar:
-    """x / (1 + exp(-x))"""
-    return x / (1 + exp(-x))
+def _run(formula: Formula, *operands: Scalar) -> Scalar:
+    like = operands[0]
+
+    def step(op: Op, given: Sequence[Scalar | float]) -> Scalar:
+        own = [x if isinstance(x, Scalar) else like.like(x) for x in given]
+        if not isinstance(op, Primitive):
+            return _ARITHMETIC[op](*own)
+        if op.expansion is not None:
+            return _run(op.expansion, *own)
+        created = ir.Operation.create(f"math.{op.name}", results=[like.type], operands=[x.value for x in own])
+        return Scalar(created.result)
+
+    found = formula.run(step, *operands)
+    return found if isinstance(found, Scalar) else like.like(found)
 
 
-def gelu(x: Scalar) -> Scalar:
-    """0.5 x erfc(-x / sqrt(2)), which keeps its digits where 1 + erf(x / sqrt(2)) has none; of f32 by `NORMAL_TAIL`."""
-    if x.word != "f32":
-        return 0.5 * x * Scalar(math.ErfcOp((x * -pymath.sqrt(0.5)).value).result)
-    t = absolute(x)
-    s = 1 / (t * NORMAL_TAIL + 1)
-    tail = x.like(NORMAL_TAIL_FACTORS[-1])
-    for factor in NORMAL_TAIL_FACTORS[-2::-1]:
-        tail = tail * s + factor
-    tail = tail * s * exp(t * t * -0.5)
-    return x * (x < 0).select(tail, 1 - tail)
-
-
-def gelu_approx(x: Scalar) -> Scalar:
-    """x / (1 + exp(-2 u)), which is 0.5 x (1 + tanh u) with digits where tanh u is near -1; u as for tanh:
-
-    sqrt(2 / pi) (x + 0.044715 x^3)
-    """
-    return x / (1 + exp(-2 * pymath.sqrt(2 / pymath.pi) * (x * x * x * 0.044715 + x)))
-
-
-#: Functions of one element, in the accumulation type, by the word of the activation enumeration.
-ACTIVATIONS: dict[str, Any] = {
-    "gelu": gelu,
-    "gelu_approx": gelu_approx,
-    "silu": silu,
-    "relu": lambda x: x.max(0),
-    "sigmoid": sigmoid,
-    "tanh": tanh,
-    "exp": exp,
-    "log": lambda x: Scalar(math.LogOp(x.value).result),
-    "sqrt": sqrt,
-    "rsqrt": lambda x: 1 / sqrt(x),
-    "neg": lambda x: -x,
-    "abs": absolute,
-    "sin": lambda x: Scalar(math.SinOp(x.value).result),
-    "cos": lambda x: Scalar(math.CosOp(x.value).result),
-    "tan": lambda x: Scalar(math.TanOp(x.value).result),
-    "atan": lambda x: Scalar(math.AtanOp(x.value).result),
-    "round": round_even,
+_ARITHMETIC: dict[str, Callable[..., Scalar]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "div": operator.truediv,
+    "neg": operator.neg,
+    "max": Scalar.max,
+    "min": Scalar.min,
+    "less": operator.lt,
+    "select": Scalar.select,
+    "multiply_add": lambda a, b, c: a * b + c,
+    "fma": lambda a, b, c: Scalar(math.FmaOp(a.value, b.value, c.value).result),
 }

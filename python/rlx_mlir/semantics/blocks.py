@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
-from rlx_mlir.mir.elementwise import ACTIVATIONS
+from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.mir.numerics import decode_indices, narrow, widen
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import reference
@@ -64,7 +64,7 @@ def linear(
     y = times(x, weight, transpose_weight)
     if bias is not None:
         y = y + widen(bias)
-    return narrow(y if activation is None else ACTIVATIONS[activation](y), x.dtype)
+    return narrow(y if activation is None else FUNCTIONS[activation].apply(y), x.dtype)
 
 
 @reference(*blocks("shared_linear_pair"))

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir import ir
+from rlx_mlir.mir.functions import Rounding, named
 from rlx_mlir.mir.numerics import accumulator, is_float
 from rlx_mlir.verify.inputs import rounding_unit
 
@@ -29,13 +30,12 @@ def _names(words: str) -> frozenset[str]:
     return frozenset(f"mir.{word}" for word in words.split())
 
 
-EXACT = _names(
-    "constant reshape transpose narrow concat expand gather repack cache_update "
-    "where compare max min abs neg relu sample"
+EXACT = named(lambda record: record.rounding is Rounding.EXACT) | _names(
+    "constant reshape transpose narrow concat expand gather repack cache_update where compare sample"
 )
-ARITHMETIC = _names("add sub mul div sqrt round cast")
-#: Errors of functions of one element, in units; compiled code has polynomials of its own.
-TRANSCENDENTAL = _names("gelu gelu_approx silu sigmoid tanh exp log rsqrt sin cos tan atan pow fused_swiglu rope")
+ARITHMETIC = named(lambda record: record.rounding in (Rounding.STEP, Rounding.ROUNDED)) | _names("cast")
+#: Errors of functions of elements, in units; compiled code has polynomials of its own.
+TRANSCENDENTAL = named(lambda record: record.rounding is Rounding.FUNCTION) | _names("fused_swiglu rope")
 #: Blocks are several operations.
 _BLOCK_FACTOR = 8
 

@@ -27,7 +27,8 @@ func.func @constant() -> tensor<2xf32> {
 //  CHECK-NEXT:   %[[TAN:.+]] = mir.tan %[[COS]] : tensor<?x8xf32>
 //  CHECK-NEXT:   %[[ATAN:.+]] = mir.atan %[[TAN]] : tensor<?x8xf32>
 //  CHECK-NEXT:   %[[ROUND:.+]] = mir.round %[[ATAN]] : tensor<?x8xf32>
-//  CHECK-NEXT:   return %[[ROUND]]
+//  CHECK-NEXT:   %[[ERFC:.+]] = mir.erfc %[[ROUND]] : tensor<?x8xf32>
+//  CHECK-NEXT:   return %[[ERFC]]
 func.func @unary(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %0 = mir.gelu %x : tensor<?x8xf32>
   %1 = mir.gelu_approx %0 : tensor<?x8xf32>
@@ -46,7 +47,8 @@ func.func @unary(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %14 = mir.tan %13 : tensor<?x8xf32>
   %15 = mir.atan %14 : tensor<?x8xf32>
   %16 = mir.round %15 : tensor<?x8xf32>
-  return %16 : tensor<?x8xf32>
+  %17 = mir.erfc %16 : tensor<?x8xf32>
+  return %17 : tensor<?x8xf32>
 }
 
 // CHECK-LABEL: func @unary_element_types

@@ -11,9 +11,9 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.emit import Emitter, Index, Operand, Value, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
-from rlx_mlir.codegen.program import UNARY, Program, Unary, emit_elementwise, gelu
+from rlx_mlir.codegen.program import RULES, Program, Rule, Unary, emit_elementwise, unary_functions
 
 __all__ = ["DEVICE_UNARY", "Epilogue", "elementwise", "exp", "exp2_approx", "reciprocal", "rsqrt_approx", "sigmoid"]
 
@@ -59,40 +59,30 @@ def sigmoid(em: DeviceEmitter, x: Value) -> Value:
     return reciprocal(em, em.addf(exp(em, em.negf(x)), 1.0))
 
 
-def _silu(em: DeviceEmitter, x: Value) -> Value:
-    return em.mulf(x, sigmoid(em, x))
-
-
-def _gelu_approx(em: DeviceEmitter, x: Value) -> Value:
-    # (1 + tanh u) / 2 = 1 / (1 + e^-2u), which keeps its digits where tanh u is near -1.
-    cubic = em.mulf(em.mulf(x, x), x)
-    inner = em.fmaf(cubic, 0.044715, x)
-    return em.mulf(x, sigmoid(em, em.mulf(inner, 2.0 * math.sqrt(2.0 / math.pi))))
-
-
 def _device(em: Emitter) -> DeviceEmitter:
     assert isinstance(em, DeviceEmitter)
     return em
 
 
-def _exp(em: Emitter, x: Value) -> Value:
-    return exp(_device(em), x)
+def _quotient(em: Emitter, x: Operand, y: Value) -> Value:
+    inverse = reciprocal(_device(em), y)
+    return em.mulf(x, inverse) if isinstance(x, Value) or x != 1 else inverse
 
 
-def _reciprocal(em: Emitter, x: Value) -> Value:
-    return reciprocal(_device(em), x)
-
+RULES_F32: Mapping[str, Rule] = {
+    **RULES,
+    "div": _quotient,
+    "max": lambda em, x, y: em.maximumf(x, y),
+    "multiply_add": lambda em, a, b, c: _device(em).fmaf(a, b, c),
+    "fma": lambda em, a, b, c: _device(em).fmaf(a, b, c),
+    "exp": lambda em, x: exp(_device(em), x),
+}
+"""The steps of formulas on f32."""
 
 DEVICE_UNARY: Mapping[str, Unary] = {
-    **UNARY,
-    "relu": lambda em, x: em.maximumf(x, 0.0),
-    "exp": _exp,
-    "sigmoid": lambda em, x: sigmoid(_device(em), x),
-    "silu": lambda em, x: _silu(_device(em), x),
+    **unary_functions(RULES_F32),
     "to_f16": lambda em, x: _device(em).widen(_device(em).narrow(x, "f16")),
     "to_bf16": lambda em, x: _device(em).widen(_device(em).narrow(x, "bf16")),
-    "gelu": lambda em, x: gelu(em, x, _exp, _reciprocal),
-    "gelu_approx": lambda em, x: _gelu_approx(_device(em), x),
 }
 """The operations of one operand on f32, for `emit_elementwise` and `Program.emit`."""
 
