@@ -18,12 +18,12 @@ import real_gpu
 from gpu_harness import ptxas
 from gpu_host import MAPPED, SMEM, Launch, Map, Number, Pointer, launches, scratch_bytes
 
+from ptx_emulator import DeviceMemory, Module, Stats, load
+from ptx_emulator.tensormap import TensorMap
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.lowering.gpu.ptx import ptx_of
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, Module, Stats, load
-from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 
 @functools.cache

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import real_gpu
 
+from ptx_emulator import DeviceMemory, Stats, load
+from ptx_emulator.tensormap import TensorMap
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.lowering.gpu.ptx import ptx_of
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
-from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 SMEM = "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>"
 #: What stands for elements that tensor maps don't have.

@@ -11,11 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptx_emulator import Stats
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.gemm_hopper import gemm_hopper
 from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice, Tile
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
-from rlx_mlir.verify.ptx import Stats
 
 CHIP = "sm_90a"
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}

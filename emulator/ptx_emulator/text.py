@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx_mlir.errors import EmulationError
+from ptx_emulator.errors import EmulationError
 
 #: Bytes of each element type of a variable or an access.
 TYPE_BYTES = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)} | {

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from ptx_emulator import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
+from ptx_emulator.errors import EmulationError
+from ptx_emulator.machine import Machine, Variables
+from ptx_emulator.memory import DeviceMemory
+from ptx_emulator.stats import Stats
+from ptx_emulator.text import Function, Text, Variable, parse
 from rlx_mlir.codegen.gpu.chips import CHIPS, DEFAULT_CHIP, shared_memory
-from rlx_mlir.errors import EmulationError, InputError
-from rlx_mlir.verify.ptx import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
-from rlx_mlir.verify.ptx.machine import Machine, Variables
-from rlx_mlir.verify.ptx.memory import DeviceMemory
-from rlx_mlir.verify.ptx.stats import Stats
-from rlx_mlir.verify.ptx.text import Function, Text, Variable, parse
+from rlx_mlir.errors import InputError
 
 #: Threads that run at once: more are faster per thread, and need more memory.
 LANES = 8192
