@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -306,11 +307,14 @@ def _pack(value: Any, size: int) -> bytes:
     raise InputError(f"'args' expects numbers, arrays or bytes, but got {type(value).__name__}")
 
 
+_parsed = functools.lru_cache(maxsize=8)(parse)  # modules leave texts as they are
+
+
 def load(text: str | bytes) -> Module:
     """Reads PTX; EmulationError where it can't be read."""
     if isinstance(text, bytes):
         text = text.split(b"\0", 1)[0].decode()
     try:
-        return Module(parse(text))
+        return Module(_parsed(text))
     except RecursionError:
         raise EmulationError("PTX is nested too deeply") from None

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 
-def covering(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
+def covering(*axes: Sequence[Any], meeting: int = 2) -> list[tuple[Any, ...]]:
     """Combinations, in the product's order, that together have each pair of values of two axes; always the same ones.
 
-    Of one axis these are its values, of two axes the whole product.
+    Of two axes this is the whole product. Where axes have nothing to do with each other, `meeting=1` takes turns: each
+    value of each axis is in one combination at least.
     """
     numbers = list(itertools.product(*(range(len(axis)) for axis in axes)))
-    met = {row: _pairs(row) for row in numbers}
+    met = {row: set(itertools.combinations(enumerate(row), min(meeting, len(row)))) for row in numbers}
     missing = set().union(*met.values())
     chosen = []
     while missing:
@@ -30,15 +31,10 @@ def covering(*axes: Sequence[Any]) -> list[tuple[Any, ...]]:
     return [tuple(axis[i] for axis, i in zip(axes, row, strict=True)) for row in sorted(chosen)]
 
 
-def _pairs(row: tuple[int, ...]) -> set[tuple[tuple[int, int], ...]]:
-    """What meets in a combination: pairs of an axis and the number of its value."""
-    return set(itertools.combinations(enumerate(row), min(2, len(row))))
-
-
-def products(*axes: Sequence[Any]) -> list[Any]:
+def products(*axes: Sequence[Any], meeting: int = 2) -> list[Any]:
     """All combinations for `pytest.mark.parametrize`; those that `covering` doesn't take are slow."""
     places = [range(len(axis)) for axis in axes]
-    quick = set(covering(*places))
+    quick = set(covering(*places, meeting=meeting))
     return [
         pytest.param(
             *(axis[i] for axis, i in zip(axes, row, strict=True)), marks=[pytest.mark.slow] * (row not in quick)

@@ -28,6 +28,11 @@ def test_few_combinations_are_taken_and_always_the_same() -> None:
     assert covering("ab", "cd", "ef") == [("a", "c", "e"), ("a", "d", "f"), ("b", "c", "f"), ("b", "d", "e")]
 
 
+def test_axes_that_have_nothing_to_do_with_each_other_take_turns() -> None:
+    assert covering("abc", "xy", meeting=1) == [("a", "x"), ("b", "y"), ("c", "x")]
+    assert len([row for row in products("abc", "wxyz", [1, 2], meeting=1) if not row.marks]) == 4
+
+
 def test_what_is_left_out_is_slow() -> None:
     rows = products(["x", "x"], [1, 2, 3], [None, [4]])
     assert len(rows) == 12
