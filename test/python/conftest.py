@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import emulated_results
 import pytest
 import seeds
 import tiny_models
@@ -24,6 +25,19 @@ def pytest_configure(config: pytest.Config) -> None:
     seeds.settle(seeds.SHUFFLE)  # before workers start, which inherit both
     if getattr(config.option, "hypothesis_seed", None) is None:
         config.option.hypothesis_seed = seeds.seed()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Results of the emulator are kept where pytest keeps what it knows of earlier runs."""
+    cache = getattr(session.config, "cache", None)  # None with -p no:cacheprovider
+    if cache is not None:
+        emulated_results.begin(cache.mkdir("emulated"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The process that ends last bounds what is kept."""
+    if not hasattr(session.config, "workerinput"):
+        emulated_results.tidy()
 
 
 def pytest_report_header() -> str:

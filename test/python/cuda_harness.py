@@ -27,7 +27,7 @@ import pytest
 import real_gpu
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-SOURCES = Path(__file__).parent / "fake_cuda"
+SOURCES = Path(__file__).resolve().parents[2] / "emulator" / "fake_cuda"
 
 #: Results of the driver that tests let calls have.
 OUT_OF_MEMORY, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 700, 719
@@ -256,7 +256,7 @@ def emulated_device(chip: str = "sm_90a", *, leaks: bool = False, **options: Any
 
     With RLX_TEST_GPU=1 in the environment it is this machine's own, where that runs code for the chip.
     """
-    from rlx_mlir.verify.ptx import DeviceMemory, load
+    from ptx_emulator import DeviceMemory, load
 
     if real_gpu.is_wanted(chip):
         with real_device():

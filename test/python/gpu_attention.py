@@ -10,12 +10,12 @@ from attention_cases import Problem
 from gpu_emulated import emulate
 from gpu_host import Launch
 
+from ptx_emulator import Stats
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.specs import AttentionSpec
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.mir.attention import attention
-from rlx_mlir.verify.ptx import Stats
 
 NAME = "k"
 

@@ -2,27 +2,20 @@
 """Evaluates the host's part of scheduled kernels in Python: which kernels are launched, and with what.
 
 `launches(kernel, name, sizes)` runs `NAME.body` of a `DeviceKernel` on buffers of given sizes. Nothing is computed but
-sizes, so buffers are their names: a pointer parameter is a buffer and an offset in bytes. `run` then runs the kernels'
-PTX by the emulator, on arrays.
+sizes, so buffers are their names: a pointer parameter is a buffer and an offset in bytes.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-import real_gpu
-
 from rlx_mlir import ir
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
-from rlx_mlir.lowering.gpu.ptx import ptx_of
-from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
-from rlx_mlir.verify.ptx.tensormap import TensorMap
 
 SMEM = "llvm.mlir.global external @smem() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>"
 #: What stands for elements that tensor maps don't have.
@@ -83,19 +76,13 @@ class _Buffer:
         return Pointer(self.name, self.offset)
 
 
-def module_text(kernel: DeviceKernel) -> str:
-    """A module of one kernel."""
-    inner = f"gpu.module @kernels {{\n{SMEM}\n{kernel.device}\n}}"
-    return f"module attributes {{gpu.container_module}} {{\n{inner}\n{kernel.host}\n}}"
-
-
-def ptx_text(kernel: DeviceKernel, chip: str) -> str:
-    """The PTX of one kernel, as the compiler makes it."""
+@functools.lru_cache(maxsize=4)  # of one kernel, tests ask for scratch memory and launches, at several sizes
+def _module(device: str, host: str) -> ir.Module:
+    inner = f"gpu.module @kernels {{\n{SMEM}\n{device}\n}}"
     with ir.new_context(), ir.Location.unknown():
-        module = ir.Module.parse(module_text(kernel))
+        module = ir.Module.parse(f"module attributes {{gpu.container_module}} {{\n{inner}\n{host}\n}}")
         module.operation.verify()
-        run_pipeline(module, f"rlx-gpu-to-nvvm,gpu-emit-ptx{{chip={chip}}}")
-        return ptx_of(module)
+    return module
 
 
 def _contiguous(sizes: Sequence[int]) -> tuple[int, ...]:
@@ -117,9 +104,8 @@ def scratch_bytes(kernel: DeviceKernel, name: str, sizes: Sequence[Sequence[int]
 
 
 def _evaluate(kernel: DeviceKernel, function: str, arguments: Sequence[Sequence[int] | None]) -> _Run:
-    with ir.new_context(), ir.Location.unknown():
-        module = ir.Module.parse(module_text(kernel))
-        module.operation.verify()
+    module = _module(kernel.device, kernel.host)
+    with module.context, ir.Location.unknown():
         for op in module.body.operations:
             symbol = op.operation.attributes["sym_name"]
             if ir.StringAttr(symbol).value == function:
@@ -279,57 +265,3 @@ _ARITHMETIC: Mapping[str, Callable[..., Any]] = {
     "arith.extui": lambda a: a,
     "arith.trunci": lambda a: a,
 }
-
-
-def aligned(array: np.ndarray) -> np.ndarray:
-    """A copy at a multiple of 256 bytes, as memory of a GPU is."""
-    room = np.empty(array.nbytes + 256, np.uint8)
-    start = -room.ctypes.data % 256
-    copy = room[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy
-
-
-def run(
-    kernel: DeviceKernel, name: str, arrays: Sequence[np.ndarray], ptx: str, *, profile: bool = False
-) -> list[Stats]:
-    """Runs the kernel on arrays (operands, then results, which are written) by the emulator of PTX.
-
-    Scratch memory is as large as `NAME.scratch` says, and a kernel that touches anything else fails. Returns what each
-    launch did; `profile` counts accesses, too.
-    """
-    module, memory = load(ptx), DeviceMemory()
-    sizes = [array.shape for array in arrays]
-    addresses = {f"b{i}": memory.register(array) for i, array in enumerate(arrays) if array.size}
-    if bytes_ := scratch_bytes(kernel, name, sizes):
-        addresses["scratch"] = memory.allocate(bytes_)
-
-    def parameter(value: Pointer | Number | Map) -> Any:
-        if isinstance(value, Pointer):
-            return addresses[value.buffer] + value.offset
-        if isinstance(value, Number):
-            return np.int32(value.value) if value.type == "i32" else np.int64(value.value)
-        address = addresses[value.address.buffer] + value.address.offset
-        innermost = [tuple(reversed(part)) for part in (value.sizes, value.strides, value.box)]
-        return TensorMap(MAPPED.get(value.element, value.element), address, *innermost, value.swizzle).to_bytes()
-
-    done = launches(kernel, name, sizes)
-    (chip,) = re.findall(r"^\.target (\w+)", ptx, re.MULTILINE)
-    named = {f"b{i}": array for i, array in enumerate(arrays)}
-    made = real_gpu.run(ptx, done, named, bytes_) if real_gpu.is_wanted(chip) else {}
-    stats = [
-        module.launch(
-            launch.kernel,
-            grid=launch.grid,
-            block=launch.block,
-            args=[parameter(value) for value in launch.parameters],
-            shared_bytes=launch.shared,
-            memory=memory,
-            profile=profile,
-        )
-        for launch in done
-    ]
-    for name, data in made.items():
-        if named[name].flags.writeable:
-            named[name].reshape(-1).view(np.uint8)[:] = data
-    return stats

@@ -16,8 +16,8 @@ import pytest
 from gpu_emulated import ptx, run_launch
 from gpu_host import Launch, launches, scratch_bytes
 
+from ptx_emulator import DeviceMemory, load
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
-from rlx_mlir.verify.ptx import DeviceMemory, load
 
 Blocks = Callable[[Launch], Sequence[Sequence[int]]]
 

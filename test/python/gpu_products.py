@@ -14,10 +14,10 @@ import pytest
 from gpu_emulated import emulate
 from gpu_host import Launch
 
+from ptx_emulator import Stats
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
-from rlx_mlir.verify.ptx import Stats
 
 TYPES: dict[str, Any] = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 #: Chips whose code ptxas is asked about; all but the first are slow.

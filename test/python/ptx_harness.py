@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import DeviceMemory, Stats, load
+from ptx_emulator import DeviceMemory, Stats, load
 
 #: Register classes: prefix of names, type of the declaration, bytes of one value in memory.
 CLASSES = {"p": ("pred", 1), "h": ("b16", 2), "r": ("b32", 4), "d": ("b64", 8)}

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Runs scheduled kernels on the GPU of this machine, by the driver alone: tests of numbers then check it, too.
 
-With RLX_TEST_GPU=1 in the environment, `gpu_emulated.emulate` and `gpu_host.run` let the emulator run a kernel, as
-always, and then the GPU, where it runs code for the chip; what tests look at are the GPU's numbers. `emulated_device`
-is the GPU itself then.
+With RLX_TEST_GPU=1 in the environment, `gpu_emulated.emulate` lets the emulator run a kernel, as always, and then the
+GPU, where it runs code for the chip; what tests look at are the GPU's numbers. `emulated_device` is the GPU itself
+then.
 """
 
 from __future__ import annotations

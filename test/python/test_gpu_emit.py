@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from gpu_harness import assemble
 
+from ptx_emulator import DeviceMemory, load
 from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value, memref, pointer, tensor_map, vec
@@ -22,7 +23,6 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.gpu.ptx import ptx_of
 from rlx_mlir.lowering.gpu.schedules import SHARED_MEMORY
 from rlx_mlir.rewriting import run_pipeline
-from rlx_mlir.verify.ptx import DeviceMemory, load
 
 
 def ptx_text(em: DeviceEmitter, host: str = "") -> str:

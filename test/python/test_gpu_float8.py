@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import rlx_mlir as rlx
+from ptx_emulator import Stats
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu import gemm_hopper_config as hopper
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
@@ -30,7 +31,6 @@ from rlx_mlir.errors import PassError
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.tuning.choices import Chosen
-from rlx_mlir.verify.ptx import Stats
 
 TYPES = {
     "f8E4M3FN": ml_dtypes.float8_e4m3fn,

@@ -10,6 +10,7 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import gpu_emulated
 import gpu_host
 import pytest
 from gpu_harness import usage
@@ -60,7 +61,7 @@ def name_of(tile: Tile) -> str:
 
 
 def ptx(kernel: DeviceKernel) -> str:
-    return gpu_host.ptx_text(kernel, CHIP)
+    return gpu_emulated.ptx(kernel.device, CHIP)
 
 
 def product(

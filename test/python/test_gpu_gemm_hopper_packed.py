@@ -9,6 +9,7 @@ import gpu_host
 import ml_dtypes
 import numpy as np
 import pytest
+from gpu_emulated import emulate, ptx
 from gpu_harness import usage
 from test_planes import random_rows
 
@@ -71,9 +72,8 @@ def run(scheme: str, m: int, gemm: Gemm, *, constant: bool) -> None:
     choices = [(None, Choice(TILES[6]))]
     kernel = gemm_hopper_packed(gemm, scheme, CHIP, constant_weights=constant, choices=choices)
     planes = [formats.pack_planes(scheme, own, k) for own in rows]
-    arrays = [gpu_host.aligned(array) for array in (x, *planes, *arguments, out)]
-    gpu_host.run(kernel, "mm", arrays, gpu_host.ptx_text(kernel, CHIP))
-    error = np.abs(arrays[-1].astype(np.float64) - reference)
+    emulate(kernel, "mm", CHIP, [x, *planes, *arguments], [out])
+    error = np.abs(out.astype(np.float64) - reference)
     assert np.all(error <= TOLERANCES[gemm.element] * np.abs(reference) + 1e-5 * magnitude + 1e-6)
 
 
@@ -118,7 +118,7 @@ def test_decoded_weights_are_not_read_ahead():
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_ptxas_takes_the_decoder(scheme):
     kernel = gemm_hopper_packed(gemm_of(4096, 4096), scheme, CHIP, choices=[(None, Choice(TILES[6]))])
-    used = usage(gpu_host.ptx_text(kernel, CHIP), CHIP)
+    used = usage(ptx(kernel.device, CHIP), CHIP)
     assert used["mm_decode"].spilled == 0
     # Memory bounds it: 1024 threads of a multiprocessor at least.
     assert used["mm_decode"].registers <= 64
@@ -143,7 +143,7 @@ def test_dense_weights_in_planes(element, k):
     out = np.full((m, n), np.nan, DTYPES[element])
     kernel = emit_product_hopper("mm", Spec((None, k), planes.shape, (None, n), element, element), CHIP)
     assert kernel.schedule == "gemm_hopper"
-    gpu_host.run(kernel, "mm", [x, planes, out], gpu_host.ptx_text(kernel, CHIP))
+    emulate(kernel, "mm", CHIP, [x, planes], [out])
     reference = x.astype(np.float64) @ w.astype(np.float64).T
     np.testing.assert_allclose(out.astype(np.float64), reference, rtol=TOLERANCES[element], atol=TOLERANCES[element])
 

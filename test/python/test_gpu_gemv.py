@@ -14,6 +14,7 @@ import pytest
 from gpu_emulated import assembled, emulate, ptx
 
 import rlx_mlir.mir  # noqa: F401  registers the references
+from ptx_emulator import Stats, machine
 from rlx_mlir import formats
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.gemv import Gemv, Prologue, configurations, gemv, shared_bytes
@@ -23,7 +24,6 @@ from rlx_mlir.codegen.gpu.quantize import Quantize, quantize
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
 from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.mir.registry import REFERENCES
-from rlx_mlir.verify.ptx import Stats, machine
 
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 QUANTISED = [name for name in formats.PLANE_FORMATS if not formats.plane_layout(name).dense]

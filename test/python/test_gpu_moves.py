@@ -14,6 +14,7 @@ from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
 import rlx_mlir as rlx
+from ptx_emulator import Stats
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.copies import MOST_INPUTS, emit_copies
@@ -21,7 +22,6 @@ from rlx_mlir.codegen.gpu.emit import memref
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 from rlx_mlir.codegen.gpu.transpose import emit_transpose
 from rlx_mlir.codegen.specs import MoveSpec
-from rlx_mlir.verify.ptx import Stats
 
 DTYPES = {"f64": np.float64, "f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i1": np.bool_}
 #: Elements of 4, 2 and 1 bytes; those of 8, and conditions, are moved by the same code.

@@ -12,11 +12,11 @@ import test_cpu_rows
 from gpu_emulated import assembled, emulate, ptx
 from test_cpu_rows import Case, normal, one
 
+from ptx_emulator import Stats
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.rows import choose_tiling, emit_rows
 from rlx_mlir.codegen.row_graph import Graph, Operand, Plan, Result, RowProgram, Step
-from rlx_mlir.verify.ptx import Stats
 
 CHIP = "sm_90"
 

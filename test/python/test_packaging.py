@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.metadata
 import importlib.util
 import re
@@ -78,6 +79,27 @@ def test_wheel_holds_nothing_else(wheel_files: list[importlib.metadata.PackagePa
     assert len([file for file in wheel_files if file.suffix == ".so"]) == 2
 
 
+def test_the_package_is_without_the_emulator(distribution: importlib.metadata.Distribution) -> None:
+    """Tests alone know of it: neither is it installed, nor does the product import it."""
+    odd = [str(file) for file in distribution.files or [] if {"emulator", "ptx_emulator"} & set(file.parts)]
+    assert not odd
+
+
+def test_the_product_imports_nothing_of_the_tests() -> None:
+    """Packages of tests, by their names: the emulator, and what lies in the folder of this file."""
+    own = {"ptx_emulator", *(path.stem for path in Path(__file__).parent.glob("*.py"))}
+    sources = [path for folder in ("python", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
+    assert any(path.name == "compiler.py" for path in sources)
+    found = []
+    for path in sources:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names = [node.module]
+            found += [f"{path.relative_to(ROOT)}: {name}" for name in names if name.partition(".")[0] in own]
+    assert not found
+
+
 def test_wheel_is_small(wheel_files: list[importlib.metadata.PackagePath]) -> None:
     """The limit is for the compressed wheel; this is more."""
     assert sum(file.size or 0 for file in wheel_files) < 20 * MB
@@ -123,8 +145,6 @@ def test_importing_the_package_is_quick() -> None:
 
 @pytest.mark.parametrize("extension", ["_compiler", "_runtime"])
 def test_stubs_name_what_extensions_have(extension: str) -> None:
-    import ast
-
     import rlx_mlir.ir
     import rlx_mlir.native  # noqa: F401  (both load what the extensions link)
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from ptx_harness import module_text, run_kernel
 
-from rlx_mlir.errors import EmulationError, InputError
-from rlx_mlir.verify.ptx import DeviceMemory, TensorMap, load
+from ptx_emulator import DeviceMemory, TensorMap, load
+from ptx_emulator.errors import EmulationError
+from rlx_mlir.errors import InputError
 
 RNG = np.random.default_rng(13)
 HEAD = ".extern .shared .align 1024 .b8 smem[];"

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from ptx_harness import module_text, run_kernel
 
-from rlx_mlir.errors import EmulationError, InputError
-from rlx_mlir.verify.ptx import DeviceMemory, TensorMap, launch_raw, load, parameter_layout
+from ptx_emulator import DeviceMemory, TensorMap, launch_raw, load, parameter_layout
+from ptx_emulator.errors import EmulationError
+from rlx_mlir.errors import InputError
 
 COPY = """
   ld.param.b64 %d1, [x]; ld.param.b64 %d2, [y]; mov.u32 %r1, %tid.x; mad.wide.u32 %d1, %r1, 4, %d1;
@@ -110,7 +111,7 @@ def test_what_is_read_only_stays() -> None:
     ],
 )
 def test_mistakes_are_found(code: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rlx_mlir.verify.ptx.machine.BRANCHES", 1000)
+    monkeypatch.setattr("ptx_emulator.machine.BRANCHES", 1000)
     with pytest.raises(EmulationError, match=message):
         one(code, head=".shared .align 16 .b8 buffer[64];")
 

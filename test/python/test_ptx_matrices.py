@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from ptx_harness import module_text, run_kernel
 
-from rlx_mlir.errors import EmulationError
-from rlx_mlir.verify.ptx.matrices import product_in_order
+from ptx_emulator.errors import EmulationError
+from ptx_emulator.matrices import product_in_order
 
 RNG = np.random.default_rng(5)
 

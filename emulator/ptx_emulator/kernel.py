@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from ptx_emulator import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
+from ptx_emulator.errors import EmulationError
+from ptx_emulator.machine import Machine, Variables
+from ptx_emulator.memory import DeviceMemory
+from ptx_emulator.stats import Stats
+from ptx_emulator.text import Function, Text, Variable, parse
 from rlx_mlir.chips import CHIPS, DEFAULT_CHIP, shared_memory
-from rlx_mlir.errors import EmulationError, InputError
-from rlx_mlir.verify.ptx import access, arithmetic, bulk, conversions, copies, decode, matrices, mbarriers, warps, wgmma
-from rlx_mlir.verify.ptx.machine import Machine, Variables
-from rlx_mlir.verify.ptx.memory import DeviceMemory
-from rlx_mlir.verify.ptx.stats import Stats
-from rlx_mlir.verify.ptx.text import Function, Text, Variable, parse
+from rlx_mlir.errors import InputError
 
 #: Threads that run at once: more are faster per thread, and need more memory.
 LANES = 8192
@@ -305,11 +307,14 @@ def _pack(value: Any, size: int) -> bytes:
     raise InputError(f"'args' expects numbers, arrays or bytes, but got {type(value).__name__}")
 
 
+_parsed = functools.lru_cache(maxsize=8)(parse)  # modules leave texts as they are
+
+
 def load(text: str | bytes) -> Module:
     """Reads PTX; EmulationError where it can't be read."""
     if isinstance(text, bytes):
         text = text.split(b"\0", 1)[0].decode()
     try:
-        return Module(parse(text))
+        return Module(_parsed(text))
     except RecursionError:
         raise EmulationError("PTX is nested too deeply") from None

@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
+from ptx_emulator import access, mbarriers
+from ptx_emulator import floats as fl
+from ptx_emulator.copies import BULK
+from ptx_emulator.decode import Unknown, dtype_of, nothing
+from ptx_emulator.machine import Action, Machine
+from ptx_emulator.memory import BARRIER, PARAM_WINDOW, PENDING, SHARED_BASE, UNFENCED, WRITTEN, Fault
+from ptx_emulator.tensormap import TensorMap
+from ptx_emulator.text import Instruction
 from rlx_mlir.errors import InputError
-from rlx_mlir.verify.ptx import access, mbarriers
-from rlx_mlir.verify.ptx import floats as fl
-from rlx_mlir.verify.ptx.copies import BULK
-from rlx_mlir.verify.ptx.decode import Unknown, dtype_of, nothing
-from rlx_mlir.verify.ptx.machine import Action, Machine
-from rlx_mlir.verify.ptx.memory import BARRIER, PARAM_WINDOW, PENDING, SHARED_BASE, UNFENCED, WRITTEN, Fault
-from rlx_mlir.verify.ptx.tensormap import TensorMap
-from rlx_mlir.verify.ptx.text import Instruction
 
 _REDUCTIONS: dict[str, Any] = {
     "add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,

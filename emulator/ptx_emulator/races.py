@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx.memory import Fault
+from ptx_emulator.memory import Fault
 
 if TYPE_CHECKING:
-    from rlx_mlir.verify.ptx.machine import Machine
+    from ptx_emulator.machine import Machine
 
 _PLACE, _WARP = np.uint64(40), np.uint64(32)
 _CLOCK = np.uint64(0xFFFFFFFF)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import access
-from rlx_mlir.verify.ptx.copies import BULK, copies
-from rlx_mlir.verify.ptx.decode import Unknown, handles, take
-from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.memory import BARRIER, PENDING, SHARED_BASE, Fault
-from rlx_mlir.verify.ptx.text import Address, Instruction, Sink
+from ptx_emulator import access
+from ptx_emulator.copies import BULK, copies
+from ptx_emulator.decode import Unknown, handles, take
+from ptx_emulator.machine import AWAY, Action, Machine
+from ptx_emulator.memory import BARRIER, PENDING, SHARED_BASE, Fault
+from ptx_emulator.text import Address, Instruction, Sink
 
 _MOST = (1 << 20) - 1
 _ORDER = (

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import floats as fl
-from rlx_mlir.verify.ptx import integers as it
-from rlx_mlir.verify.ptx.decode import Unknown, dtype_of, elementwise, handles, take
-from rlx_mlir.verify.ptx.machine import Action, Machine
-from rlx_mlir.verify.ptx.memory import Fault
-from rlx_mlir.verify.ptx.text import Imm, Instruction, Not, Pair, Reg, Vector
+from ptx_emulator import floats as fl
+from ptx_emulator import integers as it
+from ptx_emulator.decode import Unknown, dtype_of, elementwise, handles, take
+from ptx_emulator.machine import Action, Machine
+from ptx_emulator.memory import Fault
+from ptx_emulator.text import Imm, Instruction, Not, Pair, Reg, Vector
 
 FLOATS = ("f16", "bf16", "f16x2", "bf16x2", "f32", "f64")
 

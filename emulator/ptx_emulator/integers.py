@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx.memory import Fault
+from ptx_emulator.memory import Fault
 
 Array = np.ndarray
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import floats as fl
-from rlx_mlir.verify.ptx.decode import Unknown, dtype_of, handles
-from rlx_mlir.verify.ptx.machine import Action, Machine
-from rlx_mlir.verify.ptx.memory import (
+from ptx_emulator import floats as fl
+from ptx_emulator.decode import Unknown, dtype_of, handles
+from ptx_emulator.machine import Action, Machine
+from ptx_emulator.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
     PENDING,
@@ -22,8 +22,8 @@ from rlx_mlir.verify.ptx.memory import (
     Bytes,
     Fault,
 )
-from rlx_mlir.verify.ptx.stats import Access
-from rlx_mlir.verify.ptx.text import TYPE_BYTES, Address, Imm, Instruction, Reg, Symbol, Vector
+from ptx_emulator.stats import Access
+from ptx_emulator.text import TYPE_BYTES, Address, Imm, Instruction, Reg, Symbol, Vector
 
 #: Bits of an address in the shared memory of a cluster above those of an address in a block; 0 stands for the own one.
 CLUSTER_SHIFT = 24

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from rlx_mlir.verify.ptx.kernel import Module, load
-from rlx_mlir.verify.ptx.memory import DeviceMemory
-from rlx_mlir.verify.ptx.stats import Stats
+from ptx_emulator.kernel import Module, load
+from ptx_emulator.memory import DeviceMemory
+from ptx_emulator.stats import Stats
 
 #: Memory of launches that name none.
 REGISTRY = DeviceMemory()

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import access
-from rlx_mlir.verify.ptx.decode import Unknown, handles
-from rlx_mlir.verify.ptx.machine import Action, Machine
-from rlx_mlir.verify.ptx.memory import PENDING, UNFENCED, WRITTEN, Fault
-from rlx_mlir.verify.ptx.text import Imm, Instruction
+from ptx_emulator import access
+from ptx_emulator.decode import Unknown, handles
+from ptx_emulator.machine import Action, Machine
+from ptx_emulator.memory import PENDING, UNFENCED, WRITTEN, Fault
+from ptx_emulator.text import Imm, Instruction
 
 
 @dataclass

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import bulk
-from rlx_mlir.verify.ptx import floats as fl
-from rlx_mlir.verify.ptx.decode import WATCHERS, Unknown, handles
-from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.matrices import ELEMENTS, a_places, c_places, product_in_order
-from rlx_mlir.verify.ptx.memory import SHARED_BASE, WRITTEN, Fault
-from rlx_mlir.verify.ptx.text import Instruction, Vector, registers_of
+from ptx_emulator import bulk
+from ptx_emulator import floats as fl
+from ptx_emulator.decode import WATCHERS, Unknown, handles
+from ptx_emulator.machine import AWAY, Action, Machine
+from ptx_emulator.matrices import ELEMENTS, a_places, c_places, product_in_order
+from ptx_emulator.memory import SHARED_BASE, WRITTEN, Fault
+from ptx_emulator.text import Instruction, Vector, registers_of
 
 _SPANS = {0: 0, 1: 128, 2: 64, 3: 32}
 _WRITTEN16 = np.uint64(0x0101010101010101 * WRITTEN)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rlx_mlir.errors import EmulationError
+from ptx_emulator.errors import EmulationError
 
 #: Bytes of each element type of a variable or an access.
 TYPE_BYTES = {f"{kind}{bits}": bits // 8 for kind in "bus" for bits in (8, 16, 32, 64)} | {
@@ -176,6 +176,10 @@ _VARIABLE = re.compile(
     rf"(?P<name>{_NAME})\s*(?P<extent>(?:\[\s*\d*\s*\])*)\s*(?:=\s*(?P<initial>.*))?$",
     re.DOTALL,
 )
+_BRACKET = re.compile(r"[\[{(]")
+_GUARD = re.compile(rf"@(!?)({_NAME})\s*")
+_SUM = re.compile(rf"({_NAME}(?:\.[xyzw])?)\s*(?:([+-])\s*(-?\w+))?$")
+_WORD = re.compile(r"\S")
 _SPECIAL = re.compile(
     r"%(?:(?:tid|ntid|ctaid|nctaid|clusterid|nclusterid|cluster_ctaid|cluster_nctaid)\.[xyzw]|laneid|warpid|nwarpid|smid|"
     r"nsmid|gridid|clock(?:64|_hi)?|globaltimer(?:_lo|_hi)?|lanemask_(?:eq|le|lt|ge|gt)|dynamic_smem_size|"
@@ -206,6 +210,9 @@ class _Scope:
 
 def split(text: str) -> list[str]:
     """The parts of a list between commas that stand outside brackets."""
+    if _BRACKET.search(text) is None:  # most lists
+        words = [word.strip() for word in text.split(",")]
+        return words if words[-1] else words[:-1]
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(text):
         if letter in "[{(":
@@ -265,9 +272,9 @@ class Reader:
         return self.line
 
     def _skip_blanks(self) -> bool:
-        while self.position < len(self.text) and self.text[self.position].isspace():
-            self.position += 1
-        return self.position < len(self.text)
+        found = _WORD.search(self.text, self.position)
+        self.position = found.start() if found else len(self.text)
+        return found is not None
 
     def _until(self, pattern: str) -> str:
         found = re.compile(pattern).search(self.text, self.position)
@@ -421,7 +428,7 @@ class Reader:
         assert self.function is not None
         text = " ".join(text.split())
         shown, predicate, negated = text + ";", None, False
-        if guard := re.match(rf"@(!?)({_NAME})\s*", text):
+        if guard := _GUARD.match(text):
             predicate, negated = self.scope.find("registers", guard[2]), guard[1] == "!"
             if predicate is None:
                 raise EmulationError(f"'{guard[2]}' isn't a register", line=line, instruction=shown)
@@ -440,6 +447,9 @@ class Reader:
             self.pending.append((instruction, self.scope))
 
     def _operand(self, word: str) -> Any:
+        register = self.scope.find("registers", word)
+        if register is not None:  # most operands
+            return register
         if word.startswith("["):
             parts = split(word[1:-1])
             base, offset = self._sum(parts[0])
@@ -464,10 +474,13 @@ class Reader:
         return base
 
     def _sum(self, word: str) -> tuple[Any, int]:
+        register = self.scope.find("registers", word)
+        if register is not None:
+            return register, 0
         constant = parse_constant(word)
         if constant is not None:
             return constant, 0
-        match = re.match(rf"({_NAME}(?:\.[xyzw])?)\s*(?:([+-])\s*(-?\w+))?$", word)
+        match = _SUM.match(word)
         if match is None:
             raise ValueError(f"can't read the operand '{word}'")
         offset = int(match[3].rstrip("U"), 0) if match[3] else 0

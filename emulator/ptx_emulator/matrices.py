@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx import access
-from rlx_mlir.verify.ptx import floats as fl
-from rlx_mlir.verify.ptx.decode import Unknown, handles, take
-from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.memory import Fault
-from rlx_mlir.verify.ptx.text import Instruction, Vector
-from rlx_mlir.verify.ptx.warps import collective
+from ptx_emulator import access
+from ptx_emulator import floats as fl
+from ptx_emulator.decode import Unknown, handles, take
+from ptx_emulator.machine import AWAY, Action, Machine
+from ptx_emulator.memory import Fault
+from ptx_emulator.text import Instruction, Vector
+from ptx_emulator.warps import collective
 
 
 def _tf32(words: np.ndarray) -> np.ndarray:

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.errors import EmulationError
-from rlx_mlir.verify.ptx.memory import (
+from ptx_emulator.errors import EmulationError
+from ptx_emulator.memory import (
     PARAM_WINDOW,
     SHARED_BASE,
     Bytes,
@@ -26,9 +26,9 @@ from rlx_mlir.verify.ptx.memory import (
     Fault,
     SharedMemory,
 )
-from rlx_mlir.verify.ptx.races import Races
-from rlx_mlir.verify.ptx.stats import Stats
-from rlx_mlir.verify.ptx.text import Function, Imm, Instruction, Reg, Special, Symbol, registers_of
+from ptx_emulator.races import Races
+from ptx_emulator.stats import Stats
+from ptx_emulator.text import Function, Imm, Instruction, Reg, Special, Symbol, registers_of
 
 Action = Callable[[], Any]
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.errors import EmulationError
-from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.memory import Fault
-from rlx_mlir.verify.ptx.text import Instruction
+from ptx_emulator.errors import EmulationError
+from ptx_emulator.machine import AWAY, Action, Machine
+from ptx_emulator.memory import Fault
+from ptx_emulator.text import Instruction
 
 Handler = Callable[[Machine, Instruction], Action]
 

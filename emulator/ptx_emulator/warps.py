@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from rlx_mlir.verify.ptx.decode import Unknown, dtype_of, handles, nothing, take
-from rlx_mlir.verify.ptx.machine import AWAY, Action, Machine
-from rlx_mlir.verify.ptx.memory import Fault
-from rlx_mlir.verify.ptx.text import Imm, Instruction, Not, Pair, Sink
+from ptx_emulator.decode import Unknown, dtype_of, handles, nothing, take
+from ptx_emulator.machine import AWAY, Action, Machine
+from ptx_emulator.memory import Fault
+from ptx_emulator.text import Imm, Instruction, Not, Pair, Sink
 
 #: Barriers of a block.
 BARRIERS = 16

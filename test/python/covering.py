@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of parameters by pairs: faults come from one value, or from two that meet, far more often than from three.
+
+`covering` takes few combinations in which any two values of two axes meet at least once. `products` has these by
+default, and the other combinations marked as slow: nothing of the product is lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+
+def covering(*axes: Sequence[Any], meeting: int = 2) -> list[tuple[Any, ...]]:
+    """Combinations, in the product's order, that together have each pair of values of two axes; always the same ones.
+
+    Of two axes this is the whole product. Where axes have nothing to do with each other, `meeting=1` takes turns: each
+    value of each axis is in one combination at least.
+    """
+    numbers = list(itertools.product(*(range(len(axis)) for axis in axes)))
+    met = {row: set(itertools.combinations(enumerate(row), min(meeting, len(row)))) for row in numbers}
+    missing = set().union(*met.values())
+    chosen = []
+    while missing:
+        best = max(numbers, key=lambda row: len(met[row] & missing))  # the first of the best ones
+        chosen.append(best)
+        missing -= met[best]
+    return [tuple(axis[i] for axis, i in zip(axes, row, strict=True)) for row in sorted(chosen)]
+
+
+def products(*axes: Sequence[Any], meeting: int = 2) -> list[Any]:
+    """All combinations for `pytest.mark.parametrize`; those that `covering` doesn't take are slow."""
+    places = [range(len(axis)) for axis in axes]
+    quick = set(covering(*places, meeting=meeting))
+    return [
+        pytest.param(
+            *(axis[i] for axis, i in zip(axes, row, strict=True)), marks=[pytest.mark.slow] * (row not in quick)
+        )
+        for row in itertools.product(*places)
+    ]
