@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Faults that `planted.py` plants: each was in the project once, or is like one that was.
 
-A fault names a file, a text that stands there once, what stands in its place, and the check that is to find it: `pytest`
-with a selection, or `rlx fuzz` with seed and number of cases, as small as finds it.
+A fault names a file, a text that stands there once, what stands in its place, and the check that is to find it:
+`pytest` with a selection, or `rlx fuzz` with seed and number of cases, as small as finds it.
 """
 
 from __future__ import annotations
@@ -156,13 +156,13 @@ NUMBERS = (
         "lowering/kernel_specs.py",
         '    if element not in ("f16", "bf16") or op.name in EXACT or keeps_wide(op):',
         "    if element or op.name in EXACT or keeps_wide(op):",
-        TESTS + "test_roundings.py -k round_like_the_graph",
+        "rlx fuzz graphs --seed 5 --count 20 --op mir.add --op mir.mul",
     ),
     fault(
         "fusion-drops-roundings",
         "lowering/fuse.py",
-        '    if str(ir.RankedTensorType(op.operation.results[0].type).element_type) not in ("f16", "bf16") or keeps_wide(op):\n',
-        '    if str(ir.RankedTensorType(op.operation.results[0].type).element_type) != "none" or keeps_wide(op):\n',
+        '.element_type) not in ("f16", "bf16") or keeps_wide(op):\n        return False\n    rewriter.no_match(',
+        '.element_type) != "none" or keeps_wide(op):\n        return False\n    rewriter.no_match(',
         TESTS + "test_roundings.py -k round_like_the_graph",
     ),
     fault(
@@ -356,7 +356,7 @@ DOORS = (
         "        shown = missing  # names",
         TESTS + "test_model_config.py -k misnamed",
         hangs=True,
-        seconds=60,
+        seconds=100,
     ),
     fault(
         "statements-without-steps",
@@ -365,7 +365,7 @@ DOORS = (
         "        meter.make(characters)\n        return True",
         TESTS + "test_chat_bounds.py",
         hangs=True,
-        seconds=60,
+        seconds=100,
     ),
     fault(
         "repeated-texts-without-measure",
@@ -374,7 +374,7 @@ DOORS = (
         "        if count > self.room and count < 0:\n",
         TESTS + "test_chat_bounds.py",
         hangs=True,
-        seconds=60,
+        seconds=100,
     ),
     fault(
         "convolutions-without-positions",
@@ -390,7 +390,7 @@ DOORS = (
         "    if stat.S_ISDIR(mode):\n",
         TESTS + "test_files.py -k regular",
         hangs=True,
-        seconds=60,
+        seconds=100,
     ),
     fault(
         "products-as-names-of-sizes",
@@ -411,21 +411,21 @@ DOORS = (
         "sources.py",
         "        check_bytecode(content, what)\n        return\n",
         "        return\n",
-        "rlx fuzz bytecode --seed 0 --count 300",
+        "rlx fuzz bytecode --seed 0 --count 60",
     ),
     fault(
         "nesting-has-no-end",
         "sources.py",
         '    budgets.check("nesting", nesting, what)\n',
         "",
-        "rlx fuzz bytecode --seed 0 --count 300",
+        "rlx fuzz bytecode --seed 0 --count 60",
     ),
     fault(
         "digits-have-no-end",
         "sources.py",
         '    budgets.check("digits", digits, what)\n',
         "",
-        "rlx fuzz bytecode --seed 0 --count 300",
+        "rlx fuzz bytecode --seed 0 --count 60",
     ),
     fault(
         "sums-of-the-emulator-by-blas",

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The hardening of the extensions, read back from the files that were built: what a flag of CMake promises and a linker,
-or another build, may leave out."""
+"""The hardening of the extensions, read back from the files that were built.
+
+CMake has flags for it, which a compiler, a linker or another way to build may leave out without an error.
+"""
 
 from __future__ import annotations
 

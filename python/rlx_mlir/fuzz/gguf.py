@@ -328,10 +328,10 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
         "llama.attention.head_count": 4,
         "llama.attention.head_count_kv": 2,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
-        "llama.attention.key_length": 64,
-        "llama.attention.value_length": 64,
+        "llama.attention.key_length": 32,  # not what its absence means
+        "llama.attention.value_length": 32,
         "llama.rope.freq_base": 10000.0,
-        "llama.rope.dimension_count": 64,
+        "llama.rope.dimension_count": 32,
         "llama.rope.scaling.type": "linear",
         "llama.rope.scaling.factor": 4.0,
         "llama.vocab_size": 300,
@@ -339,10 +339,10 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
     }
     shapes = {
         "token_embd": (300, hidden),
-        "blk.0.attn_q": (hidden, hidden),
-        "blk.0.attn_k": (hidden // 2, hidden),
-        "blk.0.attn_v": (hidden // 2, hidden),
-        "blk.0.attn_output": (hidden, hidden),
+        "blk.0.attn_q": (hidden // 2, hidden),
+        "blk.0.attn_k": (hidden // 4, hidden),
+        "blk.0.attn_v": (hidden // 4, hidden),
+        "blk.0.attn_output": (hidden, hidden // 2),
         "blk.0.ffn_gate": (ffn, hidden),
         "blk.0.ffn_up": (ffn, hidden),
         "blk.0.ffn_down": (hidden, ffn),
