@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from importlib.util import cache_from_source
 from pathlib import Path
 
-from planted_faults import FAULTS, Fault
+from planted_faults import FAULTS, Change, Fault
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is changed, and what writes beside itself; the rest of the project is seen through links.
@@ -77,10 +77,14 @@ def planted_text(fault: Fault, root: Path = ROOT) -> dict[str, str]:
     texts: dict[str, str] = {}
     for change in fault.changes:
         before = texts.get(change.file) or (root / change.file).read_text(encoding="utf-8")
-        if (count := before.count(change.old)) != 1:
-            raise PlantError(f"'{fault.name}': {change.file} has this text {count} times, not once:\n{change.old}")
-        texts[change.file] = before.replace(change.old, change.new)
+        texts[change.file] = _changed(before, change, fault.name)
     return texts
+
+
+def _changed(text: str, change: Change, name: str) -> str:
+    if (count := text.count(change.old)) != 1:
+        raise PlantError(f"'{name}': {change.file} has this text {count} times, not once:\n{change.old}")
+    return text.replace(change.old, change.new)
 
 
 class Copy:
