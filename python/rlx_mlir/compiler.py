@@ -43,6 +43,9 @@ TARGETS = ("cpu", "nvptx", "cuda")
 _DISABLED = (*CLASSES, "all", *TEMPLATES)
 
 
+#: In place of fusion and outlining: a kernel for each operation as it is written.
+APART = "mir-hoist-params,mir-outline-kernels{apart=true}"
+
 #: What the environment's RLX_VERIFY may say.
 _VERIFY: dict[str, bool | str] = {"1": True, "numeric": "numeric"}
 
@@ -391,8 +394,13 @@ def _compiled(artifact: Artifact, options: CompileOptions, threads: int | None) 
     return executable(artifact, threads=threads)
 
 
-def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") -> list[tuple[str, str]]:
-    """(stage, pipeline that leads to it), in order, for a module that is at `start`."""
+def stages(
+    options: CompileOptions, start: str = "hir", policy: str = "direct", *, apart: bool = False
+) -> list[tuple[str, str]]:
+    """(stage, pipeline that leads to it), in order, for a module that is at `start`.
+
+    With `apart`, nothing is fused: each operation is a kernel of its own. That is for CPUs, and to compare with.
+    """
     quantize = "mir-quantize-activations,cse," if options.activations == "int8" else ""
     wide = "mir-keep-wide," if options.intermediates == "wide" else ""
     maxima = ",".join(f"{symbol}:{size}" for symbol, size in sorted(options.maxima.items()))
@@ -401,7 +409,7 @@ def stages(options: CompileOptions, start: str = "hir", policy: str = "direct") 
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"inline,symbol-dce,{wide}rlx-fuse,{quantize}rlx-to-kernels"),
+        ("kernels", f"inline,symbol-dce,{wide}{APART if apart else f'rlx-fuse,{quantize}rlx-to-kernels'}"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
@@ -484,11 +492,13 @@ def emit(
 class Compilation:
     """One module on its way through the stages, and what is read from it between them."""
 
-    def __init__(self, module: Any, options: CompileOptions) -> None:
+    def __init__(self, module: Any, options: CompileOptions, *, apart: bool = False) -> None:
+        """Begins one; `apart` is that of `stages`."""
         self.name = module.name
         self.options = options
         self.module = module._copy()
-        self._steps = stages(options, module.stage, module.fusion_policy or "direct")
+        self._apart = apart
+        self._steps = stages(options, module.stage, module.fusion_policy or "direct", apart=apart)
         self.plan: Any = None
         self.preparation = Preparation()
         self.parameters: tuple[BufferSpec, ...] = ()
@@ -629,7 +639,7 @@ class Compilation:
     def _drop_maxima(self, used: set[str]) -> None:
         """Leaves out the maxima of symbols that only arguments had which nothing reads, and which are gone."""
         maxima = {symbol: size for symbol, size in self.options.maxima.items() if symbol in used}
-        pipelines = dict(stages(dataclasses.replace(self.options, maxima=maxima), "mir"))
+        pipelines = dict(stages(dataclasses.replace(self.options, maxima=maxima), "mir", apart=self._apart))
         self._steps = [(stage, pipelines[stage]) for stage, _ in self._steps]
 
     def code(self, kind: str) -> bytes:

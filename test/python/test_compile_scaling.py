@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from rlx_mlir import Executable, GraphModule, compile
+from rlx_mlir.fuzz import scaling
 
 
 def compiled(module: GraphModule) -> tuple[Executable, float]:
@@ -58,3 +59,31 @@ def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
     assert long < 8 * 3 * max(short, 0.1)
     index, table = np.array([0, 0, 0, 0], np.int32), np.arange(512, dtype=np.float32).reshape(64, 8)
     assert np.array_equal(executable(table, index), table[[0, 0, 0, 0]])
+
+
+@pytest.mark.parametrize(
+    ("family", "size", "doublings"),
+    [("concat_operands", 32, 3), ("separate_chain", 16, 2), ("layers", 4, 2), ("inputs_and_outputs", 16, 2)],
+)
+def test_time_is_linear_in_what_grows(family: str, size: int, doublings: int) -> None:
+    """What `rlx fuzz scaling` measures of all families, at small sizes: processor time, the best of three."""
+    scaling.prepare()
+
+    def seconds(count: int) -> float:
+        return min(scaling.measured(family, count) for _ in range(3))
+
+    few, many = seconds(size), seconds(size << doublings)
+    assert many < scaling.RATIO**doublings * max(few, 0.1), f"{size}: {few:.2f} s, {size << doublings}: {many:.2f} s"
+
+
+def test_time_is_linear_in_arguments() -> None:
+    """Building a module: each argument that is added is known without reading those that are there."""
+
+    def seconds(count: int) -> float:
+        begin = time.process_time()
+        m = GraphModule.mir("arguments")
+        m.set_outputs(m.neg([m.input(f"x{i}", [4, "n"]) for i in range(count)][-1]))
+        return time.process_time() - begin
+
+    few, many = (min(seconds(count) for _ in range(3)) for count in (100, 800))
+    assert many < scaling.RATIO**3 * max(few, 0.02), f"100 arguments: {few:.2f} s, 800: {many:.2f} s"

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import seeds
 
+from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError
 from rlx_mlir.frontends.gguf import GGUFFile, write_gguf
 from rlx_mlir.fuzz import bytecode, campaign, gguf, graphs, reduction, scaling, text
@@ -26,7 +27,9 @@ from rlx_mlir.fuzz.operations import GENERATORS
 from rlx_mlir.fuzz.pool import Worker
 from rlx_mlir.fuzz.sensitivity import expected
 from rlx_mlir.hir import GraphModule
+from rlx_mlir.lowering import kernel_specs
 from rlx_mlir.mir.registry import REFERENCES
+from rlx_mlir.models import config, special_tokens
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.interesting import is_interesting
 
@@ -273,6 +276,39 @@ def test_rows_alone_are_rows_of_a_batch(monkeypatch: pytest.MonkeyPatch) -> None
     assert graphs.check(case_of(whole))["status"] == "ok"
 
 
+def apart_case() -> Case:
+    """Exact operations of bf16 that are one kernel, and without fusion two."""
+    module = GraphModule.mir("f")
+    x, y = module.input("x", [4, 40], "bf16"), module.input("y", [4, 40], "bf16")
+    module.set_outputs(module.mul(module.add(x, y), y))
+    case = case_of(module)
+    return Case(module, case.runs, {"apart": True})
+
+
+def test_without_fusion_each_operation_is_a_kernel() -> None:
+    module = apart_case().module
+    counts = [len(Compilation(module, CompileOptions(), apart=apart).artifact().calls) for apart in (False, True)]
+    assert counts == [1, 2]
+
+
+def test_bits_do_not_depend_on_fusion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of exact operations; a rounding that only fused kernels leave out is found."""
+    case = apart_case()
+    assert graphs.check(case)["status"] == "ok"
+    monkeypatch.setattr(graphs, "_kept_roundings", lambda *_: None)  # it sees more than this, in large numbers
+    monkeypatch.setattr(kernel_specs, "_rounding", lambda op: "")
+    found = graphs.check(case)
+    assert (found["status"], found["kind"]) == ("finding", "bits")
+    assert "has other bits with" in found["message"]
+
+
+def test_nan_has_no_bits_of_its_own() -> None:
+    nan = np.array([0x7FC00000, 0xFFC00000], np.uint32).view(np.float32)
+    assert graphs._same_bits(nan, nan[::-1].copy())
+    assert not graphs._same_bits(np.float32([0, 1]), np.float32([-0.0, 1]))
+    assert not graphs._same_bits(nan, np.float32([1, 1]))
+
+
 def test_cases_of_every_kind_are_drawn() -> None:
     """Large ones at any rank, results of no pixel."""
     large, shapes = Draft(np.random.default_rng(seeds.seed()), GraphModule.hir("f"), [{"a": 300}], large=True), []
@@ -370,7 +406,7 @@ def test_sources_are_files_that_are_read() -> None:
     for number, data in enumerate(gguf.sources()):
         fields, rest = gguf.split(data)
         assert b"".join(f.data for f in fields) + rest == data
-        if number >= 3:  # the first ones are tiny
+        if number >= 3 and b"tokenizer.ggml.model" in data:  # the first ones are tiny, and so is a second part
             assert {f.role for f in fields} >= {"key", "#value type", "#rank", "#dimension", "#offset", "strings"}
 
 
@@ -379,6 +415,52 @@ def test_short_run_of_files_finds_nothing(tmp_path: Path) -> None:
     assert [found.message for found in report.findings] == []
     assert report.statuses["refused"] > 60
     assert report.statuses["ok"] > 10
+
+
+def read_small(tmp_path: Path, **changes: Any) -> bool:
+    """A small model with other metadata (None: without) read as the fuzzer reads it."""
+    source = tmp_path / "source.gguf"
+    source.write_bytes(next(data for data in gguf.sources() if b"<|eom_id|>" in data))
+    with GGUFFile(source) as file:
+        metadata = {key: file.metadata[key] for key in file.metadata} | {
+            key.replace("__", "."): value for key, value in changes.items()
+        }
+        tensors = {name: (info.type, file.tensor(name), info.shape) for name, info in file.tensors.items()}
+    metadata = {key: value for key, value in metadata.items() if value is not None}
+    return gguf.read_everything(write_gguf(tmp_path / "small.gguf", metadata, tensors))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"llama__rope__scaling__type": None},
+        {"llama__rope__scaling__type": None, "llama__rope__scaling__factor": None},
+        {"llama__rope__scaling__factor": None, "llama__rope__scale_linear": 2.0},
+        {"llama__rope__dimension_count": None, "llama__rope__freq_base": None},
+        {"tokenizer__ggml__eos_token_id": None, "tokenizer__ggml__eot_token_id": None},
+        {"tokenizer__ggml__add_bos_token": None, "tokenizer__ggml__pre": None, "split__count": 1},
+    ],
+)
+def test_what_files_leave_out_has_a_meaning(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert read_small(tmp_path, **changes)
+
+
+@pytest.mark.parametrize("changes", [{"llama__attention__value_length": None}, {"split__count": 2, "split__no": 0}])
+def test_what_files_leave_out_may_be_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    assert not read_small(tmp_path, **changes)
+
+
+def test_another_meaning_of_what_is_left_out_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "_rope_scale", lambda keys: keys.number("rope.scaling.factor", 1.0))
+    assert read_small(tmp_path)
+    with pytest.raises(AssertionError, match=r"'rope_scale' is 1\.0, but 2\.0 with the defaults spelled out"):
+        read_small(tmp_path, llama__rope__scaling__factor=None, llama__rope__scale_linear=2.0)
+    monkeypatch.setattr(special_tokens, "_ENDING_IDS", ("eos",))
+    with pytest.raises(AssertionError, match="tokens don't end generation: eot 7"):
+        read_small(tmp_path)
+    monkeypatch.setattr(config, "_check_kind", lambda file: None)
+    with pytest.raises(AssertionError, match="one of 3 files is read as a whole model"):
+        read_small(tmp_path, split__count=3)
 
 
 def test_a_large_file_is_mutated_in_its_header(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from documents import ROOT
 
+from rlx_mlir.fuzz.campaign import FUZZERS
+
 LOCKS = ("requirements.lock", "tools.lock")
 
 
@@ -140,6 +142,13 @@ def test_scripts_are_shell(name: str) -> None:
     assert os.access(script, os.X_OK)
     done = subprocess.run(["bash", "-n", str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_every_fuzzer_runs_at_night() -> None:
+    text = (ROOT / ".ci" / "nightly").read_text(encoding="utf-8")
+    found = re.search(r"for what in ([\w ]+); do", text)
+    assert found is not None
+    assert set(found[1].split()) == FUZZERS.keys()
 
 
 def test_what_scripts_name_is_there() -> None:

@@ -36,7 +36,7 @@ class Case:
     Attributes:
         module: at stage hir or mir.
         runs: for each run, the value of every input and parameter.
-        options: of `compile`: activations, level, features.
+        options: of `compile`: activations, level, features; and `apart`: whether to compile without fusion, too.
     """
 
     module: GraphModule
@@ -155,6 +155,7 @@ def random_case(seed: int, index: int, ops: tuple[str, ...] = ()) -> tuple[Case,
         "features": str(rng.choice(["", "", "", "", "+sse2"])),
         "maxima": {s: max(1, *(sizes[s] for sizes in draft.assignments)) for s in module.dynamic_symbols},
     }
+    options["apart"] = options["activations"] == "exact" and bool(rng.random() < 0.4)
     return Case(module, runs, options), {"skipped": skipped}
 
 

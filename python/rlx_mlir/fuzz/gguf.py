@@ -2,7 +2,7 @@
 """The fuzzer of model files: damages one in its structure or its bytes, and reads all that it offers.
 
 Only errors of ours may come of it, in little time, and with no more memory than the file justifies: the process that
-reads may take 512 MiB beside what its libraries have.
+reads may take 512 MiB beside what its libraries have. What is read means what the format says, see `gguf_meaning`.
 
 Tasks: `{seed, index, file, source?}` writes a file and reads it; `{file}` reads one that is there.
 """
@@ -204,8 +204,25 @@ def _change_type(rng: np.random.Generator, fields: Fields) -> str:
     return f"value of {group} gets type {kind}"
 
 
+def _leave_out(rng: np.random.Generator, fields: Fields) -> str:
+    """Entries that have defaults go, half of them; the count agrees."""
+    from rlx_mlir.fuzz.gguf_meaning import OPTIONAL
+
+    gone = set()
+    for own in fields:
+        if own.role == "key":
+            key = own.data.decode(errors="replace")
+            if (key in OPTIONAL or key.partition(".")[2] in OPTIONAL) and rng.random() < 0.5:
+                gone.add(own.group)
+    left = [f for f in fields if f.group not in gone]
+    count = struct.pack("<Q", sum(f.role == "key" for f in left))
+    fields[:] = [replace(f, data=count) if f.role == "#entry count" else f for f in left]
+    return f"without {sorted(gone)}"
+
+
 _STRUCTURAL: tuple[Callable[[np.random.Generator, Fields], str], ...] = (
     _set_number, _set_number, _set_number, _set_bytes, _change_groups, _change_type, _change_type,
+    _leave_out,
 )  # fmt: skip
 
 
@@ -264,7 +281,7 @@ def _vocabulary(kind: str) -> dict[str, Any]:
     if kind == "gpt2":
         from rlx_mlir.models.tokenizer import _byte_alphabet
 
-        tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *_byte_alphabet()]
+        tokens = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", *_byte_alphabet(), "<|eom_id|>"]
         more = {"tokenizer.ggml.merges": ["t h", "th e", "Ġ the"], "tokenizer.ggml.pre": "smollm"}
         tokens += ["th", "the", "Ġthe"]
         types = [3] * 3 + [1] * (len(tokens) - 3)
@@ -282,6 +299,7 @@ def _vocabulary(kind: str) -> dict[str, Any]:
         "tokenizer.ggml.token_type": np.array(types, np.int32),
         "tokenizer.ggml.bos_token_id": 1,
         "tokenizer.ggml.eos_token_id": 2,
+        "tokenizer.ggml.eot_token_id": 7,
         "tokenizer.ggml.add_bos_token": False,
         "tokenizer.chat_template": "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}",
         **scores,
@@ -289,10 +307,11 @@ def _vocabulary(kind: str) -> dict[str, Any]:
     }
 
 
-def _small_model(path: Path, kind: str, *, misnamed: int = 0) -> None:
+def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None = None) -> None:
     """A model of one layer, complete, whose weights have all types in turn.
 
     With ``misnamed``, one of as many layers, each of whose tensors has nearly the right name: errors compare names.
+    With ``part``, one of two files of the model, 0 or 1: only the first has the metadata.
     """
     from rlx_mlir import formats
     from rlx_mlir.frontends.gguf import write_gguf
@@ -309,17 +328,21 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0) -> None:
         "llama.attention.head_count": 4,
         "llama.attention.head_count_kv": 2,
         "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.attention.key_length": 32,  # not what its absence means
+        "llama.attention.value_length": 32,
         "llama.rope.freq_base": 10000.0,
-        "llama.rope.dimension_count": 64,
+        "llama.rope.dimension_count": 32,
+        "llama.rope.scaling.type": "linear",
+        "llama.rope.scaling.factor": 4.0,
         "llama.vocab_size": 300,
         **_vocabulary(kind),
     }
     shapes = {
         "token_embd": (300, hidden),
-        "blk.0.attn_q": (hidden, hidden),
-        "blk.0.attn_k": (hidden // 2, hidden),
-        "blk.0.attn_v": (hidden // 2, hidden),
-        "blk.0.attn_output": (hidden, hidden),
+        "blk.0.attn_q": (hidden // 2, hidden),
+        "blk.0.attn_k": (hidden // 4, hidden),
+        "blk.0.attn_v": (hidden // 4, hidden),
+        "blk.0.attn_output": (hidden, hidden // 2),
         "blk.0.ffn_gate": (ffn, hidden),
         "blk.0.ffn_up": (ffn, hidden),
         "blk.0.ffn_down": (hidden, ffn),
@@ -336,6 +359,11 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0) -> None:
         metadata["llama.block_count"] = misnamed
         names = [f"blk.{i}.{name.removeprefix('blk.0.')}s" for i in range(misnamed) for name in tensors]
         tensors = {name: np.zeros(1, np.float32) for name in names}
+    if part is not None:
+        total = len(tensors)
+        tensors = dict(list(tensors.items())[part::2])
+        metadata = metadata if part == 0 else {}
+        metadata |= {"split.no": np.uint16(part), "split.count": np.uint16(2), "split.tensors.count": np.int32(total)}
     write_gguf(path, metadata, tensors)
 
 
@@ -362,6 +390,9 @@ def sources() -> tuple[bytes, ...]:
             found += [path.read_bytes()] * 3
         _small_model(path, "gpt2", misnamed=60)
         found.append(path.read_bytes())
+        for part in (0, 1):
+            _small_model(path, "gpt2", part=part)
+            found.append(path.read_bytes())
     return tuple(found)
 
 
@@ -380,6 +411,7 @@ def prepare() -> None:
     import sentencepiece  # noqa: F401
     import tokenizers  # noqa: F401
 
+    from rlx_mlir.fuzz import gguf_meaning  # noqa: F401
     from rlx_mlir.models import chat, config, tokenizer  # noqa: F401
     from rlx_mlir.models import description as inspect  # noqa: F401
 
@@ -421,6 +453,7 @@ def _check_places(file: Any, size: int) -> None:
 def read_everything(path: Path) -> bool:
     """Reads all that a file offers; whether nothing was refused. Anything but errors of ours goes to the caller."""
     from rlx_mlir.frontends.gguf import GGUFFile
+    from rlx_mlir.fuzz.gguf_meaning import check_defaults, check_ends, check_part
     from rlx_mlir.models.chat import ChatTemplate
     from rlx_mlir.models.config import ModelConfig
     from rlx_mlir.models.description import describe_file, format_description
@@ -455,7 +488,10 @@ def read_everything(path: Path) -> bool:
                 attempt(lambda name=name: file.dequantize(name))  # type: ignore[misc]
         attempt(lambda: ModelConfig.from_gguf(file))
         tokenizer = attempt(lambda: Tokenizer.from_metadata(file.metadata))
+        check_part(file)
+        check_defaults(file)
         if tokenizer is not None:
+            check_ends(file.metadata, tokenizer)
             text = "Hello <|im_start|> the wörld\n\x00 12"
             ids: list[int] = []
             for special in (False, True):

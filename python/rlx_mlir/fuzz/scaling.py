@@ -182,31 +182,32 @@ def read(path: Path) -> dict[str, Any]:
 
 def check(case: dict[str, Any]) -> dict[str, Any]:
     """Compiles the family at the size, at twice that, and so on while that is quick; compares neighbours."""
-    make, size = FAMILIES[case["family"]], case["size"]
+    name, size, seed = case["family"], case["size"], case["seed"]
     try:
-        before = _measured(make, size, case["seed"])
+        before = measured(name, size, seed)
         while True:
             size *= 2
-            after = _measured(make, size, case["seed"])
+            after = measured(name, size, seed)
             if after > RATIO * max(before, FLOOR):
                 # Once more: something else may have taken the processor's cache.
-                before, again = _measured(make, size // 2, case["seed"]), _measured(make, size, case["seed"])
+                before, again = measured(name, size // 2, seed), measured(name, size, seed)
                 if min(after, again) > RATIO * max(before, FLOOR):
                     message = (
-                        f"{case['family']} of {size} takes {min(after, again):.2f} s of processor time to compile, "
+                        f"{name} of {size} takes {min(after, again):.2f} s of processor time to compile, "
                         f"and of {size // 2} {before:.2f} s"
                     )
-                    return {"status": "finding", "kind": "scaling", "message": message, "where": case["family"]}
+                    return {"status": "finding", "kind": "scaling", "message": message, "where": name}
             if after > _ENOUGH:
                 return {"status": "ok"}
             before = after
     except RlxError as error:
-        message = f"{case['family']} of {size}: {type(error).__name__}: {error}"
-        return {"status": "finding", "kind": "compile", "message": message, "where": case["family"]}
+        message = f"{name} of {size}: {type(error).__name__}: {error}"
+        return {"status": "finding", "kind": "compile", "message": message, "where": name}
 
 
-def _measured(make: Family, size: int, seed: int) -> float:
-    return _seconds(make(size, np.random.default_rng(seed)))
+def measured(name: str, size: int, seed: int = 0) -> float:
+    """Processor time of compiling a family's module of a size, in seconds."""
+    return _seconds(FAMILIES[name](size, np.random.default_rng(seed)))
 
 
 def _seconds(module: GraphModule) -> float:

@@ -70,9 +70,10 @@ class RowSpace:
     options={
         "prologues": Option("products of few rows do norms and quantisation of what they read, as on GPUs", False),
         "gathers": Option("gathers do the element-wise operations on what they read, as on GPUs", False),
+        "apart": Option("each operation gets a kernel of its own, to compare results with", False),
     },
 )
-def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool) -> None:
+def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apart: bool) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = tensor_entry(module)
     erase_dead(entry)
@@ -80,7 +81,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool) -> 
     _join_in_groups(entry)
     if prologues:
         sink_parts(entry)
-    groups = form_groups(entry, gathers=gathers)
+    groups = single_groups(entry) if apart else form_groups(entry, gathers=gathers)
     if prologues:
         groups = join_prologues(groups)
     library = _Library(module)
@@ -177,6 +178,17 @@ def form_groups(entry: Any, *, gathers: bool = False) -> list[Group]:
     for group in groups:
         group.ops.sort(key=lambda op: order[identity(op)])
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
+
+
+def single_groups(entry: Any) -> list[Group]:
+    """A group for each of the function's operations, but for views."""
+    groups = []
+    for op in operations(entry, nested=False):
+        if op.name.startswith("mir.") and not _is_view(op.opview):
+            row_wise = op.name in ROW_WISE and _is_row_wise(op.opview)
+            kind = "gemm" if isinstance(op.opview, PRODUCTS) else "rows" if row_wise else _single_class(op.opview)
+            groups.append(Group(kind, [op]))
+    return groups
 
 
 def _row_value(view: Any) -> ir.Value:

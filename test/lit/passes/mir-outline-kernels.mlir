@@ -1,4 +1,5 @@
 // RUN: rlx-opt %s --split-input-file --pass-pipeline='builtin.module(mir-outline-kernels)' | FileCheck %s
+// RUN: rlx-opt %s --split-input-file --pass-pipeline='builtin.module(mir-outline-kernels{apart=true})' | FileCheck %s --check-prefix=APART
 
 /// Layers of one shape share their kernels, whatever their names and places are.
 // CHECK-LABEL: module
@@ -16,6 +17,20 @@
 //  CHECK-NEXT:     %[[N1:.+]] = call @[[NORM]](%[[X1]], %[[G1]])
 //  CHECK-NEXT:     %[[X2:.+]] = call @[[ADD]](%[[N1]], %[[W1]], %[[X1]])
 //  CHECK-NEXT:     return %[[X2]]
+
+/// Or, to compare with, every operation is a kernel; equal ones are still one.
+//      APART: func.func private @add_0(
+// APART-NEXT:   mir.add
+//      APART: func.func private @matmul_0(
+// APART-NEXT:   mir.matmul
+// APART-NEXT:   return
+//      APART: func.func private @rms_norm_0(
+//  APART-NOT: private
+//      APART: func.func @layers(
+// APART-NEXT:   call @rms_norm_0
+// APART-NEXT:   call @matmul_0
+// APART-NEXT:   call @add_0
+// APART-NEXT:   call @rms_norm_0
 func.func @layers(%x: tensor<?x8xf32>, %w0: tensor<8x8xf32>, %w1: tensor<8x8xf32>, %g0: tensor<8xf32>, %g1: tensor<8xf32>) -> (tensor<?x8xf32> {mir.name = "y"}) {
   %n0 = mir.rms_norm %x, %g0 eps 0.25 : tensor<?x8xf32>, tensor<8xf32> loc("layer0.norm")
   %p0 = mir.matmul %n0, %w0 : tensor<?x8xf32>, tensor<8x8xf32> loc("layer0.proj")
