@@ -31,7 +31,7 @@ from planted_faults import FAULTS, Change, Fault
 
 ROOT = Path(__file__).resolve().parents[1]
 #: What is changed, and what writes beside itself; the rest of the project is seen through links.
-COPIED = ("python", "test")
+COPIED = ("emulator", "python", "test")
 LEFT_OUT = (".git", "build", ".venv")
 #: Seconds for a check, where a fault doesn't say otherwise.
 SECONDS = 300.0

@@ -25,7 +25,7 @@ import numpy as np
 
 import ptx_emulator
 from ptx_emulator import Access, Stats, machine
-from rlx_mlir.codegen.gpu import chips
+from rlx_mlir import chips
 
 #: Where results are kept; nowhere by default.
 folder: Path | None = None
