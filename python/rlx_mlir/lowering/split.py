@@ -168,7 +168,7 @@ def _accesses(top: Any) -> list[_Access] | None:
     return accesses
 
 
-def _chain(op: ir.AnyOp) -> list[Any]:
+def _chain(op: ir.AnyOp | None) -> list[Any]:
     """The loop, and those that stand in it and in one another."""
     loops: list[Any] = []
     while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:

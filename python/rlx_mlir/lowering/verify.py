@@ -43,7 +43,7 @@ MAX_REPORTED = 10
 Problems = Iterator[str]
 
 
-def _at(function: ir.AnyOp, op: ir.AnyOp = None) -> str:
+def _at(function: ir.AnyOp, op: ir.AnyOp | None = None) -> str:
     name = python_value(function.operation.attributes["sym_name"])
     return f"function '{name}'" if op is None else f"function '{name}': '{op.name}' at {op.location}"
 
