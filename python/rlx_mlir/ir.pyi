@@ -4,7 +4,7 @@
 The stubs of the bindings know neither generated operations nor attributes of subclasses.
 """
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from rlx_mlir import _compiler
 
@@ -30,6 +30,8 @@ class Type(Any): ...
 class Value(Any): ...
 class BlockArgument(Value): ...
 class OpResult(Value): ...
+
+AnyOp: TypeAlias = Operation | OpView
 
 # Everything else is only called or tested against.
 def __getattr__(name: str) -> Any: ...

@@ -270,3 +270,26 @@ def test_blocks_about_models_run(tmp_path: Path) -> None:
     for block in blocks("docs/models.md", "python"):
         (tmp_path / "block.py").write_text(block.text)
         assert run([sys.executable, "block.py"], tmp_path)
+
+
+def glossary_rows() -> list[list[str]]:
+    """The cells of each term."""
+    lines = re.findall(r"^\| (.*) \|$", text_of("docs/glossary.md"), flags=re.M)
+    return [re.split(r"\s*\|\s*", line) for line in lines if not line.startswith("term | ")]
+
+
+def test_the_glossary_names_modules_that_exist() -> None:
+    homes = (ROOT / "python" / "rlx_mlir", ROOT)
+    wrong = []
+    for term, _, meaning, where in glossary_rows():
+        names = re.findall(r"`([^`]+)`", where)
+        missing = [name for name in names if not any((home / name).is_file() for home in homes)]
+        if missing or not names or not meaning.endswith("."):
+            wrong.append(f"{term}: {where}")
+    assert wrong == []
+
+
+def test_the_glossary_explains_each_term_once() -> None:
+    terms = [term for row in glossary_rows() for term in row[0].split(", ")]
+    assert len(terms) > 50
+    assert sorted(set(terms)) == sorted(terms)

@@ -46,7 +46,7 @@ def _as_bytes(type: Any) -> Any:
     return ir.MemRefType.get(type.shape, ir.IntegerType.get_signless(8), type.layout, type.memory_space)
 
 
-def _retype(value: Any) -> None:
+def _retype(value: ir.Value) -> None:
     type = _as_bytes(value.type)
     if type != value.type:
         value.set_type(type)

@@ -45,7 +45,7 @@ EXTRA_ARGUMENTS = 3
 MEASURES = ("units", "scratch")
 
 
-def kernel_name(kernel: Any) -> str:
+def kernel_name(kernel: ir.AnyOp) -> str:
     """The name by which the entry function calls the kernel."""
     return str(kernel.name.value).removesuffix(".mir")
 
@@ -104,14 +104,14 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         kernel.operation.erase()
 
 
-def _locate(function: Any, location: ir.Location) -> None:
+def _locate(function: ir.AnyOp, location: ir.Location) -> None:
     """Gives a function that was parsed from our text a location: failures then name the kernel and its block."""
     function.operation.location = location
     for op in operations(function):
         op.location = location
 
 
-def _template_failure(kernel: Any, error: Exception) -> str:
+def _template_failure(kernel: ir.AnyOp, error: Exception) -> str:
     """The text of the error about a template that failed, with a way round it."""
     kind = kernel_class(kernel)
     first = next(op for op in operations(kernel) if op.name != "mir.constant")
@@ -151,7 +151,7 @@ def destination_style(module: ir.Operation) -> None:
         kernel.operation.erase()
 
 
-def _fill(body: Any, kernel: Any) -> None:
+def _fill(body: Any, kernel: ir.AnyOp) -> None:
     """Moves the kernel's operations into the body, between its tensors and the writes of its results."""
     *tensors, terminator = operations(body, nested=False)
     *ops, results = operations(kernel, nested=False)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -30,7 +29,7 @@ def extent(kind: ir.Type) -> int:
     return int(total)
 
 
-def oversized(root: Any, known: dict[ir.Type, int] | None = None) -> Iterator[str]:
+def oversized(root: ir.AnyOp | ir.Module, known: dict[ir.Type, int] | None = None) -> Iterator[str]:
     """What is too large inside of an operation, in words; `known` gets the bytes of each type."""
     known = {} if known is None else known
 
@@ -53,13 +52,13 @@ def oversized(root: Any, known: dict[ir.Type, int] | None = None) -> Iterator[st
                 yield f"{what} is of {value.type}: {size} bytes, but at most {MAX_BYTES} can be addressed"
 
 
-def _named(op: Any) -> str:
+def _named(op: ir.AnyOp) -> str:
     if op.name == "func.func":
         return f"function '{python_value(op.attributes['sym_name'])}'"
     return f"'{op.name}' at {op.location}"
 
 
-def check_extents(root: Any) -> int:
+def check_extents(root: ir.AnyOp | ir.Module) -> int:
     """The bytes of the largest value.
 
     Raises CompileError, which names the values, where the memory of some can't be addressed.

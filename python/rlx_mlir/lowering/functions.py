@@ -56,7 +56,7 @@ def tensor_entry(module: Any) -> Any:
     return function
 
 
-def kernel_class(kernel: Any) -> str:
+def kernel_class(kernel: ir.AnyOp) -> str:
     """The class of a kernel, such as `gemm`; StageError where outlining gave it none."""
     attributes = kernel.operation.attributes
     if "mir.kernel" not in attributes:
@@ -64,23 +64,23 @@ def kernel_class(kernel: Any) -> str:
     return str(python_value(attributes["mir.kernel"]))
 
 
-def argument_attributes(function: Any) -> list[dict[str, Any]]:
+def argument_attributes(function: ir.AnyOp) -> list[dict[str, Any]]:
     """For each argument its attributes by name, as Python values."""
     return _attributes(function, "arg_attrs", len(function.arguments))
 
 
-def result_attributes(function: Any) -> list[dict[str, Any]]:
+def result_attributes(function: ir.AnyOp) -> list[dict[str, Any]]:
     """For each result its attributes by name, as Python values."""
     return _attributes(function, "res_attrs", len(function.type.results))
 
 
-def _attributes(function: Any, name: str, count: int) -> list[dict[str, Any]]:
+def _attributes(function: ir.AnyOp, name: str, count: int) -> list[dict[str, Any]]:
     dictionaries = entry.attribute_dictionaries(function.operation, name, count)
     return [{key: python_value(value) for key, value in own.items()} for own in dictionaries]
 
 
 def set_signature(
-    function: Any, arguments: Sequence[ir.Attribute], results: Sequence[ir.Attribute] | None = None
+    function: ir.AnyOp, arguments: Sequence[ir.Attribute], results: Sequence[ir.Attribute] | None = None
 ) -> None:
     """Makes the function's type and argument attributes those of its entry block and terminator.
 
@@ -102,7 +102,7 @@ def dictionary(**attributes: ir.Attribute) -> ir.Attribute:
     return ir.DictAttr.get({name.replace("__", "."): value for name, value in attributes.items()})
 
 
-def raw_argument_attributes(function: Any) -> list[ir.Attribute]:
+def raw_argument_attributes(function: ir.AnyOp) -> list[ir.Attribute]:
     """The dictionary attribute of each argument, empty where there is none."""
     attributes = function.operation.attributes
     if "arg_attrs" in attributes:

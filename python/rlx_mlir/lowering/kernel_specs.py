@@ -45,7 +45,7 @@ Sizes = tuple[int | None, ...]
 """Sizes of a value, None where dynamic."""
 
 
-def _body(kernel: Any) -> tuple[list[Any], list[Any]]:
+def _body(kernel: ir.AnyOp) -> tuple[list[Any], list[Any]]:
     """The kernel's operations, and the values that it returns."""
     *ops, terminator = operations(kernel, nested=False)
     return ops, list(terminator.operands)
@@ -59,7 +59,7 @@ def _element(value: ir.Value) -> str:
     return str(ir.RankedTensorType(value.type).element_type)
 
 
-def _constant(op: Any) -> float:
+def _constant(op: ir.AnyOp) -> float:
     """The one number of a constant; UnsupportedByTemplate where its elements differ."""
     value = op.attributes["value"]
     if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
@@ -77,7 +77,7 @@ EXACT = frozenset(
 )
 
 
-def _rounding(op: Any) -> str:
+def _rounding(op: ir.AnyOp) -> str:
     """The type that an operation's result is rounded to before another one of its kernel reads it; empty for none.
 
     Kernels compute f16 and bf16 in f32. Values between operations are rounded as the graph has them, unless the module
@@ -153,7 +153,7 @@ class ProductKernel:
         return BatchedProduct(self.name, *shapes, self.program, self.order, self.element, self.transposed)
 
 
-def read_product(name: str, kernel: Any) -> ProductKernel:
+def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
     """A kernel of class gemm."""
     ops, returned = _body(kernel)
     products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
@@ -214,7 +214,7 @@ def _prologue(inputs: list[Any]) -> tuple[list[Any], list[Any], float | None]:
     return inputs, before, norm
 
 
-def _signature(op: Any) -> tuple[Any, ...]:
+def _signature(op: ir.AnyOp) -> tuple[Any, ...]:
     """What products of one kernel share: all but the weight."""
     return op.name, list(op.operands)[:-1], op.operands[len(op.operands) - 1].type, dict(op.attributes.items())
 
@@ -235,7 +235,7 @@ class _ProgramBuilder:
             if not isinstance(op.opview, mir.FusedMatmulBiasActOp | mir.ScaledMatmulOp):  # which aren't done yet
                 self._define(op, ("acc", i))
 
-    def _define(self, op: Any, ref: Any) -> None:
+    def _define(self, op: ir.AnyOp, ref: Any) -> None:
         """The value of an operation, rounded where others read it so."""
         if element := _rounding(op):
             self._steps.append(Step(f"to_{element}", (ref,)))
@@ -269,7 +269,7 @@ class _ProgramBuilder:
             value = ("step", len(self._steps) - 1)
         self._define(op.operation, value)
 
-    def add(self, op: Any) -> None:
+    def add(self, op: ir.AnyOp) -> None:
         """One operation of the kernel."""
         if op in self._products:
             return
@@ -299,7 +299,7 @@ class _ProgramBuilder:
 # Rows ---------------------------------------------------------------------------------------------
 
 
-def read_rows(name: str, kernel: Any) -> RowProgram:
+def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
     """A kernel of class rows."""
     ops, returned = _body(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
@@ -382,7 +382,7 @@ class _RowShape:
         heads = self.heads(value)
         return None if heads == 1 else shape_of(value)[-1] // heads
 
-    def note_roles(self, view: Any, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
+    def note_roles(self, view: ir.AnyOp, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
         """Notes how the operation uses each of the kernel's arguments."""
         special: dict[Any, str] = {}
         if isinstance(view, mir.RopeOp):
@@ -407,7 +407,7 @@ class _RowShape:
         return "vector" if len(shape) == 1 and heads == 1 else "periodic", width
 
 
-def _row_value(view: Any) -> ir.Value:
+def _row_value(view: ir.AnyOp) -> ir.Value:
     return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
 
 
@@ -422,7 +422,7 @@ def _without_ones(sizes: list[int]) -> list[int]:
     return sizes
 
 
-def _named_operands(view: Any) -> list[Any]:
+def _named_operands(view: ir.AnyOp) -> list[Any]:
     """The operands in the order of the operation's definition, None where an optional one is absent."""
     if isinstance(view, mir.RopeOp):
         return [view.x, view.cos, view.sin, view.pos]
@@ -436,7 +436,7 @@ def _named_operands(view: Any) -> list[Any]:
 # Others -------------------------------------------------------------------------------------------
 
 
-def _buffer_of(value: Any) -> Any:
+def _buffer_of(value: ir.Value) -> Any:
     """The buffer of an operand; None where it is absent."""
     return None if value is None else memref_of(value.type)
 
@@ -444,7 +444,7 @@ def _buffer_of(value: Any) -> Any:
 _ATTENTION_ATTRIBUTES = ("num_heads", "head_dim", "num_kv_heads", "mask_kind", "window", "scale", "softcap", "layout")
 
 
-def read_attention(name: str, kernel: Any) -> AttentionSpec:
+def read_attention(name: str, kernel: ir.AnyOp) -> AttentionSpec:
     """A kernel of class attention."""
     ops, _ = _body(kernel)
     view = ops[0].opview
@@ -462,7 +462,7 @@ def read_attention(name: str, kernel: Any) -> AttentionSpec:
     )
 
 
-def read_quantize(name: str, kernel: Any) -> Sizes:
+def read_quantize(name: str, kernel: ir.AnyOp) -> Sizes:
     """A kernel of class quantize, in blocks of 32: the sizes of x, which is f32."""
     ops, returned = _body(kernel)
     if _element(kernel.arguments[0]) != "f32":
@@ -472,7 +472,7 @@ def read_quantize(name: str, kernel: Any) -> Sizes:
     return _sizes(kernel.arguments[0])
 
 
-def read_conv(name: str, kernel: Any) -> ConvSpec:
+def read_conv(name: str, kernel: ir.AnyOp) -> ConvSpec:
     """A kernel of class conv: a depthwise convolution along a sequence."""
     ops, returned = _body(kernel)
     turned, _, conv, _, back = (op.opview for op in ops)
@@ -485,7 +485,7 @@ def read_conv(name: str, kernel: Any) -> ConvSpec:
     return ConvSpec(x, weight, result, order)
 
 
-def read_top_k(name: str, kernel: Any) -> TopKSpec:
+def read_top_k(name: str, kernel: ir.AnyOp) -> TopKSpec:
     """A kernel of class top_k."""
     ops, returned = _body(kernel)
     view = ops[0].opview
@@ -495,7 +495,7 @@ def read_top_k(name: str, kernel: Any) -> TopKSpec:
     return TopKSpec(x, values, indices, python_value(view.k))
 
 
-def read_sample(name: str, kernel: Any) -> SampleSpec:
+def read_sample(name: str, kernel: ir.AnyOp) -> SampleSpec:
     """A kernel of class sample."""
     ops, returned = _body(kernel)
     view = ops[-1].opview
@@ -506,7 +506,7 @@ def read_sample(name: str, kernel: Any) -> SampleSpec:
     return SampleSpec(operands, results, shape_of(view.values)[-1])
 
 
-def read_gather(name: str, kernel: Any) -> GatherSpec:
+def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
     """A kernel of class gather: a gather, and element-wise operations on what it reads."""
     ops, returned = _body(kernel)
     first = next(op for op in ops if op.name != "mir.constant")
@@ -534,7 +534,7 @@ def read_gather(name: str, kernel: Any) -> GatherSpec:
     )
 
 
-def read_broadcast(name: str, kernel: Any) -> BroadcastSpec:
+def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
     """A kernel of class broadcast: element-wise operations, of which the last one's result is the kernel's."""
     ops, returned = _body(kernel)
     numbers: dict[Any, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
@@ -556,7 +556,7 @@ def read_broadcast(name: str, kernel: Any) -> BroadcastSpec:
     return BroadcastSpec(operands, memref_of(returned[0].type), tuple(steps))
 
 
-def read_conv2d(name: str, kernel: Any) -> Conv2dSpec:
+def read_conv2d(name: str, kernel: ir.AnyOp) -> Conv2dSpec:
     """A kernel of class conv2d: a `mir.conv`."""
     ops, _ = _body(kernel)
     view = ops[-1].opview
@@ -570,7 +570,7 @@ def read_conv2d(name: str, kernel: Any) -> Conv2dSpec:
     return Conv2dSpec(x, weight, result, stride, padding, dilation, python_value(view.groups), order)
 
 
-def read_move(name: str, kernel: Any) -> MoveSpec:
+def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
     """A kernel of class move: one operation."""
     ops, _ = _body(kernel)
     op = ops[-1]
@@ -590,7 +590,7 @@ def read_move(name: str, kernel: Any) -> MoveSpec:
     )
 
 
-def read_reduce(name: str, kernel: Any) -> ReduceSpec:
+def read_reduce(name: str, kernel: ir.AnyOp) -> ReduceSpec:
     """A kernel of class reduce."""
     view, result = _only(name, kernel)
     rank = len(shape_of(view.x))
@@ -598,7 +598,7 @@ def read_reduce(name: str, kernel: Any) -> ReduceSpec:
     return ReduceSpec(memref_of(view.x.type), memref_of(result.type), python_value(view.kind), axes)
 
 
-def read_norm(name: str, kernel: Any) -> NormSpec:
+def read_norm(name: str, kernel: ir.AnyOp) -> NormSpec:
     """A kernel of class norm: a norm or softmax along another axis than the last."""
     ops, _ = _body(kernel)
     op, numbers = ops[-1], {argument: number for number, argument in enumerate(kernel.arguments)}
@@ -612,14 +612,14 @@ def read_norm(name: str, kernel: Any) -> NormSpec:
     return NormSpec(op.name.removeprefix("mir."), x, tuple(factors), axis, eps, order)
 
 
-def read_scan(name: str, kernel: Any) -> ScanSpec:
+def read_scan(name: str, kernel: ir.AnyOp) -> ScanSpec:
     """A kernel of class scan."""
     view, _ = _only(name, kernel)
     axis = python_value(view.axis) % len(shape_of(view.x))
     return ScanSpec(memref_of(view.x.type), axis, bool(view.exclusive))
 
 
-def _only(name: str, kernel: Any) -> tuple[Any, ir.Value]:
+def _only(name: str, kernel: ir.AnyOp) -> tuple[Any, ir.Value]:
     """The one operation of a kernel, which reads its one operand, and its result."""
     ops, _ = _body(kernel)
     if list(ops[-1].operands) != list(kernel.arguments):
@@ -627,7 +627,7 @@ def _only(name: str, kernel: Any) -> tuple[Any, ir.Value]:
     return ops[-1].opview, ops[-1].results[0]
 
 
-def read_recurrence(name: str, kernel: Any) -> RecurrenceSpec:
+def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     """A kernel of class recurrence."""
     ops, returned = _body(kernel)
     view = ops[0].opview

@@ -95,7 +95,7 @@ def unnamed_symbol(name: str, axis: int) -> str:
     return re.sub(r"\W", "_", f"{name}_{axis}")
 
 
-def argument_dims(function: Any) -> list[tuple[Size, ...]]:
+def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
     """The dimensions of each argument; dynamic ones without a symbol are told apart by the argument that has them."""
     found = []
     for argument, own in zip(function.arguments, argument_attributes(function), strict=True):
@@ -149,7 +149,7 @@ class _Planner:
             elif op.name != "func.return":
                 raise CompileError(f"the entry function may hold calls and reshapes only, but has '{op.name}'")
 
-    def _measure_call(self, call: Any) -> None:
+    def _measure_call(self, call: ir.AnyOp) -> None:
         callee = python_value(call.attributes["callee"])
         if callee not in self._kernels:
             raise CompileError(f"the entry function may call kernels only, but calls '{callee}': inline runs before")
@@ -173,7 +173,9 @@ class _Planner:
                 self._roots[result] = self._roots[call.operands[argument]]
         self._calls.append(call)
 
-    def _note_positions(self, op: Any, dims: dict[Any, tuple[Size, ...]], call: Any, kernel: Any) -> None:
+    def _note_positions(
+        self, op: ir.AnyOp, dims: dict[Any, tuple[Size, ...]], call: ir.AnyOp, kernel: ir.AnyOp
+    ) -> None:
         """Notes what an operation of a kernel needs of positions that are arguments of the entry function."""
         found = positions(op, dims.__getitem__)
         if found is None:
@@ -189,7 +191,7 @@ class _Planner:
             self._positions.setdefault((root, str(count), str(found.rows), str(found.limit)), found.where)
 
     @staticmethod
-    def _ties(kernel: Any, call: Any) -> list[int]:
+    def _ties(kernel: ir.AnyOp, call: ir.AnyOp) -> list[int]:
         attributes = kernel.operation.attributes
         return list(attributes[TIED]) if TIED in attributes else [-1] * len(call.results)
 
@@ -207,7 +209,7 @@ class _Planner:
         """The output that holds each root value."""
         return {self._roots[value]: number for number, value in enumerate(self._returned())}
 
-    def _bytes(self, value: Any) -> Size:
+    def _bytes(self, value: ir.Value) -> Size:
         return product(self._dims[value]) * element_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _maximum(self, size: Size) -> int:
@@ -280,7 +282,7 @@ class _Planner:
         header = f"func.func @{ir.StringAttr.get(self._entry.name.value)}({', '.join(parameters)})"
         return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
 
-    def _words(self, value: Any) -> ir.Attribute:
+    def _words(self, value: ir.Value) -> ir.Attribute:
         """The symbol of each dimension, the empty word where it is static."""
         kind = ir.ShapedType(value.type)  # may leave a size open that is known here, which is no symbol then
         words = [str(size) if kind.is_dynamic_dim(axis) else "" for axis, size in enumerate(self._dims[value])]
@@ -339,18 +341,18 @@ class _Planner:
         self._lines.append(f"{name} = {op} {lhs}, {rhs} : index")
         return name
 
-    def _dynamic(self, value: Any) -> list[str]:
+    def _dynamic(self, value: ir.Value) -> list[str]:
         shape = ir.RankedTensorType(value.type).shape
         return [self._size(size) for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
 
-    def _view(self, value: Any, offset: int) -> str:
+    def _view(self, value: ir.Value, offset: int) -> str:
         name = self._fresh()
         sizes = ", ".join(self._dynamic(value))
         at = self._constant(offset)
         self._lines.append(f"{name} = memref.view %arena[{at}][{sizes}] : memref<?xi8> to {memref_of(value.type)}")
         return name
 
-    def _recast(self, buffer: str, source: Any, value: Any) -> str:
+    def _recast(self, buffer: str, source: ir.Value, value: ir.Value) -> str:
         """The buffer with the shape of another value of as many elements."""
         sizes = [self._size(size) for size in self._dims[value]]
         strides = [self._size(product(self._dims[value][i + 1 :])) for i in range(len(sizes))]
@@ -365,18 +367,18 @@ class _Planner:
         self._lines.append(f"{name} = memref.cast {cast} : memref<{dims}, {layout}> to {memref_of(value.type)}")
         return name
 
-    def _buffer(self, value: Any) -> str:
+    def _buffer(self, value: ir.Value) -> str:
         if value not in self._names:
             root = self._roots[value]
             self._names[value] = self._names[root] if value == root else self._reshaped(value, root)
         return self._names[value]
 
-    def _reshaped(self, value: Any, root: Any) -> str:
+    def _reshaped(self, value: ir.Value, root: ir.Value) -> str:
         if value.type == root.type:
             return self._names[root]
         return self._recast(self._names[root], root, value)
 
-    def _call(self, call: Any) -> None:
+    def _call(self, call: ir.AnyOp) -> None:
         values = [*call.operands, *call.results]
         buffers = ", ".join(self._buffer(value) for value in values)
         types = ", ".join(memref_of(value.type) for value in values)

@@ -92,7 +92,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
             op.erase()
 
 
-def _copy_results(entry: Any) -> None:
+def _copy_results(entry: ir.AnyOp) -> None:
     """Gives each result an operation of its own: arguments, constants and repeated values are copied."""
     *_, terminator = operations(entry, nested=False)
     seen: set[Any] = set()
@@ -108,7 +108,7 @@ def _copy_results(entry: Any) -> None:
         seen.add(root)
 
 
-def _join_in_groups(entry: Any) -> None:
+def _join_in_groups(entry: ir.AnyOp) -> None:
     """Concatenations of many tensors become some of few; equal ones share a kernel."""
     for op in [op.opview for op in operations(entry, nested=False) if op.name == "mir.concat"]:
         values, axis = list(op.inputs), python_value(op.axis)
@@ -123,7 +123,7 @@ def _join_in_groups(entry: Any) -> None:
         op.operation.erase()
 
 
-def form_groups(entry: Any, *, gathers: bool = False) -> list[Group]:
+def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
     """The groups of the function's operations, in the order of their last operations.
 
     gathers: gathers take the element-wise operations on what they read into their kernels.
@@ -180,7 +180,7 @@ def form_groups(entry: Any, *, gathers: bool = False) -> list[Group]:
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
 
 
-def single_groups(entry: Any) -> list[Group]:
+def single_groups(entry: ir.AnyOp) -> list[Group]:
     """A group for each of the function's operations, but for views."""
     groups = []
     for op in operations(entry, nested=False):
@@ -191,12 +191,12 @@ def single_groups(entry: Any) -> list[Group]:
     return groups
 
 
-def _row_value(view: Any) -> ir.Value:
+def _row_value(view: ir.AnyOp) -> ir.Value:
     """The value whose rows an operation works on."""
     return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
 
 
-def _is_in(view: Any, dims: dict[Any, Dims], rows: Group, space: RowSpace) -> bool:
+def _is_in(view: ir.AnyOp, dims: dict[Any, Dims], rows: Group, space: RowSpace) -> bool:
     """Whether the operation works on the rows of a kernel, or on rows that are several of them side by side (heads)."""
     value = _row_value(view)
     last = shape_of(value)[-1] if shape_of(value) else -1
@@ -208,7 +208,7 @@ def _is_in(view: Any, dims: dict[Any, Dims], rows: Group, space: RowSpace) -> bo
     return RowSpace.of(value, dims[value], last // width) == space
 
 
-def _splits(view: Any, width: int) -> bool:
+def _splits(view: ir.AnyOp, width: int) -> bool:
     """Whether the operation works on parts of a row, `width` elements each, as it works on the row."""
     if isinstance(view, mir.RopeOp):
         return width % int(python_value(view.head_dim)) == 0
@@ -225,20 +225,20 @@ def _drop_views(group: Group) -> None:
         op.move_after(group.ops[-1])
 
 
-def _is_view(view: Any) -> bool:
+def _is_view(view: ir.AnyOp) -> bool:
     """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory."""
     if isinstance(view, mir.ReshapeOp):
         return producer(view.x, mir.ConstantOp) is None
     return isinstance(view, mir.ConstantOp)
 
 
-def _reads(op: Any, group: Group) -> bool:
+def _reads(op: ir.AnyOp, group: Group) -> bool:
     """Whether the operation reads what the group computes."""
     members = group.members
     return any(not isinstance(v.owner, ir.Block) and identity(v.owner) in members for v in op.operands)
 
 
-def _single_class(view: Any) -> str:
+def _single_class(view: ir.AnyOp) -> str:
     if isinstance(view, mir.AttentionOp):
         return "attention"
     if isinstance(view, mir.BlockQuantizeOp):
@@ -266,7 +266,7 @@ def _single_class(view: Any) -> str:
     return GENERIC
 
 
-def _depthwise(op: Any) -> list[Any]:
+def _depthwise(op: ir.AnyOp) -> list[Any]:
     """A convolution of each channel along a sequence, with the operations that move [B, S, C] there and back.
 
     Empty where it is another convolution, or something else reads what is in between.
@@ -298,7 +298,7 @@ def _depthwise(op: Any) -> list[Any]:
     return [member.operation for member in (turned, row, view, flat, back)]
 
 
-def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
+def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     """A product, its twin where both feed function(a) * b, and the pointwise operations that only they feed."""
     ops = [op]
     value = op.results[0]
@@ -309,7 +309,7 @@ def _with_epilogue(op: Any, taken: set[int]) -> list[Any]:
     return [*ops, *_followers(value, taken)]
 
 
-def _gather_with_followers(op: Any, taken: set[int]) -> list[Any]:
+def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     """A gather, and the pointwise operations that only it feeds, where entries are rows of the result."""
     table = op.operands[0]
     packed = packing(ir.RankedTensorType(table.type)) is not None
@@ -318,7 +318,7 @@ def _gather_with_followers(op: Any, taken: set[int]) -> list[Any]:
     return [op, *(_followers(op.results[0], taken) if rows and floating else [])]
 
 
-def _with_condition(op: Any, taken: set[int]) -> list[Any]:
+def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     """A choice, and what makes its operands, in order, where only it reads them and their shape is the result's."""
     found = [op]
     for value in op.operands:
@@ -344,7 +344,7 @@ def _followers(value: ir.Value, taken: set[int]) -> list[Any]:
     return ops
 
 
-def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
+def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[Any, Any, Any] | None:
     """(function, mul, other product) where op and another product of equal kind feed function(a) * b."""
     if isinstance(op.opview, mir.FusedMatmulBiasActOp) or (found := gating(op.opview)) is None:
         return None
@@ -357,7 +357,7 @@ def _twin(op: Any, taken: set[int]) -> tuple[Any, Any, Any] | None:
     return function.operation, mul.operation, other
 
 
-def _attributes(op: Any) -> dict[str, Any]:
+def _attributes(op: ir.AnyOp) -> dict[str, Any]:
     return dict(op.attributes.items())
 
 
@@ -367,7 +367,7 @@ def _fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
     return own == full or own == full[-1:] or all(size == 1 for size in own)
 
 
-def _is_row_wise(view: Any) -> bool:
+def _is_row_wise(view: ir.AnyOp) -> bool:
     """Whether the operation, with these attributes and shapes, works on one row at a time."""
     name, result = view.operation.name, view.operation.results[0]
     shape = shape_of(result)

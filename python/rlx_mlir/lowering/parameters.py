@@ -137,7 +137,7 @@ def pack_weights(module: ir.Operation, *, layout: str) -> None:
 MAX_CONSTANT = 1 << 16
 
 
-def can_prepare(op: Any) -> bool:
+def can_prepare(op: ir.AnyOp) -> bool:
     """Whether the operation can run when parameters are set: by numpy, with sizes that are known."""
     if op.name == "mir.constant":
         value = op.attributes["value"]
@@ -170,7 +170,7 @@ def _is_fixed(value: ir.Value) -> bool:
     return not isinstance(owner, ir.Block) and can_prepare(owner.operation) and all(map(_is_fixed, owner.operands))
 
 
-def pack_operand(op: Any, rewriter: Rewriter) -> None:
+def pack_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its panels"""
     weight = op.weight
     if not _prepared(weight) or layout_of(weight) != "rows":
@@ -188,7 +188,7 @@ PACK.pattern(mir.DequantMatmulOp)(pack_operand)
 PACK.pattern(mir.BlockDotOp)(pack_operand)
 
 
-def planes_operand(op: Any, rewriter: Rewriter) -> None:
+def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
     weight = op.weight
     if not _prepared(weight) or layout_of(weight) != "rows":
@@ -202,7 +202,7 @@ def planes_operand(op: Any, rewriter: Rewriter) -> None:
     rewriter.changed()
 
 
-def gather_planes(op: Any, rewriter: Rewriter) -> None:
+def gather_planes(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gather(table in rows), where a product reads planes of the table -> gather(planes)"""
     table = op.table
     if packing(ir.RankedTensorType(table.type)) is None or layout_of(table) != "rows":
@@ -221,7 +221,7 @@ PLANES.pattern(mir.BlockDotOp)(planes_operand)
 PLANES.pattern(mir.GatherOp)(gather_planes)
 
 
-def pack_dense(op: Any, rewriter: Rewriter) -> None:
+def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """matmul with a dense matrix of parameters -> dequant_matmul with its panels, then bias and activation"""
     matmul = isinstance(op, mir.MatmulOp)
     x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)

@@ -104,7 +104,7 @@ class PlanReader:
                 )
             )
 
-    def _operation(self, op: Any) -> None:
+    def _operation(self, op: ir.AnyOp) -> None:
         operands = list(op.operands)
         if op.name == "arith.constant":
             self._sizes[op.results[0]] = Size.of(int(op.attributes["value"].value))
@@ -130,7 +130,7 @@ class PlanReader:
         elif op.name != "func.return":
             raise CompileError(f"a planned function can't hold '{op.name}'")
 
-    def _view(self, op: Any, operands: list[Any]) -> None:
+    def _view(self, op: ir.AnyOp, operands: list[Any]) -> None:
         kind = ir.MemRefType(op.results[0].type)
         dynamic = iter(operands[2:])
         dims = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
@@ -141,7 +141,7 @@ class PlanReader:
         self._buffers[op.results[0]] = ("arena", len(self.slots))
         self.slots.append((offset, size))
 
-    def _call(self, op: Any, operands: list[Any]) -> None:
+    def _call(self, op: ir.AnyOp, operands: list[Any]) -> None:
         name = python_value(op.attributes["callee"])
         if name not in self.kernels:
             self.kernels.append(name)
@@ -203,7 +203,7 @@ def read_preparation(module: Any) -> Preparation:
     return Preparation(tuple(names), tuple(steps), results)
 
 
-def _step_attributes(op: Any) -> dict[str, Any]:
+def _step_attributes(op: ir.AnyOp) -> dict[str, Any]:
     if op.name == "mir.constant":
         return constant_step(elements_array(op.attributes["value"]))
     if op.name == "mir.repack":

@@ -26,7 +26,7 @@ from rlx_mlir.rewriting import identity, operations
 MOST_READERS = 2
 
 
-def sink_parts(entry: Any) -> None:
+def sink_parts(entry: ir.AnyOp) -> None:
     """Moves parts of rows to before the first operation that reads them, where all that do work on rows.
 
     Else a product that stands between, such as that of values after one of queries and keys, would end their kernel.
@@ -78,7 +78,7 @@ def _is_product_of_few_rows(group: Group) -> bool:
     )
 
 
-def _quantisation(product: Any) -> Any:
+def _quantisation(product: ir.AnyOp) -> Any:
     """The operation that quantises all that a product of bytes reads, in blocks of 32, from f32; None without."""
     if not isinstance(product.opview, mir.BlockDotOp):
         return None
@@ -101,7 +101,7 @@ def _norm(value: ir.Value) -> Any:
     return norm.operation if len(kinds) == 1 and shape_of(norm.gamma) == shape_of(value)[-1:] else None
 
 
-def _read_by(op: Any, readers: dict[int, Group]) -> bool:
+def _read_by(op: ir.AnyOp, readers: dict[int, Group]) -> bool:
     """Whether all that read the operation are such products, of a few kernels."""
     users = [use.owner for result in op.results for use in result.uses]
     # A quantisation that has been copied has no readers left.
@@ -111,7 +111,7 @@ def _read_by(op: Any, readers: dict[int, Group]) -> bool:
     return len({id(readers[identity(user)]) for user in users}) <= MOST_READERS
 
 
-def _join(group: Group, op: Any) -> None:
+def _join(group: Group, op: ir.AnyOp) -> None:
     """Puts a copy of the operation at the head of a group, whose operations read the copy."""
     clone = op.operation.clone(ip=ir.InsertionPoint(group.ops[0]))
     for member in group.ops:

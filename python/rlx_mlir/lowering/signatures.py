@@ -22,7 +22,7 @@ from rlx_mlir.semantics.conditions import conditions
 RELATIONS = "mir.relations"
 
 
-def relations(kernel: Any) -> list[int]:
+def relations(kernel: ir.AnyOp) -> list[int]:
     """The relations of a kernel's dims, as words: what its operations need of sizes, and what results follow from.
 
     The dims are all open sizes of the arguments, then of the results, in order.

@@ -90,7 +90,7 @@ class _Nest:
     def roots(self, *, written: bool) -> list[Any]:
         return list(dict.fromkeys(a.root for a in self.accesses if a.is_store == written))
 
-    def dims_along(self, loop: Any, root: Any) -> list[int]:
+    def dims_along(self, loop: ir.AnyOp, root: ir.Value) -> list[int]:
         """The dimensions along which all accesses of the nest to some memory have the loop's variable as index."""
         own = [a for a in self.accesses if a.root == root]
         variable = loop.regions[0].blocks[0].arguments[0]
@@ -113,11 +113,11 @@ def _trace(value: ir.Value) -> tuple[Any, dict[int, int]] | None:
     return root, kept
 
 
-def _is_function(op: Any) -> bool:
+def _is_function(op: ir.AnyOp) -> bool:
     return bool(op.operation.name == "func.func")
 
 
-def _view_dims(view: Any) -> dict[int, int]:
+def _view_dims(view: ir.AnyOp) -> dict[int, int]:
     """The dimensions of a view that are dimensions of its source, from their first element on."""
     rank = ir.MemRefType(view.results[0].type).rank
     if view.name == "memref.cast":
@@ -149,7 +149,7 @@ def _collect(body: Any) -> list[_Nest] | None:
     return nests
 
 
-def _is_pure(op: Any) -> bool:
+def _is_pure(op: ir.AnyOp) -> bool:
     return bool(op.name.startswith(PURE))
 
 
@@ -169,7 +169,7 @@ def _accesses(top: Any) -> list[_Access] | None:
     return accesses
 
 
-def _chain(op: Any) -> list[Any]:
+def _chain(op: ir.AnyOp | None) -> list[Any]:
     """The loop, and those that stand in it and in one another."""
     loops: list[Any] = []
     while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:
@@ -192,7 +192,7 @@ def _constant(value: ir.Value) -> int | None:
 class _ConflictError(Exception):
     """Something has to be complete that isn't: `root`, which no result may be."""
 
-    def __init__(self, root: Any) -> None:
+    def __init__(self, root: ir.Value) -> None:
         self.root = root
 
 
@@ -405,7 +405,7 @@ class _Plan:
         )
 
 
-def _count_from(base: Any, loop: Any, accesses: Sequence[tuple[_Access, int]]) -> None:
+def _count_from(base: Any, loop: ir.AnyOp, accesses: Sequence[tuple[_Access, int]]) -> None:
     """Makes accesses in a loop to memory of one block count from the block's first position."""
     block = loop.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block), loop.location:
@@ -419,7 +419,7 @@ def _is_large(kind: ir.MemRefType) -> bool:
     return not kind.has_static_shape or bytes_ > SMALL_BYTES
 
 
-def _views(root: Any, dim: int) -> list[tuple[Any, int]] | None:
+def _views(root: ir.Value, dim: int) -> list[tuple[Any, int]] | None:
     """The views of memory with the dimension in them that is `dim`; None where one of them can't shrink with it."""
     dynamic = ir.MemRefType(root.type).shape[dim] < 0
     views: list[tuple[Any, int]] = []
@@ -455,7 +455,7 @@ def _shrink_memory(alloc: Any, dim: int) -> None:
     alloc.erase()
 
 
-def _shrink_view(view: Any, dim: int) -> None:
+def _shrink_view(view: ir.AnyOp, dim: int) -> None:
     """Gives a view of smaller memory its size along a static dimension."""
     kind = ir.MemRefType(view.results[0].type)
     shape = list(kind.shape)

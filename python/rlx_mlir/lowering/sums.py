@@ -46,7 +46,7 @@ def order_sums(module: ir.Operation) -> None:
                 op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<none>")
 
 
-def _read(loop: Any) -> _Sum | None:
+def _read(loop: ir.AnyOp) -> _Sum | None:
     """The sum that a loop makes in memory; None where it does something else, or is short."""
     *ops, _ = operations(loop, nested=False)
     stores = [op for op in ops if op.name == "memref.store"]
@@ -79,11 +79,11 @@ def _read(loop: Any) -> _Sum | None:
     return _Sum(loop, loads[0], store, chain[0], length)
 
 
-def _is_free(op: Any) -> bool:
+def _is_free(op: ir.AnyOp) -> bool:
     return "fastmath" in op.attributes and "reassoc" in str(op.attributes["fastmath"])
 
 
-def _leads_to(value: Any, load: Any, ops: Sequence[Any]) -> bool:
+def _leads_to(value: ir.Value, load: Any, ops: Sequence[Any]) -> bool:
     """Whether what a load gives comes to a value by free operations alone."""
     if value == load.results[0]:
         return True
@@ -93,7 +93,7 @@ def _leads_to(value: Any, load: Any, ops: Sequence[Any]) -> bool:
     return any(_leads_to(v, load, ops) for v in op.operands)
 
 
-def _number(value: Any) -> int | None:
+def _number(value: ir.Value) -> int | None:
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
         return None
@@ -130,7 +130,7 @@ class _Sum:
     def _join(self, x: Any, y: Any) -> Any:
         return (arith.addf if self.word == "arith.addf" else arith.mulf)(x, y)
 
-    def rewrite(self, function: Any) -> None:
+    def rewrite(self, function: ir.AnyOp) -> None:
         """Replaces the loop; its partial sums are an array on the stack."""
         first = next(iter(operations(function, nested=False)))
         with ir.InsertionPoint(first), self.loop.location:

@@ -43,20 +43,20 @@ MAX_REPORTED = 10
 Problems = Iterator[str]
 
 
-def _at(function: Any, op: Any = None) -> str:
+def _at(function: ir.AnyOp, op: ir.AnyOp | None = None) -> str:
     name = python_value(function.operation.attributes["sym_name"])
     return f"function '{name}'" if op is None else f"function '{name}': '{op.name}' at {op.location}"
 
 
-def _dialect(op: Any) -> str:
+def _dialect(op: ir.AnyOp) -> str:
     return str(op.name).partition(".")[0]
 
 
-def _is_defined(function: Any) -> bool:
+def _is_defined(function: ir.AnyOp) -> bool:
     return len(function.operation.regions[0].blocks) > 0
 
 
-def _only_dialects(function: Any, allowed: set[str], rule: str) -> Problems:
+def _only_dialects(function: ir.AnyOp, allowed: set[str], rule: str) -> Problems:
     for op in operations(function):
         if _dialect(op) not in allowed:
             yield f"{_at(function, op)}: {rule}"
@@ -97,7 +97,7 @@ def _mir(module: ir.Operation) -> Problems:
         yield from _is_mir(function, {"mir", "func", "scf", "arith"})
 
 
-def _is_mir(function: Any, allowed: set[str]) -> Problems:
+def _is_mir(function: ir.AnyOp, allowed: set[str]) -> Problems:
     rule = f"functions hold operations of {', '.join(sorted(allowed))}"
     yield from _only_dialects(function, allowed, rule)
     for op in operations(function):
@@ -132,14 +132,14 @@ def _kernels(module: ir.Operation) -> Problems:
     yield from _preparation(module, entry)
 
 
-def _has_class(kernel: Any) -> Problems:
+def _has_class(kernel: ir.AnyOp) -> Problems:
     attributes = kernel.operation.attributes
     own = python_value(attributes[CLASS]) if CLASS in attributes else None
     if own not in (*CLASSES, GENERIC):
         yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join((*CLASSES, GENERIC))}, but got {own!r}"
 
 
-def _preparation(module: ir.Operation, entry: Any) -> Problems:
+def _preparation(module: ir.Operation, entry: ir.AnyOp) -> Problems:
     """What @prepare gives are parameters of the entry function, of the same types."""
     wanted = {
         own.get("mir.name"): argument.type
@@ -181,7 +181,7 @@ def _lir(module: ir.Operation) -> Problems:
     yield from wrong or _memory(entry, module)
 
 
-def _planned_form(entry: Any) -> Problems:
+def _planned_form(entry: ir.AnyOp) -> Problems:
     """The function is made of calls on buffers, which are views of the arena."""
     for op in operations(entry):
         if op.name not in _PLANNED:
@@ -201,7 +201,7 @@ def _planned_form(entry: Any) -> Problems:
                 yield f"{_at(entry, op)}: offsets are constants"
 
 
-def _declarations(entry: Any, module: ir.Operation) -> Problems:
+def _declarations(entry: ir.AnyOp, module: ir.Operation) -> Problems:
     declared = {str(op.name.value): op for op in functions(module) if not _is_defined(op)}
     for op in operations(entry):
         if op.name == "func.call" and python_value(op.attributes["callee"]) not in declared:
@@ -210,7 +210,7 @@ def _declarations(entry: Any, module: ir.Operation) -> Problems:
         yield from _has_class(kernel)
 
 
-def _maxima(entry: Any) -> Problems:
+def _maxima(entry: ir.AnyOp) -> Problems:
     """Every symbol has a declared maximum."""
     symbols = {item.name: int(item.attr.value) for item in entry.operation.attributes["mir.symbols"]}
     for name, size in symbols.items():
@@ -223,7 +223,7 @@ def _maxima(entry: Any) -> Problems:
                     yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
 
 
-def _memory(entry: Any, module: ir.Operation) -> Problems:
+def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
     """Buffers in the arena are aligned and inside, and two that are alive at one time don't overlap."""
     plan = PlanReader(module)
     last: dict[int, int] = {}
@@ -327,7 +327,7 @@ def _cpu(module: ir.Operation) -> Problems:
                 yield from _allocation(function, op)
 
 
-def _allocation(body: Any, op: Any) -> Problems:
+def _allocation(body: Any, op: ir.AnyOp) -> Problems:
     """Memory is allocated where its size isn't known before: in loops, or of a size that depends on data."""
     buffers = list(body.arguments)[:-EXTRA_ARGUMENTS]
     if op.name == "memref.alloca":

@@ -84,7 +84,7 @@ class ModuleWork:
             found = [op for op in operations(self._entry, nested=False) if op.name == "func.call"]
             self.calls: tuple[Call, ...] = tuple(self._call(op) for op in found)
 
-    def _call(self, op: Any) -> Call:
+    def _call(self, op: ir.AnyOp) -> Call:
         name = python_value(op.attributes["callee"])
         kernel = self._kernels[name]
         words = [o.name.removeprefix("mir.") for o in operations(kernel, nested=False) if o.name.startswith("mir.")]
@@ -140,7 +140,7 @@ class ModuleWork:
                 elif op.name != "func.return":
                     shapes[op.results[0]] = _result_shapes(op, [shapes[value] for value in op.operands])[0]
 
-    def _work(self, op: Any, shapes: tuple[Shape, ...], position: int) -> tuple[Work, list[Shape]]:
+    def _work(self, op: ir.AnyOp, shapes: tuple[Shape, ...], position: int) -> tuple[Work, list[Shape]]:
         name = python_value(op.attributes["callee"])
         key = (name, shapes, position)
         if key not in self._known:
@@ -148,12 +148,12 @@ class ModuleWork:
         return self._known[key]
 
 
-def _result_shapes(op: Any, operands: Sequence[Shape]) -> list[Shape]:
+def _result_shapes(op: ir.AnyOp, operands: Sequence[Shape]) -> list[Shape]:
     dims = operation_dims(op, [tuple(Size.of(size) for size in shape) for shape in operands])
     return [tuple(size.constant or 0 for size in own) for own in dims]
 
 
-def kernel_work(kernel: Any, operands: Sequence[Shape], position: int = 0) -> tuple[Work, list[Shape]]:
+def kernel_work(kernel: ir.AnyOp, operands: Sequence[Shape], position: int = 0) -> tuple[Work, list[Shape]]:
     """What one call of a kernel does with operands of the given shapes, and the shapes of its results."""
     shapes: dict[Any, Shape] = dict(zip(kernel.arguments, operands, strict=True))
     *ops, terminator = operations(kernel, nested=False)

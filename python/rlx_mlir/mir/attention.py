@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
 
 import numpy as np
 
@@ -214,7 +213,7 @@ def cache_update(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndar
 
 
 @cost(mir.AttentionOp)
-def attention_cost(op: Any, sizes: Sizes) -> Cost:
+def attention_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """For each query, key that it sees and head: two products of `head_dim`, and five for the softmax.
 
     Of keys and values, those are read that some query sees; a mask of values hides none here.
@@ -238,7 +237,7 @@ def attention_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @cost(mir.RopeOp)
-def rope_cost(op: Any, sizes: Sizes) -> Cost:
+def rope_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Two products and a sum for each element; a row of the tables for each position."""
     rows, tables = sizes[op.x][-2] if len(sizes[op.x]) > 1 else 1, (op.cos, op.sin)
     reads = {table: min(rows * sizes[table][-1] * element_bytes(table), sizes.bytes(table)) for table in tables}
@@ -246,7 +245,7 @@ def rope_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @cost(mir.CacheUpdateOp)
-def cache_update_cost(op: Any, sizes: Sizes) -> Cost:
+def cache_update_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """The new rows are read and written; the others stay where they are."""
     return Cost(reads={op.cache: 0}, writes={0: sizes.count(op.new) * element_bytes(op.cache)})
 
@@ -257,13 +256,13 @@ def cache_update_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @dim_rule(mir.AttentionOp, mir.CacheUpdateOp)
-def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of the first operand."""
     return operands[0]
 
 
 @dim_rule(mir.RopeOp)
-def rope_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def rope_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`; raises UnsupportedError where its width needn't be a multiple of a head's."""
     width, head_dim = operands[0][-1], python_value(op.head_dim)
     if width.divided_by(Size.of(head_dim)) is None:
@@ -282,7 +281,7 @@ class _Heads:
     Loops are b, h, g, i, j, d: batch, head of keys, query head in its group, query, key, element.
     """
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: ir.AnyOp) -> None:
         self.layout = python_value(op.layout)
         self.heads = python_value(op.num_heads)
         self.kv_heads = python_value(op.num_kv_heads) or self.heads
@@ -335,7 +334,7 @@ class _Heads:
 class _Visibility:
     """Which keys a query sees, as a condition in the body of loops that start with b, h, g, i, j."""
 
-    def __init__(self, op: Any, heads: _Heads) -> None:
+    def __init__(self, op: ir.AnyOp, heads: _Heads) -> None:
         self.kind = python_value(op.mask_kind)
         self.window = python_value(op.window)
         self.operands: list[tuple[ir.Value, Map]] = []
@@ -386,7 +385,7 @@ def mask_by_head(mask: ir.Value, heads: _Heads) -> tuple[ir.Value, Map]:
 
 
 @TO_LINALG.pattern(mir.AttentionOp)
-def lower_attention(op: Any, rewriter: Rewriter) -> None:
+def lower_attention(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """attention(q, k, v) -> s = cap(scale <q, k>) + bias; m = max s; w = exp(s - m); (sum_j w v) / sum_j w
 
     Heads are views: nothing repeats the keys and values of a group.
@@ -453,7 +452,7 @@ def lower_attention(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.RopeOp)
-def lower_rope(op: Any, rewriter: Rewriter) -> None:
+def lower_rope(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """rope(x, cos, sin) -> generic over x: x c -+ partner s, with the partner by tensor.extract"""
     rank = op.x.type.rank
     head_dim = python_value(op.head_dim)
@@ -491,7 +490,7 @@ def lower_rope(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.CacheUpdateOp)
-def lower_cache_update(op: Any, rewriter: Rewriter) -> None:
+def lower_cache_update(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cache_update(cache, new, pos) -> a loop over batches: writes new[b], rounded, into the slice at row pos[b]
 
     Executables refuse positions whose rows don't fit. Those that they can't see, since they are computed, are clamped:

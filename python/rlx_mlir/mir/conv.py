@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ def conv(
 
 
 @cost(mir.ConvOp)
-def conv_cost(op: Any, sizes: Sizes) -> Cost:
+def conv_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 for each element of the result and of the kernel of its output."""
     return Cost(2 * sizes.count(op.result) * math.prod(sizes[op.weight][1:]))
 
@@ -94,7 +93,7 @@ def _positions(size: Size, padding: int, spread: int, stride: int) -> Size | Non
 
 
 @dim_rule(mir.ConvOp)
-def conv_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def conv_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[N, Co, Ho, Wo]; raises UnsupportedError where the stride or the groups don't divide a symbolic size."""
     x, weight = operands
     kernel, groups = op.weight.type.shape[2:], python_value(op.groups)
@@ -132,7 +131,7 @@ def _padded(x: ir.Value, padding: Sequence[int]) -> ir.Value:
 
 
 @TO_LINALG.pattern(mir.ConvOp)
-def lower_conv(op: Any, rewriter: Rewriter) -> None:
+def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """conv(x, w) -> x padded with zeros and split in groups; generic: result[n, g, o, i, j] += x[..] w[g, o, c, u, v]
 
     The innermost loop runs along a row of the result, where neighbours are independent of each other.

@@ -49,14 +49,14 @@ class Sizes:
     shapes: Mapping[Any, Shape]
     position: int = 0
 
-    def __getitem__(self, value: Any) -> Shape:
+    def __getitem__(self, value: ir.Value) -> Shape:
         return self.shapes[value]
 
-    def count(self, value: Any) -> int:
+    def count(self, value: ir.Value) -> int:
         """Elements of a value."""
         return math.prod(self.shapes[value])
 
-    def bytes(self, value: Any) -> int:
+    def bytes(self, value: ir.Value) -> int:
         """Bytes of a value; a packed weight's elements are its bytes."""
         return self.count(value) * element_bytes(value)
 
@@ -76,13 +76,13 @@ def cost(*ops: type[ir.OpView]) -> Callable[[Function], Function]:
     return register
 
 
-def cost_of(op: Any, sizes: Sizes) -> Cost:
+def cost_of(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """What an operation does at given sizes."""
     function = COSTS.get(op.operation.name)
     return Cost() if function is None else function(op.operation.opview, sizes)
 
 
-def element_bytes(value: Any) -> int:
+def element_bytes(value: ir.Value) -> int:
     """Bytes of an element of a tensor."""
     word = str(ir.ShapedType(value.type).element_type)
     return _WIDTHS[word] if word in _WIDTHS else int(word.lstrip("iuf")) // 8
@@ -91,7 +91,7 @@ def element_bytes(value: Any) -> int:
 def per_element(flops: int) -> Callable[[Any, Sizes], Cost]:
     """A cost of so many operations for each element of the first result."""
 
-    def of(op: Any, sizes: Sizes) -> Cost:
+    def of(op: ir.AnyOp, sizes: Sizes) -> Cost:
         return Cost(flops * sizes.count(op.operation.results[0]))
 
     return of

@@ -73,19 +73,19 @@ def scaled_matmul(
 
 
 @cost(mir.MatmulOp)
-def matmul_cost(op: Any, sizes: Sizes) -> Cost:
+def matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, for each batch."""
     return Cost(2 * sizes.count(op.result) * sizes[op.lhs][-1])
 
 
 @cost(mir.FusedMatmulBiasActOp)
-def fused_matmul_bias_act_cost(op: Any, sizes: Sizes) -> Cost:
+def fused_matmul_bias_act_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, the bias, and the activation."""
     return Cost((2 * sizes[op.x][-1] + 1 + (op.activation is not None)) * sizes.count(op.result))
 
 
 @cost(mir.ScaledMatmulOp)
-def scaled_matmul_cost(op: Any, sizes: Sizes) -> Cost:
+def scaled_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K, and the scales."""
     scales = sum(scale is not None for scale in (op.lhs_scale, op.rhs_scale))
     return Cost((2 * sizes[op.lhs][-1] + scales) * sizes.count(op.result))
@@ -97,7 +97,7 @@ def scaled_matmul_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @dim_rule(mir.MatmulOp, mir.ScaledMatmulOp)
-def matmul_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def matmul_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[broadcast batches.., m, n]"""
     lhs, rhs = operands[:2]
     columns = rhs[-2 if op.transpose_rhs else -1]
@@ -105,7 +105,7 @@ def matmul_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @dim_rule(mir.FusedMatmulBiasActOp)
-def fused_matmul_bias_act_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def fused_matmul_bias_act_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]"""
     x, weight, bias = operands
     columns = weight[0 if op.transpose_rhs else 1]
@@ -144,7 +144,7 @@ def _batches(value: ir.Value, sizes: Sequence[SizeLike]) -> list[int | None]:
     return [None if own == 1 and sizes[first + dim] != 1 else first + dim for dim, own in enumerate(shape)]
 
 
-def _product(op: Any) -> ir.Value:
+def _product(op: ir.AnyOp) -> ir.Value:
     """sum_k lhs[.., m, k] rhs[.., k, n] in the accumulation type."""
     transpose = bool(op.transpose_rhs)
     type = op.result.type
@@ -159,13 +159,13 @@ def _product(op: Any) -> ir.Value:
 
 
 @TO_LINALG.pattern(mir.MatmulOp)
-def lower_matmul(op: Any, rewriter: Rewriter) -> None:
+def lower_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """matmul(lhs, rhs) -> generic: result[.., m, n] += lhs[.., m, k] * rhs[.., k, n]"""
     rewriter.replace(op, converted(_product(op), op.result.type))
 
 
 @TO_LINALG.pattern(mir.ScaledMatmulOp)
-def lower_scaled_matmul(op: Any, rewriter: Rewriter) -> None:
+def lower_scaled_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """scaled_matmul(lhs, rhs, s, t) -> the product, then generic: product[.., m, n] * s[.., m] * t[.., n]"""
     product = _product(op)
     sizes = sizes_of(product)
@@ -191,7 +191,7 @@ def lower_scaled_matmul(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.FusedMatmulBiasActOp)
-def lower_fused_matmul_bias_act(op: Any, rewriter: Rewriter) -> None:
+def lower_fused_matmul_bias_act(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """fused_matmul_bias_act(x, w, b) -> the product, then generic: act(product + bias)"""
     transpose = bool(op.transpose_rhs)
     *outer, _ = sizes_of(op.x)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -125,18 +124,18 @@ def fused_residual_rms_norm(
 
 
 @cost(mir.RmsNormOp, mir.FusedResidualRmsNormOp)
-def rms_norm_cost(op: Any, sizes: Sizes) -> Cost:
+def rms_norm_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Square and sum, scale twice; an addition for each further operand."""
     return Cost((4 + _additions(op)) * sizes.count(op.x))
 
 
 @cost(mir.LayerNormOp, mir.FusedResidualLayerNormOp)
-def layer_norm_cost(op: Any, sizes: Sizes) -> Cost:
+def layer_norm_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Sum, centre, square and sum, scale twice; an addition for each further operand."""
     return Cost((6 + _additions(op)) * sizes.count(op.x))
 
 
-def _additions(op: Any) -> int:
+def _additions(op: ir.AnyOp) -> int:
     """Operands that are added to each element: all but `x` and `gamma`."""
     return len(op.operation.operands) - 2
 
@@ -147,7 +146,7 @@ def _additions(op: Any) -> int:
 
 
 @dim_rule(mir.LayerNormOp, mir.RmsNormOp, mir.FusedResidualLayerNormOp, mir.FusedResidualRmsNormOp)
-def norm_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def norm_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`."""
     return operands[0]
 
@@ -200,13 +199,13 @@ def _normalised(
     return generic(rank, operands, [(empty(sizes_of(x), target), loops)], finish)
 
 
-def _lower_norm(op: Any, rewriter: Rewriter, *, centre: bool) -> None:
+def _lower_norm(op: ir.AnyOp, rewriter: Rewriter, *, centre: bool) -> None:
     axis = python_value(op.axis) % op.x.type.rank
     eps = python_value(op.eps)
     rewriter.replace(op, _normalised(op.result.type, op.x, op.gamma, op.beta, axis, eps, centre=centre))
 
 
-def _lower_residual_norm(op: Any, rewriter: Rewriter, *, centre: bool) -> None:
+def _lower_residual_norm(op: ir.AnyOp, rewriter: Rewriter, *, centre: bool) -> None:
     terms = [op.x, op.residual] if op.bias is None else [op.x, op.residual, op.bias]
     wide = tensor_type(sizes_of(op.x), accumulator(element_type(op.x)))
     total = elementwise(wide, terms, lambda *values: sum(values[1:], values[0]))
@@ -216,24 +215,24 @@ def _lower_residual_norm(op: Any, rewriter: Rewriter, *, centre: bool) -> None:
 
 
 @TO_LINALG.pattern(mir.LayerNormOp)
-def lower_layer_norm(op: Any, rewriter: Rewriter) -> None:
+def lower_layer_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """layer_norm(x) -> mean, then variance from the differences, then the formula"""
     _lower_norm(op, rewriter, centre=True)
 
 
 @TO_LINALG.pattern(mir.RmsNormOp)
-def lower_rms_norm(op: Any, rewriter: Rewriter) -> None:
+def lower_rms_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """rms_norm(x) -> mean square, then the formula"""
     _lower_norm(op, rewriter, centre=False)
 
 
 @TO_LINALG.pattern(mir.FusedResidualLayerNormOp)
-def lower_fused_residual_layer_norm(op: Any, rewriter: Rewriter) -> None:
+def lower_fused_residual_layer_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """fused_residual_layer_norm(x, r, bias) -> t = x + r + bias in the accumulation type, then layer_norm(t)"""
     _lower_residual_norm(op, rewriter, centre=True)
 
 
 @TO_LINALG.pattern(mir.FusedResidualRmsNormOp)
-def lower_fused_residual_rms_norm(op: Any, rewriter: Rewriter) -> None:
+def lower_fused_residual_rms_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """fused_residual_rms_norm(x, r, bias) -> t = x + r + bias in the accumulation type, then rms_norm(t)"""
     _lower_residual_norm(op, rewriter, centre=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -108,19 +107,19 @@ def repack(weight: np.ndarray | PackedWeight, *, layout: str = "panels") -> Pack
 
 
 @cost(mir.DequantMatmulOp)
-def dequant_matmul_cost(op: Any, sizes: Sizes) -> Cost:
+def dequant_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K; decoding, which depends on the format and on how often a kernel does it, isn't counted."""
     return Cost(2 * sizes.count(op.result) * sizes[op.x][-1])
 
 
 @cost(mir.BlockQuantizeOp)
-def block_quantize_cost(op: Any, sizes: Sizes) -> Cost:
+def block_quantize_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Magnitude, largest, scale, round and sum of each element."""
     return Cost(5 * sizes.count(op.x))
 
 
 @cost(mir.BlockDotOp)
-def block_dot_cost(op: Any, sizes: Sizes) -> Cost:
+def block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K of integers, and four for each block and output, of scales and minima."""
     outputs, k = sizes.count(op.result), sizes[op.q][-1]
     return Cost(2 * outputs * k + 4 * outputs * (k // BLOCK))
@@ -131,7 +130,7 @@ def block_dot_cost(op: Any, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def packed_rows(weight: Any, dims: tuple[Size, ...]) -> Size:
+def packed_rows(weight: ir.Value, dims: tuple[Size, ...]) -> Size:
     """n of a packed weight: in panels it is in the type, in rows it is the first dimension."""
     encoding = packing(weight.type)
     assert encoding is not None, "a packed weight"
@@ -139,14 +138,14 @@ def packed_rows(weight: Any, dims: tuple[Size, ...]) -> Size:
 
 
 @dim_rule(mir.DequantMatmulOp)
-def dequant_matmul_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def dequant_matmul_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]"""
     x, weight = operands
     return (*x[:-1], packed_rows(op.weight, weight))
 
 
 @dim_rule(mir.BlockQuantizeOp)
-def block_quantize_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+def block_quantize_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """[.., k], and twice [.., k / block]"""
     *rest, width = operands[0]
     blocks = width.divided_by(Size.of(python_value(op.block)))
@@ -155,13 +154,13 @@ def block_quantize_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[t
 
 
 @dim_rule(mir.BlockDotOp)
-def block_dot_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def block_dot_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]"""
     return (*operands[0][:-1], packed_rows(op.weight, operands[3]))
 
 
 @dim_rule(mir.RepackOp)
-def repack_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def repack_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The static dimensions of the packed weight."""
     return tuple(Size.of(size) for size in op.result.type.shape)
 
@@ -172,7 +171,7 @@ def repack_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @TO_LINALG.pattern(mir.DequantMatmulOp)
-def lower_dequant_matmul(op: Any, rewriter: Rewriter) -> None:
+def lower_dequant_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """dequant_matmul(x, w) -> generic: W[n, k] decoded; generic: result[.., n] += x[.., k] * W[n, k]"""
     *outer, _ = sizes_of(op.x)
     weight = decoded(op.weight, "f32", 1, element_value)
@@ -197,7 +196,7 @@ def decoded(
 
 
 @TO_LINALG.pattern(mir.BlockQuantizeOp)
-def lower_block_quantize(op: Any, rewriter: Rewriter) -> None:
+def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """block_quantize(x) -> scale = max|x| / 127; q = round(x / scale); sum += q"""
     block = python_value(op.block)
     *outer, width = sizes_of(op.x)
@@ -226,7 +225,7 @@ def lower_block_quantize(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.BlockDotOp)
-def lower_block_dot(op: Any, rewriter: Rewriter) -> None:
+def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """block_dot(q, scale, sum, w) -> p += q_w * q in i32; result += scale * (d * p + m * sum)"""
     encoding = packing(op.weight.type)
     assert encoding is not None, "a packed weight"
@@ -293,7 +292,7 @@ def lower_block_dot(op: Any, rewriter: Rewriter) -> None:
     rewriter.replace(op, result)
 
 
-def _row_count(op: Any) -> SizeLike:
+def _row_count(op: ir.AnyOp) -> SizeLike:
     encoding = packing(op.weight.type)
     assert encoding is not None, "a packed weight"
     return size_of(op.weight, 0) if encoding.n is None else encoding.n

@@ -105,20 +105,20 @@ def _chunk(
 
 
 @cost(mir.GatedDeltaNetOp)
-def gated_delta_net_cost(op: Any, sizes: Sizes) -> Cost:
+def gated_delta_net_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Decay, product with k, outer product with the correction, product with q: 7 n for each element of `v`."""
     return Cost(7 * sizes[op.v][-1] * sizes.count(op.v))
 
 
 @dim_rule(mir.GatedDeltaNetOp)
-def gated_delta_net_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+def gated_delta_net_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """Those of q; [B, H, n, n], or those of the state that is given."""
     batch, _, heads, n = operands[0]
     return [operands[0], (batch, heads, n, n) if op.state is None else operands[5]]
 
 
 @TO_LINALG.pattern(mir.GatedDeltaNetOp)
-def lower_gated_delta_net(op: Any, rewriter: Rewriter) -> None:
+def lower_gated_delta_net(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gated_delta_net -> scf.for over time, of the memory M, which is changed in place, and the result
 
     a = e^g; d[j] = beta (v[j] - a sum_i k[i] M[i, j]); M[i, j] = a M[i, j] + k[i] d[j]; o[j] = sum_i q[i] M[i, j] / √n
@@ -202,7 +202,7 @@ class _Chunks:
     chunk where a g is above 0 or NaN, or with fewer steps, goes step by step.
     """
 
-    def __init__(self, op: Any, count: int) -> None:
+    def __init__(self, op: ir.AnyOp, count: int) -> None:
         self._op, self._count = op, count
         self._batch, self._steps, self._heads, self._n = sizes_of(op.q)
         self._narrow = element_type(op.q)

@@ -110,7 +110,7 @@ def top_k(x: np.ndarray, *, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 @cost(mir.ReduceOp)
-def reduce_cost(op: Any, sizes: Sizes) -> Cost:
+def reduce_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """One for each element of `x`."""
     return Cost(sizes.count(op.x))
 
@@ -121,7 +121,7 @@ cost(mir.CumsumOp)(per_element(1))
 
 
 @cost(mir.TopKOp)
-def top_k_cost(op: Any, sizes: Sizes) -> Cost:
+def top_k_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """One comparison of each element with the smallest that is kept."""
     return Cost(sizes.count(op.x))
 
@@ -132,7 +132,7 @@ def top_k_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @dim_rule(mir.ReduceOp)
-def reduce_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def reduce_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x` without the axes, or with 1 there."""
     axes = set(python_value(op.axes))
     if op.keep_dims:
@@ -141,14 +141,14 @@ def reduce_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @dim_rule(mir.TopKOp)
-def top_k_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+def top_k_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """Twice [.., k]."""
     own = (*operands[0][:-1], Size.of(python_value(op.k)))
     return [own, own]
 
 
 @dim_rule(mir.SoftmaxOp, mir.CumsumOp)
-def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`."""
     return operands[0]
 
@@ -203,7 +203,7 @@ def _sum_along(x: ir.Value, axis: int, *, keep_dims: bool) -> ir.Value:
 
 
 @TO_LINALG.pattern(mir.ReduceOp)
-def lower_reduce(op: Any, rewriter: Rewriter) -> None:
+def lower_reduce(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """reduce(x) -> generic: result[kept] = result[kept] op x[..]; mean divides by the count"""
     kind, axes = python_value(op.kind), python_value(op.axes)
     total = reduce_axes(op.x, kind, axes, keep_dims=bool(op.keep_dims))
@@ -215,7 +215,7 @@ def lower_reduce(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.SoftmaxOp)
-def lower_softmax(op: Any, rewriter: Rewriter) -> None:
+def lower_softmax(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """softmax(x) -> m = max(x); e = exp(x - m); e / sum(e)"""
     axis = python_value(op.axis) % op.x.type.rank
     largest = reduce_axes(op.x, "max", [axis], keep_dims=True)
@@ -226,7 +226,7 @@ def lower_softmax(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.CumsumOp)
-def lower_cumsum(op: Any, rewriter: Rewriter) -> None:
+def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive
 
     Sums of floats carry along what their additions have lost.
@@ -282,7 +282,7 @@ def _key(x: Scalar, width: int) -> Scalar:
 
 
 @TO_LINALG.pattern(mir.TopKOp)
-def lower_top_k(op: Any, rewriter: Rewriter) -> None:
+def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found"""
     outer = sizes_of(op.x)[:-1]
     k = python_value(op.k)

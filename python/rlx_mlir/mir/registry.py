@@ -65,7 +65,7 @@ def dim_rule(*ops: type[ir.OpView]) -> Callable[[Function], Function]:
     return register
 
 
-def result_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+def result_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """Symbolic dimensions of an operation's results; raises KeyError where the operation has no rule."""
     dims = DIM_RULES[op.operation.name](op, operands)
     return [dims] if len(op.operation.results) == 1 else list(dims)
@@ -76,7 +76,7 @@ def _parameters(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(REFERENCES[name]).parameters)
 
 
-def evaluate(op: Any, operands: Sequence[Any]) -> list[Any]:
+def evaluate(op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
     """The results of an operation by its reference.
 
     Args:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -74,7 +73,7 @@ def sample(
 
 
 @cost(mir.SampleOp)
-def sample_cost(op: Any, sizes: Sizes) -> Cost:
+def sample_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """For each candidate: difference, quotient, exp, sum, two comparisons; one draw is read, one place written."""
     batch = sizes[op.values][0]
     return Cost(
@@ -85,7 +84,7 @@ def sample_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @dim_rule(mir.SampleOp)
-def sample_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
+def sample_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Size, ...]]:
     """[B, 1], [B], and those of `chosen`."""
     batch = operands[0][0]
     return [(batch, Size.of(1)), (batch,), operands[4]]
@@ -97,7 +96,7 @@ def sample_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> list[tuple[Siz
 
 
 @TO_LINALG.pattern(mir.SampleOp)
-def lower_sample(op: Any, rewriter: Rewriter) -> None:
+def lower_sample(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """sample(..) -> weights; a loop that sums them; counts of sums below bounds; an element; a loop that writes it"""
     batch, k = sizes_of(op.values)
     places = sizes_of(op.chosen)[1]

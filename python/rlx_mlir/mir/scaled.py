@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -59,13 +58,13 @@ def dequant_matmul_scaled(
 
 
 @cost(mir.DequantMatmulScaledOp)
-def dequant_matmul_scaled_cost(op: Any, sizes: Sizes) -> Cost:
+def dequant_matmul_scaled_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """2 M N K; decoding, which a kernel does once for each element of the weight, isn't counted."""
     return Cost(2 * sizes.count(op.result) * sizes[op.x][-1])
 
 
 @dim_rule(mir.DequantMatmulScaledOp)
-def dequant_matmul_scaled_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def dequant_matmul_scaled_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """[.., n]: scales end with n in every scheme."""
     return (*operands[0][:-1], operands[2][-1])
 
@@ -76,7 +75,7 @@ def dequant_matmul_scaled_dims(op: Any, operands: Sequence[tuple[Size, ...]]) ->
 
 
 @TO_LINALG.pattern(mir.DequantMatmulScaledOp)
-def lower_dequant_matmul_scaled(op: Any, rewriter: Rewriter) -> None:
+def lower_dequant_matmul_scaled(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """dequant_matmul_scaled(x, w) -> for each 32 rows of w: decode them; result[.., n] += x[.., k] * W[k, n]"""
     *outer, k = sizes_of(op.x)
     assert isinstance(k, int), "C1"
@@ -95,7 +94,9 @@ def lower_dequant_matmul_scaled(op: Any, rewriter: Rewriter) -> None:
     rewriter.replace(op, converted(total, op.result.type))
 
 
-def _accumulate(op: Any, total: ir.Value, outer: Sequence[SizeLike], first: ir.Value, rows: int, n: int) -> ir.Value:
+def _accumulate(
+    op: ir.AnyOp, total: ir.Value, outer: Sequence[SizeLike], first: ir.Value, rows: int, n: int
+) -> ir.Value:
     """total[.., n] + the products of `rows` columns of x, from `first` on, with those rows of the weight."""
     start = Scalar(first)
     weight = generic(
@@ -114,7 +115,7 @@ def _accumulate(op: Any, total: ir.Value, outer: Sequence[SizeLike], first: ir.V
     )
 
 
-def _element(op: Any, k: Scalar, n: Scalar, columns: int) -> Scalar:
+def _element(op: ir.AnyOp, k: Scalar, n: Scalar, columns: int) -> Scalar:
     """Element (k, n) of the decoded weight, f32: what `formats.decode_scaled` gives, bit for bit."""
     kind = scheme_of_op(python_value(op.scheme), python_value(op.block))
     if kind.nibbles:

@@ -167,7 +167,7 @@ def _called(functions: list[Any]) -> set[str]:
     return found
 
 
-def _declaration(function: Any) -> Any:
+def _declaration(function: ir.AnyOp) -> Any:
     """A function without its body; other symbols whole."""
     if function.name not in ("func.func", "llvm.func"):
         return function.clone()

@@ -173,13 +173,13 @@ def judge(interval: Interval, limit: float, seen: float | None = None) -> str:
     return "may overflow" if interval.is_known else "unknown"
 
 
-def limit_of(value: Any, dtype: str = "") -> float | None:
+def limit_of(value: ir.Value, dtype: str = "") -> float | None:
     """The largest finite number of a value's element type, or of `dtype` in its place; None where it has no floats."""
     own = str(value.type.element_type) if isinstance(value.type, ir.RankedTensorType) else ""
     return LIMITS.get(dtype or own) if own in LIMITS or own == "f64" else None
 
 
-def initial(entry: Any, given: Mapping[str, Any]) -> Known:
+def initial(entry: ir.AnyOp, given: Mapping[str, Any]) -> Known:
     """What is known of the arguments of a function, from arrays and bounds by name."""
     intervals: dict[Any, Interval] = {}
     weights: dict[Any, Weight] = {}
@@ -197,7 +197,7 @@ def initial(entry: Any, given: Mapping[str, Any]) -> Known:
     return Known(intervals, weights, _caches(entry))
 
 
-def _caches(entry: Any) -> frozenset[Any]:
+def _caches(entry: ir.AnyOp) -> frozenset[Any]:
     """Results of `mir.cache_update` whose cache is tied to them: it is what the call before gave."""
     block = body(entry)
     terminator = block.operations[len(block.operations) - 1].operation
@@ -213,7 +213,7 @@ def _caches(entry: Any) -> frozenset[Any]:
     return frozenset(found)
 
 
-def walk(entry: Any, known: Known) -> Iterator[tuple[Any, Any, Interval]]:
+def walk(entry: ir.AnyOp, known: Known) -> Iterator[tuple[Any, Any, Interval]]:
     """(operation, result, interval) of a function, in order."""
     for op, found in analyse((op for op in body(entry).operations if op.operation.name != "func.return"), known):
         yield from ((op, value, own) for value, own in zip(op.results, found, strict=True))
@@ -255,7 +255,7 @@ def _observed(module: StagedGraph, arrays: Mapping[str, Any]) -> dict[tuple[int,
         return None
     largest: dict[tuple[int, int], float] = {}
 
-    def watch(op: Any, operands: Sequence[Any], computed: Sequence[Any]) -> None:
+    def watch(op: ir.AnyOp, operands: Sequence[Any], computed: Sequence[Any]) -> None:
         for number, value in enumerate(computed):
             if isinstance(value, np.ndarray) and value.size and value.dtype.kind not in "biu":
                 wide = np.abs(value.astype(np.float64))

@@ -37,7 +37,7 @@ class Condition:
     where: str
 
 
-def conditions(op: Any, dims_of: DimsOf) -> list[Condition]:
+def conditions(op: ir.AnyOp, dims_of: DimsOf) -> list[Condition]:
     """The conditions of one operation that its types and symbols don't settle."""
     rule = _RULES.get(op.name)
     found = []
@@ -59,7 +59,7 @@ class Positions:
     where: str
 
 
-def positions(op: Any, dims_of: DimsOf) -> Positions | None:
+def positions(op: ir.AnyOp, dims_of: DimsOf) -> Positions | None:
     """What an operation needs of the values of its `pos`, where it reads or writes the rows that they name."""
     view = op.opview
     if isinstance(view, mir.CacheUpdateOp):
@@ -69,7 +69,7 @@ def positions(op: Any, dims_of: DimsOf) -> Positions | None:
     return None
 
 
-def _where(op: Any) -> str:
+def _where(op: ir.AnyOp) -> str:
     block, line = block_name(op.location), source_line(op.location)
     named = f" in block '{block}'" if block and block != op.name.partition(".")[2] else ""
     return f"'{op.name}'{named}{f' at {line}' if line else ''}"
@@ -86,7 +86,7 @@ def _equal(first: Sequence[Size], second: Sequence[Size]) -> Iterable[Rule]:
     yield from zip(first, second, strict=True)
 
 
-def _pointwise(view: Any, dims: DimsOf) -> Iterable[Rule]:
+def _pointwise(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     return _broadcast(*(dims(v) for v in view.operation.operands))
 
 
@@ -148,7 +148,7 @@ def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
     return _broadcast(dims(view.result), dims(view.x))
 
 
-def _norm(view: Any, dims: DimsOf) -> Iterable[Rule]:
+def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
     width = x[python_value(view.axis)] if hasattr(view, "axis") else x[-1]
     for vector in (view.gamma, view.beta, getattr(view, "bias", None)):
@@ -238,12 +238,12 @@ def _outputs(weight: ir.Value, dims: DimsOf, transposed: Any) -> Size:
     return packed_rows(weight, dims(weight))
 
 
-def _linear(view: Any, dims: DimsOf) -> Iterable[Rule]:
+def _linear(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     if view.bias is not None:
         yield dims(view.bias)[0], _outputs(view.weight, dims, view.transpose_weight)
 
 
-def _swiglu(view: Any, dims: DimsOf) -> Iterable[Rule]:
+def _swiglu(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     gate, up = (_outputs(weight, dims, view.transpose_weight) for weight in (view.gate_w, view.up_w))
     yield gate, up
 

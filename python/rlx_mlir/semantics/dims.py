@@ -40,31 +40,31 @@ def outputs_of(weight: ir.Value, dims: Dims, transposed: bool) -> Size:
 
 
 @dim_rule(*blocks("rms_norm", "rope", "residual_rms_norm", "depthwise_conv1d_causal"))
-def like_first(op: Any, operands: Sequence[Dims]) -> Dims:
+def like_first(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """The dimensions of the first operand."""
     return operands[0]
 
 
 @dim_rule(*blocks("linear", "linear_fused"))
-def linear(op: Any, operands: Sequence[Dims]) -> Dims:
+def linear(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """[..., K] x weight -> [..., N]"""
     return (*operands[0][:-1], outputs_of(op.weight, operands[1], op.transpose_weight))
 
 
 @dim_rule(*blocks("dequant_matmul"))
-def dequant_matmul(op: Any, operands: Sequence[Dims]) -> Dims:
+def dequant_matmul(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """[..., K] x packed [N, K] -> [..., N]"""
     return (*operands[0][:-1], operands[1][0])
 
 
 @dim_rule(*blocks("dequant_matmul_scaled"))
-def dequant_matmul_scaled(op: Any, operands: Sequence[Dims]) -> Dims:
+def dequant_matmul_scaled(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """[..., K] x codes with scales [..., N] -> [..., N]"""
     return (*operands[0][:-1], operands[2][-1])
 
 
 @dim_rule(*blocks("shared_linear_pair"))
-def shared_linear_pair(op: Any, operands: Sequence[Dims]) -> list[Dims]:
+def shared_linear_pair(op: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
     """[..., K] x two weights -> [..., N1], [..., N2]"""
     lead = operands[0][:-1]
     return [
@@ -74,13 +74,13 @@ def shared_linear_pair(op: Any, operands: Sequence[Dims]) -> list[Dims]:
 
 
 @dim_rule(*blocks("swiglu"))
-def swiglu(op: Any, operands: Sequence[Dims]) -> Dims:
+def swiglu(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """[..., K] -> [..., outputs of down_w]"""
     return (*operands[0][:-1], outputs_of(op.down_w, operands[3], op.transpose_weight))
 
 
 @dim_rule(*blocks("attention", "llama_decoder_block"))
-def with_caches(op: Any, operands: Sequence[Dims]) -> Dims | list[Dims]:
+def with_caches(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims | list[Dims]:
     """Like the first operand; new caches like the old ones."""
     if op.k_cache is None:
         return operands[0]
@@ -89,14 +89,14 @@ def with_caches(op: Any, operands: Sequence[Dims]) -> Dims | list[Dims]:
 
 
 @dim_rule(*blocks("gated_delta_net"))
-def gated_delta_net(op: Any, operands: Sequence[Dims]) -> list[Dims]:
+def gated_delta_net(op: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
     """[B, S, H, n] -> the same, and the state [B, H, n, n]"""
     batch, _, heads, n = operands[0]
     return [operands[0], (batch, heads, n, n) if op.state is None else operands[5]]
 
 
 @dim_rule(*blocks("qwen35_mtp_head"))
-def qwen35_mtp_head(op: Any, operands: Sequence[Dims]) -> Dims:
+def qwen35_mtp_head(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     """[B, S, E] -> [B, 1, outputs of lm_head_w]"""
     return (operands[0][0], Size.of(1), outputs_of(op.lm_head_w, operands[-1], op.transpose_weight))
 

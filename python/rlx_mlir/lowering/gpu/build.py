@@ -46,17 +46,17 @@ def bodies(module: Any) -> list[Any]:
     return [op for op in ops if op.operation.name == "func.func" and str(op.name.value).endswith(".body")]
 
 
-def found(root: Any, name: str) -> list[Any]:
+def found(root: ir.AnyOp | ir.Module, name: str) -> list[Any]:
     """The operations of a name below `root`."""
     return [op for op in operations(root) if name_of(op) == name]
 
 
-def name_of(op: Any) -> str:
+def name_of(op: ir.AnyOp) -> str:
     """Name of the operation; classes of operations with an attribute `name` hide it."""
     return str(op.operation.name)
 
 
-def is_pure(op: Any) -> bool:
+def is_pure(op: ir.AnyOp) -> bool:
     """Whether the operation may be repeated elsewhere, loads apart."""
     name = name_of(op)
     return name in VIEWS or name.startswith(("arith.", "math."))
@@ -73,7 +73,7 @@ def gpu_index(name: str, dimension: str) -> Any:
     return ir.Operation.create(name, results=[ir.IndexType.get()], attributes=attributes).result
 
 
-def constant_value(value: Any) -> int | None:
+def constant_value(value: ir.Value) -> int | None:
     """The number that an index value is, None where it isn't a constant."""
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "arith.constant":
@@ -81,7 +81,7 @@ def constant_value(value: Any) -> int | None:
     return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
-def location_of(op: Any) -> str:
+def location_of(op: ir.AnyOp) -> str:
     """The operation and its place, for messages."""
     return f"'{name_of(op)}' at {op.location}"
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlir.dialects import linalg, tensor
 
 from rlx_mlir import ir
@@ -26,7 +24,7 @@ def free_destinations(function: ir.Operation) -> None:
             _free(op)
 
 
-def _is_exposed(op: Any) -> bool:
+def _is_exposed(op: ir.AnyOp) -> bool:
     if len(op.results) != 1 or any("reduction" in str(iterator) for iterator in op.attributes["iterator_types"]):
         return False
     uses = list(op.results[0].uses)
@@ -34,7 +32,7 @@ def _is_exposed(op: Any) -> bool:
     return read and len(uses) == 1 and name_of(uses[0].owner) == "linalg.generic"
 
 
-def _free(op: Any) -> None:
+def _free(op: ir.AnyOp) -> None:
     *_, destination = op.operands
     kind = ir.RankedTensorType(destination.type)
     maps = list(op.attributes["indexing_maps"])

@@ -51,7 +51,7 @@ def launches_to_loops(module: ir.Operation) -> None:
 class _Emulation:
     """One launch: its kernel's operations, cut where threads exchange values."""
 
-    def __init__(self, body: Any, launch: Any, kernel: Any) -> None:
+    def __init__(self, body: Any, launch: ir.AnyOp, kernel: ir.AnyOp) -> None:
         self._body, self._launch = body, launch
         self._kernel = kernel.operation.clone()
         self._threads = list(ir.DenseI32ArrayAttr(kernel.operation.attributes["known_block_size"]))
@@ -97,13 +97,13 @@ class _Emulation:
         self._kernel.operation.erase()
 
     @staticmethod
-    def _dimension(op: Any, allowed: str) -> str:
+    def _dimension(op: ir.AnyOp, allowed: str) -> str:
         word = str(op.attributes["dimension"]).removeprefix("#gpu<dim ").removesuffix(">")
         if word not in allowed:
             raise CompileError(f"{location_of(op)}: dimension {word} isn't supported in loops over threads")
         return word
 
-    def _is_common(self, op: Any) -> bool:
+    def _is_common(self, op: ir.AnyOp) -> bool:
         """Whether the operation gives the same for all threads of a block, and touches no memory."""
         if op.name not in (*VIEWS, "gpu.block_id") and not (op.name.startswith("arith.") and not len(op.regions)):
             return False
@@ -112,7 +112,7 @@ class _Emulation:
         self._of_block.update(op.results)
         return True
 
-    def _is_of_thread(self, value: Any) -> bool:
+    def _is_of_thread(self, value: ir.Value) -> bool:
         owner = value.owner
         return (
             not isinstance(owner, ir.Block) and owner.parent == self._kernel.operation and value not in self._of_block
@@ -170,7 +170,7 @@ class _Emulation:
                         memref.store(value, kept[result], [thread])
 
     @staticmethod
-    def _shuffled(op: Any, before: dict[Any, Any], thread: Any) -> Any:
+    def _shuffled(op: ir.AnyOp, before: dict[Any, Any], thread: Any) -> Any:
         """The value of another thread, whose number differs in some bits."""
         if "xor" not in str(op.attributes["mode"]):
             raise CompileError(f"{location_of(op)}: shuffles by xor are supported")

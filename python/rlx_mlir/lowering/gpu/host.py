@@ -86,7 +86,7 @@ def chain_launches(module: ir.Operation, *, chip: str) -> None:
                 )
 
 
-def shared_bytes(launch: Any) -> int | None:
+def shared_bytes(launch: ir.AnyOp) -> int | None:
     """Bytes of dynamic shared memory of a launch; None where the host computes them."""
     segments = list(ir.DenseI32ArrayAttr(launch.attributes["operandSegmentSizes"]))
     if not segments[10]:
@@ -94,7 +94,7 @@ def shared_bytes(launch: Any) -> int | None:
     return constant_value(list(launch.operands)[sum(segments[:10])])
 
 
-def waits(kernel: Any) -> bool:
+def waits(kernel: ir.AnyOp) -> bool:
     """Whether a kernel waits for those before it."""
     return any(
         name_of(op) == "nvvm.griddepcontrol" and "wait" in str(op.attributes["kind"]) for op in operations(kernel)
@@ -112,7 +112,7 @@ def device_functions(module: Any) -> dict[str, Any]:
     return kernels
 
 
-def kernel_of(launch: Any) -> str:
+def kernel_of(launch: ir.AnyOp) -> str:
     """The name of the kernel that a `gpu.launch_func` launches."""
     return str(launch.attributes["kernel"]).rpartition("@")[2]
 
@@ -182,7 +182,7 @@ class _Calls:
             if op.name.startswith("memref.") and all(next(iter(r.uses), None) is None for r in op.results):
                 op.erase()
 
-    def launch(self, op: Any) -> None:
+    def launch(self, op: ir.AnyOp) -> None:
         """`gpu.launch_func`"""
         name = kernel_of(op)
         if name not in self._numbers:
@@ -220,7 +220,7 @@ class _Calls:
         lines.add(f"llvm.call @rlx_cuda_launch({launch}, {params}) : (!llvm.ptr, !llvm.ptr) -> ()")
         self._call(op, "launch", values, lines)
 
-    def tensor_map(self, op: Any) -> None:
+    def tensor_map(self, op: ir.AnyOp) -> None:
         """`nvgpu.tma.create.descriptor`"""
         cast = op.operands[0].owner
         if isinstance(cast, ir.Block) or name_of(cast) != "memref.cast":
@@ -257,7 +257,7 @@ class _Calls:
         self._maps[op.results[0]] = place
         self._call(op, "map", [place, ranked], lines)
 
-    def _call(self, op: Any, word: str, values: list[Any], lines: _Lines) -> None:
+    def _call(self, op: ir.AnyOp, word: str, values: list[Any], lines: _Lines) -> None:
         """A call, in place of the operation, of a function of these lines."""
         name = f"{self._stem}.{word}_{len(self.texts)}"
         parameters = ", ".join(f"%v{i}: {value.type}" for i, value in enumerate(values))
@@ -348,7 +348,7 @@ class _Lines:
         return self.array([name], str(kind))
 
 
-def _counts(op: Any, arguments: list[Any]) -> list[tuple[int, Any, str]]:
+def _counts(op: ir.AnyOp, arguments: list[Any]) -> list[tuple[int, Any, str]]:
     """The sizes that a launch passes as i32: number of the argument, the size as an index, what it is called."""
     named = list(ir.ArrayAttr(op.attributes[COUNTS])) if COUNTS in op.attributes else []
     words = [str(ir.StringAttr(word).value) for word in named]
@@ -362,7 +362,7 @@ def _counts(op: Any, arguments: list[Any]) -> list[tuple[int, Any, str]]:
     return found
 
 
-def _map_words(op: Any) -> dict[str, str]:
+def _map_words(op: ir.AnyOp) -> dict[str, str]:
     """The words of a tensor map's type: swizzle, l2promo, oob."""
     text = str(op.results[0].type)
     return {word: m[1] for word in ("swizzle", "l2promo", "oob") if (m := re.search(rf"{word} = (\w+)", text))}

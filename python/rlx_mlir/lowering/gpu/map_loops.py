@@ -103,7 +103,7 @@ def _evaluate(expression: Any, map: Any, loops: Sequence[Any]) -> Any:
 class _Nest:
     """One `linalg.generic` on buffers."""
 
-    def __init__(self, op: Any) -> None:
+    def __init__(self, op: ir.AnyOp) -> None:
         self.op = op
         segments = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])
         maps = [ir.AffineMapAttr(attribute).value for attribute in op.attributes["indexing_maps"]]

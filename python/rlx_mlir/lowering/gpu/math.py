@@ -61,7 +61,7 @@ def lower_math(module: ir.Operation) -> None:
         raise CompileError("\n  ".join(lines))
 
 
-def _scalar(op: Any, value: float) -> Any:
+def _scalar(op: ir.AnyOp, value: float) -> Any:
     return arith.constant(op.results[0].type, value)
 
 

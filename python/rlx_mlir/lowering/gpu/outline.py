@@ -66,7 +66,7 @@ class _ShapeBuffers:
         for reshape in found(body.operation, "memref.reshape"):
             self._read(reshape.operands[1])
 
-    def _read(self, buffer: Any) -> None:
+    def _read(self, buffer: ir.Value) -> None:
         if isinstance(buffer.owner, ir.Block) or buffer in self._sizes:
             return
         root = buffer.owner
@@ -81,7 +81,7 @@ class _ShapeBuffers:
                 self._ops.append(user)
         self._sizes[buffer] = [sizes[at] for at in sorted(sizes)]
 
-    def sizes(self, buffer: Any) -> list[Any] | None:
+    def sizes(self, buffer: ir.Value) -> list[Any] | None:
         """The sizes that a buffer holds; None where it isn't one of these."""
         return self._sizes.get(buffer)
 
@@ -94,7 +94,7 @@ class _ShapeBuffers:
 class _Outliner:
     """One launch of one body."""
 
-    def __init__(self, body: Any, launch: Any, kernels: Any, name: str, shapes: _ShapeBuffers) -> None:
+    def __init__(self, body: Any, launch: ir.AnyOp, kernels: Any, name: str, shapes: _ShapeBuffers) -> None:
         self._body, self._launch, self._kernels, self._name, self._shapes = body, launch, kernels, name, shapes
         self._mapping: dict[Any, Any] = {}
         self._anchor: Any = None
@@ -189,7 +189,7 @@ class _Outliner:
         buffers = [argument for argument in arguments if argument in needed and str(argument.type) != "index"]
         return buffers, [value for value in needed if str(value.type) == "index"]
 
-    def _buffer(self, buffer: Any, kind: Any, pointer: Any, sizes: dict[Any, Any]) -> Any:
+    def _buffer(self, buffer: ir.Value, kind: Any, pointer: Any, sizes: dict[Any, Any]) -> Any:
         """The buffer that a pointer is of, in the kernel."""
         if kind.rank == 0:
             return pointer
@@ -199,7 +199,7 @@ class _Outliner:
             shape = [sizes[buffer, axis] if size < 0 else int(size) for axis, size in enumerate(kind.shape)]
         return identity_view(pointer, kind, shape)
 
-    def _clone(self, value: Any) -> Any:
+    def _clone(self, value: ir.Value) -> Any:
         """The value in the kernel, computed again before its body."""
         if value in self._mapping:
             return self._mapping[value]
@@ -277,7 +277,7 @@ class _Outliner:
         )
 
 
-def identity_view(source: Any, kind: ir.MemRefType, shape: list[Any]) -> Any:
+def identity_view(source: ir.Value, kind: ir.MemRefType, shape: list[Any]) -> Any:
     """Memory seen as a buffer of this type, whose elements lie one after the other."""
     strides: list[Any] = []
     step: Any = 1

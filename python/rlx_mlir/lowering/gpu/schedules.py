@@ -181,7 +181,7 @@ def _gemm_portable(request: Request) -> DeviceKernel:
     return emit_product(request.name, request.spec, request.chip, request.constants, choices=request.choices)
 
 
-def _read_rows(name: str, kernel: Any) -> RowProgram | BroadcastSpec:
+def _read_rows(name: str, kernel: ir.AnyOp) -> RowProgram | BroadcastSpec:
     """A kernel of class rows; where there are vectors alone, they are one row.
 
     What is element-wise, but of types that rows don't have, is read as a kernel of class broadcast.
@@ -197,7 +197,7 @@ def _read_rows(name: str, kernel: Any) -> RowProgram | BroadcastSpec:
     return replace(program, operands=operands)
 
 
-def _element(value: Any) -> str:
+def _element(value: ir.Value) -> str:
     return str(ir.ShapedType(value.type).element_type)
 
 
@@ -362,7 +362,7 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
 
 
 def select_schedule(
-    name: str, kernel: Any, kind: str, chip: str, constants: frozenset[int], choices: Mapping[str, int]
+    name: str, kernel: ir.AnyOp, kind: str, chip: str, constants: frozenset[int], choices: Mapping[str, int]
 ) -> DeviceKernel:
     """The kernel of the first schedule that covers it; UnsupportedByTemplate with all reasons where none does."""
     if kind not in SCHEDULES or not SCHEDULES[kind][1]:
@@ -397,7 +397,7 @@ def constant_operands(module: Any) -> dict[str, frozenset[int]]:
     return found
 
 
-def _root(value: Any) -> Any:
+def _root(value: ir.Value) -> Any:
     """The buffer that a value is a view of."""
     while not isinstance(value.owner, ir.Block) and value.owner.name.startswith("memref."):
         value = value.owner.operands[0]
@@ -424,5 +424,5 @@ def _insert(module: Any, kernel: DeviceKernel) -> list[Any]:
     return [*(op for op in made if _symbol(op) != "smem"), *host]
 
 
-def _symbol(op: Any) -> str:
+def _symbol(op: ir.AnyOp) -> str:
     return str(op.operation.attributes["sym_name"].value)
