@@ -16,6 +16,7 @@ from rlx_mlir import formats
 from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.mir import REFERENCES, PackedWeight
 from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.functions import of_arity
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 FLOATS = [np.dtype(np.float32), np.dtype(np.float16), BF16, np.dtype(np.float64)]
@@ -56,6 +57,10 @@ UNARY = {
     "atan": math.atan,
     "round": round,  # to even
 }
+
+
+def test_each_function_of_one_element_has_another_definition_here():
+    assert UNARY.keys() == of_arity(1).keys()
 
 
 @by_dtype
