@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
@@ -65,11 +67,16 @@ def delta_inputs(n: int, dtype: str, b: int, s: int, *, state: bool) -> dict[str
     return typed
 
 
-@pytest.mark.parametrize("state", [True, False])
 @pytest.mark.parametrize(
-    ("n", "dtype"), [(1, "f32"), (5, "f32"), (32, "bf16"), (33, "f16"), (64, "f32"), (128, "bf16"), (200, "f32")]
+    ("case", "state"),
+    products(
+        [(1, "f32"), (5, "f32"), (32, "bf16"), (33, "f16"), (64, "f32"), (128, "bf16"), (200, "f32")],
+        [True, False],
+        meeting=1,
+    ),
 )
-def test_gated_delta_rule(n: int, dtype: str, state: bool) -> None:
+def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
+    n, dtype = case
     module = delta(n, dtype, state=state)
     calls = [delta_inputs(n, dtype, b, s, state=state) for b, s in ((1, 0), (2, 1), (0, 3), (1, 6))]
     check(module, calls, {}, "recurrence")
@@ -144,9 +151,11 @@ def test_state_sizes_that_the_schedule_leaves_out() -> None:
         emit_recurrence("r", spec(8, "f64"), "sm_80")
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize(("channels", "taps"), [(16, 4), (8, 1), (33, 3), (1, 2)])
-def test_depthwise_convolution(channels: int, taps: int, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("case", "dtype"), products([(16, 4), (8, 1), (33, 3), (1, 2)], ["f32", "f16", "bf16"], meeting=1)
+)
+def test_depthwise_convolution(case: tuple[Any, ...], dtype: str) -> None:
+    channels, taps = case
     module = GraphModule.hir("conv")
     x = module.input("x", ["b", "s", channels], dtype)
     before = module.input("before", ["b", taps - 1, channels], dtype)
