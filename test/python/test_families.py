@@ -67,9 +67,13 @@ def test_prefill_then_decode_equals_prefill(compiled: Model, expected: np.ndarra
 
 @pytest.mark.parametrize("chunk", [1, 3, 64])
 def test_chunks_equal_the_whole(path: Path, expected: np.ndarray, chunk: int) -> None:
-    close(load_interpreted(path, chunk=chunk).logits(IDS), expected)
+    tokens = 20 if chunk == 1 else len(IDS)  # two windows and a half
+    close(load_interpreted(path, chunk=chunk).logits(IDS[:tokens]), expected[:tokens])
 
 
+@pytest.mark.parametrize(
+    "family", [pytest.param(name, marks=[pytest.mark.slow] * (name != "qwen3")) for name in FAMILIES], indirect=True
+)
 def test_compiled_int8_is_near(path: Path, expected: np.ndarray) -> None:
     """Rounding to 8 bits costs about 1/127 of the largest element of a block, here some percent of the logits."""
     found = load_model(path, activations="int8", context=64, chunk=16).logits(IDS)
