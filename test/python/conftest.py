@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import emulated_results
 import pytest
 import seeds
 import tiny_models
@@ -31,12 +30,16 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Results of the emulator are kept where pytest keeps what it knows of earlier runs."""
     cache = getattr(session.config, "cache", None)  # None with -p no:cacheprovider
     if cache is not None:
+        import emulated_results
+
         emulated_results.begin(cache.mkdir("emulated"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The process that ends last bounds what is kept."""
-    if not hasattr(session.config, "workerinput"):
+    if getattr(session.config, "cache", None) is not None and not hasattr(session.config, "workerinput"):
+        import emulated_results
+
         emulated_results.tidy()
 
 

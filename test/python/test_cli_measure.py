@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,21 @@ def test_compile_timing(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.Mo
 # Cache ------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def filled(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache with the modules of the tiny model in it."""
+    folder = tmp_path_factory.mktemp("filled") / "cache"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RLX_CACHE_DIR", str(folder))
+        rlx("compile", tiny_llama, "--context", "64")
+    return folder
+
+
 @pytest.fixture
-def compiled(tiny_llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with the modules of the tiny model in it; the folder of its entries."""
+def compiled(filled: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the entries of such a cache, of the test's own."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
-    rlx("compile", tiny_llama, "--context", "64")
+    shutil.copytree(filled, tmp_path / "cache")
     return tmp_path / "cache" / "compiled"
 
 

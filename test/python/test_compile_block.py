@@ -170,7 +170,7 @@ LAYERS = {
         packed={"q": "q8_0", "k": "q8_0", "o": "q4_0", "gate": "q5_0", "up": "q5_0", "down": "q5_1"},
     ),
 }
-SLOW = ("none", "custom", "causal, many heads", "cached window")
+SLOW = ("none", "custom", "causal, many heads", "cached window", "window", "packed")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in LAYERS])
@@ -241,7 +241,7 @@ def test_prefill_then_steps_equal_numpy() -> None:
         pos = pos + np.int32(s)
 
 
-@pytest.mark.parametrize("style", ["half", "interleaved"])
+@pytest.mark.parametrize("style", [pytest.param("half", marks=pytest.mark.slow), "interleaved"])
 def test_partial_rope_with_caches(style: str) -> None:
     """Only the first 4 of 8 elements of each head are rotated."""
     layer = Layer(4, 2, cached=True, style=style)
@@ -302,6 +302,7 @@ def test_swiglu_and_residual_norms() -> None:
             assert not compare(expected, results, f"{way} {b}x{s}", 1e-4)
 
 
+@pytest.mark.slow  # test_mtp_head.py has others
 def test_multi_token_prediction_head() -> None:
     """The reference of the block is written from its definition: compiled code agrees."""
     p = Program()

@@ -121,12 +121,14 @@ for _dtype in FLOATS:
         every(a=[0, 1, 2], b=[1, 3]),
         rows_or_generic(_dtype),
         tolerance=4e-3 if _dtype == "f16" else None,
+        slow=_dtype == "f16",
     )
     case(
         f"binary {_dtype}",
         partial(binary, dtype=_dtype, kinds=BINARY, widths=_widths[-2:], make=positive),
         every(a=[0, 1, 3]),
         rows_or_generic(_dtype),
+        slow=_dtype in ("bf16", "f64"),
     )
 for _dtype in ("i8", "i32", "i64"):
     case(
@@ -134,6 +136,7 @@ for _dtype in ("i8", "i32", "i64"):
         partial(binary, dtype=_dtype, kinds=INTEGER_BINARY, widths=(5,), make=integers(-100, 100)),
         every(a=[0, 1, 3]),
         GENERIC,
+        slow=_dtype == "i32",
     )
 case("broadcasts", broadcasts, every(a=[0, 1, 2], b=[0, 1, 3]))
 
@@ -156,7 +159,7 @@ def casts(p: Program) -> None:
 
 
 for _dtype in ("f32", "bf16", "f64", "i32", "i8"):
-    case(f"compare {_dtype}", partial(comparisons, dtype=_dtype), every(a=[0, 1, 5]))
+    case(f"compare {_dtype}", partial(comparisons, dtype=_dtype), every(a=[0, 1, 5]), slow=_dtype in ("f64", "i32"))
 case("cast", casts, every(a=[0, 1, 3]))
 
 
@@ -201,7 +204,12 @@ def gathers(p: Program) -> None:
 
 
 for _dtype in ("f32", "bf16", "i64", "i1"):
-    case(f"movement {_dtype}", partial(movement, dtype=_dtype), every(a=[0, 1, 2], b=[0, 3]))
+    case(
+        f"movement {_dtype}",
+        partial(movement, dtype=_dtype),
+        every(a=[0, 1, 2], b=[0, 3]),
+        slow=_dtype in ("f32", "i64"),
+    )
 case("gather", gathers, every(a=[0, 1, 3], b=[0, 2], width=[6]), GENERIC)
 
 
@@ -380,7 +388,13 @@ for _policy in ("direct", "fusable"):
     case(f"mlps {_policy}", mlps, every(a=[0, 1, 2], b=[1, 5]), {"gemm_panels", "rows"}, policy=_policy)
 case("mlps bf16", partial(mlps, dtype="bf16"), every(a=[0, 2], b=[1, 5]), tolerance=6e-2)
 for _scheme in (*INTEGER_SCHEMES, "f32", "f16", "bf16"):
-    case(f"packed {_scheme}", partial(packed, scheme=_scheme), every(a=[0, 1, 2, 5, 17]), {"gemm_panels", "rows"})
+    case(
+        f"packed {_scheme}",
+        partial(packed, scheme=_scheme),
+        every(a=[0, 1, 2, 5, 17]),
+        {"gemm_panels", "rows"},
+        slow=_scheme not in ("q4_1", "q8_0", "bf16"),  # test_cpu_gemm.py has every format
+    )
 for _scheme in ("q4_k", "q5_k", "q6_k", "q8_k", "q2_k", "q3_k"):
     case(
         f"packed {_scheme}",
@@ -397,7 +411,7 @@ for _scheme in (*INTEGER_SCHEMES, "q4_k", "q5_k", "q6_k", "q2_k", "q3_k"):
         every(a=[0, 1, 2, 5, 17]),
         {"gemm_int8", "block_quantize", "rows"},
         activations="int8",
-        slow=_scheme in ("q5_k", "q2_k", "q3_k"),
+        slow=_scheme not in ("q4_0", "q5_1", "q6_k"),
     )
 case("mlp q4_1", partial(packed_mlp, scheme="q4_1"), every(a=[0, 1, 5]), {"gemm_panels"})
 case(
@@ -492,6 +506,7 @@ for _dtype in ("f32", "bf16", "f64"):
         every(b=[0, 1, 2], s=[0, 1, 5, 17]),
         {"attention", "rows"} if _dtype == "f32" else None,
         tolerance=3e-2 if _dtype == "bf16" else None,
+        slow=_dtype == "f64",
     )
 for _stored in ("f16", "bf16"):
     case(
@@ -500,6 +515,7 @@ for _stored in ("f16", "bf16"):
         every(b=[0, 1, 2], s=[0, 1, 5, 17]),
         {"attention", "rows"},
         tolerance=2e-2,  # a stored number may be rounded to the other side
+        slow=_stored == "bf16",
     )
 case("cache updates", updates, every(b=[0, 1, 2], s=[0, 1, 5], e=[1, 9]), GENERIC, stage="mir")
 

@@ -168,9 +168,24 @@ def either(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(DEFAULT, "bits", request.param)
 
 
-@pytest.mark.parametrize("bits", [*BITS, "tiles"])
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
-@pytest.mark.parametrize(("queries", "keys"), SHAPES)
+def quick(bits: int | str, *numbers: int) -> bool:
+    """Whether a combination runs by default: all of them with vectors of 256 bits, which most machines have.
+
+    The others take turns, a fifth of them each, so that every kind of mask meets every target.
+    """
+    return bits == 256 or sum(numbers) % len(KINDS) == [*BITS, "tiles"].index(bits)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "kind", "bits"),
+    [
+        pytest.param(*shape, kind, bits, marks=[pytest.mark.slow] * (not quick(bits, i, j)))
+        for i, shape in enumerate(SHAPES)
+        for j, kind in enumerate(KINDS)
+        for bits in (*BITS, "tiles")
+    ],
+    ids=lambda value: value["kind"] if isinstance(value, dict) else None,
+)
 def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | str) -> None:
     Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, **kind).check()
 
@@ -195,13 +210,17 @@ def test_custom_masks_of_every_query(queries: int, keys: int, broadcast: bool, b
     Case(queries, keys, 4, 2, batch=2, kind="custom", full=True, broadcast=broadcast, bits=bits).check()
 
 
-@pytest.mark.parametrize(("element", "stored"), [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")])
+#: Of queries and results, and of keys and values.
+NARROW = [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")]
+
+
 @pytest.mark.parametrize(
-    ("queries", "keys", "bits", "kind"),
+    ("queries", "keys", "bits", "kind", "element", "stored"),
     [
-        (*sizes, kind)
+        pytest.param(*sizes, kind, *types, marks=[pytest.mark.slow] * (sizes[-1] != 256 and (i + j) % 3 > 0))
         for sizes in ((1, 300, 512), (1, 37, 128), (70, 131, 256), (70, 131, "tiles"))
-        for kind in KINDS
+        for i, kind in enumerate(KINDS)
+        for j, types in enumerate(NARROW)
         if sizes[-1] != "tiles" or kind["kind"] in ("causal", "bias")
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,

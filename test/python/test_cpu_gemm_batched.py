@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import products
 from cpu_harness import TARGETS, compiled
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
@@ -119,9 +120,7 @@ BATCHES = [((), ()), ((3,), (3,)), ((2, 3), (2, 3)), ((2, 3), (2, 1)), ((2, 1), 
 SIZES = [(1, 33, 17), (5, 1, 1), (8, 64, 64), (17, 31, 33), (3, 16, 5), (9, 65, 40), (300, 7, 3)]
 
 
-@pytest.mark.parametrize("bits", BITS)
-@pytest.mark.parametrize("transpose", [False, True])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize(("bits", "transpose", "dynamic"), products(BITS, [False, True], [False, True]))
 def test_batches_and_tails(bits: int, transpose: bool, dynamic: bool) -> None:
     programs = itertools.cycle([IDENTITY, MASKED, SWIGLU])
     sizes = itertools.cycle(SIZES)

@@ -128,14 +128,14 @@ def test_products(transpose: bool) -> None:
     p = Program("mir")
     rows, one = p.input("rows", ["m"]), p.input("one", [1])
     kinds = [("f8E4M3FN", "f8E4M3FN", "f32"), ("f8E5M2", "f8E4M3FN", "bf16"), ("f8E4M3FN", "f8E5M2", "f16")]
-    for k, n in SIZES:
+    for i, (k, n) in enumerate(SIZES):
         columns = p.param(f"columns{k}_{n}", [n], "f32")
-        for left, right, out in kinds:
+        scales = [("plain", ()), ("one", (one, one)), ("each", (rows, columns))]
+        for j, (left, right, out) in enumerate(kinds):
             x = p.input(f"x{k}_{n}_{left}_{right}", ["m", k], left)
             w = p.param(f"w{k}_{n}_{left}_{right}", [n, k] if transpose else [k, n], right)
-            for name, scales in {"plain": (), "one": (one, one), "each": (rows, columns)}.items():
-                y = p.m.scaled_matmul(x, w, *scales, dtype=out, transpose_rhs=transpose)
-                p.output(**{f"{name}_{k}_{n}_{out}": y})
+            name, given = scales[(i + j + transpose) % 3]  # in turn
+            p.output(**{f"{name}_{k}_{n}_{out}": p.m.scaled_matmul(x, w, *given, dtype=out, transpose_rhs=transpose)})
     check(p, every(m=[5, 0, 1]), maxima={"m": 5}, templates={"generic"})
 
 

@@ -7,6 +7,7 @@ odd ones, dynamic. What no test here sees is how fast kernels are, and what a GP
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,9 @@ QUICK = (
     "movement i1",
     "recurrence f32",
 )
+#: Without chains of kernels, and with them.
+CHIPS = ("sm_80", "sm_90")
+TURNS = dict(zip(QUICK, itertools.cycle(CHIPS), strict=False))
 QUICK_AND_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in SUPPORTED]
 
 
@@ -66,8 +70,14 @@ def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
     assert not failures, "\n".join(failures)
 
 
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("name", QUICK_AND_SLOW)
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [
+        pytest.param(name, chip, marks=[pytest.mark.slow] * (TURNS.get(name) != chip))
+        for name in SUPPORTED
+        for chip in CHIPS
+    ],
+)
 def test_ptx_is_complete_and_assembles(name: str, chip: str) -> None:
     ptx = rlx.emit(CASES[name].program().finish(), "ptx", target="nvptx", chip=chip, **compile_options(name))
     assert not calls(ptx)

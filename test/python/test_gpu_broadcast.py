@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
@@ -42,21 +43,23 @@ def array(dims: Dims, dtype: str, sizes: dict[str, int], seed: int) -> np.ndarra
 
 
 @pytest.mark.parametrize(
-    "dtype", ["f32", "bf16", "i8", *(pytest.param(own, marks=pytest.mark.slow) for own in ("f64", "i32", "i64"))]
+    ("case", "dtype"),
+    products(
+        [
+            ((3, 1, 8), (4, 1), (3, 4, 8)),
+            (("a", "b"), ("a", 1), ("a", "b")),
+            (("a", "b"), (), ("a", "b")),
+            ((1, "b", 5), ("a", "b", 1), ("a", "b", 5)),
+            (("a", 1, "b"), (1, "b"), ("a", 1, "b")),
+            ((), (), ()),
+        ],
+        ["f32", "bf16", "i8", "f64", "i32", "i64"],
+        meeting=1,
+    ),
 )
-@pytest.mark.parametrize(
-    ("x", "y", "result"),
-    [
-        ((3, 1, 8), (4, 1), (3, 4, 8)),
-        (("a", "b"), ("a", 1), ("a", "b")),
-        (("a", "b"), (), ("a", "b")),
-        ((1, "b", 5), ("a", "b", 1), ("a", "b", 5)),
-        (("a", 1, "b"), (1, "b"), ("a", 1, "b")),
-        ((), (), ()),
-    ],
-)
-def test_every_way_to_broadcast(x: Dims, y: Dims, result: Dims, dtype: str) -> None:
+def test_every_way_to_broadcast(case: tuple[Any, ...], dtype: str) -> None:
     """A comparison, a choice by it, and a sum: where(x < y, x + y, x)."""
+    x, y, result = case
     steps = (
         BroadcastStep("compare", "lt", (0, 1), "i1"),
         BroadcastStep("add", "add", (0, 1), dtype),

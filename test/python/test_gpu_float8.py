@@ -10,6 +10,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate, ptx
 from hypothesis import given, settings
@@ -91,13 +92,22 @@ def check(kernel: DeviceKernel, gemm: Gemm, m: int, chip: str, *, profile: bool 
 FEW = ["sm_89", "sm_80", pytest.param("sm_90a", marks=pytest.mark.slow)]
 
 
-@pytest.mark.parametrize("chip", FEW)
-@pytest.mark.parametrize(("n", "k"), [(40, 64), (7, 16), (24, 2 * 8 * 64 + 48), (16, 3 * 8 * 64)])
-def test_few_rows(n: int, k: int, chip: str) -> None:
+#: Columns and K of few rows.
+SIZES = [(40, 64), (7, 16), (24, 2 * 8 * 64 + 48), (16, 3 * 8 * 64)]
+
+
+@pytest.mark.parametrize(
+    ("chip", "sizes", "m"),
+    [
+        *products(["sm_89", "sm_80"], SIZES, [1, 5, 8]),
+        *(pytest.param("sm_90a", sizes, m, marks=pytest.mark.slow) for sizes in SIZES for m in (1, 5, 8)),
+    ],
+)
+def test_few_rows(chip: str, sizes: tuple[int, int], m: int) -> None:
     """Any number of rows up to 8, parts of a warp's step, more columns than the result has."""
-    for element, kinds, m in (("bf16", (E4M3, E4M3), 1), ("f32", (E4M3, E5M2), 5), ("f16", (E5M2, E5M2), 8)):
-        gemm = product(None if m == 5 else m, n, k, element, scales(element), kinds)
-        check(gemv_float8(chip, gemm), gemm, m, chip)
+    element, kinds = {1: ("bf16", (E4M3, E4M3)), 5: ("f32", (E4M3, E5M2)), 8: ("f16", (E5M2, E5M2))}[m]
+    gemm = product(None if m == 5 else m, *sizes, element, scales(element), kinds)
+    check(gemv_float8(chip, gemm), gemm, m, chip)
 
 
 @pytest.mark.parametrize("chip", ["sm_89", "sm_80"])
@@ -145,9 +155,9 @@ def with_tile(gemm: Gemm, tile: Tile, splits: int = 1, chip: str = MMA, *, fast:
     return product_kernel(chip, "mma", gemm, dense_operands(gemm), (tile,), core, access, choices=only)
 
 
-@pytest.mark.parametrize("chip", BOTH)
-@pytest.mark.parametrize("tile", FLOAT8_TILES, ids=lambda tile: f"{tile.bm}x{tile.bn}")
-def test_every_tile_of_mma_at_its_edges(tile: Tile, chip: str) -> None:
+@pytest.mark.parametrize(("number", "chip"), products(range(len(FLOAT8_TILES)), BOTH, meeting=1))
+def test_every_tile_of_mma_at_its_edges(number: int, chip: str) -> None:
+    tile = FLOAT8_TILES[number]
     gemm = product(None, tile.bn + 8, 2 * tile.bk + 16)
     kernel = with_tile(gemm, tile, chip=chip)
     for m in (1, tile.bm + 1):
@@ -185,15 +195,16 @@ def test_every_float_of_8_bits_is_multiplied(word: str, chip: str) -> None:
     np.testing.assert_array_equal(got, np.repeat(x[:, :1].astype(np.float32), 16, axis=1))
 
 
-@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("kinds", [("scalar", "scalar"), ("column", "row"), ("scalar", "row")])
-def test_scales_by_mma(element: str, kinds: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("kinds", "element"),
+    products([("scalar", "scalar"), ("column", "row"), ("scalar", "row")], ["f32", "f16", "bf16"], meeting=1),
+)
+def test_scales_by_mma(kinds: tuple[str, str], element: str) -> None:
     gemm = product(None, 40, 48, element, scales(element, *kinds))
     check(gemm_float8(MMA, gemm), gemm, 21, MMA)
 
 
-@pytest.mark.parametrize("k", [1, 2, 4, 8, 17, 24, 100])
-@pytest.mark.parametrize("n", [1, 9, 12])
+@pytest.mark.parametrize(("k", "n"), products([1, 2, 4, 8, 17, 24, 100], [1, 9, 12], meeting=1))
 def test_odd_sizes_by_mma(k: int, n: int) -> None:
     """Rows of any number of bytes; outputs of any number of columns."""
     gemm = product(None, n, k, "bf16" if n % 2 else "f32")
@@ -268,9 +279,9 @@ def by_wgmma(gemm: Gemm, tile: hopper.Tile | None = None, splits: int = 1, *, fa
     return gemm_hopper(replace(gemm, chosen=chosen(fast)), HOPPER, choices=only)
 
 
-@pytest.mark.parametrize("element", ["bf16", "f32"])
-@pytest.mark.parametrize("tile", FITTING, ids=lambda tile: f"{tile.out_rows}x{tile.out_columns}")
-def test_every_tile_of_wgmma_at_its_edges(tile: hopper.Tile, element: str) -> None:
+@pytest.mark.parametrize(("number", "element"), products(range(len(FITTING)), ["bf16", "f32"], meeting=1))
+def test_every_tile_of_wgmma_at_its_edges(number: int, element: str) -> None:
+    tile = FITTING[number]
     gemm = product(None, tile.out_columns + 8, 272, element, scales(element))
     kernel = by_wgmma(gemm, tile)
     for m in (1, tile.out_rows + 1):
@@ -290,9 +301,9 @@ def test_both_types_by_wgmma(tile: hopper.Tile, left: str, right: str) -> None:
     check(by_wgmma(gemm, tile), gemm, 9, HOPPER)
 
 
-@pytest.mark.parametrize("element", ["f32", "bf16"])
-@pytest.mark.parametrize("tile", [FITTING[-2], FITTING[-1]], ids=["straight", "swapped"])
-def test_parts_of_k_by_wgmma(tile: hopper.Tile, element: str) -> None:
+@pytest.mark.parametrize(("number", "element"), products([-2, -1], ["f32", "bf16"], meeting=1))
+def test_parts_of_k_by_wgmma(number: int, element: str) -> None:
+    tile = FITTING[number]
     gemm = product(None, 72, 1040, element, scales(element))
     check(by_wgmma(gemm, tile, 3), gemm, 13, HOPPER)
 
@@ -303,11 +314,10 @@ def test_batches_by_wgmma() -> None:
     check(by_wgmma(gemm), gemm, 7, HOPPER)
 
 
-@pytest.mark.parametrize("fast", [False, True], ids=["exact", "fast"])
-@pytest.mark.parametrize("tile", [*FITTING[:2], FITTING[-1]], ids=lambda tile: f"{tile.out_rows}x{tile.out_columns}")
-@pytest.mark.parametrize("element", ["bf16", "f32"])
-def test_ptxas_takes_wgmma(tile: hopper.Tile, element: str, fast: bool) -> None:
+@pytest.mark.parametrize(("number", "element", "fast"), products([0, 1, -1], ["bf16", "f32"], [False, True]))
+def test_ptxas_takes_wgmma(number: int, element: str, fast: bool) -> None:
     """No spills, and products that ptxas doesn't make wait for each other."""
+    tile = FITTING[number]
     gemm = product(None, 512, 1024, element, scales(element))
     text = ptx(by_wgmma(gemm, tile, fast=fast).device, HOPPER)
     assert f"wgmma.mma_async.sync.aligned.m64n{tile.columns}k32.f32.e4m3.e4m3" in text

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
@@ -64,31 +65,26 @@ def test_rows_of_packed_tables(scheme: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "indices"),
-    [
-        ("f32", "i32"),
-        ("bf16", "f32"),
-        ("i64", "i64"),
-        *(pytest.param("i32", own, marks=pytest.mark.slow) for own in ("i32", "i64", "f32")),
-    ],
+    ("case", "kinds"),
+    products(
+        [
+            (("n", 8), ("i", "j"), 0, 0),
+            (("n", 5), ("i",), 0, 0),
+            (("n",), ("i", 3), 0, 0),
+            (("b", "n", "t"), ("i",), 1, 0),
+            (("b", "n", 4), ("b", "i"), 1, 1),
+            (("b", 3, "n", 4), ("b", "i"), 2, 1),
+            ((2, 6, 16, 2), (2, 5), 1, 1),
+            (("b", 3, "n"), ("b", 3, "i"), 2, 2),
+        ],
+        [("f32", "i32"), ("bf16", "f32"), ("i64", "i64"), ("i32", "i32"), ("i32", "i64"), ("i32", "f32")],
+        meeting=1,
+    ),
 )
-@pytest.mark.parametrize(
-    ("table", "chosen", "axis", "batch_dims"),
-    [
-        (("n", 8), ("i", "j"), 0, 0),
-        (("n", 5), ("i",), 0, 0),
-        (("n",), ("i", 3), 0, 0),
-        (("b", "n", "t"), ("i",), 1, 0),
-        (("b", "n", 4), ("b", "i"), 1, 1),
-        (("b", 3, "n", 4), ("b", "i"), 2, 1),
-        ((2, 6, 16, 2), (2, 5), 1, 1),
-        (("b", 3, "n"), ("b", 3, "i"), 2, 2),
-    ],
-)
-def test_dense_tables(
-    table: tuple[Any, ...], chosen: tuple[Any, ...], axis: int, batch_dims: int, dtype: str, indices: str
-) -> None:
+def test_dense_tables(case: tuple[Any, ...], kinds: tuple[str, str]) -> None:
     """Any axis, batches, and rows of whole vectors, of some, and of an unknown length."""
+    table, chosen, axis, batch_dims = case
+    dtype, indices = kinds
 
     def shape(dims: tuple[Any, ...], sizes: dict[str, int]) -> tuple[int, ...]:
         return tuple(sizes.get(dim, dim) for dim in dims)

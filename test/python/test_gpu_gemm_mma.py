@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
+from covering import products
 from gpu_emulated import assembled, emulate, ptx
 from gpu_host import launches
 from gpu_products import CHIPS, PROGRAMS, check, conflicts, dense_case, padded_rows
@@ -70,34 +70,35 @@ def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
         check(kernel, gemm, dense_case(gemm, (m, gemm.k), gemm.w_shape), CHIP)
 
 
-@pytest.mark.parametrize("element", ["f16", "bf16"])
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_epilogue(program: str, element: str) -> None:
-    for transpose in (True, False):
-        gemm = product(None, 72, 48, PROGRAMS[program], element, transpose)
-        check(with_tile(gemm, SMALL), gemm, dense_case(gemm, (35, 48), gemm.w_shape), CHIP)
+@pytest.mark.parametrize(("program", "element", "transpose"), products(list(PROGRAMS), ["f16", "bf16"], [True, False]))
+def test_every_epilogue(program: str, element: str, transpose: bool) -> None:
+    gemm = product(None, 72, 48, PROGRAMS[program], element, transpose)
+    check(with_tile(gemm, SMALL), gemm, dense_case(gemm, (35, 48), gemm.w_shape), CHIP)
 
 
-@pytest.mark.parametrize("program", ["bias_gelu_residual", "swiglu"])
-@pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 31), (66, 34), (68, 36), (33, 40)])
-def test_lines_of_any_length(n: int, k: int, program: str) -> None:
+#: Columns and K.
+LINES = [(1, 1), (7, 31), (66, 34), (68, 36), (33, 40)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "program", "transpose"), products(LINES, ["bias_gelu_residual", "swiglu"], [True, False])
+)
+def test_lines_of_any_length(sizes: tuple[int, int], program: str, transpose: bool) -> None:
     """Lines that aren't whole pieces of 16 bytes: copies of 8 and 4 bytes, and single elements."""
-    for transpose in (True, False):
-        gemm = product(None, n, k, PROGRAMS[program], "f16", transpose)
-        kernel = with_tile(gemm, SMALL)
-        for m in (1, 33):
-            check(kernel, gemm, dense_case(gemm, (m, k), gemm.w_shape), CHIP)
+    n, k = sizes
+    gemm = product(None, n, k, PROGRAMS[program], "f16", transpose)
+    kernel = with_tile(gemm, SMALL)
+    for m in (1, 33):
+        check(kernel, gemm, dense_case(gemm, (m, k), gemm.w_shape), CHIP)
 
 
-@pytest.mark.parametrize("splits", [2, 3, 7])
-@pytest.mark.parametrize("program", ["bias_gelu_residual", "swiglu"])
-def test_parts_of_k(splits: int, program: str) -> None:
+@pytest.mark.parametrize(("splits", "program", "n"), products([2, 3, 7], ["bias_gelu_residual", "swiglu"], [72, 33]))
+def test_parts_of_k(splits: int, program: str, n: int) -> None:
     """K in parts, of which the last may be shorter, or empty; the sums run the epilogue."""
-    for n in (72, 33):
-        gemm = product(None, n, 296, PROGRAMS[program])
-        kernel = with_tile(gemm, SMALL, splits)
-        _, launches = check(kernel, gemm, dense_case(gemm, (35, 296), gemm.w_shape), CHIP)
-        assert [launch.grid[1] for launch in launches] == [splits, 1]
+    gemm = product(None, n, 296, PROGRAMS[program])
+    kernel = with_tile(gemm, SMALL, splits)
+    _, launches = check(kernel, gemm, dense_case(gemm, (35, 296), gemm.w_shape), CHIP)
+    assert [launch.grid[1] for launch in launches] == [splits, 1]
 
 
 @pytest.mark.parametrize("count", [3, 5])
@@ -198,23 +199,25 @@ def test_tf32(tile: Tile, transpose: bool) -> None:
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
-def test_ptxas_spills_nothing(chip: str, transpose: bool) -> None:
-    for tile in MMA_TILES:
-        for program in ("bias_gelu_residual", "swiglu"):
-            gemm = product(None, 4096, 4096, PROGRAMS[program], transpose=transpose)
-            kernel = with_tile(dataclasses.replace(gemm, constant=chip == "sm_90"), tile, chip=chip)
-            for name, one in assembled(ptx(kernel.device, chip), chip).items():
-                assert one.spills == 0, f"{name} {tile}: {one.messages}"
+@pytest.mark.parametrize(
+    ("number", "program", "transpose"),
+    products(range(len(MMA_TILES)), ["bias_gelu_residual", "swiglu"], [True, False]),
+)
+def test_ptxas_spills_nothing(number: int, program: str, transpose: bool, chip: str) -> None:
+    gemm = product(None, 4096, 4096, PROGRAMS[program], transpose=transpose)
+    kernel = with_tile(dataclasses.replace(gemm, constant=chip == "sm_90"), MMA_TILES[number], chip=chip)
+    for name, one in assembled(ptx(kernel.device, chip), chip).items():
+        assert one.spills == 0, f"{name} {MMA_TILES[number]}: {one.messages}"
 
 
-def test_ptxas_spills_nothing_where_lines_are_odd() -> None:
-    shapes = ((None, 4095, 4093), (None, 4094, 4092), (None, None, None))
-    for shape, element in itertools.product(shapes, ("f16", "f32")):
-        gemm = product(*shape, PROGRAMS["bias_gelu_residual"], element, transpose=False)
-        kernel = (gemm_mma if element == "f16" else gemm_tf32)(CHIP, gemm)
-        for name, one in assembled(ptx(kernel.device, CHIP), CHIP).items():
-            assert one.spills == 0, f"{name} {shape}: {one.messages}"
+@pytest.mark.parametrize(
+    ("sizes", "element"), products([(4095, 4093), (4094, 4092), (None, None)], ["f16", "f32"], meeting=1)
+)
+def test_ptxas_spills_nothing_where_lines_are_odd(sizes: tuple[int | None, int | None], element: str) -> None:
+    gemm = product(None, *sizes, PROGRAMS["bias_gelu_residual"], element, transpose=False)
+    kernel = (gemm_mma if element == "f16" else gemm_tf32)(CHIP, gemm)
+    for name, one in assembled(ptx(kernel.device, CHIP), CHIP).items():
+        assert one.spills == 0, f"{name}: {one.messages}"
 
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
@@ -236,7 +239,13 @@ def test_whole_lines_are_read_in_pieces_of_16_bytes() -> None:
     assert {line.split()[0] for line in text.splitlines() if "st.global" in line} == {"st.global.v4.b32"}
 
 
-@pytest.mark.parametrize("chip", EVERY_CHIP)
+#: Of chips with as much shared memory, the first is quick.
+MEMORIES = {resources(chip).block_kib: chip for chip in reversed(list(EVERY_CHIP))}
+
+
+@pytest.mark.parametrize(
+    "chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip not in MEMORIES.values())) for chip in EVERY_CHIP]
+)
 def test_every_tile_fits_every_chip(chip: str) -> None:
     have = resources(chip)
     for element, tiles in (("bf16", MMA_TILES), ("f32", TF32_TILES)):

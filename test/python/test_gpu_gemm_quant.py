@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import covering
 import numpy as np
 import pytest
 from gpu_emulated import assembled, ptx
@@ -24,7 +25,6 @@ CHIP = "sm_80"
 PACKED = [name for name in formats.PLANE_FORMATS if not formats.plane_layout(name).dense]
 #: Formats of each kind; all but the first two are slow.
 KINDS = ("q4_k", "q2_k", "q4_0", "q5_1", "q8_0", "q6_k")
-SOME_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in KINDS[:2])) for name in KINDS]
 
 
 def product(m: int | None, n: int, k: int, program: Program = IDENTITY, element: str = "f32") -> Gemm:
@@ -101,8 +101,9 @@ def test_integer_products_of_every_format(scheme: str, tile: Tile) -> None:
         check(kernel, gemm, integer_case(scheme, gemm, m), CHIP)
 
 
-@tiles(*QUANT_TILES)
-@pytest.mark.parametrize("scheme", ["q4_1", "q2_k"])
+@pytest.mark.parametrize(
+    ("tile", "scheme"), covering.products(QUANT_TILES, ["q4_1", "q2_k"], meeting=1), indirect=["tile"]
+)
 def test_integer_products_of_every_tile_at_its_edges(tile: Tile, scheme: str) -> None:
     gemm = product(None, tile.bn + 4, 256)
     kernel = gemm_block_dot(CHIP, gemm, scheme)
@@ -202,15 +203,27 @@ def kernels(scheme: str, chip: str) -> list[DeviceKernel]:
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("scheme", SOME_SLOW)
-def test_ptxas_spills_nothing(scheme: str, chip: str) -> None:
-    for kernel in kernels(scheme, chip):
-        for name, one in assembled(ptx(kernel.device, chip), chip).items():
-            assert one.spills == 0, f"{kernel.schedule} {name}: {one.messages}"
+@pytest.mark.parametrize(
+    ("number", "scheme"),
+    [
+        *covering.products(range(4), KINDS[:2], meeting=1),
+        *(pytest.param(number, scheme, marks=pytest.mark.slow) for number in range(4) for scheme in KINDS[2:]),
+    ],
+)
+def test_ptxas_spills_nothing(number: int, scheme: str, chip: str) -> None:
+    kernel = kernels(scheme, chip)[number]
+    for name, one in assembled(ptx(kernel.device, chip), chip).items():
+        assert one.spills == 0, f"{kernel.schedule} {name}: {one.messages}"
 
 
-@tiles(*QUANT_TILES)
-@pytest.mark.parametrize("scheme", SOME_SLOW)
+@pytest.mark.parametrize(
+    ("tile", "scheme"),
+    [
+        *covering.products(QUANT_TILES, KINDS[:2], meeting=1),
+        *(pytest.param(own, scheme, marks=pytest.mark.slow) for own in QUANT_TILES for scheme in KINDS[2:]),
+    ],
+    indirect=["tile"],
+)
 def test_main_loop_of_integers_has_no_conflicts_of_banks(scheme: str, tile: Tile) -> None:
     gemm = product(tile.bm, tile.bn, 512)
     kernel = gemm_block_dot(CHIP, gemm, scheme)

@@ -11,6 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import products
 from gpu_emulated import assembled, emulate, ptx
 
 import rlx_mlir.mir  # noqa: F401  registers the references
@@ -169,7 +170,13 @@ def test_dense(scheme: str, element: str, chip: str) -> None:
     check(Case(scheme, 2, 520, 21, False, element, dense=scheme == element, chip=chip))
 
 
-@pytest.mark.parametrize(("m", "chip"), pairs(range(1, 9), [2, 7]))
+@pytest.mark.parametrize(
+    ("m", "chip"),
+    [
+        *pairs([1, 3, 4, 7, 8], [7]),
+        *(pytest.param(m, chip, marks=pytest.mark.slow) for m in (2, 5, 6) for chip in CHIPS),
+    ],
+)
 def test_rows_of_x(m: int, chip: str) -> None:
     check(Case("q4_k", m, n=19, chip=chip))
     check(Case("q6_k", m, n=19, chip=chip))
@@ -188,11 +195,13 @@ def test_lengths_of_dense_rows(k: int, chip: str) -> None:
         check(Case(scheme, 3, k, 11, False, scheme, dense=True, chip=chip))
 
 
-@pytest.mark.parametrize(
-    ("m", "k", "n"), [(3, 1, 1), (8, 7, 5), (1, 33, 64), (3, 264, 100), (8, 520, 136), (1, 520, 136), (2, 1000, 24)]
-)
-@pytest.mark.parametrize("element", DTYPES)
-def test_weights_in_columns(element: str, k: int, n: int, m: int) -> None:
+#: Rows, K and columns.
+COLUMNS = [(3, 1, 1), (8, 7, 5), (1, 33, 64), (3, 264, 100), (8, 520, 136), (1, 520, 136), (2, 1000, 24)]
+
+
+@pytest.mark.parametrize(("sizes", "element"), products(COLUMNS, list(DTYPES), meeting=1))
+def test_weights_in_columns(sizes: tuple[int, int, int], element: str) -> None:
+    m, k, n = sizes
     flags = {"dense": True, "columns": True}
     check(Case(element, m, k, n, False, element, **flags, program=BIAS_SILU, chip="sm_90a"))
     check(Case(element, m, k, n, False, element, **flags, program=SWIGLU, dynamic=True))
@@ -204,11 +213,12 @@ def test_numbers_of_rows(n: int, chip: str) -> None:
     check(Case("q8_0", k=64, n=n, chip=chip))
 
 
-@pytest.mark.parametrize(("element", "chip"), pairs(DTYPES, ["f32"]))
-@pytest.mark.parametrize(
-    "program", [BIAS_SILU, RESIDUAL, SCALED, SWIGLU], ids=["bias+silu", "residual", "scaled", "swiglu"]
-)
-def test_programs(program: Program, element: str, chip: str) -> None:
+PROGRAMS = {"bias+silu": BIAS_SILU, "residual": RESIDUAL, "scaled": SCALED, "swiglu": SWIGLU}
+
+
+@pytest.mark.parametrize(("name", "element", "chip"), products(list(PROGRAMS), list(DTYPES), CHIPS, meeting=1))
+def test_programs(name: str, element: str, chip: str) -> None:
+    program = PROGRAMS[name]
     check(Case("q4_1", 3, n=21, quantised=False, element=element, program=program, chip=chip))
     if element == "f32":
         check(Case("q5_k", 2, n=21, program=program, chip=chip))
@@ -229,40 +239,39 @@ CONFIGS = [
 ]
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=str)
+CONFIGURED = {
+    "q4_k": Case("q4_k", 3, 2048, 76),
+    "q6_k": Case("q6_k", 3, 1280, 35, program=RESIDUAL),
+    "bf16": Case("bf16", 3, 776, 35, False, "bf16", dense=True),
+}
+
+
+@pytest.mark.parametrize(("number", "name"), products(range(len(CONFIGS)), list(CONFIGURED), meeting=1))
 @pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
-def test_configurations(config: GemvConfig, m: int) -> None:
-    config = replace(config, tile=m)
-    chip = "sm_90a" if config.slots else "sm_80"
-    check(Case("q4_k", m, 2048, 300, config=config, chip=chip))
-    check(Case("q6_k", m, 1280, 35, program=RESIDUAL, config=config, chip=chip))
-    check(Case("bf16", m, 776, 35, False, "bf16", dense=True, config=config, chip=chip))
+def test_configurations(number: int, name: str, m: int) -> None:
+    config = replace(CONFIGS[number], tile=m)
+    check(replace(CONFIGURED[name], m=m, config=config, chip="sm_90a" if config.slots else "sm_80"))
 
 
-PROLOGUES = [Prologue(quantise=True), Prologue(1e-5, True), Prologue(1e-3)]
+PROLOGUES = {"quantise": Prologue(quantise=True), "norm+quantise": Prologue(1e-5, True), "norm": Prologue(1e-3)}
+SIZED = {"q4_k": 1280, "q6_k": 256, "q8_0": 96, "q4_1": 1056}
 
 
-@pytest.mark.parametrize("prologue", PROLOGUES, ids=["quantise", "norm+quantise", "norm"])
-@pytest.mark.parametrize(
-    ("size", "chip"),
-    pairs([("q4_k", 1280), ("q6_k", 256), ("q8_0", 96), ("q4_1", 1056)], [("q6_k", 256), ("q4_1", 1056)]),
-)
-def test_prologues(size: tuple[str, int], prologue: Prologue, chip: str) -> None:
-    scheme, k = size
+@pytest.mark.parametrize(("scheme", "name", "chip"), products(list(SIZED), list(PROLOGUES), CHIPS))
+def test_prologues(scheme: str, name: str, chip: str) -> None:
+    k, prologue = SIZED[scheme], PROLOGUES[name]
     check(Case(scheme, 1, k, 21, prologue.quantise, prologue=prologue, chip=chip))
     check(Case(scheme, 3, k, 21, prologue.quantise, prologue=prologue, chip=chip, program=RESIDUAL))
 
 
-@pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("element", DTYPES)
-@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize(("element", "columns", "chip"), products(list(DTYPES), [False, True], CHIPS))
 def test_norms_before_dense_products(element: str, columns: bool, chip: str) -> None:
     flags = {"dense": True, "columns": columns, "prologue": Prologue(1e-5)}
     check(Case(element, 2, 544, 24, False, element, chip=chip, program=SWIGLU, **flags))
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("prologue", PROLOGUES, ids=["quantise", "norm+quantise", "norm"])
+@pytest.mark.parametrize("prologue", PROLOGUES.values(), ids=PROLOGUES)
 def test_prologues_of_rows_that_take_turns(prologue: Prologue, chip: str) -> None:
     """Rows that are longer than what a block holds in registers."""
     check(Case("q8_0", 1, 7712, 3, prologue.quantise, prologue=prologue, chip=chip))
@@ -274,10 +283,13 @@ def test_prologues_of_a_dynamic_number_of_rows() -> None:
         check(Case("q4_0", 17, 96, 21, prologue=Prologue(1e-5, True), dynamic=True, chip=chip))
 
 
+@pytest.mark.parametrize("count", [6, pytest.param(132, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("warps", "slots"), [(1, 1), (2, 3), (3, 3)])
-def test_rings_that_are_used_again(warps: int, slots: int) -> None:
+def test_rings_that_are_used_again(warps: int, slots: int, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More rows than the rings of all multiprocessors hold."""
+    monkeypatch.setattr(machine, "MULTIPROCESSORS", count)
     config = GemvConfig(lanes=8, rows=1, unroll=1, warps=warps, slots=slots)
-    check(Case("q4_0", k=256, n=132 * 4 * (3 * slots + 1) - 3, chip="sm_90a", config=config))
+    check(Case("q4_0", k=256, n=count * 4 * (3 * slots + 1) - 3, chip="sm_90a", config=config))
 
 
 @pytest.mark.parametrize("count", [1, 3])
@@ -372,7 +384,15 @@ CORPUS = [
 
 
 @pytest.mark.parametrize(
-    "case", CORPUS, ids=lambda c: f"{c.scheme} {c.m} {c.program.accumulators} {c.chip} {c.quantised}"
+    "case",
+    # Of formats that differ in nothing but their bits, one on sm_80 by default.
+    [
+        pytest.param(
+            case, marks=[pytest.mark.slow] * (case.chip == "sm_80" and case.scheme in ("q4_0", "q5_k", "q8_0"))
+        )
+        for case in CORPUS
+    ],
+    ids=lambda c: f"{c.scheme} {c.m} {c.program.accumulators} {c.chip} {c.quantised}",
 )
 def test_code(case: Case) -> None:
     """No registers are spilled, and all that is read often is read 16 bytes at a time."""

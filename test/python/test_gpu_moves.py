@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
@@ -24,8 +25,6 @@ from rlx_mlir.codegen.gpu.transpose import emit_transpose
 from rlx_mlir.codegen.specs import MoveSpec
 
 DTYPES = {"f64": np.float64, "f32": np.float32, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i1": np.bool_}
-#: Elements of 4, 2 and 1 bytes; those of 8, and conditions, are moved by the same code.
-QUICK_AND_SLOW = [pytest.param(dtype, marks=[pytest.mark.slow] * (dtype in ("f64", "i1"))) for dtype in DTYPES]
 Dims = tuple[Any, ...]
 
 
@@ -53,21 +52,25 @@ def transpose(dims: Dims, permutation: Sequence[int], dtype: str) -> MoveSpec:
     return MoveSpec("transpose", (type_of(dims, dtype),), result, (0,), tuple(permutation))
 
 
-@pytest.mark.parametrize("dtype", QUICK_AND_SLOW)
 @pytest.mark.parametrize(
-    ("dims", "permutation"),
-    [
-        ((64, 128), (1, 0)),
-        ((33, 65), (1, 0)),
-        ((48, 1, 8), (2, 1, 0)),
-        (("a", "b"), (1, 0)),
-        (("a", 40), (1, 0)),
-        (("a", "b", 16), (2, 0, 1)),
-        ((2, "a", 3, 24), (3, 0, 2, 1)),
-        (("a", 3, "b"), (2, 1, 0)),
-    ],
+    ("case", "dtype"),
+    products(
+        [
+            ((64, 128), (1, 0)),
+            ((33, 65), (1, 0)),
+            ((48, 1, 8), (2, 1, 0)),
+            (("a", "b"), (1, 0)),
+            (("a", 40), (1, 0)),
+            (("a", "b", 16), (2, 0, 1)),
+            ((2, "a", 3, 24), (3, 0, 2, 1)),
+            (("a", 3, "b"), (2, 1, 0)),
+        ],
+        list(DTYPES),
+        meeting=1,
+    ),
 )
-def test_transposes_that_move_the_last_axis(dims: Dims, permutation: tuple[int, ...], dtype: str) -> None:
+def test_transposes_that_move_the_last_axis(case: tuple[Any, ...], dtype: str) -> None:
+    dims, permutation = case
     spec = transpose(dims, permutation, dtype)
     kernel = emit_transpose("m", spec, "sm_90a")
     for a, b in ((0, 3), (1, 1), (7, 33), (40, 72)):
@@ -89,18 +92,22 @@ def test_squares_in_registers_touch_whole_pieces(dtype: str, width: int) -> None
     assert moved * width == x.nbytes
 
 
-@pytest.mark.parametrize("dtype", QUICK_AND_SLOW)
 @pytest.mark.parametrize(
-    ("dims", "permutation"),
-    [
-        ((2, "s", 3, 8), (0, 2, 1, 3)),
-        (("a", "s", 5), (1, 0, 2)),
-        (("a", 1, "s"), (1, 0, 2)),
-        ((3, 4), (0, 1)),
-        ((), ()),
-    ],
+    ("case", "dtype"),
+    products(
+        [
+            ((2, "s", 3, 8), (0, 2, 1, 3)),
+            (("a", "s", 5), (1, 0, 2)),
+            (("a", 1, "s"), (1, 0, 2)),
+            ((3, 4), (0, 1)),
+            ((), ()),
+        ],
+        list(DTYPES),
+        meeting=1,
+    ),
 )
-def test_transposes_that_keep_the_last_axis(dims: Dims, permutation: tuple[int, ...], dtype: str) -> None:
+def test_transposes_that_keep_the_last_axis(case: tuple[Any, ...], dtype: str) -> None:
+    dims, permutation = case
     kernel = emit_copies("m", transpose(dims, permutation, dtype), "sm_80")
     for a, s in ((0, 1), (1, 1), (3, 8)):
         x = array(dims, dtype, {"a": a, "s": s})
@@ -108,18 +115,22 @@ def test_transposes_that_keep_the_last_axis(dims: Dims, permutation: tuple[int, 
         assert dims[-1:] == (5,) or not any(own.store for own in stats.uncoalesced)
 
 
-@pytest.mark.parametrize("dtype", QUICK_AND_SLOW)
 @pytest.mark.parametrize(
-    ("dims", "axis", "start", "length"),
-    [
-        ((4, "n", 8), 0, 1, 2),
-        (("b", 9, "n"), 1, 3, 4),
-        (("b", 24), 1, 8, 16),
-        (("b", 24), 1, 3, 5),
-        (("b", 6), 1, 6, 0),
-    ],
+    ("case", "dtype"),
+    products(
+        [
+            ((4, "n", 8), 0, 1, 2),
+            (("b", 9, "n"), 1, 3, 4),
+            (("b", 24), 1, 8, 16),
+            (("b", 24), 1, 3, 5),
+            (("b", 6), 1, 6, 0),
+        ],
+        list(DTYPES),
+        meeting=1,
+    ),
 )
-def test_parts(dims: Dims, axis: int, start: int, length: int, dtype: str) -> None:
+def test_parts(case: tuple[Any, ...], dtype: str) -> None:
+    dims, axis, start, length = case
     result = (*dims[:axis], length, *dims[axis + 1 :])
     spec = MoveSpec("narrow", (type_of(dims, dtype),), type_of(result, dtype), (0,), (), axis, start, length)
     kernel = emit_copies("m", spec, "sm_90a")
@@ -128,18 +139,22 @@ def test_parts(dims: Dims, axis: int, start: int, length: int, dtype: str) -> No
         check(kernel, "sm_90a", [x], np.take(x, range(start, start + length), axis))
 
 
-@pytest.mark.parametrize("dtype", QUICK_AND_SLOW)
 @pytest.mark.parametrize(
-    ("inputs", "axis"),
-    [
-        ((("a", 8),), 0),
-        ((("a", 8), ("b", 8), (3, 8)), 0),
-        (((2, "a"), (2, "b")), 1),
-        ((("a", 8), ("a", 16), ("a", 24)), 1),
-        ((("a", 3, 2), ("a", "b", 2)), 1),
-    ],
+    ("case", "dtype"),
+    products(
+        [
+            ((("a", 8),), 0),
+            ((("a", 8), ("b", 8), (3, 8)), 0),
+            (((2, "a"), (2, "b")), 1),
+            ((("a", 8), ("a", 16), ("a", 24)), 1),
+            ((("a", 3, 2), ("a", "b", 2)), 1),
+        ],
+        list(DTYPES),
+        meeting=1,
+    ),
 )
-def test_joins(inputs: tuple[Dims, ...], axis: int, dtype: str) -> None:
+def test_joins(case: tuple[Any, ...], dtype: str) -> None:
+    inputs, axis = case
     dims = list(inputs[0])
     parts = [dims[axis] for dims in inputs]
     dims[axis] = "joined" if any(isinstance(part, str) for part in parts) else sum(parts)
@@ -151,21 +166,25 @@ def test_joins(inputs: tuple[Dims, ...], axis: int, dtype: str) -> None:
         check(kernel, "sm_90a", given, np.concatenate(given, axis))
 
 
-@pytest.mark.parametrize("dtype", QUICK_AND_SLOW)
 @pytest.mark.parametrize(
-    ("dims", "result"),
-    [
-        ((), (3, 4)),
-        ((8,), (5, 8)),
-        ((1, 8), (2, 3, 8)),
-        (("a", 1), ("a", 16)),
-        (("a", 1, 8), ("a", 4, 8)),
-        (("a", "b"), ("a", 5)),
-        (("a", "b"), (3, "b")),
-        ((2, 1, 1, 6), (2, 3, 4, 6)),
-    ],
+    ("case", "dtype"),
+    products(
+        [
+            ((), (3, 4)),
+            ((8,), (5, 8)),
+            ((1, 8), (2, 3, 8)),
+            (("a", 1), ("a", 16)),
+            (("a", 1, 8), ("a", 4, 8)),
+            (("a", "b"), ("a", 5)),
+            (("a", "b"), (3, "b")),
+            ((2, 1, 1, 6), (2, 3, 4, 6)),
+        ],
+        list(DTYPES),
+        meeting=1,
+    ),
 )
-def test_expansions(dims: Dims, result: Dims, dtype: str) -> None:
+def test_expansions(case: tuple[Any, ...], dtype: str) -> None:
+    dims, result = case
     spec = MoveSpec("expand", (type_of(dims, dtype),), type_of(result, dtype), (0,))
     kernel = emit_copies("m", spec, "sm_80")
     for a, b in ((1, 1), (3, 5), (1, 5), (3, 1)):

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate, ptx
 
@@ -47,21 +48,25 @@ def check(spec: NormSpec, shape: tuple[int, ...], dtype: str, chip: str = "sm_90
     np.testing.assert_allclose(*wide, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
 
 
-@pytest.mark.parametrize("op", ["softmax", "layer_norm", pytest.param("rms_norm", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    ("dims", "axis"),
-    [
-        (("a", "b"), 0),
-        (("a", 33), 0),
-        ((40, 64), 0),
-        ((2, "b", 8), 1),
-        (("a", 5, "b", 3), 1),
-        (("a", "b", 1), 1),
-        (("a", 7, 1), 1),
-        ((3, 4, 200), 0),
-    ],
+    ("case", "op"),
+    products(
+        [
+            (("a", "b"), 0),
+            (("a", 33), 0),
+            ((40, 64), 0),
+            ((2, "b", 8), 1),
+            (("a", 5, "b", 3), 1),
+            (("a", "b", 1), 1),
+            (("a", 7, 1), 1),
+            ((3, 4, 200), 0),
+        ],
+        OPS,
+        meeting=1,
+    ),
 )
-def test_any_axis(op: str, dims: Dims, axis: int) -> None:
+def test_any_axis(case: tuple[Any, ...], op: str) -> None:
+    dims, axis = case
     spec = spec_of(op, dims, axis, "f32")
     for a, b in ((1, 1), (35, 40), (3, 300)):
         check(spec, tuple({"a": a, "b": b}.get(dim, dim) for dim in dims), "f32")

@@ -26,9 +26,6 @@ from rlx_mlir.errors import DeviceFaultError, InputError, StageError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.tools.cli import app
 
-QUICK_AND_SLOW = [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in SUPPORTED]
-
-
 #: Cases whose kernels broke the GPU.
 BROKEN: list[str] = []
 
@@ -66,13 +63,25 @@ def run_case(name: str, chip: str, **options: Any) -> dict[str, str]:
     return templates
 
 
-@pytest.mark.parametrize("name", QUICK_AND_SLOW)
-@pytest.mark.parametrize("chip", ["sm_90a", "sm_80"])
+#: What has other kernels on chips before sm_90.
+ELDER = ("packed q4_0", "int8 q8_0", "attention f32")
+
+
+@pytest.mark.parametrize(
+    ("name", "chip"),
+    [
+        pytest.param(name, chip, marks=[pytest.mark.slow] * (name not in (QUICK if chip == "sm_90a" else ELDER)))
+        for name in SUPPORTED
+        for chip in ("sm_90a", "sm_80")
+    ],
+)
 def test_kernels_equal_the_references(name: str, chip: str) -> None:
     run_case(name, chip, verify=True)
 
 
-@pytest.mark.parametrize("name", ["unary f32", "packed q4_0", "attention f32"])
+@pytest.mark.parametrize(
+    "name", ["packed q4_0", *(pytest.param(name, marks=pytest.mark.slow) for name in ("unary f32", "attention f32"))]
+)
 def test_generic_kernels_equal_the_references(name: str) -> None:
     templates = run_case(name, "sm_90a", disable_templates=("all",))
     assert all(template.startswith("generic") for template in templates.values())

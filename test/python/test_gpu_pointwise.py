@@ -7,6 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import emulate
 
@@ -24,9 +25,9 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
     return rng.standard_normal(shape).astype(DTYPES[dtype])
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("width", [1, 7, 8, 33, 64])
-@pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(
+    ("width", "dtype", "chip"), products([1, 7, 8, 33, 64], ["f32", "f16", "bf16"], ["sm_80", "sm_90a"])
+)
 def test_every_way_to_broadcast(width: int, dtype: str, chip: str) -> None:
     """Rows, one value a row, a vector, one value, rows that repeat: at sizes with and without whole vectors."""
     row = memref((None, None, width), dtype)

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from compile_harness import compare
+from covering import products
 from cuda_harness import emulated_device
 from gpu_emulated import assembled, emulate
 
@@ -62,53 +63,55 @@ def check_reduce(dims: Dims, axes: tuple[int, ...], kind: str, dtype: str, chip:
 
 
 @pytest.mark.parametrize(
-    ("kind", "dtype"),
-    [
-        ("sum", "f32"),
-        pytest.param("mean", "bf16", marks=pytest.mark.slow),
-        ("max", "f16"),
-        pytest.param("sum", "i32", marks=pytest.mark.slow),
-    ],
+    ("case", "kinds"),
+    products(
+        [
+            ((5, 64), (1,)),
+            (("a", 33), (1,)),
+            (("a", "b"), (1,)),
+            (("a", "b"), (0,)),
+            (("a", 8), (0,)),
+            (("a", "b", 24), (1,)),
+            ((2, "b", 5), (1,)),
+            (("a", 3, "b"), (0, 2)),
+            ((2, "a", 3, "b", 4), (1, 3)),
+            (("a", 1, "b"), (0, 1)),
+            (("a", "b"), (0, 1)),
+            (("a", 4, 2), (1, 2)),
+        ],
+        [("sum", "f32"), ("mean", "bf16"), ("max", "f16"), ("sum", "i32")],
+        meeting=1,
+    ),
 )
-@pytest.mark.parametrize(
-    ("dims", "axes"),
-    [
-        ((5, 64), (1,)),
-        (("a", 33), (1,)),
-        (("a", "b"), (1,)),
-        (("a", "b"), (0,)),
-        (("a", 8), (0,)),
-        (("a", "b", 24), (1,)),
-        ((2, "b", 5), (1,)),
-        (("a", 3, "b"), (0, 2)),
-        ((2, "a", 3, "b", 4), (1, 3)),
-        (("a", 1, "b"), (0, 1)),
-        (("a", "b"), (0, 1)),
-        (("a", 4, 2), (1, 2)),
-    ],
-)
-def test_any_axes(dims: Dims, axes: tuple[int, ...], kind: str, dtype: str) -> None:
+def test_any_axes(case: tuple[Any, ...], kinds: tuple[str, str]) -> None:
+    dims, axes = case
+    kind, dtype = kinds
     for a, b in ((1, 0), (0, 3), (1, 1), (35, 40)):
         check_reduce(dims, axes, kind, dtype, "sm_90a", {"a": a, "b": b})
 
 
-@pytest.mark.parametrize("kind", ["sum", "mean", "max", "min", "prod"])
-@pytest.mark.parametrize("dtype", ["f32", "i32", "f64", "i64"])
-def test_every_kind(kind: str, dtype: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "dtype", "axes"),
+    products(["sum", "mean", "max", "min", "prod"], ["f32", "i32", "f64", "i64"], [(0,), (1,), (0, 2)]),
+)
+def test_every_kind(kind: str, dtype: str, axes: tuple[int, ...]) -> None:
     if kind == "mean" and dtype.startswith("i"):
         with pytest.raises(UnsupportedByTemplate, match=f"reductions by mean of {dtype} have no schedule"):
             check_reduce((2, 3), (0,), kind, dtype, "sm_80", {})
         return
-    for axes in ((0,), (1,), (0, 2)):
-        check_reduce((3, 19, 12), axes, kind, dtype, "sm_80", {})
+    check_reduce((3, 19, 12), axes, kind, dtype, "sm_80", {})
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
 @pytest.mark.parametrize(
-    ("dims", "axes", "n"),
-    [(("n", 16), (0,), 3000), (("n", 5), (0,), 2050), ((2, "n"), (1,), 5000), ((1, 4100), (1,), 0)],
+    ("case", "dtype"),
+    products(
+        [(("n", 16), (0,), 3000), (("n", 5), (0,), 2050), ((2, "n"), (1,), 5000), ((1, 4100), (1,), 0)],
+        ["f32", "bf16", "f64"],
+        meeting=1,
+    ),
 )
-def test_long_ones_in_parts(dims: Dims, axes: tuple[int, ...], n: int, dtype: str) -> None:
+def test_long_ones_in_parts(case: tuple[Any, ...], dtype: str) -> None:
+    dims, axes, n = case
     check_reduce(dims, axes, "sum", dtype, "sm_90a", {"n": n})
 
 
@@ -131,25 +134,29 @@ def check_scan(dims: Dims, axis: int, dtype: str, chip: str, sizes: dict[str, in
 
 
 @pytest.mark.parametrize(
-    ("dtype", "exclusive"),
-    [("f32", False), ("bf16", True), *(pytest.param("i32", own, marks=pytest.mark.slow) for own in (False, True))],
+    ("case", "kinds"),
+    products(
+        [((3, 64), 1), (("a", "b"), 1), (("a", "b"), 0), (("a", "b", 8), 1), ((2, "b", 5), 1), (("a", 33, 1), 1)],
+        [("f32", False), ("bf16", True), ("i32", False), ("i32", True)],
+        meeting=1,
+    ),
 )
-@pytest.mark.parametrize(
-    ("dims", "axis"),
-    [((3, 64), 1), (("a", "b"), 1), (("a", "b"), 0), (("a", "b", 8), 1), ((2, "b", 5), 1), (("a", 33, 1), 1)],
-)
-def test_running_sums(dims: Dims, axis: int, dtype: str, exclusive: bool) -> None:
+def test_running_sums(case: tuple[Any, ...], kinds: tuple[str, bool]) -> None:
+    dims, axis = case
+    dtype, exclusive = kinds
     for a, b in ((1, 0), (0, 3), (1, 1), (2, 9), (3, 600)):
         check_scan(dims, axis, dtype, "sm_90a", {"a": a, "b": b}, exclusive=exclusive)
 
 
-@pytest.mark.parametrize("exclusive", [False, True])
 @pytest.mark.parametrize(
-    ("dims", "axis", "n"), [(("n",), 0, 5000), ((1, 4097), 1, 0), (("n", 8), 0, 1200), ((1, 700, 3), 1, 0)]
+    ("case", "exclusive", "dtype"),
+    products(
+        [(("n",), 0, 5000), ((1, 4097), 1, 0), (("n", 8), 0, 1200), ((1, 700, 3), 1, 0)], [False, True], ["f32", "i32"]
+    ),
 )
-def test_long_running_sums_in_parts(dims: Dims, axis: int, n: int, exclusive: bool) -> None:
-    for dtype in ("f32", "i32"):
-        check_scan(dims, axis, dtype, "sm_80", {"n": n}, exclusive=exclusive)
+def test_long_running_sums_in_parts(case: tuple[Any, ...], exclusive: bool, dtype: str) -> None:
+    dims, axis, n = case
+    check_scan(dims, axis, dtype, "sm_80", {"n": n}, exclusive=exclusive)
 
 
 def test_compiled_modules_have_no_generic_kernels() -> None:

@@ -69,10 +69,39 @@ def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     close(load_interpreted(path).logits(IDS[:20]), NumpyDecoder(GGUFFile(path)).logits(IDS[:20]))
 
 
-@pytest.mark.parametrize("variant", ["grouped", *VARIANTS])
-def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
+#: Variants that go together, each of which is in one model; compiling them one by one is slow.
+TOGETHER = {
+    "formats": ("untied-head", "other-blocks", "no-grouping", "stretched"),
+    "halves": ("dense-head", "half-precision", "one-key-head", "half-rotated"),
+    "dense": ("dense-table", "all-dense", "wide-heads"),
+}
+
+
+def test_all_variants_are_compiled() -> None:
+    assert sorted(name for names in TOGETHER.values() for name in names) == sorted(VARIANTS)
+
+
+def together(names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What several variants change, in one."""
+    changes: dict[str, Any] = {}
+    options: dict[str, Any] = {}
+    for name in names:
+        own, given = VARIANTS[name]
+        types = {**options.get("types", {}), **given.get("types", {})}
+        changes, options = changes | own, options | given | ({"types": types} if types else {})
+    return changes, options
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        *(pytest.param(names, id=name) for name, names in TOGETHER.items()),
+        *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in VARIANTS),
+    ],
+)
+def test_compiled_variants_equal_numpy(tmp_path: Path, names: tuple[str, ...]) -> None:
     """By prefill, by decode, and by both."""
-    changes, options = VARIANTS.get(variant, ({}, {}))
+    changes, options = together(names)
     path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
     expected = NumpyDecoder(GGUFFile(path)).logits(IDS)
     model = load_model(path, activations="exact", context=64, chunk=16, cache=False)

@@ -220,7 +220,13 @@ def model(config: Config, p: Mapping[str, Array], values: Mapping[str, Array]) -
     return np.stack(result)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+#: Both styles, all types of indices with the others of this file, dense and packed weights; others are slow.
+QUICK = ("as many kv heads", "packed")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CONFIGS]
+)
 def test_every_way_to_run(name):
     """One executable for any batch and any sequence; each item has a last token of its own."""
     config = CONFIGS[name]
@@ -236,23 +242,35 @@ def test_every_way_to_run(name):
             np.testing.assert_allclose(found["scores"], want, rtol=2e-4, atol=2e-4, err_msg=f"{way} {last} {tokens}")
 
 
-@pytest.mark.parametrize("batch", [1, 3])
-def test_static_sizes(batch):
+@pytest.mark.parametrize(
+    ("batch", "fixed"),
+    [
+        pytest.param(batch, fixed, marks=[pytest.mark.slow] * ((batch, fixed) != (3, "both")))
+        for batch in (1, 3)
+        for fixed in ("both", "batch", "tokens")
+    ],
+)
+def test_static_sizes(batch, fixed):
     config = PUBLISHED
     rng = np.random.default_rng(batch)
     bound, plain = parameters(config, rng)
     values = inputs_of(config, rng, [3, 0, 2][:batch], 4)
     want = model(config, plain, values)
-    for sizes in ((batch, 4), (batch, "seq"), ("batch", 4)):
-        ways = Ways(build(config, *sizes))
-        ways.set_params(bound)
-        for way, found in ways.run(values).items():
-            np.testing.assert_allclose(found["scores"], want, rtol=2e-4, atol=2e-4, err_msg=f"{way} {sizes}")
+    ways = Ways(build(config, "batch" if fixed == "tokens" else batch, "seq" if fixed == "batch" else 4))
+    ways.set_params(bound)
+    for way, found in ways.run(values).items():
+        np.testing.assert_allclose(found["scores"], want, rtol=2e-4, atol=2e-4, err_msg=way)
 
 
-@pytest.mark.parametrize("dtype", ["bf16", "f16", "f64"])
-@pytest.mark.parametrize("packed", [False, True])
-def test_element_types(dtype, packed):
+@pytest.mark.parametrize(
+    ("packed", "dtype"),
+    [
+        pytest.param(packed, dtype, marks=[pytest.mark.slow] * ((packed, dtype) != (True, "bf16")))
+        for packed in (False, True)
+        for dtype in ("bf16", "f16", "f64")
+    ],
+)
+def test_element_types(packed, dtype):
     """Close to the model in f64; packed rows are decoded to f32 and rounded."""
     config = replace(PUBLISHED, dtype=dtype, embedding=32, heads=4, head_dim=8, n_rot=4)
     if packed:

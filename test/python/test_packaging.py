@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -79,10 +80,22 @@ def test_wheel_holds_nothing_else(wheel_files: list[importlib.metadata.PackagePa
     assert len([file for file in wheel_files if file.suffix == ".so"]) == 2
 
 
-def test_the_package_is_without_the_emulator(distribution: importlib.metadata.Distribution) -> None:
-    """Tests alone know of it: neither is it installed, nor does the product import it."""
-    odd = [str(file) for file in distribution.files or [] if {"emulator", "ptx_emulator"} & set(file.parts)]
+def without_emulator(names: Iterable[str]) -> None:
+    odd = [name for name in names if {"emulator", "ptx_emulator", "fake_cuda"} & set(Path(name).parts)]
     assert not odd
+
+
+def test_the_wheel_is_without_the_emulator(wheel_files: list[importlib.metadata.PackagePath]) -> None:
+    without_emulator(map(str, wheel_files))
+
+
+@pytest.mark.skipif(tomllib is None, reason="needs tomllib, of Python 3.11")
+def test_wheels_are_made_without_the_emulator() -> None:
+    """The one folder that wheels are made of."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["scikit-build"]
+    assert settings["wheel"]["packages"] == ["python/rlx_mlir"]
+    without_emulator(path.relative_to(ROOT / "python").as_posix() for path in (ROOT / "python" / "rlx_mlir").rglob("*"))
+    assert (ROOT / "emulator" / "ptx_emulator" / "__init__.py").is_file()
 
 
 def test_the_product_imports_nothing_of_the_tests() -> None:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import pytest
-from test_gpu_pipeline import QUICK_AND_SLOW, run_case
+from test_gpu import QUICK_AND_SLOW
+from test_gpu_pipeline import run_case
 
 
 @pytest.mark.parametrize("name", QUICK_AND_SLOW)

@@ -13,6 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from covering import products
 
 from rlx_mlir import GraphModule, compile, formats, ir
 from rlx_mlir.dialects import mir
@@ -84,8 +85,7 @@ def line_of(text: str) -> int:
 # Sound modules ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
-@pytest.mark.parametrize("policy", ["fusable", "direct"])
+@pytest.mark.parametrize(("policy", "dtype"), products(["fusable", "direct"], ["f32", "bf16", "f16"], meeting=1))
 def test_sound_modules_pass(policy: str, dtype: str) -> None:
     verify(mlp(policy, dtype))
 
