@@ -251,6 +251,17 @@ def test_rope_scaling(tmp_path: Path, architecture: str, changes: dict[str, Any]
     assert config.rope_scale == scale
 
 
+@pytest.mark.parametrize(
+    "key", ["llama.rope.scaling.type", "split.count", "general.type", "general.quantization_version"]
+)
+def test_arrays_are_no_words(tmp_path: Path, key: str) -> None:
+    """Of these keys each is compared with few values, which an array isn't."""
+    metadata = tiny_models.metadata() | {key: np.array([1, 1], np.int32)}
+    path = write_gguf(tmp_path / "m.gguf", metadata, tiny_models.tensors())
+    with pytest.raises(UnsupportedError, match=re.escape(key)):
+        ModelConfig.from_gguf(GGUFFile(path))
+
+
 @pytest.mark.parametrize("value", [-1.0, float("inf"), float("nan"), "4", np.array([4.0], np.float32)])
 def test_bad_rope_factors(tmp_path: Path, value: Any) -> None:
     with pytest.raises(GGUFError, match=r"rope\.scaling\.factor' must be a finite number above 0"):

@@ -177,7 +177,7 @@ def _check_kind(file: GGUFFile) -> None:
     """Refuses files that aren't a whole model, or whose numbers are of an older kind."""
     metadata = file.metadata
     count = metadata.get("split.count")
-    if count is not None and count != 1:
+    if not _is_plain(count, None, 1):
         number = metadata.get("split.no")
         which = f"number {number + 1} of the {_short(count)}" if isinstance(number, int) else f"one of {_short(count)}"
         raise UnsupportedError(
@@ -185,11 +185,11 @@ def _check_kind(file: GGUFFile) -> None:
             "llama.cpp's 'llama-gguf-split --merge' does that"
         )
     kind = metadata.get("general.type")
-    if kind not in (None, "model"):
+    if not _is_plain(kind, None, "model"):
         raise UnsupportedError(f"{_where(file)}'general.type' must be 'model', but is {_short(kind)}")
     version = metadata.get("general.quantization_version")
     quantised = any(info.type in WEIGHT_TYPES - VECTOR_TYPES for info in file.tensors.values())
-    if quantised and version not in (None, 2):
+    if quantised and not _is_plain(version, None, 2):
         raise UnsupportedError(
             f"{_where(file)}'general.quantization_version' must be 2, but is {_short(version)}: blocks had "
             "another layout"
@@ -322,12 +322,17 @@ def _refuse(keys: _Keys, architecture: Architecture) -> None:
         if keys.get(key) is not None and not _is_one_of(keys.get(key), neutral)
     ]
     kind = keys.get("rope.scaling.type")
-    if kind not in (None, *_ROPE_SCALINGS):
+    if not _is_plain(kind, None, *_ROPE_SCALINGS):
         found.append(
             f"rope scaling {_short(kind)} ('{keys.prefix}.rope.scaling.type'; known are {', '.join(_ROPE_SCALINGS)})"
         )
     if found:
         raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
+
+
+def _is_plain(value: Any, *plain: Any) -> bool:
+    """Whether a value is one of some; arrays, which compare element by element, are none of them."""
+    return not isinstance(value, np.ndarray) and value in plain
 
 
 def _is_one_of(value: Any, neutral: tuple[Any, ...]) -> bool:
