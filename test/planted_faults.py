@@ -340,6 +340,7 @@ DOORS = (
         "        if len(values) <= most:\n",
         "        if len(values) >= 1:\n",
         TESTS + "test_compile_scaling.py -k concat",
+        seconds=900,
     ),
     fault(
         "arguments-are-read-for-each",

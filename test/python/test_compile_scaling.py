@@ -66,11 +66,11 @@ def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
     [("concat_operands", 32, 3), ("separate_chain", 16, 2), ("layers", 4, 2), ("inputs_and_outputs", 16, 2)],
 )
 def test_time_is_linear_in_what_grows(family: str, size: int, doublings: int) -> None:
-    """What `rlx fuzz scaling` measures of all families, at small sizes: processor time, the best of three."""
+    """What `rlx fuzz scaling` measures of all families, at small sizes: processor time, the best of two."""
     scaling.prepare()
 
     def seconds(count: int) -> float:
-        return min(scaling.measured(family, count) for _ in range(3))
+        return min(scaling.measured(family, count) for _ in range(2))
 
     few, many = seconds(size), seconds(size << doublings)
     assert many < scaling.RATIO**doublings * max(few, 0.1), f"{size}: {few:.2f} s, {size << doublings}: {many:.2f} s"
