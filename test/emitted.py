@@ -31,12 +31,12 @@ import rlx_mlir as rlx
 from rlx_mlir.errors import RlxError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.fuzz.cases import random_case
+from rlx_mlir.gpu_check.cases import CASES
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.measure.workloads import WORKLOADS
 from rlx_mlir.models import decoder, encoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.encoder_config import EncoderConfig
-from rlx_mlir.gpu_check.cases import CASES
 from rlx_mlir.version import __version__
 
 #: Options of each target by name: x86 without and with AVX-512 and tiles, Arm; GPUs with the three kinds of products.

@@ -27,9 +27,7 @@ def load_passes(path: str | os.PathLike[str]) -> list[str]:
     if known is not None:
         if getattr(known, "__file__", None) == str(file):
             return []
-        raise InputError(
-            f"'{path}' can't be loaded: there is a module '{file.stem}' already; name the file otherwise"
-        )
+        raise InputError(f"'{path}' can't be loaded: there is a module '{file.stem}' already; name the file otherwise")
     before = set(PASSES)
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
