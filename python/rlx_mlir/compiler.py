@@ -229,7 +229,7 @@ class CompileOptions:
             "cubin": f"{self.cubin} {assembler.version}" if (assembler := self.assembler()) else self.cubin,
             "level": self.level,
             "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
-            **({"passes": {"places": dict(self.passes), "code": self._code_of_passes()}} if self.passes else {}),
+            "passes": {"places": dict(self.passes), "code": self._code_of_passes()},
         }
 
 
