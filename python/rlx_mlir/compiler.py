@@ -36,6 +36,12 @@ STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 #: Stages that `emit` can print for NVIDIA GPUs, in order.
 GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "host")
 
+#: Stages at which modules are built.
+BUILDABLE = ("hir", "mir")
+
+#: Later stages whose text can be compiled on from, in order.
+RESUMABLE = ("kernels", "lir")
+
 #: What `target` may name.
 TARGETS = ("cpu", "nvptx", "cuda")
 
@@ -318,7 +324,8 @@ def compile(
     to a file and `rlx_mlir.load` makes executable where there is a GPU.
 
     Args:
-        module: a `GraphModule` at stage hir or mir; it is not changed.
+        module: a `GraphModule` at stage hir or mir, or at kernels or lir, from the text that `emit` gave, for the same
+            target; it is not changed.
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
@@ -427,9 +434,10 @@ def stages(
             ("ptx", f"gpu-emit-ptx{{chip={options.chip} ptx={options.ptx} level={options.level}}},{assemble}"),
             ("host", "rlx-gpu-host-to-llvm"),
         ]
-    first = {"hir": 0, "mir": 1}.get(start)
-    if first is None:
-        raise StageError(f"a module to compile is at stage hir or mir, but this one is at {start}")
+    known = (*BUILDABLE, *RESUMABLE)
+    if start not in known:
+        raise StageError(f"a module to compile is at stage {', '.join(known)}, but this one is at {start}")
+    first = known.index(start)
     if options.passes:
         from rlx_mlir.rewriting.insertion import with_passes
 
@@ -511,11 +519,41 @@ class Compilation:
         self.verifier: Any = None
         self._dumper: Any = None
         self.watch = limits.Watch(module.name, options.time_limit)
-        self._check_supported(module)
-        self._check_maxima(module)
         self._check_passes(module)
-        self._declare()
+        if module.stage in BUILDABLE:
+            self._check_supported(module)
+            self._check_maxima(module)
+            self._declare()
+        else:
+            self._resume(module)
         self._observe(module.stage)
+
+    def _resume(self, module: Any) -> None:
+        """Reads what passes before the module's stage have made; raises StageError where the text isn't of the stage.
+
+        Raises InputError for options that mean something to those passes only.
+        """
+        from rlx_mlir.lowering.plan import noted_parameters
+
+        plain = CompileOptions()
+        given = {name: getattr(self.options, name) != getattr(plain, name) for name in ("activations", "intermediates")}
+        given["verify"] = self.options.verify == "numeric" and module.stage != "kernels"
+        given["maxima"] = bool(self.options.maxima) and module.stage != "kernels"
+        for name, is_given in given.items():
+            if is_given:
+                raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
+        if module.stage == "kernels":
+            self._check_maxima(module)
+        try:
+            self._run_pipeline(f"rlx-verify-stage{{stage={module.stage}}}")
+        except PassError as error:
+            raise StageError(f"'{self.name}' can't be compiled from stage {module.stage} on: {error}") from error
+        with self.module.context:
+            self.parameters = noted_parameters(self.module)
+            for stage in RESUMABLE:
+                self._read(stage)
+                if stage == module.stage:
+                    break
 
     def _check_supported(self, module: Any) -> None:
         from rlx_mlir.lowering.support import check_supported
@@ -531,12 +569,15 @@ class Compilation:
                 raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
 
     def _check_passes(self, module: Any) -> None:
-        """Raises InputError where passes are put at the lowering of blocks, and the module is past it."""
-        if self.options.passes and module.stage != "hir":
-            plain = dataclasses.replace(self.options, passes={})
-            if stages(self.options)[0] != stages(plain)[0]:
+        """Raises InputError where passes are put at a step that the module is past."""
+        if not self.options.passes:
+            return
+        plain = dataclasses.replace(self.options, passes={})
+        run = {stage for stage, _ in self._steps}
+        for (stage, own), (_, other) in zip(stages(self.options), stages(plain), strict=True):
+            if stage not in run and own != other:
                 raise InputError(
-                    f"'passes' has a place at 'hir-to-mir', which doesn't run: '{self.name}' is at stage {module.stage}"
+                    f"'passes' has a place at '{other}', which doesn't run: '{self.name}' is at stage {module.stage}"
                 )
 
     def _declare(self) -> None:
@@ -600,9 +641,12 @@ class Compilation:
     def _mark(self, stage: str) -> None:
         """Writes the stage to the module; the policy of blocks says nothing once there are none."""
         from rlx_mlir import ir
+        from rlx_mlir.lowering.plan import note_parameters
 
         attributes = self.module.operation.attributes
         attributes["mir.stage"] = ir.StringAttr.get(stage)
+        if stage == "kernels":
+            note_parameters(self.module, self.parameters)
         if "hir.policy" in attributes:
             del attributes["hir.policy"]
 
@@ -620,8 +664,9 @@ class Compilation:
             self.watch.kernels = tuple(self.kinds)
             if self.verifier is not None:
                 self.kernels = clone(self.module)
-            sizes = [size for dims in argument_dims(entry_function(self.module)) for size in dims]
-            self._drop_maxima({symbol for size in sizes for symbol in size.symbols})
+            if self.options.maxima:
+                sizes = [size for dims in argument_dims(entry_function(self.module)) for size in dims]
+                self._drop_maxima({symbol for size in sizes for symbol in size.symbols})
         elif stage == "lir":
             self.plan = PlanReader(self.module)
         elif stage == "ptx":

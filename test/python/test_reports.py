@@ -295,6 +295,14 @@ def test_commands_report_and_inspect(tmp_path: Path) -> None:
     )
 
 
+#: What programs on the page print, among other things.
+_PRINTED = {
+    "states.py": "rounded to 8 bits",
+    "ranges.py": "1 safe, 1 may overflow",
+    "resumed.py": "tanh of 64 is 1.0",
+}
+
+
 def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
     found = blocks("docs/debugging.md")
     assert {block.language for block in found} == {"python", "sh"}
@@ -312,4 +320,4 @@ def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
             assert (tmp_path / "dumps" / "mlp" / "README.md").exists()
             assert (tmp_path / "dumps" / "mlp" / "diff.html").exists()
         else:
-            assert {"states.py": "rounded to 8 bits", "ranges.py": "1 safe, 1 may overflow"}[block.file] in output
+            assert _PRINTED[block.file] in output

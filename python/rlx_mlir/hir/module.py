@@ -451,12 +451,12 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
 
     Args:
         marked: what an attribute says. It decides between hir and mir for a module of primitives alone, which is at
-            mir without it; otherwise passes may have left it behind.
+            mir without it, and for linalg, whose kernels may be vectors; otherwise passes may have left it behind.
     """
     dialects = {op.name.partition(".")[0] for op in operations(module)}
     if "hir" in dialects:
         return "hir"
-    if "linalg" in dialects and "mir" not in dialects:
+    if ("linalg" in dialects or marked == "linalg") and "mir" not in dialects:
         return "linalg"
     entries = [f for f in functions(module) if role(f) is None and not is_private(f)]  # that it is one is asked later
     if any(isinstance(type, ir.MemRefType) for f in entries for type in function_type(f).inputs):

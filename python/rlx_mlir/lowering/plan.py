@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
-from rlx_mlir.errors import CompileError
+from rlx_mlir.errors import CompileError, shortened
 from rlx_mlir.lowering.functions import (
     PREPARE,
     argument_attributes,
@@ -230,6 +231,45 @@ def name_arguments(module: Any) -> None:
     for attributes, output in zip(res_attrs, outputs, strict=True):
         attributes["mir.name"] = ir.StringAttr.get(output.name)
     hir_function.set_signature(entry, arg_attrs=arg_attrs, res_attrs=res_attrs)
+
+
+#: Attribute of a module from stage kernels on: the parameters that callers set, which packing has changed by then.
+PARAMETERS = "mir.parameters"
+
+
+def note_parameters(module: ir.Module, specs: Sequence[BufferSpec]) -> None:
+    """Writes what callers set to the module, for its text to be compiled on from."""
+    if not specs:
+        return
+    i64 = ir.IntegerType.get_signless(64)
+    listed = []
+    for own in specs:
+        shape = [ir.StringAttr.get(n) if isinstance(n, str) else ir.IntegerAttr.get(i64, n) for n in own.shape]
+        entry = {"name": ir.StringAttr.get(own.name), "dtype": ir.StringAttr.get(own.dtype)}
+        entry["shape"] = ir.ArrayAttr.get(shape)
+        if own.packed is not None:
+            entry["packed"] = ir.StringAttr.get(own.packed)
+        listed.append(ir.DictAttr.get(entry))
+    module.operation.attributes[PARAMETERS] = ir.ArrayAttr.get(listed)
+
+
+def noted_parameters(module: ir.Module) -> tuple[BufferSpec, ...]:
+    """What `note_parameters` wrote; CompileError where the text of it was changed to what it can't be."""
+    attributes = module.operation.attributes
+    if PARAMETERS not in attributes:
+        return ()
+    specs = []
+    try:
+        for listed in ir.ArrayAttr(attributes[PARAMETERS]):
+            own = {entry.name: python_value(entry.attr) for entry in ir.DictAttr(listed)}
+            shape = tuple(size if isinstance(size, int) else str(size) for size in own["shape"])
+            specs.append(BufferSpec(str(own["name"]), str(own["dtype"]), shape, packed=own.get("packed")))
+    except (TypeError, KeyError, ValueError):
+        raise CompileError(
+            f"'{PARAMETERS}' of the module lists dictionaries of name, dtype, shape and packed, but is "
+            f"{shortened(str(attributes[PARAMETERS]))}"
+        ) from None
+    return tuple(specs)
 
 
 def declared_parameters(module: Any) -> tuple[BufferSpec, ...]:
