@@ -95,6 +95,13 @@ def test_packed_weights_pass_in_every_way(options: dict[str, Any]) -> None:
     verify(packed_mlp(), **options)
 
 
+def test_a_plan_without_memory_is_not_interpreted() -> None:
+    """One kernel, whose sizes are known: the planned function is a call, as before, but on buffers."""
+    m = GraphModule.mir("single")
+    m.set_outputs(m.silu(m.matmul(m.input("x", [4, 16]), m.param("w", [16, 8]))))
+    verify(m)
+
+
 def decoder() -> GraphModule:
     """A block with caches that are overwritten, and positions that must lie in them."""
     m = GraphModule.hir("decoder")

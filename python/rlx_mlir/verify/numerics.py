@@ -30,6 +30,7 @@ from rlx_mlir.semantics.function import (
     arguments,
     entry_function,
     function_name,
+    function_type,
     functions,
     results,
     role,
@@ -42,8 +43,9 @@ Outputs = dict[str, Expected]
 
 
 def is_interpretable(module: ir.Module) -> bool:
-    """Whether every operation of a module can be interpreted."""
-    return all(
+    """Whether every operation of a module can be interpreted, and its functions are of tensors, not of buffers."""
+    types = (type for f in functions(module) for type in function_type(f).inputs)
+    return not any(isinstance(type, ir.MemRefType) for type in types) and all(
         op.name in REFERENCES or op.name in ("func.func", "func.call", "func.return") for op in operations(module)
     )
 
