@@ -26,7 +26,8 @@ from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.lowering.gpu import pipelines
 
 #: The steps of `rlx-gpu-to-nvvm` before the conversion, which work on kernels as they are run here too.
-EXPANSIONS = [step for step, _ in pipelines.NVVM.steps][:4]
+_STEPS = [step for step, _ in pipelines.NVVM.steps]
+EXPANSIONS = _STEPS[: _STEPS.index("gpu.module(gpu-lower-subgroup-reduce)") + 1]
 LOOPS = ",".join([*EXPANSIONS, "gpu-launches-to-loops", "rlx-store-bools-as-bytes"])
 EMULATED = [("gpu", "rlx-gpu-launch"), ("cpu", LOOPS), ("llvm", "rlx-to-llvm")]
 
