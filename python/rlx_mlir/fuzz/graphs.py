@@ -76,7 +76,7 @@ def handle(task: dict[str, Any]) -> Answer:
     return answer
 
 
-def finding(kind: str, message: str, **more: Any) -> Answer:
+def finding(kind: str, message: str, **more: object) -> Answer:
     """An answer about something wrong."""
     return {"status": "finding", "kind": kind, "message": message, **more}
 
@@ -258,7 +258,7 @@ def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:
 
 
 def _confirmed(
-    module: GraphModule, run: Mapping[str, np.ndarray], reached: dict[str, Expected], got: Mapping[str, Any]
+    module: GraphModule, run: Mapping[str, np.ndarray], reached: dict[str, Expected], got: Mapping[str, object]
 ) -> tuple[str, str] | None:
     """(output, what is wrong with it); None where results are within what more perturbed runs reach."""
 

@@ -71,7 +71,7 @@ def candidates(case: Case, output: str | None, run: int | None) -> Iterator[Case
                 yield from _made(case, values, lambda m, s=start, e=start + size: _cut(m, range(s, min(e, count))))  # type: ignore[misc]
 
 
-Values = list[dict[tuple[int, int], Any]]
+Values = list[dict[tuple[int, int], np.ndarray]]
 
 
 def _values(case: Case) -> Values:
@@ -81,7 +81,7 @@ def _values(case: Case) -> Values:
     entry = entry_function(module)
     found: Values = []
     for run in case.runs:
-        record: dict[ir.Value, Any] = {}
+        record: dict[ir.Value, np.ndarray] = {}
         run_function(listed, entry, bind_inputs(entry, run), evaluate, record)
         found.append(
             {

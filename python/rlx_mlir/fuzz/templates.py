@@ -9,9 +9,9 @@ Tasks: `{seed, index, file}` writes a template and renders it; `{file, limits?}`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,8 +19,10 @@ from rlx_mlir import budgets
 from rlx_mlir.errors import RlxError
 from rlx_mlir.fuzz.refusal import check_refusal
 
+Item = TypeVar("Item")
+
 SUFFIX = ".jinja"
-MESSAGES: tuple[dict[str, Any], ...] = (
+MESSAGES: tuple[dict[str, object], ...] = (
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hello <b> é \U0001f600"},
     {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, 2.5]}}}]},
@@ -70,7 +72,7 @@ class _Writer:
         self._rng = rng
         self._filters, self._tests = _names()
 
-    def _choose(self, items: Any) -> Any:
+    def _choose(self, items: Sequence[Item]) -> Item:
         return items[int(self._rng.integers(len(items)))]
 
     def _chance(self, probability: float) -> bool:

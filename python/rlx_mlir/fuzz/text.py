@@ -17,7 +17,7 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError, PassError, RlxError
 from rlx_mlir.rewriting import registry, run_pipeline
 from rlx_mlir.semantics.ops import operation_classes
+
+Item = TypeVar("Item")
 
 _MARK = "// fuzz text: "
 _TOKEN = re.compile(
@@ -136,7 +138,7 @@ class _Mutator:
     def __init__(self, rng: np.random.Generator, texts: Sequence[str]) -> None:
         self._rng, self._texts = rng, texts
 
-    def choose(self, options: Sequence[Any]) -> Any:
+    def choose(self, options: Sequence[Item]) -> Item:
         return options[int(self._rng.integers(len(options)))]
 
     def mutate(self, text: str) -> str:
@@ -341,7 +343,7 @@ def _read(path: Path) -> tuple[str, str]:
     return str(json.loads(first)["pipeline"]), rest
 
 
-def _finding(kind: str, message: str, where: str = "", **more: Any) -> dict[str, Any]:
+def _finding(kind: str, message: str, where: str = "", **more: object) -> dict[str, Any]:
     return {"status": "finding", "kind": kind, "message": message, "where": where, **more}
 
 

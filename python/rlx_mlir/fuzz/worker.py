@@ -15,6 +15,7 @@ import resource
 import sys
 import traceback
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 _MIB = 1 << 20
@@ -31,7 +32,7 @@ def _limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _handle(module: Any, task: dict[str, Any]) -> dict[str, Any]:
+def _handle(module: ModuleType, task: dict[str, Any]) -> dict[str, object]:
     try:
         answer: dict[str, Any] = module.handle(task)
     except MemoryError:

@@ -60,7 +60,7 @@ def special_id(metadata: Mapping[str, Any], word: str, kind: str, size: int) -> 
     return default if default is not None and default < size else None
 
 
-def ending_ids(metadata: Mapping[str, Any], size: int) -> Iterable[int]:
+def ending_ids(metadata: Mapping[str, object], size: int) -> Iterable[int]:
     """The ids in the metadata whose tokens end generation.
 
     Raises TokenizerError for ids that aren't in the vocabulary, of ``size`` tokens, and where texts are asked to end

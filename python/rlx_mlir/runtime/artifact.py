@@ -135,7 +135,7 @@ class Artifact:
     #: What must hold of positions.
     positions: tuple[PositionCondition, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
-    key: dict[str, Any] = field(default_factory=dict)
+    key: dict[str, object] = field(default_factory=dict)
     #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
     #: is as for CPUs; `code` and `target` are those of the host's part, which launches the kernels.
     chip: str = ""

@@ -8,10 +8,10 @@ f64 for f64, and rounded to the element type where the block's description says 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.functions import FUNCTIONS
@@ -46,7 +46,7 @@ def norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, eps: float) 
 
 
 @reference(*blocks("constant"))
-def constant(*, value: Any) -> np.ndarray:
+def constant(*, value: ir.Attribute) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     return elements_array(value)
 

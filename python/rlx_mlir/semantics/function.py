@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -226,7 +225,7 @@ def _string(attribute: ir.Attribute | None, default: str) -> str:
     return default if attribute is None else str(ir.StringAttr(attribute).value)
 
 
-def _symbols(type: Any, attributes: Mapping[str, ir.Attribute]) -> tuple[str, ...]:
+def _symbols(type: ir.Type, attributes: Mapping[str, ir.Attribute]) -> tuple[str, ...]:
     if "mir.dims" in attributes:
         return tuple(ir.StringAttr(word).value for word in ir.ArrayAttr(attributes["mir.dims"]))
     if not isinstance(type, ir.ShapedType) or not type.has_rank:

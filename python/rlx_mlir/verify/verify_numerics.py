@@ -16,7 +16,7 @@ from rlx_mlir.rewriting import Option, compiler_pass, identity
 class _Followed:
     """A module as it was last seen, in a context of its own: that of the running pipeline may not change."""
 
-    module: Any
+    module: ir.Operation
     text: str
     verifier: Any
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import shape_of
@@ -23,7 +24,7 @@ _PARTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 def list_candidates(
-    name: str, kernel: Any, chip: str, shapes: Sequence[Shape], schedule: str, *, same_bits: bool = False
+    name: str, kernel: ir.AnyOp, chip: str, shapes: Sequence[Shape], schedule: str, *, same_bits: bool = False
 ) -> list[dict[str, int]]:
     """Choices beside the rule's, the most promising first; none for kernels without choices.
 
