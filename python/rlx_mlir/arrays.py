@@ -57,7 +57,7 @@ def element_word(dtype: np.dtype) -> str:
     if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
         return str(dtype)
     if dtype.isnative:
-        return dtype.name
+        return str(dtype.name)
     return f"{dtype.name} with its bytes in the other order ({dtype.str})"
 
 

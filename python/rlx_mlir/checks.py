@@ -108,7 +108,7 @@ def sizes(name: str, value: object) -> tuple[int, ...]:
 def element_type(name: str, value: Any) -> np.dtype:
     """A type of numpy, with numbers for elements."""
     try:
-        found = np.dtype(value)
+        found: np.dtype | None = np.dtype(value)
     except Exception:  # numpy raises many kinds
         found = None
     if found is None or found.hasobject or value is None:
@@ -140,7 +140,8 @@ def callback(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
             pass
     if not fits:
         raise InputError(f"'{name}' is a function of ({', '.join(arguments)}), but got {shown(value)}")
-    return value
+    function: Callable[..., Any] = value
+    return function
 
 
 __all__ = [

@@ -348,7 +348,8 @@ def make_value(
         rows, tokens = (sizes[dim] if isinstance(dim, str) else dim for dim in recipe.scale)
         return rng.integers(0, rows - tokens + 1, shape).astype(dtype)
     if recipe.dtype == "i1":
-        return rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+        truths: np.ndarray = rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+        return truths
     if recipe.domain == "bytes":
         return rng.integers(-128, 128, shape).astype(dtype)
     if recipe.domain == "choice":

@@ -20,6 +20,8 @@ from rlx_mlir.fuzz.primitives import (
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
+__all__ = ["GENERATORS"]
+
 GENERATORS["hir.constant"] = lambda draft: constant(draft, "hir.constant")
 
 

@@ -56,13 +56,14 @@ _BROKEN = (
 
 def _names() -> tuple[list[str], list[str]]:
     """Filters and tests to draw from."""
-    from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
+    from jinja2.filters import FILTERS
+    from jinja2.tests import TESTS
 
     from rlx_mlir.models.sandbox import environment
 
     # Each unknown name makes a template fail before it runs: a few are enough.
-    known = set(DEFAULT_FILTERS) & set(environment().filters)
-    return [*sorted(known), "urlize"], [*sorted(each for each in DEFAULT_TESTS if each.isidentifier()), "notest"]
+    known = set(FILTERS) & set(environment().filters)
+    return [*sorted(known), "urlize"], [*sorted(each for each in TESTS if each.isidentifier()), "notest"]
 
 
 class _Writer:
@@ -90,7 +91,10 @@ class _Writer:
     def expression(self, depth: int = 0) -> str:
         """An expression."""
         kind = int(self._rng.integers(0, 14)) if depth < _DEEPEST else int(self._rng.integers(0, 3))
-        inner = lambda: self.expression(depth + 1)  # noqa: E731
+
+        def inner() -> str:
+            return self.expression(depth + 1)
+
         if kind == 0:
             return str(self._choose(_NUMBERS))
         if kind == 1:
@@ -196,7 +200,10 @@ class _Writer:
     def statement(self, depth: int = 0) -> str:
         """A statement, or some text."""
         kind = int(self._rng.integers(0, 15)) if depth < _DEEPEST else int(self._rng.integers(0, 4))
-        body = lambda: "".join(self.statement(depth + 1) for _ in range(int(self._rng.integers(1, 4))))  # noqa: E731
+
+        def body() -> str:
+            return "".join(self.statement(depth + 1) for _ in range(int(self._rng.integers(1, 4))))
+
         if kind == 0:
             return "text\n" * int(self._rng.integers(1, 4))
         if kind in (1, 2):

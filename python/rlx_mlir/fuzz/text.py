@@ -24,6 +24,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, PassError, RlxError
 from rlx_mlir.rewriting import registry, run_pipeline
+from rlx_mlir.rewriting.pipelines import PIPELINES
 from rlx_mlir.semantics.ops import operation_classes
 
 Item = TypeVar("Item")
@@ -281,7 +282,7 @@ def random_pipeline(rng: np.random.Generator) -> str:
     if how < 0.55:
         steps = list(stages[int(rng.integers(3)) : int(rng.integers(1, len(stages) + 1))])
         return ",".join(step for step in steps if rng.random() < 0.9)
-    names = [*registry.PASSES, *registry.PIPELINES, *_UPSTREAM, *_UPSTREAM]
+    names = [*registry.PASSES, *PIPELINES, *_UPSTREAM, *_UPSTREAM]
     return ",".join(_step(rng, str(names[int(rng.integers(len(names)))])) for _ in range(int(rng.integers(1, 5))))
 
 

@@ -104,7 +104,8 @@ def _attention(dtype: str, queries: int, keys: int, **options: Any) -> Callable[
         q = g.input("q", [1, queries, 256], dtype)
         k, v = (g.input(name, [1, keys, 128], dtype) for name in "kv")
         pos = g.input("pos", [1], "i32") if options.get("mask_kind") == "causal" and queries == 1 else None
-        return g.attention(q, k, v, num_heads=4, num_kv_heads=2, head_dim=64, pos=pos, **options)
+        found: Outputs = g.attention(q, k, v, num_heads=4, num_kv_heads=2, head_dim=64, pos=pos, **options)
+        return found
 
     return _module("attention", outputs)
 

@@ -257,13 +257,14 @@ def compile_program(
     from ..compiler import compile_cached
 
     try:
-        return compile_cached(
+        compiled: Executable = compile_cached(
             decoder.describe(config, program, candidates),
             partial(decoder.build, config, program, candidates),
             maxima=maxima(program, context=context, chunk=chunk),
             time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
             **options,
         )
+        return compiled
     except TimeLimitError as error:
         if time_limit is None:
             raise budgets.exceeded("compile_seconds", f"{error}, which") from error
@@ -310,7 +311,8 @@ class _Session:
         for start in range(0, len(ids), self.model.chunk):
             part = ids[start : start + self.model.chunk]
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
-        return self._logits[0, 0]
+        logits: Floats = self._logits[0, 0]
+        return logits
 
     def all_logits(self, ids: Sequence[int], out: Floats) -> None:
         """Logits after each of ``ids``, into ``out`` [len(ids), vocab]."""
@@ -324,7 +326,8 @@ class _Session:
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
         self.advance(token)
-        return self._logits[0, 0]
+        logits: Floats = self._logits[0, 0]
+        return logits
 
     def follow(self, token: int, sampler: Sampler, most: int) -> int:
         """Processes one more token, and gives the one after it.

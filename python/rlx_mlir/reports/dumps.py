@@ -169,8 +169,10 @@ def _called(functions: list[ir.AnyOp]) -> set[str]:
 def _declaration(function: ir.AnyOp) -> ir.AnyOp:
     """A function without its body; other symbols whole."""
     if function.name not in ("func.func", "llvm.func"):
-        return function.clone()
+        whole: ir.AnyOp = function.clone()
+        return whole
     kept = {name: attribute for name, attribute in function.attributes.items() if name != "linkage"}
     if function.name == "func.func":
         kept["sym_visibility"] = ir.StringAttr.get("private")
-    return ir.Operation.create(function.name, attributes=kept, regions=1, loc=function.location)
+    declared: ir.AnyOp = ir.Operation.create(function.name, attributes=kept, regions=1, loc=function.location)
+    return declared

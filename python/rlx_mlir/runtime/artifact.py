@@ -156,7 +156,7 @@ class Artifact:
         description = asdict(self)
         code = description.pop("code")
         device_code = description.pop("device_code")
-        payload = code + device_code + description.pop("cubin")
+        payload: bytes = code + device_code + description.pop("cubin")
         description["device_bytes"] = len(device_code)
         header = json.dumps(description, separators=(",", ":")).encode()
         digest = hashlib.sha256(_LENGTHS.pack(len(header), len(code)) + header + payload).digest()

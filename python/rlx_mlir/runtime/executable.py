@@ -40,7 +40,8 @@ _NOWHERE = np.zeros(64, np.uint8)
 def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
     raw = np.empty(math.prod(shape) * dtype.itemsize + 64, np.uint8)
-    return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+    aligned: Array = np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+    return aligned
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,15 @@ def is_private(function: ir.Operation) -> bool:
 
 def body(function: ir.Operation) -> ir.Block:
     """The only block of a function."""
-    return function.regions[0].blocks[0]
+    block: ir.Block = function.regions[0].blocks[0]
+    return block
 
 
 def terminator(function: ir.Operation) -> ir.Operation:
     """The return of a function."""
     operations = body(function).operations
-    return operations[len(operations) - 1].operation
+    last: ir.Operation = operations[len(operations) - 1].operation
+    return last
 
 
 def role(function: ir.Operation) -> str | None:
@@ -218,7 +220,8 @@ class Signature:
 
 
 def _dictionaries(items: Iterable[Mapping[str, ir.Attribute]]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
+    listed: ir.ArrayAttr = ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
+    return listed
 
 
 def _string(attribute: ir.Attribute | None, default: str) -> str:

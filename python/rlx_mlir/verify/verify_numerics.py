@@ -65,6 +65,7 @@ def verify_numerics(module: ir.Operation, *, after: str, begin: bool, reference:
 
 def _read(path: str, context: ir.Context) -> ir.Module:
     try:
-        return ir.Module.parse(Path(path).read_text(), context)
+        module: ir.Module = ir.Module.parse(Path(path).read_text(), context)
+        return module
     except (OSError, ir.MLIRError) as error:
         raise InputError(f"option 'reference' is a file with a module, but {path}: {error}") from None
