@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.refusal import check_refusal
 
 SUFFIX = ".folder"
@@ -202,7 +203,7 @@ def prepare() -> None:
             raise AssertionError("the folder that isn't damaged is refused")
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"files": []}

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
@@ -418,7 +419,7 @@ def prepare() -> None:
     sources()
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     path = Path(task["file"])
     done: list[str] = []

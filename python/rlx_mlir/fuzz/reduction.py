@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
 from rlx_mlir.fuzz.cases import Case
+from rlx_mlir.fuzz.pool import Task
 from rlx_mlir.fuzz.sensitivity import run_function
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import bind_inputs
@@ -36,7 +36,7 @@ from rlx_mlir.semantics.function import (
 )
 
 
-def write_candidates(path: Path, folder: Path, task: dict[str, Any]) -> list[str]:
+def write_candidates(path: Path, folder: Path, task: Task) -> list[str]:
     """Writes smaller cases than the one in `path` to a folder, the smallest first; returns their files."""
     case = Case.load(path)
     files = []

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.refusal import check_refusal
 
 Item = TypeVar("Item")
@@ -253,7 +254,7 @@ def prepare() -> None:
     render("{{ messages | tojson }}{{ strftime_now('%Y') }}")
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"files": []}

@@ -17,12 +17,13 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, PassError, RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.rewriting import registry, run_pipeline
 from rlx_mlir.rewriting.pipelines import PIPELINES
 from rlx_mlir.semantics.ops import operation_classes
@@ -310,7 +311,7 @@ def prepare() -> None:
     corpus(default_folders())
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"status": "ok", "files": _write_candidates(Path(task["reduce"]), Path(task["folder"]), task)}
@@ -344,11 +345,11 @@ def _read(path: Path) -> tuple[str, str]:
     return str(json.loads(first)["pipeline"]), rest
 
 
-def _finding(kind: str, message: str, where: str = "", **more: object) -> dict[str, Any]:
+def _finding(kind: str, message: str, where: str = "", **more: object) -> Outcome:
     return {"status": "finding", "kind": kind, "message": message, "where": where, **more}
 
 
-def check(text: str, pipeline: str) -> dict[str, Any]:
+def check(text: str, pipeline: str) -> Outcome:
     """Parses a module, prints and parses it again, runs the pipeline."""
     try:
         context = ir.new_context()
@@ -398,7 +399,7 @@ def _round_trip(module: ir.Module) -> str | None:
 # -- smaller cases ---------------------------------------------------------------------------------------------------
 
 
-def _write_candidates(path: Path, folder: Path, task: dict[str, Any]) -> list[str]:
+def _write_candidates(path: Path, folder: Path, task: Task) -> list[str]:
     """Writes cases with fewer passes or lines; returns their files."""
     pipeline, text = _read(path)
     files = []

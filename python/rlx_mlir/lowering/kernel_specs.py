@@ -183,7 +183,9 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
         raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
     shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
     if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
-        kind: Any = "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
+        kind: Literal["block_dot", "dequant_matmul"] = (
+            "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
+        )
         packed = (scheme_of(weights[0]), layout_of(weights[0]))
         quantises = any(op.name == "mir.block_quantize" for op in before)
         return ProductKernel(
@@ -306,7 +308,7 @@ def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
     roles: dict[ir.Value, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
     rows = _RowShape([op for op in ops if op.name != "mir.constant"])
     steps: list[RowStep] = []
-    updates: dict[ir.Value, ir.Value] = {}
+    updates: dict[ir.Value, ir.AnyOp] = {}
     for number, op in enumerate(ops):
         view, result = op.opview, op.results[0]
         if isinstance(view, mir.ReshapeOp):
@@ -422,7 +424,7 @@ def _without_ones(sizes: list[int]) -> list[int]:
     return sizes
 
 
-def _named_operands(view: ir.AnyOp) -> list[ir.Value]:
+def _named_operands(view: ir.AnyOp) -> list[ir.Value | None]:
     """The operands in the order of the operation's definition, None where an optional one is absent."""
     if isinstance(view, mir.RopeOp):
         return [view.x, view.cos, view.sin, view.pos]

@@ -366,7 +366,7 @@ class _Plan:
             total = arith.maxsi(total, length)
         return total
 
-    def _block_loop(self, start: ir.Value, stop: ir.Value) -> tuple[ir.AnyOp, ir.AnyOp]:
+    def _block_loop(self, start: ir.Value, stop: ir.Value) -> tuple[ir.Value, ir.Value]:
         """A loop over blocks at the end of the body, with the nests that are cut in it: its bounds of a block."""
         *_, last = operations(self.body, nested=False)
         with ir.InsertionPoint(last), last.location:

@@ -183,9 +183,9 @@ class _Nest:
                 self._alone(place, exists)
             ir.Operation.create("gpu.terminator")
 
-    def _places(self, place: ir.Value) -> list[Any]:
+    def _places(self, place: ir.Value) -> list[ir.Value | None]:
         """The positions of the loops at a result's number; those of reductions are None."""
-        loops: list[Any] = [None] * len(self.sizes)
+        loops: list[ir.Value | None] = [None] * len(self.sizes)
         for position, loop in enumerate(reversed(self.parallel)):
             size = self.sizes[loop]
             if position == len(self.parallel) - 1:
@@ -247,7 +247,12 @@ class _Nest:
             scf.YieldOp([])
 
     def _reduce(
-        self, loops: list[ir.Value], start: list[Any], steps: list[tuple[ir.Value, ir.Value]], *, blocked: bool = False
+        self,
+        loops: list[ir.Value | None],
+        start: list[Any],
+        steps: list[tuple[ir.Value, ir.Value]],
+        *,
+        blocked: bool = False,
     ) -> list[ir.Value]:
         """The results of the nest's operations, accumulated over loops whose (begin, step) are `steps`.
 
@@ -267,7 +272,7 @@ class _Nest:
             scf.YieldOp(self._reduce(inner, list(loop.inner_iter_args), steps[1:], blocked=blocked))
         return list(loop.results)
 
-    def _blocks(self, loops: list[ir.Value], start: ir.Value, lane: ir.Value) -> list[ir.Value]:
+    def _blocks(self, loops: list[ir.Value | None], start: ir.Value, lane: ir.Value) -> list[ir.Value]:
         """A thread's sum along the innermost reduction, in blocks; what joining them loses is carried along."""
         size = indices([self.sizes[self.reduced[-1]]])[0]
         kind = start.type
@@ -290,7 +295,7 @@ class _Nest:
         known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
         return [arith.select(known, arith.addf(total, lost), total)]
 
-    def _compute(self, loops: list[ir.Value], accumulated: list[ir.Value]) -> list[ir.Value]:
+    def _compute(self, loops: list[ir.Value], accumulated: Sequence[ir.Value | None]) -> list[ir.Value]:
         """Moves the nest's operations to the insertion point; gives their results."""
         arguments = list(self.block.arguments)
         for operand, argument in zip(self.inputs, arguments, strict=False):

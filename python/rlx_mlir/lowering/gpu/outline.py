@@ -251,7 +251,11 @@ class _Outliner:
         terminator.operation.erase()
 
     def _call(
-        self, buffers: list[ir.Value], kinds: list[ir.Type], dynamic: list[tuple[ir.Value, int]], extras: list[ir.Value]
+        self,
+        buffers: list[ir.Value],
+        kinds: list[ir.MemRefType],
+        dynamic: list[tuple[ir.Value, int]],
+        extras: list[ir.Value],
     ) -> None:
         pointers = [
             ir.Operation.create(
