@@ -123,7 +123,8 @@ class ModuleWork:
     @property
     def context(self) -> ir.Context:
         """Of the module."""
-        return self._module.context
+        context: ir.Context = self._module.context
+        return context
 
     def _walk(self, sizes: Mapping[str, int], position: int) -> Iterator[tuple[tuple[Shape, ...], Work]]:
         """Each call's operands and work."""
