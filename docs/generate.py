@@ -242,19 +242,23 @@ def elementwise_builders() -> str:
         "from __future__ import annotations",
         "",
         "from abc import abstractmethod",
-        "from typing import Any",
+        "from typing import TYPE_CHECKING",
         "",
+        "from rlx_mlir.hir.types import Options",
         "from rlx_mlir.hir.values import Operand, Value",
+        "",
+        "if TYPE_CHECKING:",
+        "    from typing_extensions import Unpack",
         "",
         "",
         "class ElementwiseBuilders:",
         '    """The builders; what they need of a graph is abstract here."""',
         "",
         "    @abstractmethod",
-        "    def _unary(self, kind: str, x: Operand, **options: Any) -> Value: ...",
+        "    def _unary(self, kind: str, x: Operand, **options: Unpack[Options]) -> Value: ...",
         "",
         "    @abstractmethod",
-        "    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value: ...",
+        "    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value: ...",
     ]
     for record in FUNCTIONS.values():
         typed, given, kind = (
@@ -262,7 +266,7 @@ def elementwise_builders() -> str:
         )
         lines += [
             "",
-            f"    def {record.builder_name}(self, {typed}, **options: Any) -> Value:",
+            f"    def {record.builder_name}(self, {typed}, **options: Unpack[Options]) -> Value:",
             f'        """{record.doc}"""',
             f'        return self.{kind}("{record.word}", {given}, **options)',
         ]

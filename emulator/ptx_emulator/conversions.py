@@ -99,7 +99,10 @@ def conversion(target: str, source: str, mode: str, modifiers: set[str]) -> Call
     if target not in floating:
         return lambda a: fl.float_to_int(prepared(a), mode, target, source)
     if mode.endswith("i"):
-        integral = lambda a: fl.round_integral(mode, prepared(a))  # noqa: E731
+
+        def integral(values: np.ndarray) -> np.ndarray:
+            return fl.round_integral(mode, prepared(values))
+
         finish = _to_float(target, "f64" if source == "f64" else "f32", "rn")
         return lambda a: finish(integral(a))
     finish = _to_float(target, "f64" if source == "f64" else "f32", mode)

@@ -6,15 +6,10 @@ Use it as `rlx_mlir.ir.native`: MLIR's bindings have to be imported first, and t
 
 import enum
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
 
-Location: TypeAlias = Any
-"""A `mlir.ir.Location`."""
+from rlx_mlir.ir import DialectRegistry, Location, Operation
 
-Operation: TypeAlias = Any
-"""A `mlir.ir.Operation`; not an `OpView`, but its `operation`."""
-
-def register_dialects(registry: Any) -> None:
+def register_dialects(registry: DialectRegistry) -> None:
     """Adds HIR and MIR to a `mlir.ir.DialectRegistry`."""
 
 def register_format(
@@ -46,7 +41,7 @@ def register_pass(
     anchor: str,
     options: Sequence[tuple[str, str]],
     dependent_dialects: Sequence[str],
-    run: Callable[[Any, list[tuple[str, str]]], str],
+    run: Callable[[Operation, list[tuple[str, str]]], str],
 ) -> None:
     """Registers a pass in MLIR's registry; it lives as long as the process.
 

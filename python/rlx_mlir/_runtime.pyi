@@ -6,7 +6,7 @@ given by the caller breaks a rule) and `ExecutionError` (code cannot be loaded, 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 Expr: TypeAlias = int | Sequence[tuple[int, Sequence[int]]]
 """A polynomial in the sizes of the symbols: a number, or a list of terms (coefficient, symbol indices)."""
@@ -225,10 +225,10 @@ class CudaDevice:
     def pinned_bytes(self) -> int:
         """Bytes of pinned memory of the host that this package has."""
 
-    def write(self, address: int, source: Any) -> None:
+    def write(self, address: int, source: object) -> None:
         """Copies the bytes of a contiguous array to the GPU, and waits."""
 
-    def read(self, address: int, target: Any) -> None:
+    def read(self, address: int, target: object) -> None:
         """Copies bytes from the GPU to a contiguous, writable array, and waits."""
 
     def copy(self, target: int, source: int, bytes: int) -> None:

@@ -16,12 +16,12 @@ import numpy as np
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import InputError
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 #: Kinds of devices, as DLPack numbers them: memory of the host, of a GPU, of the host but pinned.
 CPU, CUDA, CUDA_HOST = 1, 2, 3
 #: (type code, bits) of DLPack by element type.
-DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
+DLPACK_TYPES: dict[np.dtype, tuple[int, int]] = {
     np.dtype(np.bool_): (6, 8),
     np.dtype(ml_dtypes.bfloat16): (4, 16),
     np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
@@ -33,7 +33,7 @@ DLPACK_TYPES: dict[np.dtype[Any], tuple[int, int]] = {
 FROM_DLPACK = {key: dtype for dtype, key in DLPACK_TYPES.items()}
 
 
-def as_array(what: str, value: Any) -> Array:
+def as_array(what: str, value: object) -> Array:
     """The value as an array of numpy: without a copy where it is one, or has DLPack and is on the host.
 
     Args:
@@ -52,19 +52,19 @@ def as_array(what: str, value: Any) -> Array:
         return _from_dlpack(what, value)
 
 
-def element_word(dtype: np.dtype[Any]) -> str:
+def element_word(dtype: np.dtype) -> str:
     """The name of an element type; it says where bytes are in the order that this machine doesn't have."""
     if dtype.kind in "OSUVmM" and dtype not in DLPACK_TYPES:  # no numbers
         return str(dtype)
     if dtype.isnative:
-        return dtype.name
+        return str(dtype.name)
     return f"{dtype.name} with its bytes in the other order ({dtype.str})"
 
 
 class _Memory:
     """Memory of another library, for numpy to read: it keeps what keeps the memory."""
 
-    def __init__(self, interface: dict[str, Any], owner: object) -> None:
+    def __init__(self, interface: dict[str, object], owner: object) -> None:
         self.__array_interface__ = interface
         self.owner = owner
 

@@ -46,7 +46,8 @@ def elements_array(attribute: ir.Attribute) -> np.ndarray:
     shaped = ir.RankedTensorType(dense.type)
     dtype = numpy_dtype(shaped.element_type)
     if dtype != ml_dtypes.bfloat16:
-        return np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
+        array: np.ndarray = np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
+        return array
     # The bindings give neither elements nor a buffer of bf16, so its text is read, which is exact.
     text = str(attribute).removeprefix("dense<").rpartition("> : ")[0]
     if text.startswith('"0x'):  # raw bytes: how many elements are printed

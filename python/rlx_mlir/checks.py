@@ -23,12 +23,12 @@ LARGEST = 2**63 - 1
 _SHOWN = 120
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """An argument as messages show it."""
     return shortened(value, _SHOWN)
 
 
-def is_text(value: Any) -> bool:
+def is_text(value: object) -> bool:
     """Whether it is a string that files and MLIR can hold: halves of surrogate pairs are none."""
     try:
         return isinstance(value, str) and value.encode() is not None
@@ -36,21 +36,21 @@ def is_text(value: Any) -> bool:
         return False
 
 
-def text(name: str, value: Any, what: str = "a text") -> str:
+def text(name: str, value: object, what: str = "a text") -> str:
     """A string that has an encoding."""
     if not is_text(value):
         raise InputError(f"'{name}' is {what}, but got {shown(value)}")
     return str(value)
 
 
-def flag(name: str, value: Any) -> bool:
+def flag(name: str, value: object) -> bool:
     """True or False."""
     if not isinstance(value, bool | np.bool_):
         raise InputError(f"'{name}' is True or False, but got {shown(value)}")
     return bool(value)
 
 
-def whole(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
+def whole(name: str, value: object, least: int = 0, most: int = LARGEST) -> int:
     """A whole number in a range, both ends included."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or not least <= int(value) <= most:
         limits = f"of at least {least}" if most == LARGEST else f"from {least} to {most}"
@@ -58,7 +58,7 @@ def whole(name: str, value: Any, least: int = 0, most: int = LARGEST) -> int:
     return int(value)
 
 
-def real(name: str, value: Any) -> float:
+def real(name: str, value: object) -> float:
     """A number that isn't complex; NaN and infinity are left for the caller."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
         raise InputError(f"'{name}' is a number, but got {shown(value)}")
@@ -75,14 +75,14 @@ def choice(name: str, value: Any, known: Collection[Any]) -> Any:
     return value
 
 
-def mapping(name: str, value: Any, what: str = "a mapping") -> Mapping[Any, Any]:
+def mapping(name: str, value: object, what: str = "a mapping") -> Mapping[Any, Any]:
     """A mapping whose keys are texts."""
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InputError(f"'{name}' is {what}, by name, but got {shown(value)}")
     return value
 
 
-def names(name: str, value: Any) -> tuple[str, ...]:
+def names(name: str, value: object) -> tuple[str, ...]:
     """Several texts; one text alone isn't several."""
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable) or getattr(value, "ndim", 1) != 1:
         raise InputError(f"'{name}' expects several names, but got {shown(value)}")
@@ -92,7 +92,7 @@ def names(name: str, value: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
-def sizes(name: str, value: Any) -> tuple[int, ...]:
+def sizes(name: str, value: object) -> tuple[int, ...]:
     """A shape of static sizes whose elements can be counted."""
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
         raise InputError(f"'{name}' is a sequence of sizes, but got {shown(value)}")
@@ -105,10 +105,10 @@ def sizes(name: str, value: Any) -> tuple[int, ...]:
     return found
 
 
-def element_type(name: str, value: Any) -> np.dtype[Any]:
+def element_type(name: str, value: Any) -> np.dtype:
     """A type of numpy, with numbers for elements."""
     try:
-        found = np.dtype(value)
+        found: np.dtype | None = np.dtype(value)
     except Exception:  # numpy raises many kinds
         found = None
     if found is None or found.hasobject or value is None:
@@ -116,7 +116,7 @@ def element_type(name: str, value: Any) -> np.dtype[Any]:
     return found
 
 
-def path(name: str, value: Any) -> Path:
+def path(name: str, value: object) -> Path:
     """The path of a file or folder."""
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else None
     try:
@@ -140,7 +140,8 @@ def callback(name: str, value: Any, *arguments: str) -> Callable[..., Any]:
             pass
     if not fits:
         raise InputError(f"'{name}' is a function of ({', '.join(arguments)}), but got {shown(value)}")
-    return value
+    function: Callable[..., Any] = value
+    return function
 
 
 __all__ = [

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from rlx_mlir.hir.module import GraphModule
 
+
 #: Stages that `emit` can print, in order.
 STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 
@@ -219,7 +220,7 @@ class CompileOptions:
 
         return passes_digest(self.passes)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """The options as plain data, for keys of caches."""
         return {
             "target": self.target,
@@ -349,7 +350,7 @@ def compile(
     return cast(Executable, compile_cached(material, lambda: module, threads=threads, target=target, **options))
 
 
-def _check_module(module: Any) -> None:
+def _check_module(module: object) -> None:
     from rlx_mlir.hir.module import GraphModule
 
     if not isinstance(module, GraphModule):
@@ -361,8 +362,8 @@ def _check_module(module: Any) -> None:
 
 @located
 def compile_cached(
-    material: Mapping[str, Any],
-    build: Callable[[], Any],
+    material: Mapping[str, object],
+    build: Callable[[], GraphModule],
     *,
     threads: int | None = None,
     cache: bool = True,
@@ -500,7 +501,7 @@ def emit(
 class Compilation:
     """One module on its way through the stages, and what is read from it between them."""
 
-    def __init__(self, module: Any, options: CompileOptions, *, apart: bool = False) -> None:
+    def __init__(self, module: GraphModule, options: CompileOptions, *, apart: bool = False) -> None:
         """Begins one; `apart` is that of `stages`."""
         self.name = module.name
         self.options = options
@@ -528,7 +529,7 @@ class Compilation:
             self._resume(module)
         self._observe(module.stage)
 
-    def _resume(self, module: Any) -> None:
+    def _resume(self, module: GraphModule) -> None:
         """Reads what passes before the module's stage have made; raises StageError where the text isn't of the stage.
 
         Raises InputError for options that mean something to those passes only.
@@ -555,12 +556,12 @@ class Compilation:
                 if stage == module.stage:
                     break
 
-    def _check_supported(self, module: Any) -> None:
+    def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported
 
         check_supported(self.module, self.name, policy=module.fusion_policy or "direct")
 
-    def _check_maxima(self, module: Any) -> None:
+    def _check_maxima(self, module: GraphModule) -> None:
         """Raises InputError where a maximum is of a symbol that the module, as it is given, doesn't have."""
         known = module.dynamic_symbols
         for symbol in self.options.maxima:
@@ -568,7 +569,7 @@ class Compilation:
                 listed = ", ".join(known) or "no dynamic sizes"
                 raise InputError(f"'maxima' names '{symbol}', but '{self.name}' has {listed}")
 
-    def _check_passes(self, module: Any) -> None:
+    def _check_passes(self, module: GraphModule) -> None:
         """Raises InputError where passes are put at a step that the module is past."""
         if not self.options.passes:
             return
@@ -756,7 +757,7 @@ class Compilation:
         )
 
 
-def build_artifact(module: Any, options: CompileOptions) -> Artifact:
+def build_artifact(module: GraphModule, options: CompileOptions) -> Artifact:
     """Runs the whole pipeline on a copy of the module, and verifies the result where the options say so."""
     compilation = Compilation(module, options)
     artifact = compilation.artifact()

@@ -3,15 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
 
 from rlx_mlir.errors import InputError
 
 #: The numpy type of each element type that the dialects have.
-DTYPES: dict[str, np.dtype[Any]] = {
+DTYPES: dict[str, np.dtype] = {
     "f16": np.dtype(np.float16),
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype(np.float32),
@@ -26,7 +24,7 @@ DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 
-def numpy_dtype(element: Any) -> np.dtype[Any]:
+def numpy_dtype(element: object) -> np.dtype:
     """The numpy type of an element type, an MLIR type or its word; InputError where there is none."""
     found = DTYPES.get(str(element))
     if found is None:

@@ -21,7 +21,7 @@ def _reader(value: Value) -> str:
     return "" if use is None else f"'{use.owner.name}' at {use.owner.location}"
 
 
-def _check_operation(op: Any) -> None:
+def _check_operation(op: Operation) -> None:
     for number, result in enumerate(op.operation.results):
         if reader := _reader(OpResult(result)):
             which = f"its result {number}" if len(op.operation.results) > 1 else "its result"
@@ -41,7 +41,7 @@ def _check_argument(block: Block, number: int) -> None:
 
 def _checked(erase: Callable[..., None], check: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(erase)
-    def guarded(*arguments: Any) -> None:
+    def guarded(*arguments: object) -> None:
         check(*arguments)
         erase(*arguments)
 

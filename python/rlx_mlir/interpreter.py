@@ -42,7 +42,7 @@ from rlx_mlir.semantics.ops import operand_name
 from rlx_mlir.unsupported import list_operations
 
 #: Called after each operation: the operation, the values of its operands, and those of its results.
-Watch = Callable[[ir.Operation, Sequence[Any], Sequence[Any]], None]
+Watch = Callable[[ir.Operation, Sequence[object], Sequence[object]], None]
 
 
 @located
@@ -91,7 +91,7 @@ def interpret(
 
 
 def _prepared(
-    interpreter: _Interpreter, entry: ir.Operation, listed: Mapping[str, ir.Operation], inputs: Mapping[str, Any]
+    interpreter: _Interpreter, entry: ir.Operation, listed: Mapping[str, ir.Operation], inputs: Mapping[str, object]
 ) -> Mapping[str, Any]:
     """The inputs with what @prepare gives, in place of what it is given; as they are where there is none."""
     prepare = next((f for f in listed.values() if role(f) == PREPARE), None)
@@ -105,7 +105,7 @@ def _prepared(
     return {**kept, **{result.name: value for result, value in zip(results(prepare), values, strict=True)}}
 
 
-def bind_inputs(function: ir.Operation, inputs: Mapping[str, Any]) -> list[Any]:
+def bind_inputs(function: ir.Operation, inputs: Mapping[str, object]) -> list[Any]:
     """The value of each argument of a function, checked; raises InputError as `interpret` says."""
     known = arguments(function)
     names = [argument.name for argument in known]
@@ -121,7 +121,7 @@ def bind_inputs(function: ir.Operation, inputs: Mapping[str, Any]) -> list[Any]:
     return [_checked(argument, inputs[argument.name], sizes) for argument in known]
 
 
-def _checked(argument: Argument, value: Any, sizes: dict[str, tuple[int, str]]) -> Any:
+def _checked(argument: Argument, value: object, sizes: dict[str, tuple[int, str]]) -> Any:
     """The value of an argument, where it fits; notes the sizes of symbols, with the argument that gave them."""
     what = f"{argument.kind} '{argument.name}'"
     if not isinstance(argument.type, ir.RankedTensorType):
@@ -171,7 +171,7 @@ class _Interpreter:
         self._functions = listed
         self._watch = watch
 
-    def run(self, function: ir.Operation, values: Sequence[Any]) -> list[Any]:
+    def run(self, function: ir.Operation, values: Sequence[object]) -> list[Any]:
         """The results of a function on the values of its arguments."""
         block = body(function)
         known: dict[ir.Value, Any] = dict(zip(block.arguments, values, strict=True))
@@ -233,7 +233,7 @@ def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
             )
 
 
-def _evaluate(op: ir.Operation, operands: Sequence[Any]) -> list[Any]:
+def _evaluate(op: ir.Operation, operands: Sequence[object]) -> list[object]:
     """The results of one operation, which must fit its result types."""
     if op.name not in REFERENCES:
         raise UnsupportedError(_without_reference(op))

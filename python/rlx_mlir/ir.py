@@ -13,13 +13,16 @@ from typing import TypeAlias
 
 from mlir._mlir_libs import _mlir as _bindings
 from mlir.ir import *  # noqa: F403
-from mlir.ir import Context, DialectRegistry, Operation, OpView, register_attribute_builder  # noqa: F401
+from mlir.ir import Context, DialectRegistry, Module, Operation, OpView, register_attribute_builder  # noqa: F401
+
 from rlx_mlir import _compiler as native
 from rlx_mlir import formats
 from rlx_mlir.erasure import guard_erasure
 
 #: An operation: as MLIR's own class, or as that of its dialect, which names operands and attributes.
 AnyOp: TypeAlias = Operation | OpView
+#: A module: MLIR's own class, or the operation that it is.
+AnyModule: TypeAlias = Module | AnyOp
 
 # Operations find their Python classes by the name of their dialect.
 _bindings.globals.append_dialect_search_prefix("rlx_mlir.dialects")

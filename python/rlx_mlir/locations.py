@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx_mlir import ir
 from rlx_mlir.place import Place
 
@@ -60,7 +58,7 @@ def describe_location(location: ir.Location) -> str:
     return f"line {line.line}" if line.file == "-" else str(line)  # of text that was parsed
 
 
-def parameters_of(op: Any) -> list[str]:
+def parameters_of(op: ir.AnyOp) -> list[str]:
     """Names of the parameters of its function that an operation reads itself."""
     names = []
     for operand in op.operation.operands:
@@ -73,7 +71,7 @@ def parameters_of(op: Any) -> list[str]:
     return names
 
 
-def describe_operation(op: Any) -> str:
+def describe_operation(op: ir.AnyOp) -> str:
     """How errors name an operation: its name, block, line, and the parameters that it reads.
 
     In models from GGUF files, parameters have the names of the file's tensors.

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -29,12 +29,15 @@ from rlx_mlir.reports.fusion import count_operations, format_changes
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, Preparation
 
+if TYPE_CHECKING:
+    from rlx_mlir.runtime.artifact import Artifact
+
 #: Stages that can be shown, in order.
 STAGES = ("hir", "mir", "kernels", "lir")
 
 
 @located
-def inspect(module: Any, stage: str | None = None, **options: Any) -> str:
+def inspect(module: object, stage: str | None = None, **options: Any) -> str:
     """What a module is at a stage, as text.
 
     Args:
@@ -70,13 +73,13 @@ def inspect(module: Any, stage: str | None = None, **options: Any) -> str:
         return "\n".join(_lir(compilation)) + "\n"
 
 
-def _diff(before: Any, first: str, after: Any, second: str) -> str:
+def _diff(before: ir.AnyModule, first: str, after: ir.AnyModule, second: str) -> str:
     """How the numbers of operations differ between two stages."""
     a, b = count_operations(before), count_operations(after)
     return f"{first} -> {second}: {a.total()} -> {b.total()} operations\n  {format_changes(a, b) or 'no difference'}"
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]], *, right: str = "") -> list[str]:
+def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, right: str = "") -> list[str]:
     """Lines of a table with aligned columns; those named in `right` are aligned to the right."""
     texts = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in texts) for i in range(len(head))]
@@ -142,7 +145,7 @@ def _formula(preparation: Preparation, index: int) -> str:
     return f"{step.op}({', '.join(_formula(preparation, operand) for operand in step.operands)})"
 
 
-def _calls_of(entry: Any) -> list[str]:
+def _calls_of(entry: ir.AnyOp) -> list[str]:
     """The calls of an entry function on tensors, with what they read and give."""
     names: dict[ir.Value, str] = {}
     for argument, own in zip(entry.arguments, entry.operation.attributes["arg_attrs"], strict=True):
@@ -212,7 +215,7 @@ def _buffer(spec: BufferSpec) -> str:
     return f"{spec.name}: [{shape}] {spec.packed or spec.dtype}{tied}"
 
 
-def _named(plan: Any, kind: str, index: int) -> str:
+def _named(plan: Artifact, kind: str, index: int) -> str:
     if kind == "arena":
         return f"b{index}"
     return str({"input": plan.inputs, "param": plan.parameters, "output": plan.outputs}[kind][index].name)

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
 from rlx_mlir.errors import nearest as nearest_word
 from rlx_mlir.locations import describe_operation
@@ -26,7 +26,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return by_word[close] if close and by_word[close] != name else ""
 
 
-def list_operations(ops: Iterable[tuple[Any, str]], known: Iterable[str] = ()) -> list[str]:
+def list_operations(ops: Iterable[tuple[ir.AnyOp, str]], known: Iterable[str] = ()) -> list[str]:
     """A line for each kind of operation: how many there are, the first one's place, what is wrong, the nearest known.
 
     Args:
@@ -34,7 +34,7 @@ def list_operations(ops: Iterable[tuple[Any, str]], known: Iterable[str] = ()) -
         known: names of the operations that would be right.
     """
     names = list(known)
-    first: dict[tuple[str, str], Any] = {}
+    first: dict[tuple[str, str], ir.AnyOp] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for op, reason in ops:
         key = (str(op.operation.name), reason)
@@ -50,7 +50,7 @@ def list_operations(ops: Iterable[tuple[Any, str]], known: Iterable[str] = ()) -
     return lines
 
 
-def blame(op: Any, error: Exception) -> str:
+def blame(op: ir.AnyOp, error: Exception) -> str:
     """The text of an error that came up at an operation."""
     text = str(error) if isinstance(error, RlxError) else f"{type(error).__name__}: {error}"
     return text if text.startswith("'") and op.operation.name in text else f"{describe_operation(op)}: {text}"

@@ -17,7 +17,6 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -139,7 +138,7 @@ class BlockFormat:
     type_id: int | None
     block: int
     nbytes: int
-    dense: np.dtype[Any] | None = None
+    dense: np.dtype | None = None
     fields: tuple[Field, ...] = ()
     quants: tuple[Plane, ...] = ()
     signed: bool = False
@@ -265,7 +264,7 @@ _PAIRS_K = Plane("qs", (2, 4, 32), (32, 0, 1), (0, 2, 0), bits=2)
 
 
 def _dense(name: str, type_id: int, dtype: npt.DTypeLike) -> BlockFormat:
-    element: np.dtype[Any] = np.dtype(dtype)
+    element: np.dtype = np.dtype(dtype)
     return BlockFormat(name, type_id, 1, element.itemsize, dense=element)
 
 

@@ -35,7 +35,7 @@ _ENTRY_BYTES = 256
 """What a metadata entry takes at least, when it is kept; its own bytes are counted as they are read."""
 
 _STRING, _ARRAY, _BOOL = 8, 9, 7
-_SCALARS: dict[int, np.dtype[Any]] = {
+_SCALARS: dict[int, np.dtype] = {
     0: np.dtype("u1"),
     1: np.dtype("i1"),
     2: np.dtype("<u2"),

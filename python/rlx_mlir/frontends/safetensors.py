@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from ..errors import ModelFileError, SafetensorsError, UnsupportedError, shorten
 from ..files import inside, open_regular
 from .documents import parse_json, read_object
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 FLOATS = {"F64": "f64", "F32": "f32", "F16": "f16", "BF16": "bf16"}
 """Words of the format for floating-point element types, and ours."""

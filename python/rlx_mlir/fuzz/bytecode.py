@@ -12,13 +12,13 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
 from rlx_mlir.fuzz import text as text_fuzzer
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.hir import GraphModule
 
 _MAGIC = b"ML\xefR"
@@ -50,7 +50,7 @@ def prepare() -> None:
     text_fuzzer.prepare()
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     path = Path(task["file"])
     if "seed" in task:
@@ -63,7 +63,7 @@ def handle(task: dict[str, Any]) -> dict[str, Any]:
     return answer
 
 
-def check(data: bytes) -> dict[str, Any]:
+def check(data: bytes) -> Outcome:
     """Reads a module from bytes, as what they look like, and prints it where that went well."""
     try:
         if data.startswith(_MAGIC):

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.fuzz.pool import Outcome, Task, Worker, run_all
@@ -58,7 +57,7 @@ class Plan:
     jobs: int = 1
     out: Path = Path("fuzz-findings")
     first: int = 0
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.count <= 0 and self.minutes <= 0:
@@ -107,7 +106,7 @@ class Report:
     next_index: int = 0
     interrupted: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as plain data."""
         return {
             "fuzzer": self.plan.fuzzer,

@@ -86,7 +86,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} can't be read: {error}") from None
     for line in lines:
         if line.startswith(_MARK):
-            found: dict[str, Any] = json.loads(line.removeprefix(_MARK))
+            found: dict[str, object] = json.loads(line.removeprefix(_MARK))
             return found
     raise InputError(f"{path} isn't a case of the graph fuzzer: it has no line '{_MARK}…'")
 

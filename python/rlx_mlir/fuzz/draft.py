@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.numerics import is_float
+
+Item = TypeVar("Item")
 
 Dim = int | str
 Shape = tuple[Dim, ...]
@@ -96,7 +98,7 @@ class Draft:
         """True that often."""
         return bool(self.rng.random() < probability)
 
-    def choose(self, options: Sequence[Any]) -> Any:
+    def choose(self, options: Sequence[Item]) -> Item:
         """One of several; Skip where there is none."""
         if not options:
             raise Skip
@@ -191,7 +193,12 @@ class Draft:
         return value
 
     def new(
-        self, shape: Sequence[Dim], dtype: str, domain: str = "normal", scale: Any = 1.0, param: float = 0.3
+        self,
+        shape: Sequence[Dim],
+        dtype: str,
+        domain: str = "normal",
+        scale: Any = 1.0,
+        param: float = 0.3,
     ) -> Value:
         """A new input, or with some probability a parameter; Skip where the shape can't be written down."""
         for dim in shape:
@@ -289,7 +296,7 @@ class Draft:
     # -- operations --------------------------------------------------------------------------------------------------
 
     def emit(
-        self, op: str, operands: Mapping[str, Any], attributes: Mapping[str, Any] | None = None, **options: Any
+        self, op: str, operands: Mapping[str, object], attributes: Mapping[str, object] | None = None, **options: Any
     ) -> tuple[Value, ...]:
         """Appends an operation; its results can be operands from now on."""
         results = self.module._emit(op, operands, attributes, **options)
@@ -341,7 +348,8 @@ def make_value(
         rows, tokens = (sizes[dim] if isinstance(dim, str) else dim for dim in recipe.scale)
         return rng.integers(0, rows - tokens + 1, shape).astype(dtype)
     if recipe.dtype == "i1":
-        return rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+        truths: np.ndarray = rng.random(shape) < rng.choice([0.0, 0.5, 0.8, 1.0])
+        return truths
     if recipe.domain == "bytes":
         return rng.integers(-128, 128, shape).astype(dtype)
     if recipe.domain == "choice":
@@ -366,7 +374,7 @@ def make_value(
     return _edged(array, dtype, rng, rng.choice([0.02, 0.2]) if edges else 0.0, extremes)
 
 
-def _bias(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> np.ndarray:
+def _bias(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
     """What is added to scores: rows as models make them, where a number far below zero, or -inf, stands for a mask."""
     import ml_dtypes
 
@@ -395,9 +403,7 @@ def _q8_k(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return np.concatenate(parts, axis=-1).reshape(n, -1)
 
 
-def _edged(
-    array: np.ndarray, dtype: np.dtype[Any], rng: np.random.Generator, share: float, extremes: bool
-) -> np.ndarray:
+def _edged(array: np.ndarray, dtype: np.dtype, rng: np.random.Generator, share: float, extremes: bool) -> np.ndarray:
     """Floats with a share of edge values."""
     if not share or not is_float(dtype):
         return array.astype(dtype)

@@ -19,10 +19,11 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.refusal import check_refusal
 
 SUFFIX = ".folder"
-_VALUES: tuple[Any, ...] = (
+_VALUES: tuple[object, ...] = (
     None, True, False, 0, 1, -1, 2, 3, 1 << 31, 1 << 63, 1 << 200, 1.5, 1e300, "", "x", "..", "../x", "/etc", "\0", "é",
     "mean", "a" * 5000, [], {}, [[]], {"content": "x"}, {"Regex": "("}, [1, 2], {"a": {"b": {}}},
 )  # fmt: skip
@@ -99,7 +100,7 @@ def source() -> dict[str, bytes]:
         "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
                   "max_input_chars_per_word": 100, "vocab": vocabulary},
     }  # fmt: skip
-    documents: dict[str, Any] = {
+    documents: dict[str, object] = {
         "config.json": {
             "model_type": "bert", "num_hidden_layers": 1, "hidden_size": 4, "num_attention_heads": 2,
             "intermediate_size": 8, "vocab_size": 9, "max_position_embeddings": 16, "type_vocab_size": 2,
@@ -130,7 +131,7 @@ def source() -> dict[str, bytes]:
     return files | {"model.safetensors": _safetensors(shapes), "vocab.txt": "\n".join(words).encode()}
 
 
-def _places(value: Any) -> list[tuple[Any, Any]]:
+def _places(value: object) -> list[tuple[Any, Any]]:
     """Containers and keys of all values in a JSON value."""
     found: list[tuple[Any, Any]] = []
     for key, each in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
@@ -202,7 +203,7 @@ def prepare() -> None:
             raise AssertionError("the folder that isn't damaged is refused")
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"files": []}

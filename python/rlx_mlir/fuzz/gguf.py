@@ -13,7 +13,7 @@ import functools
 import json
 import struct
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 
 _SCALAR_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 _STRING, _ARRAY = 8, 9
@@ -276,7 +277,7 @@ def mutate(data: bytes, rng: np.random.Generator, length: int) -> tuple[bytes, i
 # -- sources ---------------------------------------------------------------------------------------------------------
 
 
-def _vocabulary(kind: str) -> dict[str, Any]:
+def _vocabulary(kind: str) -> dict[str, object]:
     """Metadata of a vocabulary of 300 tokens."""
     if kind == "gpt2":
         from rlx_mlir.models.tokenizer import _byte_alphabet
@@ -317,7 +318,7 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
     from rlx_mlir.frontends.gguf import write_gguf
 
     hidden, ffn = 256, 256
-    metadata: dict[str, Any] = {
+    metadata: dict[str, object] = {
         "general.architecture": "llama",
         "general.name": "small",
         "general.alignment": 32,
@@ -348,7 +349,7 @@ def _small_model(path: Path, kind: str, *, misnamed: int = 0, part: int | None =
         "blk.0.ffn_down": (hidden, ffn),
     }
     kinds = ("q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_k", "q6_k", "f16")
-    tensors: dict[str, Any] = {}
+    tensors: dict[str, np.ndarray | tuple[str, np.ndarray, Sequence[int]]] = {}
     for (name, shape), scheme in zip(shapes.items(), kinds, strict=True):
         fmt = formats.get_format(scheme)
         data = np.zeros((shape[0], fmt.row_bytes(shape[1])), np.uint8)
@@ -418,7 +419,7 @@ def prepare() -> None:
     sources()
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     path = Path(task["file"])
     done: list[str] = []

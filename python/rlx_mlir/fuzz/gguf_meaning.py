@@ -21,7 +21,7 @@ from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.models.tokenizer import Tokenizer
 
-Metadata = Mapping[str, Any]
+Metadata = Mapping[str, object]
 
 _TOKENIZER = "tokenizer.ggml."
 #: Words of `tokenizer.ggml.<word>_token_id`, and texts, whose tokens end generation in every vocabulary.
@@ -31,7 +31,7 @@ _ENDING_TEXTS = frozenset({"<|eot_id|>", "<|eom_id|>", "<|im_end|>"})
 _WITHOUT_BEGIN = (None, "default", "smollm")
 
 
-def _whole(value: Any) -> int | None:
+def _whole(value: object) -> int | None:
     """A number above 0; None for anything else, as damaged files have."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
@@ -42,7 +42,7 @@ def _width_of_a_head(own: Metadata) -> int | None:
 
 
 #: By key of an architecture's metadata: what its absence means, given the metadata without prefix; None for unknown.
-_OF_MODELS: dict[str, Callable[[Metadata], Any]] = {
+_OF_MODELS: dict[str, Callable[[Metadata], object]] = {
     "attention.head_count_kv": lambda own: _whole(own.get("attention.head_count")),
     "attention.key_length": _width_of_a_head,
     "attention.value_length": _width_of_a_head,
@@ -54,15 +54,15 @@ _OF_MODELS: dict[str, Callable[[Metadata], Any]] = {
     "rope.scaling.factor": lambda own: own.get("rope.scale_linear", 1.0),
     "rope.scaling.type": lambda own: "linear",
 }
-_OF_FILES: dict[str, Any] = {"general.quantization_version": 2, "general.type": "model", "split.count": 1}
+_OF_FILES: dict[str, object] = {"general.quantization_version": 2, "general.type": "model", "split.count": 1}
 
 
-def _of_vocabularies(metadata: Metadata) -> dict[str, Any]:
+def _of_vocabularies(metadata: Metadata) -> dict[str, object]:
     """What absent keys of the vocabulary mean, without prefix."""
     kind, tokens, pre = (metadata.get(f"{_TOKENIZER}{word}") for word in ("model", "tokens", "pre"))
     if not isinstance(kind, str) or not isinstance(tokens, list) or not isinstance(pre, str | None):
         return {}
-    found: dict[str, Any] = {"token_type": np.ones(len(tokens), np.int32), "pre": "default"}
+    found: dict[str, object] = {"token_type": np.ones(len(tokens), np.int32), "pre": "default"}
     if kind == "llama":
         ids = {"bos_token_id": 1, "eos_token_id": 2}
         found |= {"add_bos_token": True, "add_space_prefix": True}
@@ -88,26 +88,26 @@ class _Spelled:
 
     def __init__(self, file: GGUFFile) -> None:
         own = {key.removeprefix(f"{file.architecture}."): value for key, value in file.metadata.items()}
-        given: dict[str, Any] = {**_OF_FILES}
+        given: dict[str, object] = {**_OF_FILES}
         given |= {f"{file.architecture}.{key}": default(own) for key, default in _OF_MODELS.items()}
         given |= {f"{_TOKENIZER}{key}": value for key, value in _of_vocabularies(file.metadata).items()}
         absent = {key: value for key, value in given.items() if key not in file.metadata and value is not None}
-        self.metadata = ChainMap(absent, cast("dict[str, Any]", file.metadata))
+        self.metadata = ChainMap(absent, cast("dict[str, object]", file.metadata))
         self.tensors, self.path, self.architecture = file.tensors, file.path, file.architecture
 
 
-def _read(what: Callable[[], dict[str, Any]]) -> dict[str, Any] | str:
+def _read(what: Callable[[], dict[str, object]]) -> dict[str, object] | str:
     try:
         return what()
     except RlxError as error:
         return f"{type(error).__name__}: {error}"
 
 
-def _numbers_of(file: Any) -> dict[str, Any]:
+def _numbers_of(file: GGUFFile) -> dict[str, object]:
     return ModelConfig.from_gguf(file).numbers()
 
 
-def _rules_of(metadata: Metadata) -> dict[str, Any]:
+def _rules_of(metadata: Metadata) -> dict[str, object]:
     tokenizer = Tokenizer.from_metadata(metadata)
     words = ("bos_id", "eos_id", "stop_ids", "add_bos", "add_space_prefix", "types")
     return {word: getattr(tokenizer, word) for word in words}
@@ -119,7 +119,7 @@ def check_defaults(file: GGUFFile) -> None:
         spelled = _Spelled(file)
     except RlxError:
         return  # a value is damaged
-    readers: dict[str, Callable[[Any], dict[str, Any]]] = {
+    readers: dict[str, Callable[[Any], dict[str, object]]] = {
         "model": _numbers_of,
         "vocabulary": lambda own: _rules_of(own.metadata),
     }

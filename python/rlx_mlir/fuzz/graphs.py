@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,12 +19,12 @@ from rlx_mlir import ir
 from rlx_mlir.compiler import Compilation, CompileOptions, build_artifact
 from rlx_mlir.errors import RlxError, UnsupportedError
 from rlx_mlir.fuzz.cases import Case, case_of, random_case
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.sensitivity import Expected, expected, run_module
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.semantics.function import arguments
 
-Answer = dict[str, Any]
 Arrays = dict[str, np.ndarray]
 
 #: Threads of the executables; all of them where there is enough to do for some.
@@ -51,7 +50,7 @@ def prepare() -> None:
     ir.native.print_stack_traces()
 
 
-def handle(task: dict[str, Any]) -> Answer:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         from rlx_mlir.fuzz.reduction import write_candidates
@@ -76,12 +75,12 @@ def handle(task: dict[str, Any]) -> Answer:
     return answer
 
 
-def finding(kind: str, message: str, **more: Any) -> Answer:
+def finding(kind: str, message: str, **more: object) -> Outcome:
     """An answer about something wrong."""
     return {"status": "finding", "kind": kind, "message": message, **more}
 
 
-def check(case: Case) -> Answer:
+def check(case: Case) -> Outcome:
     """Runs a case in every way and compares."""
     module = case.module
     try:
@@ -139,7 +138,7 @@ def check(case: Case) -> Answer:
     return {"status": "ok"}
 
 
-def _kept_roundings(way: str, number: int, reached: Mapping[str, Expected], got: Arrays) -> Answer | None:
+def _kept_roundings(way: str, number: int, reached: Mapping[str, Expected], got: Arrays) -> Outcome | None:
     """A finding where a way rounds at other places than the module says."""
     for name, own in reached.items():
         if message := own.dropped_roundings(got[name]):
@@ -153,7 +152,7 @@ def _rows_alone(
     reached: Mapping[str, Expected],
     ways: Mapping[str, tuple[Executable, Arrays]],
     reference: GraphModule,
-) -> Answer | None:
+) -> Outcome | None:
     """A finding where a part of a batch, computed alone, has other bits than in the batch.
 
     A symbol counts as a batch where the interpreter computes the same for a part of it.
@@ -209,7 +208,7 @@ def _is_unsupported(error: BaseException | None) -> bool:
     return False
 
 
-def _compile(case: Case) -> tuple[dict[str, Executable], Answer | None]:
+def _compile(case: Case) -> tuple[dict[str, Executable], Outcome | None]:
     """The module compiled by templates and generically, each for one thread and for several; and without fusion."""
     executables = {}
     most = max((array.size for run in case.runs for array in run.values()), default=0)
@@ -258,7 +257,7 @@ def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:
 
 
 def _confirmed(
-    module: GraphModule, run: Mapping[str, np.ndarray], reached: dict[str, Expected], got: Mapping[str, Any]
+    module: GraphModule, run: Mapping[str, np.ndarray], reached: dict[str, Expected], got: Mapping[str, object]
 ) -> tuple[str, str] | None:
     """(output, what is wrong with it); None where results are within what more perturbed runs reach."""
 

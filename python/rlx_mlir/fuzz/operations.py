@@ -20,6 +20,8 @@ from rlx_mlir.fuzz.primitives import (
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
 
+__all__ = ["GENERATORS"]
+
 GENERATORS["hir.constant"] = lambda draft: constant(draft, "hir.constant")
 
 
@@ -32,10 +34,10 @@ def heads(draft: Draft) -> tuple[int, int, int]:
     return kv * draft.choose([1, 2, 3, 4]), kv, draft.choose([2, 4, 8, 16])
 
 
-def masking(draft: Draft, shape: tuple[Dim, Dim, Dim, Dim], dtype: str) -> tuple[Value | None, dict[str, Any]]:
+def masking(draft: Draft, shape: tuple[Dim, Dim, Dim, Dim], dtype: str) -> tuple[Value | None, dict[str, object]]:
     """(mask, attributes) for scores [B, H, Sq, Sk]."""
     kind = draft.choose(["none", "causal", "causal", "sliding_window", "custom", "bias"])
-    attributes: dict[str, Any] = {"mask_kind": Word("mask_kind", kind)}
+    attributes: dict[str, object] = {"mask_kind": Word("mask_kind", kind)}
     if kind == "sliding_window":
         attributes["window"] = draft.choose([1, 2, 3, 17, 1000])
     if kind not in ("custom", "bias"):
@@ -49,7 +51,7 @@ def masking(draft: Draft, shape: tuple[Dim, Dim, Dim, Dim], dtype: str) -> tuple
     return draft.new(full, element, domain="normal" if element == "i1" else "choice", param=0.1), attributes
 
 
-def scaling(draft: Draft) -> dict[str, Any]:
+def scaling(draft: Draft) -> dict[str, object]:
     """Attributes `scale` and `softcap`."""
     return {"scale": draft.choose([None, None, 0.3]), "softcap": draft.choose([None, None, None, 2.0])}
 
@@ -106,7 +108,7 @@ def cached_attention(draft: Draft) -> None:
     q = draft.like([batch, queries, h * d], dtype, param=0.05)
     k, v = (draft.like([batch, keys, kv * d], dtype, param=0.05) for _ in range(2))
     mask, attributes = masking(draft, (batch, h, queries, rows), dtype)
-    operands: dict[str, Any] = {"q": q, "k": k, "v": v, "mask": mask}
+    operands: dict[str, object] = {"q": q, "k": k, "v": v, "mask": mask}
     if caches:
         operands |= cache_pair(draft, batch, rows, kv * d, dtype)
         operands["pos"] = position(draft, batch, rows, queries)
@@ -221,7 +223,7 @@ class Weights:
         return made
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """The attribute that all of them have."""
         return {"transpose_weight": self._transposed and not self._all_packed}
 
@@ -287,7 +289,7 @@ def llama_decoder_block(draft: Draft) -> None:
     width = draft.columns(64) if draft.chance(0.5) else draft.size(1, 33)
     caches, weights = draft.chance(0.5), Weights(draft, dtype)
     rows = room_for(draft, tokens)
-    operands: dict[str, Any] = {"x": draft.like([batch, tokens, width], dtype, param=0.05)}
+    operands: dict[str, object] = {"x": draft.like([batch, tokens, width], dtype, param=0.05)}
     operands |= {
         "q_w": weights.make(width, h * d),
         "k_w": weights.make(width, kv * d),
@@ -316,7 +318,7 @@ def qwen35_mtp_head(draft: Draft) -> None:
     if draft.smallest(tokens) < 1:
         raise Skip
     embed_packed = draft.chance(0.4) and width % 32 == 0
-    operands: dict[str, Any] = {
+    operands: dict[str, object] = {
         "h_pre_norm": draft.like([batch, tokens, width], dtype, param=0.05),
         "input_ids": indices(draft, [batch, tokens], vocabulary),
         "last_token_idx": indices(draft, [batch], tokens),
@@ -336,6 +338,6 @@ def qwen35_mtp_head(draft: Draft) -> None:
                        "q_norm": d, "k_norm": d}.items():  # fmt: skip
         operands[f"{name}_w"] = draft.vector(size, dtype)
         operands[f"{name}_b"] = draft.optional(lambda size=size: draft.vector(size, dtype), 0.2)  # type: ignore[misc]
-    attributes: dict[str, Any] = {"num_heads": h, "num_kv_heads": kv, "head_dim": d, "eps": eps(draft)}
+    attributes: dict[str, object] = {"num_heads": h, "num_kv_heads": kv, "head_dim": d, "eps": eps(draft)}
     attributes |= {"n_rot": draft.choose([None, d]), "style": Word("rope_style", draft.choose(["half", "interleaved"]))}
     draft.emit("hir.qwen35_mtp_head", operands, attributes | weights.attributes)

@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+#: A case, as JSON carries it to a child, and what the child says of it.
 Task = dict[str, Any]
 Outcome = dict[str, Any]
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
 from rlx_mlir.fuzz.cases import Case
+from rlx_mlir.fuzz.pool import Task
 from rlx_mlir.fuzz.sensitivity import run_function
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.interpreter import bind_inputs
@@ -36,7 +36,7 @@ from rlx_mlir.semantics.function import (
 )
 
 
-def write_candidates(path: Path, folder: Path, task: dict[str, Any]) -> list[str]:
+def write_candidates(path: Path, folder: Path, task: Task) -> list[str]:
     """Writes smaller cases than the one in `path` to a folder, the smallest first; returns their files."""
     case = Case.load(path)
     files = []
@@ -71,7 +71,7 @@ def candidates(case: Case, output: str | None, run: int | None) -> Iterator[Case
                 yield from _made(case, values, lambda m, s=start, e=start + size: _cut(m, range(s, min(e, count))))  # type: ignore[misc]
 
 
-Values = list[dict[tuple[int, int], Any]]
+Values = list[dict[tuple[int, int], np.ndarray]]
 
 
 def _values(case: Case) -> Values:
@@ -81,7 +81,7 @@ def _values(case: Case) -> Values:
     entry = entry_function(module)
     found: Values = []
     for run in case.runs:
-        record: dict[ir.Value, Any] = {}
+        record: dict[ir.Value, np.ndarray] = {}
         run_function(listed, entry, bind_inputs(entry, run), evaluate, record)
         found.append(
             {

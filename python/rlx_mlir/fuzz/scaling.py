@@ -19,6 +19,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.hir import GraphModule, Value
 
 #: What twice the size may cost, and seconds below which a difference isn't looked at: they are noise.
@@ -155,7 +156,7 @@ def prepare() -> None:
     _seconds(chain(2, np.random.default_rng(0)))
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     path = Path(task["file"])
     if "seed" in task:
@@ -180,7 +181,7 @@ def read(path: Path) -> dict[str, Any]:
     raise InputError(f"{path} isn't a case of the fuzzer of compile times: it has no line '{_MARK}…'")
 
 
-def check(case: dict[str, Any]) -> dict[str, Any]:
+def check(case: dict[str, Any]) -> Outcome:
     """Compiles the family at the size, at twice that, and so on while that is quick; compares neighbours."""
     name, size, seed = case["family"], case["size"], case["seed"]
     try:

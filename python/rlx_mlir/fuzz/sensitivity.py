@@ -24,7 +24,7 @@ from rlx_mlir.mir.numerics import F64, accumulator, is_float, narrow
 from rlx_mlir.mir.registry import evaluate
 from rlx_mlir.semantics.function import body, entry_function, function_name, functions, results
 
-Evaluate = Callable[[Any, Sequence[Any]], list[Any]]
+Evaluate = Callable[[ir.AnyOp, Sequence[object]], list[object]]
 
 #: Operations that move elements or compute exactly: what they are given decides their result to the bit.
 EXACT = (
@@ -58,7 +58,7 @@ _FLOOR = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-18, "f64": 2.0**-46, "f
 _SPREAD = 4.0
 
 
-def _name(dtype: np.dtype[Any]) -> str:
+def _name(dtype: np.dtype) -> str:
     return next(name for name, known in DTYPES.items() if known == dtype)
 
 
@@ -68,7 +68,7 @@ def run_function(
     values: Sequence[Any],
     evaluate_one: Evaluate,
     record: dict[ir.Value, Any] | None = None,
-) -> list[Any]:
+) -> list[object]:
     """The results of a function whose operations are computed by `evaluate_one`; `record` gets every value."""
     block = body(function)
     known: dict[ir.Value, Any] = {} if record is None else record
@@ -87,7 +87,7 @@ def run_function(
     raise AssertionError("a function ends with a return")
 
 
-def run_module(module: ir.Module, inputs: Mapping[str, Any], evaluate_one: Evaluate = evaluate) -> dict[str, Any]:
+def run_module(module: ir.Module, inputs: Mapping[str, object], evaluate_one: Evaluate = evaluate) -> dict[str, Any]:
     """The outputs of a module by name."""
     listed = {function_name(f): f for f in functions(module)}
     entry = entry_function(module)
@@ -108,7 +108,7 @@ _MASKED = 1e30
 _CENTRED = {"mir.layer_norm": ("x",), "mir.fused_residual_layer_norm": ("x", "residual", "bias")}
 
 
-def _function(op: Any) -> str:
+def _function(op: ir.AnyOp) -> str:
     """The function of one element that an operation applies, or its activation; another word where there is none."""
     attributes = op.operation.attributes
     if "activation" in attributes:
@@ -135,7 +135,7 @@ class _Perturbed:
             return array
         return np.asarray(array * (1 + relative * self._rng.uniform(-1, 1, array.shape)))
 
-    def __call__(self, op: Any, operands: Sequence[Any]) -> list[Any]:
+    def __call__(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
         name = op.operation.name
         if name in EXACT or (name in _WIDE and not self._stochastic and _is_narrow(operands[0].dtype)):
             return evaluate(op, operands)
@@ -157,7 +157,7 @@ class _Perturbed:
                 for value, result in zip(computed, op.operation.results, strict=True)
             ]
 
-    def _shifted(self, value: np.ndarray, dtype: np.dtype[Any], least: float = 0.0) -> np.ndarray:
+    def _shifted(self, value: np.ndarray, dtype: np.dtype, least: float = 0.0) -> np.ndarray:
         """With an absolute error: that of the largest element, and `least`."""
         if self._exact:
             return value
@@ -178,7 +178,7 @@ class _Perturbed:
         error = _COMPUTED[_name(accumulator(operand.dtype))]
         return self._noise(operand.astype(F64), error)
 
-    def _rounded(self, value: Any, element: Any) -> Any:
+    def _rounded(self, value: Any, element: ir.Type) -> Any:
         if isinstance(value, PackedWeight) or not is_float(value.dtype):
             return value
         dtype = DTYPES[str(element)]
@@ -189,7 +189,7 @@ class _Perturbed:
         return narrow(self._noise(value.astype(F64), error), dtype)
 
 
-def _is_narrow(dtype: np.dtype[Any]) -> bool:
+def _is_narrow(dtype: np.dtype) -> bool:
     return is_float(dtype) and _name(dtype) in ("f16", "bf16")
 
 
@@ -286,7 +286,7 @@ def _differing(want: np.ndarray, other: np.ndarray) -> float:
     return float(np.mean(~((a == b) | (np.isnan(a) & np.isnan(b))))) if want.size else 0.0
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
+def _limits(dtype: np.dtype) -> tuple[float, float]:
     """(smallest normal number, largest number) of a float type."""
     import ml_dtypes
 
@@ -294,7 +294,7 @@ def _limits(dtype: np.dtype[Any]) -> tuple[float, float]:
     return float(info.tiny), float(info.max)
 
 
-def expected(module: ir.Module, inputs: Mapping[str, Any], *, runs: int, seed: int = 0) -> dict[str, Expected]:
+def expected(module: ir.Module, inputs: Mapping[str, object], *, runs: int, seed: int = 0) -> dict[str, Expected]:
     """The outputs of a module with what they may differ by.
 
     Args:

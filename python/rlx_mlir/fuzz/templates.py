@@ -9,18 +9,21 @@ Tasks: `{seed, index, file}` writes a template and renders it; `{file, limits?}`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.refusal import check_refusal
 
+Item = TypeVar("Item")
+
 SUFFIX = ".jinja"
-MESSAGES: tuple[dict[str, Any], ...] = (
+MESSAGES: tuple[dict[str, object], ...] = (
     {"role": "system", "content": "Be brief."},
     {"role": "user", "content": "Hello <b> é \U0001f600"},
     {"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "f", "arguments": {"x": [1, 2.5]}}}]},
@@ -54,13 +57,14 @@ _BROKEN = (
 
 def _names() -> tuple[list[str], list[str]]:
     """Filters and tests to draw from."""
-    from jinja2.defaults import DEFAULT_FILTERS, DEFAULT_TESTS
+    from jinja2.filters import FILTERS
+    from jinja2.tests import TESTS
 
     from rlx_mlir.models.sandbox import environment
 
     # Each unknown name makes a template fail before it runs: a few are enough.
-    known = set(DEFAULT_FILTERS) & set(environment().filters)
-    return [*sorted(known), "urlize"], [*sorted(each for each in DEFAULT_TESTS if each.isidentifier()), "notest"]
+    known = set(FILTERS) & set(environment().filters)
+    return [*sorted(known), "urlize"], [*sorted(each for each in TESTS if each.isidentifier()), "notest"]
 
 
 class _Writer:
@@ -70,7 +74,7 @@ class _Writer:
         self._rng = rng
         self._filters, self._tests = _names()
 
-    def _choose(self, items: Any) -> Any:
+    def _choose(self, items: Sequence[Item]) -> Item:
         return items[int(self._rng.integers(len(items)))]
 
     def _chance(self, probability: float) -> bool:
@@ -88,7 +92,10 @@ class _Writer:
     def expression(self, depth: int = 0) -> str:
         """An expression."""
         kind = int(self._rng.integers(0, 14)) if depth < _DEEPEST else int(self._rng.integers(0, 3))
-        inner = lambda: self.expression(depth + 1)  # noqa: E731
+
+        def inner() -> str:
+            return self.expression(depth + 1)
+
         if kind == 0:
             return str(self._choose(_NUMBERS))
         if kind == 1:
@@ -194,7 +201,10 @@ class _Writer:
     def statement(self, depth: int = 0) -> str:
         """A statement, or some text."""
         kind = int(self._rng.integers(0, 15)) if depth < _DEEPEST else int(self._rng.integers(0, 4))
-        body = lambda: "".join(self.statement(depth + 1) for _ in range(int(self._rng.integers(1, 4))))  # noqa: E731
+
+        def body() -> str:
+            return "".join(self.statement(depth + 1) for _ in range(int(self._rng.integers(1, 4))))
+
         if kind == 0:
             return "text\n" * int(self._rng.integers(1, 4))
         if kind in (1, 2):
@@ -244,7 +254,7 @@ def prepare() -> None:
     render("{{ messages | tojson }}{{ strftime_now('%Y') }}")
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"files": []}

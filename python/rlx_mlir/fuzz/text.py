@@ -17,14 +17,18 @@ import re
 import traceback
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, PassError, RlxError
+from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.rewriting import registry, run_pipeline
+from rlx_mlir.rewriting.pipelines import PIPELINES
 from rlx_mlir.semantics.ops import operation_classes
+
+Item = TypeVar("Item")
 
 _MARK = "// fuzz text: "
 _TOKEN = re.compile(
@@ -136,7 +140,7 @@ class _Mutator:
     def __init__(self, rng: np.random.Generator, texts: Sequence[str]) -> None:
         self._rng, self._texts = rng, texts
 
-    def choose(self, options: Sequence[Any]) -> Any:
+    def choose(self, options: Sequence[Item]) -> Item:
         return options[int(self._rng.integers(len(options)))]
 
     def mutate(self, text: str) -> str:
@@ -279,7 +283,7 @@ def random_pipeline(rng: np.random.Generator) -> str:
     if how < 0.55:
         steps = list(stages[int(rng.integers(3)) : int(rng.integers(1, len(stages) + 1))])
         return ",".join(step for step in steps if rng.random() < 0.9)
-    names = [*registry.PASSES, *registry.PIPELINES, *_UPSTREAM, *_UPSTREAM]
+    names = [*registry.PASSES, *PIPELINES, *_UPSTREAM, *_UPSTREAM]
     return ",".join(_step(rng, str(names[int(rng.integers(len(names)))])) for _ in range(int(rng.integers(1, 5))))
 
 
@@ -307,7 +311,7 @@ def prepare() -> None:
     corpus(default_folders())
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: Task) -> Outcome:
     """Runs one task."""
     if "reduce" in task:
         return {"status": "ok", "files": _write_candidates(Path(task["reduce"]), Path(task["folder"]), task)}
@@ -341,11 +345,11 @@ def _read(path: Path) -> tuple[str, str]:
     return str(json.loads(first)["pipeline"]), rest
 
 
-def _finding(kind: str, message: str, where: str = "", **more: Any) -> dict[str, Any]:
+def _finding(kind: str, message: str, where: str = "", **more: object) -> Outcome:
     return {"status": "finding", "kind": kind, "message": message, "where": where, **more}
 
 
-def check(text: str, pipeline: str) -> dict[str, Any]:
+def check(text: str, pipeline: str) -> Outcome:
     """Parses a module, prints and parses it again, runs the pipeline."""
     try:
         context = ir.new_context()
@@ -395,7 +399,7 @@ def _round_trip(module: ir.Module) -> str | None:
 # -- smaller cases ---------------------------------------------------------------------------------------------------
 
 
-def _write_candidates(path: Path, folder: Path, task: dict[str, Any]) -> list[str]:
+def _write_candidates(path: Path, folder: Path, task: Task) -> list[str]:
     """Writes cases with fewer passes or lines; returns their files."""
     pipeline, text = _read(path)
     files = []

@@ -15,7 +15,9 @@ import resource
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+
+from rlx_mlir.fuzz.pool import Outcome, Task
 
 _MIB = 1 << 20
 
@@ -31,9 +33,9 @@ def _limit_memory(megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _handle(module: Any, task: dict[str, Any]) -> dict[str, Any]:
+def _handle(module: ModuleType, task: Task) -> Outcome:
     try:
-        answer: dict[str, Any] = module.handle(task)
+        answer: Outcome = module.handle(task)
     except MemoryError:
         answer = {"status": "finding", "kind": "memory", "message": traceback.format_exc(limit=-4)}
     except Exception as error:

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from rlx_mlir.hir import GraphModule
+from rlx_mlir.hir.values import Value
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
+#: What a case computes.
+Outputs = Value | tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Case:
     values: Mapping[str, Array] = field(default_factory=dict)
 
 
-def _module(name: str, outputs: Callable[[GraphModule], Any]) -> Callable[[], GraphModule]:
+def _module(name: str, outputs: Callable[[GraphModule], Outputs]) -> Callable[[], GraphModule]:
     """What makes a module of primitives, whose results are `y0`, `y1`, .. in order."""
 
     def build() -> GraphModule:
@@ -44,7 +47,7 @@ def _module(name: str, outputs: Callable[[GraphModule], Any]) -> Callable[[], Gr
 def _product(m: int, n: int, k: int, dtype: str) -> Callable[[], GraphModule]:
     """gelu(x w + b)"""
 
-    def outputs(g: GraphModule) -> Any:
+    def outputs(g: GraphModule) -> Outputs:
         x, w, b = g.input("x", [m, k], dtype), g.param("w", [n, k], dtype), g.param("b", [n], dtype)
         return g.fused_matmul_bias_act(x, w, b, activation="gelu", transpose_rhs=True)
 
@@ -52,7 +55,7 @@ def _product(m: int, n: int, k: int, dtype: str) -> Callable[[], GraphModule]:
 
 
 def _packed(m: int, scheme: str) -> Callable[[], GraphModule]:
-    def outputs(g: GraphModule) -> Any:
+    def outputs(g: GraphModule) -> Outputs:
         return g.dequant_matmul(g.input("x", [m, 512]), g.param("w", [136, 512], packed=scheme))
 
     return _module("packed", outputs)
@@ -61,13 +64,13 @@ def _packed(m: int, scheme: str) -> Callable[[], GraphModule]:
 def _integers(m: int, scheme: str) -> Callable[[], GraphModule]:
     """As with activations of 8 bits: x as blocks of integers, then exact sums of blocks."""
 
-    def outputs(g: GraphModule) -> Any:
+    def outputs(g: GraphModule) -> Outputs:
         return g.block_dot(*g.block_quantize(g.input("x", [m, 512])), g.param("w", [136, 512], packed=scheme))
 
     return _module("integers", outputs)
 
 
-def _float8(g: GraphModule) -> Any:
+def _float8(g: GraphModule) -> Outputs:
     x, w = g.input("x", [70, 256], "f8E4M3FN"), g.param("w", [72, 256], "f8E4M3FN")
     return g.scaled_matmul(x, w, g.param("x_scale", [70]), g.param("w_scale", [72]), transpose_rhs=True)
 
@@ -81,7 +84,7 @@ def _swiglu() -> GraphModule:
 
 
 def _rows(dtype: str, width: int) -> Callable[[], GraphModule]:
-    def outputs(g: GraphModule) -> Any:
+    def outputs(g: GraphModule) -> Outputs:
         x, residual = g.input("x", [19, width], dtype), g.input("residual", [19, width], dtype)
         gamma, beta = g.param("gamma", [width], dtype), g.param("beta", [width], dtype)
         return g.fused_residual_rms_norm(x, residual, gamma), g.layer_norm(x, gamma, beta), g.softmax(residual)
@@ -89,7 +92,7 @@ def _rows(dtype: str, width: int) -> Callable[[], GraphModule]:
     return _module("rows", outputs)
 
 
-def _pointwise(g: GraphModule) -> Any:
+def _pointwise(g: GraphModule) -> Outputs:
     x, y = g.input("x", [37, 64]), g.input("y", [37, 64])
     return g.mul(g.silu(x), g.tanh(y)), g.gelu(g.sub(x, g.exp(y)))
 
@@ -97,48 +100,49 @@ def _pointwise(g: GraphModule) -> Any:
 def _attention(dtype: str, queries: int, keys: int, **options: Any) -> Callable[[], GraphModule]:
     """4 heads over 2, of 64 elements."""
 
-    def outputs(g: GraphModule) -> Any:
+    def outputs(g: GraphModule) -> Outputs:
         q = g.input("q", [1, queries, 256], dtype)
         k, v = (g.input(name, [1, keys, 128], dtype) for name in "kv")
         pos = g.input("pos", [1], "i32") if options.get("mask_kind") == "causal" and queries == 1 else None
-        return g.attention(q, k, v, num_heads=4, num_kv_heads=2, head_dim=64, pos=pos, **options)
+        found: Outputs = g.attention(q, k, v, num_heads=4, num_kv_heads=2, head_dim=64, pos=pos, **options)
+        return found
 
     return _module("attention", outputs)
 
 
-def _rope(g: GraphModule) -> Any:
+def _rope(g: GraphModule) -> Outputs:
     x, pos = g.input("x", [1, 5, 128]), g.input("pos", [1], "i32")
     cos, sin = g.param("cos", [64, 32]), g.param("sin", [64, 32])
     turned = g.rope(x, cos, sin, head_dim=64, style="half", pos=pos)
     return turned, g.cache_update(g.input("cache", [1, 64, 128]), turned, pos)
 
 
-def _gather(g: GraphModule) -> Any:
+def _gather(g: GraphModule) -> Outputs:
     return g.gather(g.param("table", [50, 64]), g.input("ids", [1, 9], "i32")), g.gather(
         g.param("packed", [50, 256], packed="q4_k"), g.input("ids2", [1, 9], "i32")
     )
 
 
-def _broadcast(g: GraphModule) -> Any:
+def _broadcast(g: GraphModule) -> Outputs:
     x, y = g.input("x", [5, 1, 33]), g.input("y", [7, 1])
     return g.where(g.lt(x, y), g.mul(x, y), g.add(x, y))
 
 
-def _reduce(g: GraphModule) -> Any:
+def _reduce(g: GraphModule) -> Outputs:
     x = g.input("x", [40, 6, 33])
     return g.sum(x, [0]), g.max(x, [1]), g.mean(x)
 
 
-def _move(g: GraphModule) -> Any:
+def _move(g: GraphModule) -> Outputs:
     x = g.input("x", [6, 40, 24])
     return g.transpose(x, [0, 2, 1]), g.concat([g.narrow(x, 1, 8, 16), x], 1), g.transpose(x, [1, 0, 2])
 
 
-def _top_k(g: GraphModule) -> Any:
+def _top_k(g: GraphModule) -> Outputs:
     return g.top_k(g.input("x", [2, 5000]), 40)
 
 
-def _conv2d(g: GraphModule) -> Any:
+def _conv2d(g: GraphModule) -> Outputs:
     return g.conv2d(g.input("x", [2, 16, 9, 11]), g.param("w", [24, 16, 3, 3]), padding=1)
 
 
@@ -149,7 +153,7 @@ def _conv() -> GraphModule:
     return graph
 
 
-def _recurrence(g: GraphModule) -> Any:
+def _recurrence(g: GraphModule) -> Outputs:
     q, k, v = (g.input(name, [1, 9, 2, 32]) for name in "qkv")
     strength = g.sigmoid(g.input("beta", [1, 9, 2]))
     decay = g.neg(g.exp(g.input("g", [1, 9, 2])))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from rlx_mlir.verify.numerics import evaluate_outputs, module_arguments
 from rlx_mlir.verify.tolerance import SAFETY, Expected, difference
 
 if TYPE_CHECKING:
+    from rlx_mlir.hir import GraphModule
     from rlx_mlir.runtime.cuda import CudaExecutable
+    from rlx_mlir.semantics.function import Argument
 
 #: Runs of a check: by itself, captured, replayed.
 RUNS = 3
@@ -60,7 +62,7 @@ class Row:
     fault: bool = False
 
 
-def about(device: int = 0) -> dict[str, Any]:
+def about(device: int = 0) -> dict[str, object]:
     """The driver and the GPU; raises DeviceError where there is none that can be used."""
     from rlx_mlir.chips import chip_of
 
@@ -107,7 +109,7 @@ def _copies(row: Row, device: int) -> None:
         row.ok, row.message = False, f"{wrong} of {values.size} bytes came back as others"
 
 
-def _compiled(row: Row, graph: Any, device: int) -> CudaExecutable:
+def _compiled(row: Row, graph: GraphModule, device: int) -> CudaExecutable:
     """The module for a GPU; notes its kernels."""
     from rlx_mlir.chips import chip_of
     from rlx_mlir.compiler import compile as compile_module
@@ -122,7 +124,7 @@ def _compiled(row: Row, graph: Any, device: int) -> CudaExecutable:
     return CudaExecutable(artifact, device=device)
 
 
-def _sample(graph: Any, values: Mapping[str, Any]) -> tuple[Sample, Any]:
+def _sample(graph: GraphModule, values: Mapping[str, np.ndarray]) -> tuple[Sample, Sequence[Argument]]:
     known = module_arguments(graph.ir_module)
     found = next(iter(samples(known)))
     return Sample(found.name, {**found.values, **values}), known
@@ -147,7 +149,7 @@ def _case(case: Case) -> Callable[[Row, int], None]:
     return run
 
 
-def compare(row: Row, expected: Mapping[str, Expected], found: Mapping[str, Any]) -> None:
+def compare(row: Row, expected: Mapping[str, Expected], found: Mapping[str, np.ndarray]) -> None:
     """Notes how far results are from what was expected, and what is beyond its tolerance."""
     worst = 0.0
     for name, own in expected.items():
@@ -237,7 +239,7 @@ def prepare() -> None:
     import rlx_mlir.compiler  # noqa: F401
 
 
-def handle(task: dict[str, Any]) -> dict[str, Any]:
+def handle(task: dict[str, Any]) -> dict[str, object]:
     """Of a child process: runs the check that a task names, or says what the GPU is."""
     if "check" not in task:
         return about(task["device"])

@@ -12,7 +12,7 @@ blocks that are also primitives (`rms_norm`, `rope`, `attention`, `dequant_matmu
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,11 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import Graph, Word
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives, number, word
+from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class Blocks(Graph, Images):
@@ -34,7 +38,7 @@ class Blocks(Graph, Images):
         *,
         activation: str | None = None,
         transpose_weight: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """activation(x weight + bias): x [..., K] -> [..., N], bias [N].
 
@@ -53,7 +57,7 @@ class Blocks(Graph, Images):
         *,
         activation: str | None = None,
         transpose_weight: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """`linear` with a bias, which policy direct lowers to one primitive: rounded once.
 
@@ -65,7 +69,7 @@ class Blocks(Graph, Images):
         return self._emit("hir.linear_fused", operands, attributes, **options)[0]
 
     def shared_linear_pair(
-        self, x: Value, w_first: Value, w_second: Value, *, transpose_weight: bool = False, **options: Any
+        self, x: Value, w_first: Value, w_second: Value, *, transpose_weight: bool = False, **options: Unpack[Options]
     ) -> tuple[Value, Value]:
         """(x w_first, x w_second), [..., N1] and [..., N2]."""
         operands = {"x": x, "w_first": w_first, "w_second": w_second}
@@ -82,21 +86,35 @@ class Blocks(Graph, Images):
         up_w: Value,
         down_w: Value,
         transpose_weight: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """(silu(x gate_w) * (x up_w)) down_w: x [..., K], gate and up of F outputs, down of F inputs."""
         operands = {"x": x, "gate_w": gate_w, "up_w": up_w, "down_w": down_w}
         return self._emit("hir.swiglu", operands, {"transpose_weight": transpose_weight}, **options)[0]
 
     def residual_rms_norm(
-        self, x: Value, residual: Value, gamma: Value, beta: Value | None = None, *, eps: float = 1e-5, **options: Any
+        self,
+        x: Value,
+        residual: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        eps: float = 1e-5,
+        **options: Unpack[Options],
     ) -> Value:
         """rms_norm(x + residual) over the last dimension; gamma and beta as long as that."""
         operands = {"x": x, "residual": residual, "gamma": gamma, "beta": beta}
         return self._emit("hir.residual_rms_norm", operands, {"eps": number(eps)}, **options)[0]
 
     def rms_norm(
-        self, x: Value, gamma: Value, beta: Value | None = None, *, axis: int = -1, eps: float = 1e-5, **options: Any
+        self,
+        x: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        axis: int = -1,
+        eps: float = 1e-5,
+        **options: Unpack[Options],
     ) -> Value:
         """x / sqrt(mean(x^2) + eps) * gamma + beta over the last dimension; over another one it is a primitive.
 
@@ -118,7 +136,7 @@ class Blocks(Graph, Images):
         style: str,
         n_rot: int | None = None,
         pos: Value | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """Rotary position embedding of x [B, S, heads * head_dim] by tables [P, head_dim / 2].
 
@@ -141,7 +159,7 @@ class Blocks(Graph, Images):
         scale: Value | np.ndarray | None = None,
         zp: Value | np.ndarray | None = None,
         scheme: str | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """x [..., K] times a quantised weight of N outputs: [..., N].
 
@@ -161,7 +179,7 @@ class Blocks(Graph, Images):
         codes: Value | np.ndarray,
         block_scales: Value | np.ndarray,
         global_scale: Value | np.ndarray,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """x [..., K] times a weight in NVFP4, of i8 [ceil(K * N / 2)] with scales i8 [ceil(K / 16), N] and f32 [1]."""
         dialect = "hir" if self.stage == "hir" else "mir"
@@ -185,7 +203,7 @@ class Blocks(Graph, Images):
         k_cache: Value | None = None,
         v_cache: Value | None = None,
         pos: Value | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Any:
         """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
 
@@ -266,7 +284,7 @@ class Blocks(Graph, Images):
         window: int | None = None,
         style: str = "half",
         transpose_weight: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Any:
         """One layer of a LLaMA model: h = x + attention(rms_norm(x)) o_w; h + swiglu(rms_norm(h)).
 
@@ -320,7 +338,7 @@ class Blocks(Graph, Images):
         return self.llama_decoder_block(x, name=name, **arguments)
 
     def depthwise_conv1d_causal(
-        self, input: Value, weight: Value, left_pad: Value | None = None, **options: Any
+        self, input: Value, weight: Value, left_pad: Value | None = None, **options: Unpack[Options]
     ) -> Value:
         """Each channel convolved with its own kernel over the last K tokens; the last tap is of the token itself.
 
@@ -337,12 +355,20 @@ class Blocks(Graph, Images):
                     f"'hir.depthwise_conv1d_causal' takes zeros for 'left_pad' only where the batch is static, "
                     f"but 'input' is {list(input.shape)} and 'weight' {list(weight.shape)}"
                 )
-            left_pad = self.constant(np.zeros((*sizes, *weight.shape[:1]), input.dtype))
+            shape: Any = (*sizes, *weight.shape[:1])
+            left_pad = self.constant(np.zeros(shape, input.dtype))
         operands = {"input": input, "weight": weight, "left_pad": left_pad}
         return self._emit("hir.depthwise_conv1d_causal", operands, **options)[0]
 
     def gated_delta_net(
-        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value | None = None, **options: Any
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        g: Value,
+        beta: Value,
+        state: Value | None = None,
+        **options: Unpack[Options],
     ) -> tuple[Value, Value]:
         """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
 
@@ -359,7 +385,7 @@ class Blocks(Graph, Images):
         return result, state_out
 
     def gated_delta_net_carry(
-        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value, **options: Any
+        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value, **options: Unpack[Options]
     ) -> tuple[Value, Value]:
         """The same as `gated_delta_net` with a state."""
         return self.gated_delta_net(q, k, v, g, beta, state, **options)
@@ -403,7 +429,7 @@ class Blocks(Graph, Images):
         eps: float = 1e-6,
         style: str = "half",
         transpose_weight: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """Draft head of Qwen3.5: scores [B, 1, V] of the token after the next one, for each item's last token.
 
@@ -467,6 +493,6 @@ class Blocks(Graph, Images):
         return self._emit("hir.qwen35_mtp_head", operands, attributes, **options)[0]
 
 
-def _is_packed(layout: Any) -> bool:
+def _is_packed(layout: object) -> bool:
     """Whether a layout of heads is that of the block; arrays of numpy have no truth to compare with."""
     return isinstance(layout, str) and layout == "packed"

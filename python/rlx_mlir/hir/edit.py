@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
@@ -74,7 +73,7 @@ class Node:
         return tuple(self._graph._value(result) for result in self._resolve().results)
 
     @property
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Its attributes as Python values; enumerations as words."""
         return {
             name: python_value(attribute)

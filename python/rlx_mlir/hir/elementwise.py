@@ -7,116 +7,120 @@ Written by docs/generate.py from the records in mir/elementwise.py: change those
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import TYPE_CHECKING
 
+from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Operand, Value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 class ElementwiseBuilders:
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod
-    def _unary(self, kind: str, x: Operand, **options: Any) -> Value: ...
+    def _unary(self, kind: str, x: Operand, **options: Unpack[Options]) -> Value: ...
 
     @abstractmethod
-    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value: ...
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value: ...
 
-    def gelu(self, x: Value, **options: Any) -> Value:
+    def gelu(self, x: Value, **options: Unpack[Options]) -> Value:
         """x / 2 * (1 + erf(x / sqrt(2)))."""
         return self._unary("gelu", x, **options)
 
-    def gelu_approx(self, x: Value, **options: Any) -> Value:
+    def gelu_approx(self, x: Value, **options: Unpack[Options]) -> Value:
         """gelu with erf approximated by tanh."""
         return self._unary("gelu_approx", x, **options)
 
-    def silu(self, x: Value, **options: Any) -> Value:
+    def silu(self, x: Value, **options: Unpack[Options]) -> Value:
         """x * sigmoid(x)."""
         return self._unary("silu", x, **options)
 
-    def relu(self, x: Value, **options: Any) -> Value:
+    def relu(self, x: Value, **options: Unpack[Options]) -> Value:
         """max(x, 0); NaN stays NaN."""
         return self._unary("relu", x, **options)
 
-    def sigmoid(self, x: Value, **options: Any) -> Value:
+    def sigmoid(self, x: Value, **options: Unpack[Options]) -> Value:
         """1 / (1 + exp(-x))."""
         return self._unary("sigmoid", x, **options)
 
-    def tanh(self, x: Value, **options: Any) -> Value:
+    def tanh(self, x: Value, **options: Unpack[Options]) -> Value:
         """Hyperbolic tangent."""
         return self._unary("tanh", x, **options)
 
-    def exp(self, x: Value, **options: Any) -> Value:
+    def exp(self, x: Value, **options: Unpack[Options]) -> Value:
         """Exponential function."""
         return self._unary("exp", x, **options)
 
-    def log(self, x: Value, **options: Any) -> Value:
+    def log(self, x: Value, **options: Unpack[Options]) -> Value:
         """Natural logarithm."""
         return self._unary("log", x, **options)
 
-    def erfc(self, x: Value, **options: Any) -> Value:
+    def erfc(self, x: Value, **options: Unpack[Options]) -> Value:
         """Complementary error function, 1 - erf(x), with all its digits for large x."""
         return self._unary("erfc", x, **options)
 
-    def sqrt(self, x: Value, **options: Any) -> Value:
+    def sqrt(self, x: Value, **options: Unpack[Options]) -> Value:
         """Square root."""
         return self._unary("sqrt", x, **options)
 
-    def rsqrt(self, x: Value, **options: Any) -> Value:
+    def rsqrt(self, x: Value, **options: Unpack[Options]) -> Value:
         """1 / sqrt(x)."""
         return self._unary("rsqrt", x, **options)
 
-    def neg(self, x: Value, **options: Any) -> Value:
+    def neg(self, x: Value, **options: Unpack[Options]) -> Value:
         """-x."""
         return self._unary("neg", x, **options)
 
-    def abs(self, x: Value, **options: Any) -> Value:
+    def abs(self, x: Value, **options: Unpack[Options]) -> Value:
         """|x|."""
         return self._unary("abs", x, **options)
 
-    def sin(self, x: Value, **options: Any) -> Value:
+    def sin(self, x: Value, **options: Unpack[Options]) -> Value:
         """Sine of radians."""
         return self._unary("sin", x, **options)
 
-    def cos(self, x: Value, **options: Any) -> Value:
+    def cos(self, x: Value, **options: Unpack[Options]) -> Value:
         """Cosine of radians."""
         return self._unary("cos", x, **options)
 
-    def tan(self, x: Value, **options: Any) -> Value:
+    def tan(self, x: Value, **options: Unpack[Options]) -> Value:
         """Tangent of radians."""
         return self._unary("tan", x, **options)
 
-    def atan(self, x: Value, **options: Any) -> Value:
+    def atan(self, x: Value, **options: Unpack[Options]) -> Value:
         """Inverse tangent, in radians."""
         return self._unary("atan", x, **options)
 
-    def round(self, x: Value, **options: Any) -> Value:
+    def round(self, x: Value, **options: Unpack[Options]) -> Value:
         """The nearest integer, ties to even."""
         return self._unary("round", x, **options)
 
-    def add(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def add(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs + rhs."""
         return self._binary("add", lhs, rhs, **options)
 
-    def sub(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def sub(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs - rhs."""
         return self._binary("sub", lhs, rhs, **options)
 
-    def mul(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def mul(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs * rhs, element by element."""
         return self._binary("mul", lhs, rhs, **options)
 
-    def div(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def div(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs / rhs."""
         return self._binary("div", lhs, rhs, **options)
 
-    def maximum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def maximum(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """The larger of two elements; NaN where one is NaN. (`max` reduces dimensions.)"""
         return self._binary("max", lhs, rhs, **options)
 
-    def minimum(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def minimum(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """The smaller of two elements; NaN where one is NaN. (`min` reduces dimensions.)"""
         return self._binary("min", lhs, rhs, **options)
 
-    def pow(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def pow(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs to the power of rhs."""
         return self._binary("pow", lhs, rhs, **options)

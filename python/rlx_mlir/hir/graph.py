@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
 from rlx_mlir.hir import place
 from rlx_mlir.hir.types import (
     DTypeLike,
+    Options,
     ShapeLike,
     describe,
     elements_attribute,
@@ -42,6 +43,11 @@ from rlx_mlir.semantics.function import (
     function_name,
 )
 from rlx_mlir.semantics.ops import default_label, operation_classes, required
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+Built = TypeVar("Built")
 
 #: Stages in the order in which compilation goes through them.
 STAGES = ("hir", "mir", "kernels", "linalg", "lir")
@@ -253,12 +259,12 @@ class Graph:
         finally:
             self._scopes.pop()
 
-    def named(self, name: str, build: Callable[[Any], Any]) -> Any:
+    def named(self, name: str, build: Callable[[Any], Built]) -> Built:
         """Runs `build(self)` in a scope of the given name, and returns what it returns."""
         with self.scope(name):
             return checked_build(build, self)(self)
 
-    def constant(self, value: Any, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
         """A constant whose elements stand in the IR: small tables, not weights.
 
         Args:
@@ -286,7 +292,7 @@ class Graph:
                 f"graphs are built at stage {' or '.join(BUILDABLE)}"
             )
 
-    def _operand(self, value: Any, what: str, here: place.Place, constants: list[ir.Value]) -> ir.Value:
+    def _operand(self, value: object, what: str, here: place.Place, constants: list[ir.Value]) -> ir.Value:
         """The MLIR value of an operand; arrays become constants, which are noted."""
         if isinstance(value, Value):
             return self._resolve(value)
@@ -321,13 +327,13 @@ class Graph:
     def _emit(
         self,
         op: str,
-        operands: Mapping[str, Any],
-        attributes: Mapping[str, Any] | None = None,
+        operands: Mapping[str, object],
+        attributes: Mapping[str, object] | None = None,
         *,
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | None = None,
-        **unknown: Any,
+        **unknown: object,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
 
@@ -424,20 +430,20 @@ class Graph:
 
         return convert(lhs, rhs), convert(rhs, lhs)
 
-    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         left, right = self._pair(f"mir.{kind}", lhs, rhs)
         return self._emit(f"mir.{kind}", {"lhs": left, "rhs": right}, **options)[0]
 
-    def _unary(self, kind: str, x: Operand, **options: Any) -> Value:
+    def _unary(self, kind: str, x: Operand, **options: Unpack[Options]) -> Value:
         return self._emit(f"mir.{kind}", {"x": x}, **options)[0]
 
-    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         if isinstance(rhs, Value) and rhs.packed is not None:
             return self._emit("mir.dequant_matmul", {"x": lhs, "weight": rhs}, **options)[0]
         return self._emit("mir.matmul", {"lhs": lhs, "rhs": rhs}, {"transpose_rhs": transpose_rhs}, **options)[0]
 
 
-def _explained(text: str, built: ir.Operation, operands: Mapping[str, Any]) -> str:
+def _explained(text: str, built: ir.Operation, operands: Mapping[str, ir.Value | list[ir.Value]]) -> str:
     """A message of MLIR's own rules, which number operands or leave out what they are, with names and types."""
     named = [(key, each) for key, own in operands.items() for each in (own if isinstance(own, list) else [own])]
     if match := re.search(r"operand #(\d+) must be", text):
@@ -468,7 +474,7 @@ def integer(value: Any, name: str) -> int:
     raise InputError(f"'{name}' is an integer, but got {value!r}")
 
 
-def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype[Any]:
+def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype:
     """The numpy type of what a caller wrote as an element type."""
     type, _ = tensor_type([], dtype, context)
     return numpy_dtype(type.element_type)

@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import shape_of
 from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _WIDER = {"float16": "f32", "bfloat16": "f32"}
 
@@ -23,7 +27,9 @@ _LARGEST = 4096
 class Images(Primitives):
     """The builders; they take `name` as primitives do, for all that they are composed of."""
 
-    def layer_norm2d(self, x: Value, gamma: Value, beta: Value, *, eps: float = 1e-5, **options: Any) -> Value:
+    def layer_norm2d(
+        self, x: Value, gamma: Value, beta: Value, *, eps: float = 1e-5, **options: Unpack[Options]
+    ) -> Value:
         """Each pixel of x [N, C, H, W] normalised across its channels; gamma and beta are [C]."""
         return Primitives.layer_norm(self, x, gamma, beta, axis=1, eps=eps, **options)
 
@@ -149,7 +155,7 @@ class Images(Primitives):
         result = self.transpose(turned, [0, 1, 3, 2], name=name)
         return result if wide is None else self.cast(result, dtype, name=name)
 
-    def _along_both(self, x: Value, name: str | None, change: Any) -> Value:
+    def _along_both(self, x: Value, name: str | None, change: Callable[..., Value]) -> Value:
         """What changes rows, applied along H and then along W; it takes the number of the dimension, 0 or 1."""
         turned = self.transpose(x, [0, 1, 3, 2], name=name)
         return change(self.transpose(change(turned, 0), [0, 1, 3, 2], name=name), 1)
@@ -196,7 +202,7 @@ class Images(Primitives):
         return rows
 
 
-def _divides(groups: Any, channels: int) -> bool:
+def _divides(groups: object, channels: int) -> bool:
     """Whether so many groups can be made of channels."""
     return isinstance(groups, int) and not isinstance(groups, bool) and groups > 0 and not channels % groups
 

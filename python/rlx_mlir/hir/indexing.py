@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 
@@ -12,7 +11,7 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.values import Builders, Value
 
 
-def index(graph: Builders, x: Value, key: Any) -> Value:
+def index(graph: Builders, x: Value, key: object) -> Value:
     """`x[key]` as primitives: slices are `narrow`, numbers and None reshape, an array of numbers of rows gathers.
 
     Raises BuildError for what has no fixed length: a negative bound of a symbolic dimension, and steps.
@@ -48,7 +47,7 @@ def _error(message: str) -> Exception:
     return place.caller().error(f"index: {message}")
 
 
-def _expanded(key: tuple[Any, ...], rank: int) -> Iterator[Any]:
+def _expanded(key: tuple[object, ...], rank: int) -> Iterator[object]:
     """The entries, one for each dimension beside the Nones; what is left out is taken whole."""
     given = sum(entry is not None and entry is not Ellipsis for entry in key)
     ellipses = sum(entry is Ellipsis for entry in key)
@@ -59,7 +58,7 @@ def _expanded(key: tuple[Any, ...], rank: int) -> Iterator[Any]:
         yield from whole if entry is Ellipsis else (entry,)
 
 
-def _bounds(entry: Any, size: int | str, axis: int) -> tuple[int, int | None]:
+def _bounds(entry: object, size: int | str, axis: int) -> tuple[int, int | None]:
     """(start, length) of what an entry takes of a dimension; None for all of it."""
     where = f"dimension {axis}, of size {size}"
     if isinstance(entry, slice):

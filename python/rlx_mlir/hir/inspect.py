@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -80,7 +79,7 @@ def _operation(module: Editing, op: ir.Operation, numbers: dict[ir.Value, str]) 
     return line, f"// {quoted} {where}".rstrip() if quoted or where else ""
 
 
-def _attribute(attribute: ir.Attribute) -> Any:
+def _attribute(attribute: ir.Attribute) -> object:
     value = python_value(attribute)
     if isinstance(value, ir.Attribute):
         try:

@@ -15,10 +15,10 @@ from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
-from rlx_mlir.hir.graph import BUILDABLE, STAGES, checked_build
+from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
-from rlx_mlir.hir.types import first_message
+from rlx_mlir.hir.types import Options, first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.dims import check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
@@ -39,8 +39,11 @@ from rlx_mlir.sources import BYTECODE, check_file, check_source
 from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
+    import numpy as np
+    from typing_extensions import Unpack
+
     from rlx_mlir.reports.fusion import FusionReport
-    from rlx_mlir.reports.ranges import RangeReport
+    from rlx_mlir.reports.ranges import Bound, RangeReport
 
 #: How blocks with a fused operation lower: to it, or to primitives.
 POLICIES = ("direct", "fusable")
@@ -206,7 +209,7 @@ class GraphModule(Blocks, Editing):
         """The builders of primitives alone: also at stage hir, `rms_norm` and the like are operations of MIR there."""
         return _PrimitiveView(self)
 
-    def block(self, name: str, build: Callable[[Any], Any]) -> Any:
+    def block(self, name: str, build: Callable[[Any], Built]) -> Built:
         """The same as `named`."""
         return self.named(name, build)
 
@@ -314,8 +317,8 @@ class GraphModule(Blocks, Editing):
     def range_report(
         self,
         *,
-        inputs: Mapping[str, Any] | None = None,
-        params: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, np.ndarray | Bound] | None = None,
+        params: Mapping[str, np.ndarray | Bound] | None = None,
         dtype: str = "",
     ) -> RangeReport:
         """Which values may be beyond what an element type can hold, such as 65504 in f16; printed, it is text.
@@ -405,16 +408,16 @@ class _PrimitiveView(Images):
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 
-    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         return self._module._binary(kind, lhs, rhs, **options)
 
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]:
         return self._module._pair(op, lhs, rhs)
 
-    def _unary(self, kind: str, x: Operand, **options: Any) -> Value:
+    def _unary(self, kind: str, x: Operand, **options: Unpack[Options]) -> Value:
         return self._module._unary(kind, x, **options)
 
-    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
 
@@ -495,7 +498,7 @@ def _names_file(text: str) -> bool:
     return "\n" not in text and len(text) < 4096 and (text.endswith((".mlir", ".mlirbc")) or os.path.isfile(text))
 
 
-def _parse_error(error: ir.MLIRError, path: Path | None = None, text: Any = "") -> str:
+def _parse_error(error: ir.MLIRError, path: Path | None = None, text: object = "") -> str:
     diagnostics = error.error_diagnostics
     where = "the IR" if path is None else str(path)
     if path is not None:

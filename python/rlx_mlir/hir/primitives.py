@@ -10,11 +10,12 @@ or attributes break a rule of the operation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
@@ -22,9 +23,12 @@ from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
-from rlx_mlir.hir.types import DTypeLike, ShapeLike, check_size, dtype_word, element_type
+from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.functions import of_arity
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 
 def word(enum: str, text: str | None) -> Word | None:
@@ -60,27 +64,29 @@ class Primitives(ElementwiseBuilders):
     def _emit(
         self,
         op: str,
-        operands: Any,
-        attributes: Any = None,
+        operands: Mapping[str, object],
+        attributes: Mapping[str, object] | None = None,
         *,
-        name: Any = None,
-        shape: Any = None,
-        result: Any = None,
-        **unknown: Any,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+        result: ir.Type | None = None,
+        **unknown: object,
     ) -> tuple[Value, ...]: ...
 
     @abstractmethod
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]: ...
 
     @abstractmethod
-    def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value: ...
+    def _matmul(
+        self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]
+    ) -> Value: ...
 
-    def _index(self, x: Value, key: Any) -> Value:
+    def _index(self, x: Value, key: object) -> Value:
         return index(self, x, key)
 
     # -- functions of one element ------------------------------------------------------------------------------------
 
-    def activation(self, kind: str, x: Value, **options: Any) -> Value:
+    def activation(self, kind: str, x: Value, **options: Unpack[Options]) -> Value:
         """The function named `kind`: gelu, gelu_approx, silu, relu, sigmoid, tanh, exp, log, sqrt, rsqrt, neg, abs,
         sin, cos, tan, atan or round."""
         try:
@@ -100,7 +106,7 @@ class Primitives(ElementwiseBuilders):
 
     # -- functions of two elements, with numpy's broadcasting ---------------------------------------------------------
 
-    def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """The operation named `kind`: add, sub, mul, div, max, min or pow; operands of one element type."""
         kinds = of_arity(2)
         if not isinstance(kind, str) or kind not in kinds:
@@ -115,27 +121,27 @@ class Primitives(ElementwiseBuilders):
         attributes = {"kind": Word("compare_kind", kind)}
         return self._emit("mir.compare", {"lhs": left, "rhs": right}, attributes, name=name, shape=shape)[0]
 
-    def eq(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def eq(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs == rhs."""
         return self.compare("eq", lhs, rhs, **options)
 
-    def ne(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def ne(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs != rhs."""
         return self.compare("ne", lhs, rhs, **options)
 
-    def lt(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def lt(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs < rhs."""
         return self.compare("lt", lhs, rhs, **options)
 
-    def le(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def le(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs <= rhs."""
         return self.compare("le", lhs, rhs, **options)
 
-    def gt(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def gt(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs > rhs."""
         return self.compare("gt", lhs, rhs, **options)
 
-    def ge(self, lhs: Operand, rhs: Operand, **options: Any) -> Value:
+    def ge(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         """lhs >= rhs."""
         return self.compare("ge", lhs, rhs, **options)
 
@@ -155,11 +161,11 @@ class Primitives(ElementwiseBuilders):
 
     # -- products ----------------------------------------------------------------------------------------------------
 
-    def mm(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+    def mm(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         """[..., M, K] times [..., K, N]; `transpose_rhs`: times [..., N, K]; or times a packed weight of N rows."""
         return self._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
-    def matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Any) -> Value:
+    def matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         """The same as `mm`."""
         return self._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
@@ -171,7 +177,7 @@ class Primitives(ElementwiseBuilders):
         *,
         activation: str | None = None,
         transpose_rhs: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """activation(x weight + bias), rounded once: x [..., K], weight [K, N] (or [N, K]), bias [N]."""
         operands = {"x": x, "weight": weight, "bias": bias}
@@ -187,7 +193,7 @@ class Primitives(ElementwiseBuilders):
         *,
         dtype: DTypeLike = "f32",
         transpose_rhs: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """Product of f8 operands, [..., M, K] times [..., K, N] (or [..., N, K]), with f32 scales.
 
@@ -206,7 +212,13 @@ class Primitives(ElementwiseBuilders):
         return self._emit("mir.scaled_matmul", operands, attributes, result=result, **options)[0]
 
     def linear_bias(
-        self, x: Value, weight: Value, bias: Value | None = None, *, transpose_rhs: bool = False, **options: Any
+        self,
+        x: Value,
+        weight: Value,
+        bias: Value | None = None,
+        *,
+        transpose_rhs: bool = False,
+        **options: Unpack[Options],
     ) -> Value:
         """x weight (+ bias), as separate operations; the bias is [N]."""
         return self.linear_bias_act(x, weight, bias, transpose_rhs=transpose_rhs, **options)
@@ -219,7 +231,7 @@ class Primitives(ElementwiseBuilders):
         *,
         activation: str | None = None,
         transpose_rhs: bool = False,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """activation(x weight + bias), as separate operations; the bias is [N]."""
         y = self._matmul(x, weight, transpose_rhs=transpose_rhs, **options)
@@ -228,7 +240,7 @@ class Primitives(ElementwiseBuilders):
         return y if activation is None else self.activation(activation, y, **options)
 
     def shared_matmul_pair(
-        self, x: Value, w_first: Value, w_second: Value, *, transpose_rhs: bool = False, **options: Any
+        self, x: Value, w_first: Value, w_second: Value, *, transpose_rhs: bool = False, **options: Unpack[Options]
     ) -> tuple[Value, Value]:
         """(x w_first, x w_second)."""
         return (
@@ -268,7 +280,7 @@ class Primitives(ElementwiseBuilders):
         hidden = self.fused_swiglu(self._matmul(x, both, transpose_rhs=transpose_rhs, name=name), name=name)
         return self._matmul(hidden, down_w, transpose_rhs=transpose_rhs, name=name)
 
-    def fused_swiglu(self, x: Value, *, gate_first: bool = False, **options: Any) -> Value:
+    def fused_swiglu(self, x: Value, *, gate_first: bool = False, **options: Unpack[Options]) -> Value:
         """up * silu(gate) of rows [up, gate] (or [gate, up]): [..., 2F] -> [..., F]."""
         return self._emit("mir.fused_swiglu", {"x": x}, {"gate_first": gate_first}, **options)[0]
 
@@ -281,7 +293,7 @@ class Primitives(ElementwiseBuilders):
         padding: int | Sequence[int] = 0,
         dilation: int | Sequence[int] = 1,
         groups: int = 1,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """Kernels [Co, Ci / groups, kH, kW] slid over x [N, Ci, H, W]: [N, Co, Ho, Wo].
 
@@ -303,7 +315,7 @@ class Primitives(ElementwiseBuilders):
         scale: Value | np.ndarray | None = None,
         zp: Value | np.ndarray | None = None,
         scheme: str | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """x [..., K] times a quantised weight of N outputs: [..., N].
 
@@ -323,7 +335,7 @@ class Primitives(ElementwiseBuilders):
         codes: Value | np.ndarray,
         block_scales: Value | np.ndarray,
         global_scale: Value | np.ndarray,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """x [..., K] times a weight in NVFP4, of i8 [ceil(K * N / 2)] with scales i8 [ceil(K / 16), N] and f32 [1]."""
         return self._dequant_matmul_nvfp4("mir", x, codes, block_scales, global_scale, options)
@@ -336,7 +348,7 @@ class Primitives(ElementwiseBuilders):
         scale: Value | np.ndarray | None,
         zp: Value | np.ndarray | None,
         scheme: str | None,
-        options: dict[str, Any],
+        options: Options,
     ) -> Value:
         if scheme is None:
             if scale is not None or zp is not None:
@@ -358,23 +370,23 @@ class Primitives(ElementwiseBuilders):
         return self._emit(f"{dialect}.dequant_matmul_scaled", operands, attributes, **options)[0]
 
     def _dequant_matmul_nvfp4(
-        self, dialect: str, x: Value, codes: Operand, scales: Operand, global_scale: Operand, options: dict[str, Any]
+        self, dialect: str, x: Value, codes: Operand, scales: Operand, global_scale: Operand, options: Options
     ) -> Value:
         operands = {"x": x, "weight": codes, "scale": scales, "global_scale": global_scale}
         attributes = {"scheme": Word("scaled_scheme", "nvfp4")}
         return self._emit(f"{dialect}.dequant_matmul_scaled", operands, attributes, **options)[0]
 
-    def block_quantize(self, x: Value, *, block: int = 32, **options: Any) -> tuple[Value, Value, Value]:
+    def block_quantize(self, x: Value, *, block: int = 32, **options: Unpack[Options]) -> tuple[Value, Value, Value]:
         """(q i8 [..., K], scale f32 [..., K / block], sum i32 [..., K / block]), each block by its largest element."""
         q, scale, total = self._emit("mir.block_quantize", {"x": x}, {"block": block}, **options)
         return q, scale, total
 
-    def block_dot(self, q: Value, scale: Value, sum: Value, weight: Value, **options: Any) -> Value:
+    def block_dot(self, q: Value, scale: Value, sum: Value, weight: Value, **options: Unpack[Options]) -> Value:
         """Product of what `block_quantize` gives with a packed weight: f32 [..., N]."""
         operands = {"q": q, "scale": scale, "sum": sum, "weight": weight}
         return self._emit("mir.block_dot", operands, **options)[0]
 
-    def repack(self, weight: Value, *, layout: str = "panels", **options: Any) -> Value:
+    def repack(self, weight: Value, *, layout: str = "panels", **options: Unpack[Options]) -> Value:
         """A weight (packed rows, or dense [N, K]) in a layout that kernels read: panels on CPUs, planes on GPUs."""
         return self._emit("mir.repack", {"weight": weight}, {"layout": Word("layout", layout)}, **options)[0]
 
@@ -397,17 +409,17 @@ class Primitives(ElementwiseBuilders):
         ]
         return self._emit("mir.reshape", {"x": x}, {"new_shape": entries}, name=name, shape=shape)[0]
 
-    def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Any) -> Value:
+    def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Unpack[Options]) -> Value:
         """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
         order = axes_of(x, permutation)[::-1] if permutation is None else axes_of(x, permutation)
         return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
 
-    def narrow(self, x: Value, axis: int, start: int, length: int, **options: Any) -> Value:
+    def narrow(self, x: Value, axis: int, start: int, length: int, **options: Unpack[Options]) -> Value:
         """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
         attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
         return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
 
-    def concat(self, values: Sequence[Value], axis: int, **options: Any) -> Value:
+    def concat(self, values: Sequence[Value], axis: int, **options: Unpack[Options]) -> Value:
         """Values joined along one dimension; a negative axis counts from the end."""
         check_sequence("mir.concat", values, "values")
         listed = list(values)
@@ -441,7 +453,13 @@ class Primitives(ElementwiseBuilders):
         return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
 
     def gather(
-        self, table: Value, indices: Value | np.ndarray, axis: int = 0, *, batch_dims: int = 0, **options: Any
+        self,
+        table: Value,
+        indices: Value | np.ndarray,
+        axis: int = 0,
+        *,
+        batch_dims: int = 0,
+        **options: Unpack[Options],
     ) -> Value:
         """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension.
 
@@ -470,39 +488,39 @@ class Primitives(ElementwiseBuilders):
         attributes = {"kind": Word("reduce_kind", kind), "axes": axes_of(x, axes), "keep_dims": keep_dims}
         return self._emit("mir.reduce", {"x": x}, attributes, name=name, shape=shape)[0]
 
-    def sum(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+    def sum(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Sum along dimensions."""
         return self.reduce(x, "sum", axes, **options)
 
-    def mean(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+    def mean(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Mean along dimensions."""
         return self.reduce(x, "mean", axes, **options)
 
-    def max(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+    def max(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Largest element along dimensions; NaN where any is NaN."""
         return self.reduce(x, "max", axes, **options)
 
-    def min(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+    def min(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Smallest element along dimensions; NaN where any is NaN."""
         return self.reduce(x, "min", axes, **options)
 
-    def prod(self, x: Value, axes: int | Sequence[int] | None = None, **options: Any) -> Value:
+    def prod(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Product along dimensions."""
         return self.reduce(x, "prod", axes, **options)
 
-    def softmax(self, x: Value, axis: int = -1, **options: Any) -> Value:
+    def softmax(self, x: Value, axis: int = -1, **options: Unpack[Options]) -> Value:
         """exp(x - max) / sum(exp(x - max)) along one dimension."""
         return self._emit("mir.softmax", {"x": x}, {"axis": axis}, **options)[0]
 
-    def sm(self, x: Value, axis: int = -1, **options: Any) -> Value:
+    def sm(self, x: Value, axis: int = -1, **options: Unpack[Options]) -> Value:
         """The same as `softmax`."""
         return self.softmax(x, axis, **options)
 
-    def cumsum(self, x: Value, axis: int = -1, *, exclusive: bool = False, **options: Any) -> Value:
+    def cumsum(self, x: Value, axis: int = -1, *, exclusive: bool = False, **options: Unpack[Options]) -> Value:
         """Running sum along one dimension, with `exclusive` without the element itself."""
         return self._emit("mir.cumsum", {"x": x}, {"axis": axis, "exclusive": exclusive}, **options)[0]
 
-    def top_k(self, x: Value, k: int, **options: Any) -> tuple[Value, Value]:
+    def top_k(self, x: Value, k: int, **options: Unpack[Options]) -> tuple[Value, Value]:
         """The k largest elements along the last dimension in descending order, and their positions (i32)."""
         values, indices = self._emit("mir.top_k", {"x": x}, {"k": k}, **options)
         return values, indices
@@ -515,7 +533,7 @@ class Primitives(ElementwiseBuilders):
         draws: Value,
         chosen: Value,
         pos: Value,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> tuple[Value, Value, Value]:
         """The next token of B sequences, drawn among their k largest logits: one step of generation.
 
@@ -543,18 +561,32 @@ class Primitives(ElementwiseBuilders):
     # -- norms -------------------------------------------------------------------------------------------------------
 
     def layer_norm(
-        self, x: Value, gamma: Value, beta: Value | None = None, *, axis: int = -1, eps: float = 1e-5, **options: Any
+        self,
+        x: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        axis: int = -1,
+        eps: float = 1e-5,
+        **options: Unpack[Options],
     ) -> Value:
         """(x - mean) / sqrt(variance + eps) * gamma + beta along one dimension."""
         operands = {"x": x, "gamma": gamma, "beta": beta}
         return self._emit("mir.layer_norm", operands, {"axis": axis, "eps": number(eps)}, **options)[0]
 
-    def ln(self, x: Value, gamma: Value, beta: Value | None = None, **options: Any) -> Value:
+    def ln(self, x: Value, gamma: Value, beta: Value | None = None, **options: Unpack[Options]) -> Value:
         """The same as `layer_norm`."""
         return self.layer_norm(x, gamma, beta, **options)
 
     def rms_norm(
-        self, x: Value, gamma: Value, beta: Value | None = None, *, axis: int = -1, eps: float = 1e-5, **options: Any
+        self,
+        x: Value,
+        gamma: Value,
+        beta: Value | None = None,
+        *,
+        axis: int = -1,
+        eps: float = 1e-5,
+        **options: Unpack[Options],
     ) -> Value:
         """x / sqrt(mean(x^2) + eps) * gamma + beta along one dimension."""
         operands = {"x": x, "gamma": gamma, "beta": beta}
@@ -569,7 +601,7 @@ class Primitives(ElementwiseBuilders):
         *,
         bias: Value | None = None,
         eps: float = 1e-5,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """rms_norm(x + residual + bias) over the last dimension; the sum isn't rounded."""
         operands = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta}
@@ -584,7 +616,7 @@ class Primitives(ElementwiseBuilders):
         *,
         bias: Value | None = None,
         eps: float = 1e-5,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """layer_norm(x + residual + bias) over the last dimension; the sum isn't rounded."""
         operands = {"x": x, "residual": residual, "bias": bias, "gamma": gamma, "beta": beta}
@@ -608,7 +640,7 @@ class Primitives(ElementwiseBuilders):
         softcap: float | None = None,
         layout: str = "packed",
         pos: Value | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """softmax(scale q k^T, masked) v for each head; a query that sees no key gives zeros.
 
@@ -645,7 +677,7 @@ class Primitives(ElementwiseBuilders):
         style: str,
         n_rot: int | None = None,
         pos: Value | None = None,
-        **options: Any,
+        **options: Unpack[Options],
     ) -> Value:
         """Rotary position embedding of x [..., S, heads * head_dim] by tables [P, head_dim / 2].
 
@@ -660,7 +692,14 @@ class Primitives(ElementwiseBuilders):
         return self._emit("mir.rope", operands, attributes, **options)[0]
 
     def gated_delta_net(
-        self, q: Value, k: Value, v: Value, g: Value, beta: Value, state: Value | None = None, **options: Any
+        self,
+        q: Value,
+        k: Value,
+        v: Value,
+        g: Value,
+        beta: Value,
+        state: Value | None = None,
+        **options: Unpack[Options],
     ) -> tuple[Value, Value]:
         """Linear attention by a gated delta rule: (result [B, S, H, n], state [B, H, n, n] after the last token).
 
@@ -674,6 +713,6 @@ class Primitives(ElementwiseBuilders):
         result, state_out = self._emit("mir.gated_delta_net", operands, **options)
         return result, state_out
 
-    def cache_update(self, cache: Value, new: Value, pos: Value, **options: Any) -> Value:
+    def cache_update(self, cache: Value, new: Value, pos: Value, **options: Unpack[Options]) -> Value:
         """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
         return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]

@@ -16,12 +16,12 @@ from rlx_mlir.hir.values import Value
 __all__ = ["check_flag", "check_sequence", "context_of", "like", "product_type"]
 
 
-def check_sequence(op: str, given: Any, what: str) -> None:
+def check_sequence(op: str, given: object, what: str) -> None:
     if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise place.caller().error(f"'{op}' expects a sequence of {what}, but got {given!r}")
 
 
-def check_flag(name: str, given: Any) -> None:
+def check_flag(name: str, given: object) -> None:
     if not isinstance(given, bool | np.bool_):
         raise place.caller().error(f"'{name}' is True or False, but got {given!r}"[:400])
 

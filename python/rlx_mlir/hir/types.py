@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
 import ml_dtypes
 import numpy as np
@@ -22,6 +22,29 @@ from rlx_mlir.mir.packed import packing
 DTypeLike: TypeAlias = "str | npt.DTypeLike"
 #: What a caller may write for a shape: sizes, and names of symbolic dimensions.
 ShapeLike: TypeAlias = "Sequence[int | str]"
+
+
+class Options(TypedDict, total=False):
+    """What every builder of one operation takes beside its own arguments.
+
+    Attributes:
+        name: of the block, inside of the scopes.
+        shape: what the caller believes the first result's shape to be.
+    """
+
+    name: str | None
+    shape: ShapeLike | None
+
+
+class ReduceOptions(Options, total=False):
+    """What builders of reductions take, too.
+
+    Attributes:
+        keep_dims: dimensions that are reduced stay, with size 1.
+    """
+
+    keep_dims: bool
+
 
 #: Every element type of the dialects, by its word in IR text.
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
@@ -113,7 +136,7 @@ def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
         return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
 
 
-def scalar_array(value: Any, like: np.dtype[Any]) -> np.ndarray:
+def scalar_array(value: Any, like: np.dtype) -> np.ndarray:
     """A Python number as a rank-0 array of the given type; InputError where that loses more than rounding."""
     if not isinstance(value, bool | int | float | np.generic):
         raise InputError(f"an operand is a value, an array or a number, but got {type(value).__name__} {value!r}")

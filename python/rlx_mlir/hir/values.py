@@ -65,7 +65,7 @@ class Builders(Protocol):
 
     def min(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
 
-    def _index(self, x: Value, key: Any, /) -> Value: ...
+    def _index(self, x: Value, key: object, /) -> Value: ...
 
 
 class Value:
@@ -101,7 +101,7 @@ class Value:
         return len(logical_shape(self._resolve().type))
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> np.dtype:
         """Element type, a numpy type (bfloat16 from `ml_dtypes`); int8 for the bytes of a packed weight."""
         return numpy_dtype(ir.RankedTensorType(self._resolve().type).element_type)
 
@@ -174,7 +174,7 @@ class Value:
     def __ge__(self, other: Operand) -> Value:
         return self._builders.compare("ge", self, other)
 
-    def __getitem__(self, key: Any) -> Value:
+    def __getitem__(self, key: object) -> Value:
         """Numbers, slices of step 1, None and an ellipsis as in numpy; `table[ids]` gathers rows."""
         return self._builders._index(self, key)
 
@@ -217,7 +217,7 @@ class Value:
         """Smallest element along dimensions, by default all; see `GraphModule.min`."""
         return self._builders.min(self, axis, keep_dims=keepdims)
 
-    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+    def __array__(self, dtype: object = None, copy: object = None) -> Any:
         raise TypeError("a graph value has no elements: `interpret` or `compile` make a graph run")
 
     def __bool__(self) -> bool:

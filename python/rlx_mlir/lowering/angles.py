@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
 
 from mlir.dialects import arith
 from mlir.dialects import math as functions
@@ -71,24 +70,24 @@ class _Angles:
             return element
         return ir.VectorType.get(self._x.type.shape, element, scalable=self._x.type.scalable_dims or None)
 
-    def _number(self, value: float) -> Any:
+    def _number(self, value: float) -> ir.Value:
         return arith.constant(self._wide, self._attribute(self._wide, ir.FloatAttr.get(ir.F64Type.get(), value)))
 
-    def _integer(self, value: int) -> Any:
+    def _integer(self, value: int) -> ir.Value:
         element = ir.IntegerType.get_signless(32)
         return arith.constant(self._int, self._attribute(self._int, ir.IntegerAttr.get(element, value)))
 
-    def _attribute(self, kind: ir.Type, value: Any) -> Any:
+    def _attribute(self, kind: ir.Type, value: ir.Attribute) -> ir.Attribute:
         return ir.DenseElementsAttr.get_splat(kind, value) if self._vector else value
 
-    def _series(self, square: Any, coefficients: list[float]) -> Any:
+    def _series(self, square: ir.Value, coefficients: list[float]) -> ir.Value:
         """The polynomial in a square, with the coefficient of the highest power last."""
         total = self._number(coefficients[-1])
         for own in reversed(coefficients[:-1]):
             total = functions.fma(total, square, self._number(own))
         return total
 
-    def function(self, name: str) -> Any:
+    def function(self, name: str) -> ir.Value:
         """The function of an operation, of f32."""
         size = functions.absf(arith.extf(self._wide, self._x))
         turned = None
@@ -118,9 +117,9 @@ class _Angles:
         sign = functions.copysign(self._number(1.0), arith.extf(self._wide, self._x))
         return arith.truncf(self._x.type, arith.mulf(found, sign))
 
-    def _is_number(self, value: Any) -> Any:
+    def _is_number(self, value: ir.Value) -> ir.Value:
         return arith.cmpf(arith.CmpFPredicate.ORD, value, value)
 
-    def _has(self, value: Any, bit: int) -> Any:
+    def _has(self, value: ir.Value, bit: int) -> ir.Value:
         masked = arith.andi(value, self._integer(bit))
         return arith.cmpi(arith.CmpIPredicate.ne, masked, self._integer(0))

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, StageError, UnsupportedError
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import Option, compiler_pass
 from rlx_mlir.semantics.dims import evaluate, propagate
 from rlx_mlir.semantics.function import (
@@ -80,7 +81,7 @@ def _check_stage(listed: Mapping[str, ir.Operation]) -> None:
         raise StageError(f"sizes are bound in functions with a body, but '{missing[0]}' has none")
 
 
-def _called(listed: Any) -> set[str]:
+def _called(listed: Iterable[ir.AnyOp]) -> set[str]:
     """The names of functions that others call."""
     return {
         ir.FlatSymbolRefAttr(op.operation.attributes["callee"]).value
@@ -129,7 +130,7 @@ class _Binder:
         outputs = [operand.type for operand in terminator(function).operands]
         set_signature(function, outputs=outputs)
 
-    def _rebuild(self, op: ir.Operation, dims: dict[ir.Value, Any]) -> None:
+    def _rebuild(self, op: ir.Operation, dims: dict[ir.Value, tuple[Size, ...]]) -> None:
         """Makes the operation anew with inferred types, and puts it in the place of the old one."""
         if op.name.partition(".")[0] not in ("hir", "mir"):
             raise UnsupportedError(f"can't bind dimensions of '{op.name}' at {op.location}: it is not of hir or mir")
@@ -161,7 +162,7 @@ class _Binder:
             sizes = ", ".join(f"{symbol} = {size}" for symbol, size in self._sizes.items())
             raise InputError(f"with {sizes}: {error.error_diagnostics[0].message} (at {op.location})") from None
 
-    def _bound_type(self, result: ir.Value, dims: Mapping[ir.Value, Any]) -> ir.Type:
+    def _bound_type(self, result: ir.Value, dims: Mapping[ir.Value, tuple[Size, ...]]) -> ir.Type:
         """The type of a result that isn't inferred: its dynamic sizes as far as its symbols are bound."""
         type = ir.RankedTensorType(result.type)
         sizes = [evaluate(size, self._sizes) for size in dims[result]]

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from mlir.dialects import arith, memref
 
@@ -39,7 +37,7 @@ def store_bools_as_bytes(module: ir.Operation) -> None:
                 op.operands[0] = arith.ExtUIOp(ir.IntegerType.get_signless(8), op.operands[0]).result
 
 
-def _as_bytes(type: Any) -> Any:
+def _as_bytes(type: ir.Type) -> ir.Type:
     """The type with i8 elements, where it is a memref of i1."""
     if not isinstance(type, ir.MemRefType) or str(type.element_type) != "i1":
         return type

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
 
 from mlir.dialects import bufferization
 
@@ -151,7 +150,7 @@ def destination_style(module: ir.Operation) -> None:
         kernel.operation.erase()
 
 
-def _fill(body: Any, kernel: ir.AnyOp) -> None:
+def _fill(body: ir.AnyOp, kernel: ir.AnyOp) -> None:
     """Moves the kernel's operations into the body, between its tensors and the writes of its results."""
     *tensors, terminator = operations(body, nested=False)
     *ops, results = operations(kernel, nested=False)
@@ -190,7 +189,7 @@ def follows_from_sizes(value: ir.Value, buffers: Collection[ir.Value]) -> bool:
 class _ScratchPlan:
     """Lays the allocations of one body out one after the other, in the body and in its measuring function."""
 
-    def __init__(self, body: Any, scratch: Any) -> None:
+    def __init__(self, body: ir.AnyOp, scratch: ir.AnyOp) -> None:
         self._body, self._scratch = body, scratch
         *_, self._return = operations(scratch, nested=False)
         self._mapping = dict(zip(list(body.arguments)[:-EXTRA_ARGUMENTS], scratch.arguments, strict=True))
@@ -227,7 +226,7 @@ class _ScratchPlan:
                 memref.dealloc(op.results[0])
 
     @staticmethod
-    def _bytes(kind: ir.MemRefType, sizes: list[Any]) -> Any:
+    def _bytes(kind: ir.MemRefType, sizes: list[ir.Value]) -> ir.Value:
         """Bytes of a buffer at the insertion point, rounded up to 64."""
         from mlir.dialects import arith
 
@@ -241,7 +240,7 @@ class _ScratchPlan:
         rounded = arith.addi(total, arith.constant(index, 63))
         return arith.muli(arith.divui(rounded, arith.constant(index, 64)), arith.constant(index, 64))
 
-    def _measure(self, value: ir.Value) -> Any:
+    def _measure(self, value: ir.Value) -> ir.Value:
         if value not in self._mapping:
             operands = [self._measure(v) for v in value.owner.operands]
             clone = value.owner.operation.clone()

@@ -33,17 +33,17 @@ __all__ = [
 ROLE = "mir.role"
 
 
-def functions(module: Any, wanted: str | None = None) -> list[Any]:
+def functions(module: ir.AnyModule, wanted: str | None = None) -> list[ir.AnyOp]:
     """The functions of the module with a role; those without one where it is None."""
     return [f.opview for f in entry.functions(module) if role(f) == wanted]
 
 
-def entry_function(module: Any) -> Any:
+def entry_function(module: ir.AnyModule) -> ir.AnyOp:
     """The one function that callers call; InputError where there is none or more than one."""
     return entry.entry_function(module).opview
 
 
-def tensor_entry(module: Any) -> Any:
+def tensor_entry(module: ir.AnyModule) -> ir.AnyOp:
     """The entry function before its memory is planned; StageError where it takes or gives other than tensors."""
     function = entry_function(module)
     for what, types in (("argument", function.type.inputs), ("result", function.type.results)):
@@ -117,7 +117,7 @@ def memref_of(kind: ir.Type) -> str:
     return f"memref<{dims}>"
 
 
-def parse_into(block: Any, text: str) -> list[Any]:
+def parse_into(block: ir.Block, text: str) -> list[ir.AnyOp]:
     """Parses functions and constants, and appends what isn't only declared to the block of a module; returns it."""
     parsed = ir.Module.parse(text)
     defined = [

@@ -61,7 +61,7 @@ def keep_wide(module: ir.Operation) -> None:
     module.attributes[WIDE] = ir.UnitAttr.get()
 
 
-def keeps_wide(op: Any) -> bool:
+def keeps_wide(op: ir.AnyOp) -> bool:
     """Whether an operation's result of 16 bits may stay in f32 between operations: by itself, or by its module."""
     root = op.operation
     if WIDE in root.attributes:
@@ -82,7 +82,7 @@ def keep_result_wide(value: ir.Value) -> ir.Value:
 WIDER = "compile(..., intermediates='wide') lets values of f16 and bf16 stay in f32 within a kernel"
 
 
-def drops_rounding(op: Any, rewriter: Rewriter) -> bool:
+def drops_rounding(op: ir.AnyOp, rewriter: Rewriter) -> bool:
     """Whether one operation in place of several would round less often than the graph does; says so."""
     if str(ir.RankedTensorType(op.operation.results[0].type).element_type) not in ("f16", "bf16") or keeps_wide(op):
         return False
@@ -111,7 +111,7 @@ UNARY = named(lambda record: record.arity == 1)
 BINARY = named(lambda record: record.arity == 2)
 
 
-def gated_products(mul: mir.MulOp) -> tuple[Any, Any, Any] | None:
+def gated_products(mul: mir.MulOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] | None:
     """(function, gate, up) of function(gate) * up, with two products of one kind that only this reads; else None."""
     for gated, other in ((mul.lhs, mul.rhs), (mul.rhs, mul.lhs)):
         function = None if isinstance(gated.owner, ir.Block) else gated.owner.opview
@@ -124,7 +124,7 @@ def gated_products(mul: mir.MulOp) -> tuple[Any, Any, Any] | None:
     return None
 
 
-def gating(product: Any) -> tuple[Any, Any, Any, Any] | None:
+def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] | None:
     """(mul, function, gate, up) where the product is one of two that give function(gate) * up; else None."""
     user = only_user(product.result)
     if user is not None and user.operation.name in UNARY:
@@ -171,7 +171,7 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
     return None
 
 
-def fuse_activation(op: Any, rewriter: Rewriter) -> None:
+def fuse_activation(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """act(fused_matmul_bias_act(x, W, b)) -> fused_matmul_bias_act(x, W, b) with the activation"""
     linear = producer(op.x, mir.FusedMatmulBiasActOp)
     if linear is None or linear.activation is not None or drops_rounding(op, rewriter):
@@ -195,7 +195,7 @@ for _record in FUNCTIONS.values():
         BIAS_ACT.pattern(_record.op)(fuse_activation)
 
 
-def fuse_residual(op: Any, rewriter: Rewriter) -> None:
+def fuse_residual(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """norm(add(x, r)) -> fused_residual norm(x, r)"""
     total = producer(op.x, mir.AddOp)
     if total is None or drops_rounding(op, rewriter):
@@ -265,14 +265,14 @@ def fuse_halves(op: mir.MulOp, rewriter: Rewriter) -> None:
     return None
 
 
-def fuse_siblings(op: Any, rewriter: Rewriter) -> None:
+def fuse_siblings(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """(x W1, x W2, …) -> slices of x [W1, W2, …]"""
     x, weight = (op.lhs, op.rhs) if isinstance(op, mir.MatmulOp) else (op.x, op.weight)
     transposed = isinstance(op, mir.MatmulOp) and bool(op.transpose_rhs)
     if not is_parameter(weight) or gating(op) is not None:  # Both products of a gate are one kernel already.
         return
-    group: list[tuple[Any, ir.Value]] = []
-    others: list[Any] = []
+    group: list[tuple[ir.AnyOp, ir.Value]] = []
+    others: list[ir.AnyOp] = []
     for use in x.uses:
         other = use.owner.opview
         if type(other) is not type(op) or other.operation.block != op.operation.block:

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import BINARY, UNARY
 from rlx_mlir.rewriting import identity
@@ -38,7 +38,7 @@ class Group:
     """Operations that become one kernel, in program order."""
 
     kind: str
-    ops: list[Any] = field(default_factory=list)
+    ops: list[ir.AnyOp] = field(default_factory=list)
 
     @property
     def members(self) -> set[int]:

@@ -15,7 +15,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct
 from rlx_mlir.codegen.cpu.kernel import Product
-from rlx_mlir.codegen.program import Argument, Program, Step
+from rlx_mlir.codegen.program import Argument, Program, Ref, Step
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
 from rlx_mlir.codegen.specs import (
@@ -45,7 +45,7 @@ Sizes = tuple[int | None, ...]
 """Sizes of a value, None where dynamic."""
 
 
-def _body(kernel: ir.AnyOp) -> tuple[list[Any], list[Any]]:
+def _body(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
     """The kernel's operations, and the values that it returns."""
     *ops, terminator = operations(kernel, nested=False)
     return ops, list(terminator.operands)
@@ -183,7 +183,9 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
         raise UnsupportedByTemplate(f"{name}: a product of {_element(result)} meets values of another type")
     shapes = (_sizes(inputs[0]), _sizes(weights[0]), _sizes(result))
     if isinstance(first.opview, mir.BlockDotOp | mir.DequantMatmulOp):
-        kind: Any = "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
+        kind: Literal["block_dot", "dequant_matmul"] = (
+            "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
+        )
         packed = (scheme_of(weights[0]), layout_of(weights[0]))
         quantises = any(op.name == "mir.block_quantize" for op in before)
         return ProductKernel(
@@ -200,9 +202,9 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
     return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
 
 
-def _prologue(inputs: list[Any]) -> tuple[list[Any], list[Any], float | None]:
+def _prologue(inputs: list[ir.Value]) -> tuple[list[ir.AnyOp], list[ir.Value], float | None]:
     """What a kernel reads in place of a product's inputs, the operations in between, and the epsilon of a norm."""
-    before: list[Any] = []
+    before: list[ir.AnyOp] = []
     norm: float | None = None
     quantised = producer(inputs[0], mir.BlockQuantizeOp)
     if quantised is not None:
@@ -214,7 +216,7 @@ def _prologue(inputs: list[Any]) -> tuple[list[Any], list[Any], float | None]:
     return inputs, before, norm
 
 
-def _signature(op: ir.AnyOp) -> tuple[Any, ...]:
+def _signature(op: ir.AnyOp) -> tuple[object, ...]:
     """What products of one kernel share: all but the weight."""
     return op.name, list(op.operands)[:-1], op.operands[len(op.operands) - 1].type, dict(op.attributes.items())
 
@@ -222,20 +224,20 @@ def _signature(op: ir.AnyOp) -> tuple[Any, ...]:
 class _ProgramBuilder:
     """Turns the pointwise operations after products into the program of an epilogue."""
 
-    def __init__(self, name: str, products: list[Any]) -> None:
+    def __init__(self, name: str, products: list[ir.AnyOp]) -> None:
         self._name = name
         self._products = products
         self._shape = shape_of(products[0].results[0])
-        self._refs: dict[Any, Any] = {}
+        self._refs: dict[ir.Value, Ref] = {}
         self._steps: list[Step] = []
         self._kinds: list[Argument] = []
-        self.arguments: list[Any] = []
+        self.arguments: list[ir.Value] = []
         for i, op in enumerate(products):
             self._refs[op.results[0]] = ("acc", i)
             if not isinstance(op.opview, mir.FusedMatmulBiasActOp | mir.ScaledMatmulOp):  # which aren't done yet
                 self._define(op, ("acc", i))
 
-    def _define(self, op: ir.AnyOp, ref: Any) -> None:
+    def _define(self, op: ir.AnyOp, ref: Ref) -> None:
         """The value of an operation, rounded where others read it so."""
         if element := _rounding(op):
             self._steps.append(Step(f"to_{element}", (ref,)))
@@ -251,7 +253,7 @@ class _ProgramBuilder:
 
     def scaled(self, op: mir.ScaledMatmulOp) -> None:
         """The scales of a product of 8 bits; UnsupportedByTemplate where an operand's batches aren't the result's."""
-        value: Any = ("acc", 0)
+        value: Ref = ("acc", 0)
         for scale, natural, entries in (
             (op.lhs_scale, "column", self._shape[:-1]),
             (op.rhs_scale, "row", self._shape[-1:]),
@@ -279,7 +281,7 @@ class _ProgramBuilder:
         self._steps.append(Step(op.name.removeprefix("mir."), tuple(self._ref(v) for v in op.operands)))
         self._define(op, ("step", len(self._steps) - 1))
 
-    def _ref(self, value: ir.Value) -> Any:
+    def _ref(self, value: ir.Value) -> Ref:
         if value not in self._refs:
             own = shape_of(value)
             # A row whose length its type leaves open is as long as the others.
@@ -290,7 +292,7 @@ class _ProgramBuilder:
             self._refs[value] = ("arg", len(self.arguments) - 1)
         return self._refs[value]
 
-    def program(self, returned: list[Any]) -> Program:
+    def program(self, returned: list[ir.Value]) -> Program:
         """The program that gives the returned values."""
         outputs = tuple(self._refs[value] for value in returned)
         return Program(tuple(self._steps), tuple(self._kinds), outputs, len(self._products))
@@ -303,10 +305,10 @@ def read_rows(name: str, kernel: ir.AnyOp) -> RowProgram:
     """A kernel of class rows."""
     ops, returned = _body(kernel)
     names = {argument: f"a{number}" for number, argument in enumerate(kernel.arguments)}
-    roles: dict[Any, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
+    roles: dict[ir.Value, set[tuple[str, int | None]]] = {argument: set() for argument in kernel.arguments}
     rows = _RowShape([op for op in ops if op.name != "mir.constant"])
     steps: list[RowStep] = []
-    updates: dict[Any, Any] = {}
+    updates: dict[ir.Value, ir.AnyOp] = {}
     for number, op in enumerate(ops):
         view, result = op.opview, op.results[0]
         if isinstance(view, mir.ReshapeOp):
@@ -357,7 +359,7 @@ class _RowShape:
         axis: the dimension that positions count along; None where no operation reads positions.
     """
 
-    def __init__(self, ops: list[Any]) -> None:
+    def __init__(self, ops: list[ir.AnyOp]) -> None:
         if not ops:
             raise UnsupportedByTemplate("a kernel of constants alone")
         self._finest = max((_leading(_row_value(op.opview)) for op in ops), key=len)
@@ -382,9 +384,9 @@ class _RowShape:
         heads = self.heads(value)
         return None if heads == 1 else shape_of(value)[-1] // heads
 
-    def note_roles(self, view: ir.AnyOp, roles: dict[Any, set[tuple[str, int | None]]]) -> None:
+    def note_roles(self, view: ir.AnyOp, roles: dict[ir.Value, set[tuple[str, int | None]]]) -> None:
         """Notes how the operation uses each of the kernel's arguments."""
-        special: dict[Any, str] = {}
+        special: dict[ir.Value, str] = {}
         if isinstance(view, mir.RopeOp):
             special = {view.cos: "table", view.sin: "table"}
             if view.pos is not None:
@@ -422,7 +424,7 @@ def _without_ones(sizes: list[int]) -> list[int]:
     return sizes
 
 
-def _named_operands(view: ir.AnyOp) -> list[Any]:
+def _named_operands(view: ir.AnyOp) -> list[ir.Value | None]:
     """The operands in the order of the operation's definition, None where an optional one is absent."""
     if isinstance(view, mir.RopeOp):
         return [view.x, view.cos, view.sin, view.pos]
@@ -537,7 +539,7 @@ def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
 def read_broadcast(name: str, kernel: ir.AnyOp) -> BroadcastSpec:
     """A kernel of class broadcast: element-wise operations, of which the last one's result is the kernel's."""
     ops, returned = _body(kernel)
-    numbers: dict[Any, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
+    numbers: dict[ir.Value, int | float] = {argument: number for number, argument in enumerate(kernel.arguments)}
     steps: list[BroadcastStep] = []
     for op in ops:
         if op.name == "mir.constant":
@@ -619,7 +621,7 @@ def read_scan(name: str, kernel: ir.AnyOp) -> ScanSpec:
     return ScanSpec(memref_of(view.x.type), axis, bool(view.exclusive))
 
 
-def _only(name: str, kernel: ir.AnyOp) -> tuple[Any, ir.Value]:
+def _only(name: str, kernel: ir.AnyOp) -> tuple[ir.AnyOp, ir.Value]:
     """The one operation of a kernel, which reads its one operand, and its result."""
     ops, _ = _body(kernel)
     if list(ops[-1].operands) != list(kernel.arguments):

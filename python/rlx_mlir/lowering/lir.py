@@ -12,7 +12,6 @@ import re
 from bisect import insort
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -111,18 +110,18 @@ def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
 class _Planner:
     """Plans one entry function, and writes it as text."""
 
-    def __init__(self, module: Any, maxima: Mapping[str, int]) -> None:
+    def __init__(self, module: ir.AnyModule, maxima: Mapping[str, int]) -> None:
         self._entry = tensor_entry(module)
         self._kernels = {f.name.value: f for f in functions(module, KERNEL)}
         self._maxima = maxima
-        self._dims: dict[Any, tuple[Size, ...]] = {}
-        self._calls: list[Any] = []
+        self._dims: dict[ir.Value, tuple[Size, ...]] = {}
+        self._calls: list[ir.AnyOp] = []
         self._conditions: list[Condition] = []
-        self._positions: dict[tuple[Any, str, str, str], str] = {}
-        self._roots: dict[Any, Any] = {}
+        self._positions: dict[tuple[ir.Value, str, str, str], str] = {}
+        self._roots: dict[ir.Value, ir.Value] = {}
         self._lines: list[str] = []
         self._sizes: dict[str, str] = {}
-        self._names: dict[Any, str] = {}
+        self._names: dict[ir.Value, str] = {}
         self._count = 0
 
     def run(self) -> str:
@@ -174,7 +173,7 @@ class _Planner:
         self._calls.append(call)
 
     def _note_positions(
-        self, op: ir.AnyOp, dims: dict[Any, tuple[Size, ...]], call: ir.AnyOp, kernel: ir.AnyOp
+        self, op: ir.AnyOp, dims: dict[ir.Value, tuple[Size, ...]], call: ir.AnyOp, kernel: ir.AnyOp
     ) -> None:
         """Notes what an operation of a kernel needs of positions that are arguments of the entry function."""
         found = positions(op, dims.__getitem__)
@@ -201,11 +200,11 @@ class _Planner:
             known = f"the symbols are {', '.join(self._symbols)}" if self._symbols else "all sizes are static"
             raise InputError(f"option 'maxima' names '{unknown[0]}', but {known}")
 
-    def _returned(self) -> list[Any]:
+    def _returned(self) -> list[ir.Value]:
         *_, terminator = operations(self._entry, nested=False)
         return list(terminator.operands)
 
-    def _place_outputs(self) -> dict[Any, int]:
+    def _place_outputs(self) -> dict[ir.Value, int]:
         """The output that holds each root value."""
         return {self._roots[value]: number for number, value in enumerate(self._returned())}
 
@@ -215,9 +214,9 @@ class _Planner:
     def _maximum(self, size: Size) -> int:
         return size.evaluate({s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
 
-    def _place_slots(self, outputs: set[Any]) -> dict[Any, Slot]:
+    def _place_slots(self, outputs: set[ir.Value]) -> dict[ir.Value, Slot]:
         """Arena slots of the roots that are neither arguments nor outputs."""
-        slots: dict[Any, Slot] = {}
+        slots: dict[ir.Value, Slot] = {}
         for number, call in enumerate(self._calls):
             for result in call.results:
                 if self._roots[result] == result and result not in outputs:
@@ -229,7 +228,7 @@ class _Planner:
 
     # Text ---------------------------------------------------------------------------------------
 
-    def _print(self, outputs: dict[Any, int], slots: dict[Any, Slot], arena: int) -> str:
+    def _print(self, outputs: dict[ir.Value, int], slots: dict[ir.Value, Slot], arena: int) -> str:
         returned = self._returned()
         attributes = argument_attributes(self._entry)
         inputs = {
@@ -296,12 +295,12 @@ class _Planner:
         words = [[ir.StringAttr.get(word) for word in (*key, where)] for key, where in known.items()]
         return ir.ArrayAttr.get([ir.ArrayAttr.get(each) for each in words])
 
-    def _position_words(self, names: dict[Any, str]) -> ir.Attribute:
+    def _position_words(self, names: dict[ir.Value, str]) -> ir.Attribute:
         """The conditions on positions: argument, number of positions, rows, limit, and what needs it."""
         words = [(names[root], *sizes, where) for (root, *sizes), where in self._positions.items()]
         return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(word) for word in each]) for each in words])
 
-    def _bind_symbols(self, argument: Any) -> None:
+    def _bind_symbols(self, argument: ir.Value) -> None:
         for number, size in enumerate(self._dims[argument]):
             if size.constant is None and str(size) not in self._sizes:
                 at = self._constant(number)

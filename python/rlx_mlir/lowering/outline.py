@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import itemgetter
-from typing import Any
 
 from mlir.dialects import func
 
@@ -95,7 +94,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
 def _copy_results(entry: ir.AnyOp) -> None:
     """Gives each result an operation of its own: arguments, constants and repeated values are copied."""
     *_, terminator = operations(entry, nested=False)
-    seen: set[Any] = set()
+    seen: set[ir.Value] = set()
     for number, value in enumerate(terminator.operands):
         root = value
         while (reshape := producer(root, mir.ReshapeOp)) is not None:
@@ -196,7 +195,7 @@ def _row_value(view: ir.AnyOp) -> ir.Value:
     return view.new if isinstance(view, mir.CacheUpdateOp) else view.operation.results[0]
 
 
-def _is_in(view: ir.AnyOp, dims: dict[Any, Dims], rows: Group, space: RowSpace) -> bool:
+def _is_in(view: ir.AnyOp, dims: dict[ir.Value, Dims], rows: Group, space: RowSpace) -> bool:
     """Whether the operation works on the rows of a kernel, or on rows that are several of them side by side (heads)."""
     value = _row_value(view)
     last = shape_of(value)[-1] if shape_of(value) else -1
@@ -266,7 +265,7 @@ def _single_class(view: ir.AnyOp) -> str:
     return GENERIC
 
 
-def _depthwise(op: ir.AnyOp) -> list[Any]:
+def _depthwise(op: ir.AnyOp) -> list[ir.AnyOp]:
     """A convolution of each channel along a sequence, with the operations that move [B, S, C] there and back.
 
     Empty where it is another convolution, or something else reads what is in between.
@@ -298,7 +297,7 @@ def _depthwise(op: ir.AnyOp) -> list[Any]:
     return [member.operation for member in (turned, row, view, flat, back)]
 
 
-def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[Any]:
+def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A product, its twin where both feed function(a) * b, and the pointwise operations that only they feed."""
     ops = [op]
     value = op.results[0]
@@ -309,7 +308,7 @@ def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     return [*ops, *_followers(value, taken)]
 
 
-def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[Any]:
+def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A gather, and the pointwise operations that only it feeds, where entries are rows of the result."""
     table = op.operands[0]
     packed = packing(ir.RankedTensorType(table.type)) is not None
@@ -318,7 +317,7 @@ def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     return [op, *(_followers(op.results[0], taken) if rows and floating else [])]
 
 
-def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[Any]:
+def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A choice, and what makes its operands, in order, where only it reads them and their shape is the result's."""
     found = [op]
     for value in op.operands:
@@ -330,7 +329,7 @@ def _with_condition(op: ir.AnyOp, taken: set[int]) -> list[Any]:
     return found
 
 
-def _followers(value: ir.Value, taken: set[int]) -> list[Any]:
+def _followers(value: ir.Value, taken: set[int]) -> list[ir.AnyOp]:
     """The chain of pointwise operations that only a value feeds, whose other operands an epilogue can read."""
     ops = []
     while (user := only_user(value)) is not None:
@@ -344,7 +343,7 @@ def _followers(value: ir.Value, taken: set[int]) -> list[Any]:
     return ops
 
 
-def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[Any, Any, Any] | None:
+def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] | None:
     """(function, mul, other product) where op and another product of equal kind feed function(a) * b."""
     if isinstance(op.opview, mir.FusedMatmulBiasActOp) or (found := gating(op.opview)) is None:
         return None
@@ -357,7 +356,7 @@ def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[Any, Any, Any] | None:
     return function.operation, mul.operation, other
 
 
-def _attributes(op: ir.AnyOp) -> dict[str, Any]:
+def _attributes(op: ir.AnyOp) -> dict[str, ir.Attribute]:
     return dict(op.attributes.items())
 
 
@@ -401,7 +400,7 @@ class _Library:
 
     def __init__(self, module: ir.Operation) -> None:
         self._block = module.regions[0].blocks[0]
-        self._kernels: dict[Any, str] = {}
+        self._kernels: dict[object, str] = {}
         self._counts: dict[str, int] = {}
         named = [op.operation for op in self._block.operations if "sym_name" in op.operation.attributes]
         self._taken = {python_value(op.attributes["sym_name"]) for op in named}
@@ -409,8 +408,8 @@ class _Library:
     def outline(self, group: Group) -> None:
         """Replaces the group's operations by a call of their kernel."""
         members = group.members
-        inputs: dict[Any, None] = {}
-        constants: dict[int, Any] = {}
+        inputs: dict[ir.Value, None] = {}
+        constants: dict[int, ir.AnyOp] = {}
         for op in group.ops:
             for value in op.operands:
                 owner = value.owner
@@ -437,7 +436,7 @@ class _Library:
         for op in reversed(group.ops):
             op.erase()
 
-    def _build(self, group: Group, ops: list[Any], inputs: list[Any], outputs: list[Any]) -> str:
+    def _build(self, group: Group, ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
         tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample") else []
         content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
@@ -468,13 +467,13 @@ class _Library:
                 return name
 
 
-def _content(ops: list[Any], inputs: list[Any], outputs: list[Any]) -> tuple[Any, ...]:
+def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> tuple[object, ...]:
     """What a kernel of the operations is made of, but for names and locations: identical kernels have equal ones.
 
     Types and attributes are unique in their context, so comparing them is cheap; printing a kernel is not.
     """
-    numbers: dict[Any, int] = {value: number for number, value in enumerate(inputs)}
-    described: list[Any] = [tuple(value.type for value in inputs)]
+    numbers: dict[ir.Value, int] = {value: number for number, value in enumerate(inputs)}
+    described: list[object] = [tuple(value.type for value in inputs)]
     for op in ops:
         operands = tuple(numbers[value] for value in op.operands)
         regions = tuple(str(region) for region in op.regions)
@@ -485,7 +484,7 @@ def _content(ops: list[Any], inputs: list[Any], outputs: list[Any]) -> tuple[Any
     return *described, tuple(numbers[value] for value in outputs)
 
 
-def _tied_argument(value: ir.Value, inputs: list[Any]) -> int:
+def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:
     if (update := producer(value, mir.CacheUpdateOp)) is not None:
         return inputs.index(update.cache)
     sample = producer(value, mir.SampleOp)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from mlir.dialects import func
 
@@ -249,8 +248,8 @@ def hoist_params(module: ir.Operation) -> None:
     """Move what follows from parameters and constants into @prepare, which runs once when parameters are set."""
     function = entry_function(module)
     names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
-    hoisted: dict[int, Any] = {}
-    fixed: dict[int, Any] = {}  # what follows from constants alone: @prepare gets copies of what it needs
+    hoisted: dict[int, ir.AnyOp] = {}
+    fixed: dict[int, ir.AnyOp] = {}  # what follows from constants alone: @prepare gets copies of what it needs
     for op in operations(function, nested=False):
         if not can_prepare(op):
             continue
@@ -300,7 +299,7 @@ def hoist_params(module: ir.Operation) -> None:
     set_signature(function, attributes)
 
 
-def _named(attributes: Any, number: int) -> ir.Attribute:
+def _named(attributes: ir.DictAttr, number: int) -> ir.Attribute:
     """The attributes of an argument with its name, which its number gives where it has none: numbers change."""
     if "mir.name" in attributes:
         return attributes
@@ -308,12 +307,12 @@ def _named(attributes: Any, number: int) -> ir.Attribute:
     return ir.DictAttr.get({**own, "mir.name": ir.StringAttr.get(f"arg{number}")})
 
 
-def is_parameter_attribute(attributes: Any) -> bool:
+def is_parameter_attribute(attributes: ir.DictAttr) -> bool:
     """Whether an argument's attributes say that it is a parameter."""
     return "mir.kind" in attributes and python_value(attributes["mir.kind"]) == "param"
 
 
-def _needed(hoisted: dict[int, Any], fixed: dict[int, Any]) -> set[int]:
+def _needed(hoisted: dict[int, ir.AnyOp], fixed: dict[int, ir.AnyOp]) -> set[int]:
     """The operations among `fixed` that hoisted ones read, or that those read."""
     needed: set[int] = set()
     work = list(hoisted.values())
@@ -326,11 +325,11 @@ def _needed(hoisted: dict[int, Any], fixed: dict[int, Any]) -> set[int]:
     return needed
 
 
-def _from(value: ir.Value, hoisted: dict[int, Any]) -> bool:
+def _from(value: ir.Value, hoisted: dict[int, ir.AnyOp]) -> bool:
     return is_parameter(value) or (not isinstance(value.owner, ir.Block) and identity(value.owner) in hoisted)
 
 
-def _free_name(module: Any, name: str) -> str:
+def _free_name(module: ir.AnyModule, name: str) -> str:
     taken = {python_value(op.operation.attributes["sym_name"]) for op in module.regions[0].blocks[0].operations}
     while name in taken:
         name += "_"
@@ -356,7 +355,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
     return labels
 
 
-def _move(ops: list[Any], sources: list[Any], escaping: list[Any], target: Any) -> None:
+def _move(ops: list[ir.AnyOp], sources: list[ir.Value], escaping: list[ir.Value], target: ir.AnyOp) -> None:
     """Clones the operations into the empty function, which returns the escaping values."""
     block = target.add_entry_block()
     mapping = dict(zip(sources, block.arguments, strict=True))
@@ -365,7 +364,7 @@ def _move(ops: list[Any], sources: list[Any], escaping: list[Any], target: Any) 
         func.ReturnOp([mapping[value] for value in escaping])
 
 
-def clone_into(ops: list[Any], mapping: dict[Any, Any]) -> None:
+def clone_into(ops: list[ir.AnyOp], mapping: dict[ir.Value, ir.Value]) -> None:
     """Clones operations at the insertion point, with operands as `mapping` says; adds their results to it."""
     for op in ops:
         clone = op.operation.clone()

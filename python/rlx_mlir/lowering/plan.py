@@ -35,7 +35,7 @@ PRODUCTS_PER_BYTE = 16
 class PlanReader:
     """Reads the planned entry function."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ir.AnyModule) -> None:
         self._entry = entry_function(module)
         self._declared = {
             op.name.value: op
@@ -53,9 +53,9 @@ class PlanReader:
         self.slots: list[tuple[int, int]] = []
         self.kernels: list[str] = []
         self.calls: list[Any] = []
-        self._sizes: dict[Any, Size] = {}
-        self._buffers: dict[Any, tuple[str, int]] = {}
-        self._dims: dict[Any, tuple[Size, ...]] = {}
+        self._sizes: dict[ir.Value, Size] = {}
+        self._buffers: dict[ir.Value, tuple[str, int]] = {}
+        self._dims: dict[ir.Value, tuple[Size, ...]] = {}
         self._arguments()
         self.positions = [self._position(own) for own in attributes[POSITIONS]] if POSITIONS in attributes else []
         for op in operations(self._entry, nested=False):
@@ -65,11 +65,11 @@ class PlanReader:
         """The size as the run time reads it."""
         return [(coefficient, [self._numbers[s] for s in symbols]) for symbols, coefficient in size.terms]
 
-    def _condition(self, words: Any) -> SizeCondition:
+    def _condition(self, words: ir.ArrayAttr) -> SizeCondition:
         left, relation, right, where = (word.value for word in words)
         return SizeCondition(self._side(left), self._side(right), at_least=relation == "ge", where=where)
 
-    def _position(self, words: Any) -> PositionCondition:
+    def _position(self, words: ir.ArrayAttr) -> PositionCondition:
         name, count, rows, limit, where = (word.value for word in words)
         known = {spec.name: (kind, i) for kind, specs in self._given() for i, spec in enumerate(specs)}
         kind, index = known[name]
@@ -131,7 +131,7 @@ class PlanReader:
         elif op.name != "func.return":
             raise CompileError(f"a planned function can't hold '{op.name}'")
 
-    def _view(self, op: ir.AnyOp, operands: list[Any]) -> None:
+    def _view(self, op: ir.AnyOp, operands: list[ir.Value]) -> None:
         kind = ir.MemRefType(op.results[0].type)
         dynamic = iter(operands[2:])
         dims = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
@@ -142,7 +142,7 @@ class PlanReader:
         self._buffers[op.results[0]] = ("arena", len(self.slots))
         self.slots.append((offset, size))
 
-    def _call(self, op: ir.AnyOp, operands: list[Any]) -> None:
+    def _call(self, op: ir.AnyOp, operands: list[ir.Value]) -> None:
         name = python_value(op.attributes["callee"])
         if name not in self.kernels:
             self.kernels.append(name)
@@ -154,7 +154,7 @@ class PlanReader:
         work = self.terms(self._work(name, operands))
         self.calls.append((self.kernels.index(name), buffers, [self.terms(size) for size in dims], work))
 
-    def _work(self, name: str, operands: list[Any]) -> Size:
+    def _work(self, name: str, operands: list[ir.Value]) -> Size:
         """An estimate of the bytes or operations of a call: decides whether threads are worth their start."""
         kind = kernel_class(self._declared[name])
         result = product(self._dims[operands[-1]])
@@ -182,7 +182,7 @@ def _parse_size(text: str) -> Size:
     return total
 
 
-def read_preparation(module: Any) -> Preparation:
+def read_preparation(module: ir.AnyModule) -> Preparation:
     """`@prepare` as data."""
     found = functions(module, PREPARE)
     if not found:
@@ -204,7 +204,7 @@ def read_preparation(module: Any) -> Preparation:
     return Preparation(tuple(names), tuple(steps), results)
 
 
-def _step_attributes(op: ir.AnyOp) -> dict[str, Any]:
+def _step_attributes(op: ir.AnyOp) -> dict[str, object]:
     if op.name == "mir.constant":
         return constant_step(elements_array(op.attributes["value"]))
     if op.name == "mir.repack":
@@ -219,7 +219,7 @@ def _step_attributes(op: ir.AnyOp) -> dict[str, Any]:
     return {key: python_value(value) for key, value in op.attributes.items()}
 
 
-def name_arguments(module: Any) -> None:
+def name_arguments(module: ir.AnyModule) -> None:
     """Gives the entry function's arguments and results the names and kinds that callers see, where text has none."""
     entry = hir_function.entry_function(module)
     arguments, outputs = hir_function.arguments(entry), hir_function.results(entry)
@@ -272,7 +272,7 @@ def noted_parameters(module: ir.Module) -> tuple[BufferSpec, ...]:
     return tuple(specs)
 
 
-def declared_parameters(module: Any) -> tuple[BufferSpec, ...]:
+def declared_parameters(module: ir.AnyModule) -> tuple[BufferSpec, ...]:
     """What callers set: the parameters of the entry function, used or not, as the module declares them."""
     specs = []
     for argument in hir_function.arguments(hir_function.entry_function(module)):

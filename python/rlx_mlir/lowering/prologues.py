@@ -10,7 +10,6 @@ Parts of what a product makes stand where they are read, so that they are part o
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -78,7 +77,7 @@ def _is_product_of_few_rows(group: Group) -> bool:
     )
 
 
-def _quantisation(product: ir.AnyOp) -> Any:
+def _quantisation(product: ir.AnyOp) -> ir.AnyOp | None:
     """The operation that quantises all that a product of bytes reads, in blocks of 32, from f32; None without."""
     if not isinstance(product.opview, mir.BlockDotOp):
         return None
@@ -92,7 +91,7 @@ def _quantisation(product: ir.AnyOp) -> Any:
     return op if wide and python_value(op.attributes["block"]) == RUN else None
 
 
-def _norm(value: ir.Value) -> Any:
+def _norm(value: ir.Value) -> ir.AnyOp | None:
     """The RMS norm over rows, without an offset, that makes the value; None where it is something else."""
     norm = producer(value, mir.RmsNormOp)
     if norm is None or norm.beta is not None or python_value(norm.axis) not in (-1, len(shape_of(value)) - 1):

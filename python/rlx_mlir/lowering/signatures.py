@@ -9,7 +9,6 @@ least 0. `runtime/plan_spec.h` says how they are written.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
@@ -27,7 +26,7 @@ def relations(kernel: ir.AnyOp) -> list[int]:
 
     The dims are all open sizes of the arguments, then of the results, in order.
     """
-    dims: dict[Any, tuple[Size, ...]] = {}
+    dims: dict[ir.Value, tuple[Size, ...]] = {}
     numbers: dict[str, int] = {}
 
     def open_sizes(shape: Sequence[int]) -> tuple[Size, ...]:

@@ -13,9 +13,8 @@ positions of the present block alone. What is read at other positions has to be 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from mlir.dialects import arith, memref, scf
 
@@ -59,7 +58,7 @@ def split_kernels(module: ir.Operation) -> None:
             min(plans, key=lambda plan: plan.cost).apply()
 
 
-def is_generic(attributes: Any) -> bool:
+def is_generic(attributes: Mapping[str, ir.Attribute]) -> bool:
     """Whether a function belongs to a kernel without a template."""
     return TEMPLATE in attributes and str(attributes[TEMPLATE].value).startswith("generic")
 
@@ -68,13 +67,13 @@ def is_generic(attributes: Any) -> bool:
 class _Access:
     """A load or store: the buffer's own memory, and the index along each of its dimensions, where one value says it."""
 
-    op: Any
-    root: Any
+    op: ir.AnyOp
+    root: ir.Value
     places: dict[int, int]
     """Dimension of the memory -> number of the operand of `op` that is the index along it."""
     is_store: bool
 
-    def index(self, dim: int) -> Any:
+    def index(self, dim: int) -> ir.Value | None:
         return self.op.operands[self.places[dim]] if dim in self.places else None
 
 
@@ -82,12 +81,12 @@ class _Access:
 class _Nest:
     """A loop at the top of the body with what is in it, or a load or store outside of loops."""
 
-    op: Any
+    op: ir.AnyOp
     accesses: list[_Access]
-    loops: list[Any] = field(default_factory=list)
+    loops: list[ir.AnyOp] = field(default_factory=list)
     """The loops that stand in one another, nothing but index arithmetic between them."""
 
-    def roots(self, *, written: bool) -> list[Any]:
+    def roots(self, *, written: bool) -> list[ir.Value]:
         return list(dict.fromkeys(a.root for a in self.accesses if a.is_store == written))
 
     def dims_along(self, loop: ir.AnyOp, root: ir.Value) -> list[int]:
@@ -97,7 +96,7 @@ class _Nest:
         return [dim for dim in own[0].places if all(a.index(dim) == variable for a in own)]
 
 
-def _trace(value: ir.Value) -> tuple[Any, dict[int, int]] | None:
+def _trace(value: ir.Value) -> tuple[ir.Value, dict[int, int]] | None:
     """The memory that a buffer is a view of, and for dimensions of the view which dimension of the memory they are."""
     owner = value.owner
     rank = ir.MemRefType(value.type).rank
@@ -136,7 +135,7 @@ def _view_dims(view: ir.AnyOp) -> dict[int, int]:
     return {}
 
 
-def _collect(body: Any) -> list[_Nest] | None:
+def _collect(body: ir.AnyOp) -> list[_Nest] | None:
     """The nests of a body in order; None where there is something else than loops, loads, stores and arithmetic."""
     nests = []
     for op in operations(body, nested=False):
@@ -153,7 +152,7 @@ def _is_pure(op: ir.AnyOp) -> bool:
     return bool(op.name.startswith(PURE))
 
 
-def _accesses(top: Any) -> list[_Access] | None:
+def _accesses(top: ir.AnyOp) -> list[_Access] | None:
     accesses = []
     for op in [top, *operations(top)]:
         if op.name in ("memref.load", "memref.store"):
@@ -169,9 +168,9 @@ def _accesses(top: Any) -> list[_Access] | None:
     return accesses
 
 
-def _chain(op: ir.AnyOp | None) -> list[Any]:
+def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:
     """The loop, and those that stand in it and in one another."""
-    loops: list[Any] = []
+    loops: list[ir.AnyOp] = []
     while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:
         loops.append(op)
         inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in ("scf.yield", *VIEWS))]
@@ -196,7 +195,7 @@ class _ConflictError(Exception):
         self.root = root
 
 
-def _plans(body: Any, units: Any) -> list[_Plan]:
+def _plans(body: ir.AnyOp, units: ir.AnyOp) -> list[_Plan]:
     """The ways to cut a kernel, one for each suitable dimension of its results."""
     nests = _collect(body)
     if not nests:
@@ -208,7 +207,7 @@ def _plans(body: Any, units: Any) -> list[_Plan]:
         return []
     plans = []
     for dim in range(min(ir.MemRefType(result.type).rank for result in results)):
-        whole: set[Any] = set()
+        whole: set[ir.Value] = set()
         while (plan := _attempt(body, units, nests, results, dim, written, whole)) is not None:
             if isinstance(plan, _Plan):
                 plans += [plan] if plan.extent != 1 else []
@@ -218,8 +217,14 @@ def _plans(body: Any, units: Any) -> list[_Plan]:
 
 
 def _attempt(
-    body: Any, units: Any, nests: list[_Nest], results: list[Any], dim: int, written: set[Any], whole: set[Any]
-) -> Any:
+    body: ir.AnyOp,
+    units: ir.AnyOp,
+    nests: list[_Nest],
+    results: list[ir.Value],
+    dim: int,
+    written: set[ir.Value],
+    whole: set[ir.Value],
+) -> _Plan | ir.Value | None:
     """A plan; the memory that has to be complete for another attempt; or None where there is no way.
 
     Args:
@@ -231,7 +236,7 @@ def _attempt(
     if len(sizes) > 1:
         return None
     where = dict.fromkeys(results, dim)
-    cut: dict[int, Any] = {}
+    cut: dict[int, ir.AnyOp] = {}
     try:
         changed = True
         while changed:
@@ -247,7 +252,12 @@ def _attempt(
 
 
 def _follow(
-    number: int, nest: _Nest, where: dict[Any, int], cut: dict[int, Any], written: set[Any], whole: set[Any]
+    number: int,
+    nest: _Nest,
+    where: dict[ir.Value, int],
+    cut: dict[int, ir.AnyOp],
+    written: set[ir.Value],
+    whole: set[ir.Value],
 ) -> None:
     """Finds the nest's loop to cut from what it writes, and where the memory that it uses lies along that loop."""
     if number not in cut:
@@ -273,7 +283,9 @@ def _follow(
             raise _ConflictError(root)
 
 
-def _check_whole(nests: list[_Nest], where: dict[Any, int], cut: dict[int, Any], written: set[Any]) -> None:
+def _check_whole(
+    nests: list[_Nest], where: dict[ir.Value, int], cut: dict[int, ir.AnyOp], written: set[ir.Value]
+) -> None:
     """Complete memory is computed by nests that aren't cut, from complete memory."""
     for number, nest in enumerate(nests):
         for root in nest.roots(written=True):
@@ -292,13 +304,13 @@ def _check_whole(nests: list[_Nest], where: dict[Any, int], cut: dict[int, Any],
 class _Plan:
     """One way to cut a kernel: the dimension of its results, where its memory lies, and the loop of each nest."""
 
-    body: Any
-    units: Any
+    body: ir.AnyOp
+    units: ir.AnyOp
     nests: list[_Nest]
-    results: list[Any]
+    results: list[ir.Value]
     dim: int
-    where: dict[Any, int]
-    cut: dict[int, Any]
+    where: dict[ir.Value, int]
+    cut: dict[int, ir.AnyOp]
 
     @property
     def extent(self) -> int | None:
@@ -344,7 +356,7 @@ class _Plan:
             if base is not None and shrinking[number]:
                 _count_from(base, loop, shrinking[number])
 
-    def _length(self, results: Sequence[Any]) -> Any:
+    def _length(self, results: Sequence[ir.Value]) -> ir.Value:
         """The results' size along the dimension, at the insertion point."""
         if self.extent is not None:
             return _index(self.extent)
@@ -354,7 +366,7 @@ class _Plan:
             total = arith.maxsi(total, length)
         return total
 
-    def _block_loop(self, start: Any, stop: Any) -> tuple[Any, Any]:
+    def _block_loop(self, start: ir.Value, stop: ir.Value) -> tuple[ir.Value, ir.Value]:
         """A loop over blocks at the end of the body, with the nests that are cut in it: its bounds of a block."""
         *_, last = operations(self.body, nested=False)
         with ir.InsertionPoint(last), last.location:
@@ -372,8 +384,8 @@ class _Plan:
         """Makes large temporaries as large as a block; gives, by nest, the accesses to them and the dimension."""
         if (self.extent is not None and self.extent <= BLOCK) or not self._in_order():
             return {}
-        chosen: dict[Any, int] = {}
-        views: list[tuple[Any, int]] = []
+        chosen: dict[ir.Value, int] = {}
+        views: list[tuple[ir.Value, int]] = []
         for root, dim in self.where.items():
             if (
                 root in self.results
@@ -405,7 +417,7 @@ class _Plan:
         )
 
 
-def _count_from(base: Any, loop: ir.AnyOp, accesses: Sequence[tuple[_Access, int]]) -> None:
+def _count_from(base: ir.Value, loop: ir.AnyOp, accesses: Sequence[tuple[_Access, int]]) -> None:
     """Makes accesses in a loop to memory of one block count from the block's first position."""
     block = loop.regions[0].blocks[0]
     with ir.InsertionPoint.at_block_begin(block), loop.location:
@@ -419,10 +431,10 @@ def _is_large(kind: ir.MemRefType) -> bool:
     return not kind.has_static_shape or bytes_ > SMALL_BYTES
 
 
-def _views(root: ir.Value, dim: int) -> list[tuple[Any, int]] | None:
+def _views(root: ir.Value, dim: int) -> list[tuple[ir.Value, int]] | None:
     """The views of memory with the dimension in them that is `dim`; None where one of them can't shrink with it."""
     dynamic = ir.MemRefType(root.type).shape[dim] < 0
-    views: list[tuple[Any, int]] = []
+    views: list[tuple[ir.Value, int]] = []
     todo = [(root, dim)]
     while todo:
         value, own = todo.pop()
@@ -442,7 +454,7 @@ def _views(root: ir.Value, dim: int) -> list[tuple[Any, int]] | None:
     return views
 
 
-def _shrink_memory(alloc: Any, dim: int) -> None:
+def _shrink_memory(alloc: ir.AnyOp, dim: int) -> None:
     """Gives memory the size of a block along a dimension."""
     kind = ir.MemRefType(alloc.results[0].type)
     shape, sizes = list(kind.shape), list(alloc.operands)
@@ -467,5 +479,5 @@ def _shrink_view(view: ir.AnyOp, dim: int) -> None:
         view.attributes["static_output_shape"] = ir.DenseI64ArrayAttr.get(static)
 
 
-def _index(value: int) -> Any:
+def _index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mlir.dialects import arith, memref, scf
 
@@ -83,7 +82,7 @@ def _is_free(op: ir.AnyOp) -> bool:
     return "fastmath" in op.attributes and "reassoc" in str(op.attributes["fastmath"])
 
 
-def _leads_to(value: ir.Value, load: Any, ops: Sequence[Any]) -> bool:
+def _leads_to(value: ir.Value, load: ir.AnyOp, ops: Sequence[ir.AnyOp]) -> bool:
     """Whether what a load gives comes to a value by free operations alone."""
     if value == load.results[0]:
         return True
@@ -100,7 +99,7 @@ def _number(value: ir.Value) -> int | None:
     return int(ir.IntegerAttr(owner.attributes["value"]).value)
 
 
-def _index(value: int) -> Any:
+def _index(value: int) -> ir.Value:
     return arith.constant(ir.IndexType.get(), value)
 
 
@@ -113,21 +112,21 @@ class _Sum:
         length: turns of the loop, None where dynamic.
     """
 
-    loop: Any
-    load: Any
-    store: Any
+    loop: ir.AnyOp
+    load: ir.AnyOp
+    store: ir.AnyOp
     word: str
     length: int | None
 
     @property
-    def _type(self) -> Any:
+    def _type(self) -> ir.Type:
         return self.load.results[0].type
 
     @property
     def _lanes(self) -> int:
         return LANES if self.length is None or self.length >= 2 * LANES else FEW_LANES
 
-    def _join(self, x: Any, y: Any) -> Any:
+    def _join(self, x: ir.Value, y: ir.Value) -> ir.Value:
         return (arith.addf if self.word == "arith.addf" else arith.mulf)(x, y)
 
     def rewrite(self, function: ir.AnyOp) -> None:
@@ -148,7 +147,7 @@ class _Sum:
             memref.store(self._join(before, total), self.load.operands[0], place)
         self.loop.erase()
 
-    def _blocks(self, parts: Any, low: Any, high: Any, block: int) -> Any:
+    def _blocks(self, parts: ir.Value, low: ir.Value, high: ir.Value, block: int) -> ir.Value:
         """All blocks, joined one after the other; of sums, what each addition loses is carried along and added last."""
         start = [self._neutral] if self.word == "arith.mulf" else [self._neutral, self._neutral]
         loop = scf.ForOp(low, high, _index(block), start)
@@ -170,7 +169,7 @@ class _Sum:
         known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
         return arith.select(known, arith.addf(total, lost), total)
 
-    def _block(self, parts: Any, low: Any, high: Any) -> Any:
+    def _block(self, parts: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
         """One block: partial sums, then those joined in pairs."""
         lanes = self._lanes
         zero, one, width = _index(0), _index(1), _index(lanes)
@@ -191,13 +190,13 @@ class _Sum:
         return values[0]
 
     @staticmethod
-    def _each(low: Any, high: Any, body: Callable[[Any], Any]) -> None:
+    def _each(low: ir.Value, high: ir.Value, body: Callable[[ir.Value], object]) -> None:
         loop = scf.ForOp(low, high, _index(1))
         with ir.InsertionPoint(loop.body):
             body(loop.induction_variable)
             scf.YieldOp([])
 
-    def _add(self, parts: Any, lane: Any, position: Any) -> None:
+    def _add(self, parts: ir.Value, lane: ir.Value, position: ir.Value) -> None:
         """The loop's body at a position, on a partial sum."""
         known = {self.loop.regions[0].blocks[0].arguments[0]: position}
         *ops, _ = operations(self.loop, nested=False)

@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
@@ -15,7 +14,7 @@ from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.unsupported import list_operations
 
 
-def check_supported(module: Any, name: str, *, policy: str = "direct") -> None:
+def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct") -> None:
     """Raises UnsupportedError, which lists every operation that can't be compiled, with places and reasons.
 
     Raises CompileError where the memory of a value can't be addressed.
@@ -41,7 +40,7 @@ def check_supported(module: Any, name: str, *, policy: str = "direct") -> None:
     check_extents(module)
 
 
-def _problem(op: Any, lowered: set[str], on_tensors: set[str]) -> str:
+def _problem(op: ir.AnyOp, lowered: set[str], on_tensors: set[str]) -> str:
     """Why an operation can't be compiled; '' where it can."""
     dialect = op.name.partition(".")[0]
     if dialect == "func":

@@ -4,8 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.attention import emit_attention, template_of
 from rlx_mlir.codegen.cpu.conv import emit_conv
@@ -33,7 +33,7 @@ from rlx_mlir.lowering.kernel_specs import (
 from rlx_mlir.runtime.tiles import GEMM_AMX, GEMM_AMX_F32
 
 
-def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def select_template(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     """The template's name, and its functions for the kernel as text.
 
     Raises UnsupportedByTemplate, with the reason, where no template covers the kernel.
@@ -44,7 +44,7 @@ def select_template(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     return CLASSES[kind](name, kernel, target)
 
 
-def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _gemm(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     spec = read_product(name, kernel)
     if spec.kind == "scaled_matmul":
         raise UnsupportedByTemplate(f"{name}: products of {spec.float8} have no template")
@@ -74,29 +74,29 @@ def _gemm(name: str, kernel: Any, target: Target) -> tuple[str, str]:
     return "gemm_panels", gemm_panels(target, product, spec.scheme)
 
 
-def _rows(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _rows(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     return "rows", emit_rows(name, read_rows(name, kernel), target)
 
 
-def _attention(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _attention(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     spec = read_attention(name, kernel)
     return template_of(spec, target), emit_attention(name, spec, target)
 
 
-def _quantize(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _quantize(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     return "block_quantize", block_quantize(target, name, read_quantize(name, kernel))
 
 
-def _conv(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _conv(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     return "conv", emit_conv(name, read_conv(name, kernel), target)
 
 
-def _recurrence(name: str, kernel: Any, target: Target) -> tuple[str, str]:
+def _recurrence(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, str]:
     return "recurrence", emit_recurrence(name, read_recurrence(name, kernel), target)
 
 
 #: The template of each class of kernels that has one.
-CLASSES: dict[str, Callable[[str, Any, Target], tuple[str, str]]] = {
+CLASSES: dict[str, Callable[[str, ir.AnyOp, Target], tuple[str, str]]] = {
     "gemm": _gemm,
     "rows": _rows,
     "attention": _attention,

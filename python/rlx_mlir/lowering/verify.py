@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -327,7 +326,7 @@ def _cpu(module: ir.Operation) -> Problems:
                 yield from _allocation(function, op)
 
 
-def _allocation(body: Any, op: ir.AnyOp) -> Problems:
+def _allocation(body: ir.AnyOp, op: ir.AnyOp) -> Problems:
     """Memory is allocated where its size isn't known before: in loops, or of a size that depends on data."""
     buffers = list(body.arguments)[:-EXTRA_ARGUMENTS]
     if op.name == "memref.alloca":
@@ -339,7 +338,7 @@ def _allocation(body: Any, op: ir.AnyOp) -> Problems:
 
 
 def _llvm(module: ir.Operation) -> Problems:
-    defined: dict[str, Any] = {}
+    defined: dict[str, ir.AnyOp] = {}
     for op in module.regions[0].blocks[0].operations:
         operation = op.operation
         if _dialect(operation) != "llvm":
@@ -391,7 +390,7 @@ def _gpu(module: ir.Operation) -> Problems:
             yield f"{_at(body, launch)}: a kernel that may start before the one before has ended waits for it"
 
 
-def _launches(module: Any) -> Iterator[tuple[Any, Any]]:
+def _launches(module: ir.AnyModule) -> Iterator[tuple[ir.AnyOp, ir.AnyOp]]:
     """Each launch with the body that it is in."""
     for body in bodies(module):
         for op in operations(body.operation):

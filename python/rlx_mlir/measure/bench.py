@@ -15,11 +15,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rlx_mlir.measure.rivals import RIVALS, Rival, check
 from rlx_mlir.measure.timing import Series, compare, interleave, seconds_per_call, versions
 from rlx_mlir.measure.workloads import WORKLOADS, Workload
+
+if TYPE_CHECKING:
+    from rlx_mlir.runtime.cuda import CudaExecutable
 
 #: Said of progress: a few words.
 Say = Callable[[str], None]
@@ -161,7 +164,7 @@ def _workload(workload: Workload, rivals: Sequence[Rival], request: Request) -> 
     yield from rows
 
 
-def seconds_by_events(executable: Any, inputs: Mapping[str, Any], floor: float) -> Callable[[], float]:
+def seconds_by_events(executable: CudaExecutable, inputs: Mapping[str, object], floor: float) -> Callable[[], float]:
     """A figure: seconds that the kernels of one run take on a GPU, by events, for arrays that are there.
 
     Args:

@@ -6,9 +6,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir.compiler import Compilation, CompileOptions
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir.module import GraphModule
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class CompileTiming:
         """Of all stages."""
         return sum(stage.seconds for stage in self.stages)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "program": self.name,
@@ -77,7 +80,7 @@ class CompileTiming:
 class _Timed(Compilation):
     """A compilation that runs its pipelines pass by pass, and notes how long each takes."""
 
-    def __init__(self, module: Any, options: CompileOptions) -> None:
+    def __init__(self, module: GraphModule, options: CompileOptions) -> None:
         super().__init__(module, options)
         self.passes: list[PassTime] = []
 
@@ -90,7 +93,7 @@ class _Timed(Compilation):
             self.passes.append(PassTime(pass_name(step), time.perf_counter() - begin))
 
 
-def time_compilation(build: Callable[[], Any], options: CompileOptions) -> CompileTiming:
+def time_compilation(build: Callable[[], GraphModule], options: CompileOptions) -> CompileTiming:
     """Compiles a module without the cache, and times it.
 
     Args:

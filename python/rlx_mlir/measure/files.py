@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.measure.timing import Series
+from rlx_mlir.runtime.artifact import BufferSpec
 from rlx_mlir.runtime.dispatch import DispatchReport
 from rlx_mlir.runtime.executable import Executable
 
@@ -39,7 +39,7 @@ class FileProfile:
     seconds: Series
     report: DispatchReport
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "program": self.name,
@@ -82,7 +82,7 @@ def profile_executable(
     chosen = {**known, **(sizes or {})}
     rng = np.random.default_rng(0)
 
-    def drawn(specs: Any) -> dict[str, Any]:
+    def drawn(specs: Sequence[BufferSpec]) -> dict[str, np.ndarray]:
         found = {}
         for spec in specs:
             shape = tuple(size if isinstance(size, int) else chosen[size] for size in spec.shape)

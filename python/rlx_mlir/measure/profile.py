@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from rlx_mlir.errors import ContextLengthError, InputError
 from rlx_mlir.measure.device import DeviceProbe
@@ -116,7 +115,7 @@ class KernelProfile:
         more = len(self.blocks) - _LISTED
         return ", ".join(self.blocks[:_LISTED]) + (f" and {more} more" if more > 0 else "")
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "kernel": self.name,
@@ -198,7 +197,7 @@ class ProgramProfile:
         arithmetic = sum(kernel.work.flops / bounds.arithmetic(kernel.integer) for kernel in self.kernels)
         return self.total.bytes / bounds.bandwidth, arithmetic
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         seconds, work = self.seconds, self.total
         return {
@@ -225,7 +224,7 @@ class Profile:
     programs: tuple[ProgramProfile, ...]
     roofline: Roofline
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "model": self.model,

@@ -39,7 +39,7 @@ def graph_of(model: Model, program: str) -> GraphModule:
     return decoder.build(model.config, program, _candidates(model, program))
 
 
-def material_of(model: Model, program: str) -> dict[str, Any]:
+def material_of(model: Model, program: str) -> dict[str, object]:
     """What the graph is made of, for keys of caches."""
     return decoder.describe(model.config, program, _candidates(model, program))
 

@@ -23,7 +23,7 @@ from rlx_mlir.errors import InputError, UnsupportedError
 from rlx_mlir.measure.workloads import Workload
 
 #: A prepared computation: each call takes the workload's inputs, arrays of numpy, and gives the result as one.
-Runner = Callable[[], np.ndarray[Any, Any]]
+Runner = Callable[[], np.ndarray]
 
 INSTALL = "pip install 'rlx-mlir[bench]'"
 
@@ -75,14 +75,14 @@ def _torch(workload: Workload, threads: int) -> Runner:
     turned = {name: p.T.contiguous() for name, p in params.items() if p.ndim == 2}  # as `linear` wants them
     functional, sizes = torch.nn.functional, workload.sizes
 
-    def mlp(x: Any) -> Any:
+    def mlp(x: torch.Tensor) -> torch.Tensor:
         return (functional.silu(x @ params["gate"]) * (x @ params["up"])) @ params["down"]
 
-    def linear(x: Any) -> Any:
+    def linear(x: torch.Tensor) -> torch.Tensor:
         return functional.gelu(functional.linear(x, turned["w"], params["b"]))
 
-    def attention(q: Any, k: Any, v: Any) -> Any:
-        def split(x: Any, heads: int) -> Any:
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        def split(x: torch.Tensor, heads: int) -> torch.Tensor:
             return x.view(1, x.shape[1], heads, sizes["head_dim"]).transpose(1, 2)
 
         # A single query sees every key; torch's causal mask is aligned at the other end, and equal for squares alone.
@@ -95,7 +95,7 @@ def _torch(workload: Workload, threads: int) -> Runner:
         )
         return found.transpose(1, 2).reshape(q.shape)
 
-    compute: Callable[..., Any] = {
+    compute: Callable[..., torch.Tensor] = {
         "gemm": lambda x: x @ params["w"],
         "linear": linear,
         "mlp": mlp,
@@ -107,9 +107,9 @@ def _torch(workload: Workload, threads: int) -> Runner:
         "softmax": lambda x: torch.softmax(x, -1),
     }[workload.kind]
 
-    def run() -> np.ndarray[Any, Any]:
+    def run() -> np.ndarray:
         with torch.inference_mode():
-            found: np.ndarray[Any, Any] = compute(*map(torch.from_numpy, workload.inputs.values())).numpy()
+            found: np.ndarray = compute(*map(torch.from_numpy, workload.inputs.values())).numpy()
             return found
 
     return run
@@ -193,14 +193,14 @@ def _jax(workload: Workload, threads: int) -> Runner:
 
     sizes = workload.sizes
 
-    def gemm(x: Any, w: Any) -> Any:
+    def gemm(x: jax.Array, w: jax.Array) -> jax.Array:
         return x @ w
 
-    def mlp(x: Any, gate: Any, up: Any, down: Any) -> Any:
+    def mlp(x: jax.Array, gate: jax.Array, up: jax.Array, down: jax.Array) -> jax.Array:
         return (jax.nn.silu(x @ gate) * (x @ up)) @ down
 
-    def attention(q: Any, k: Any, v: Any) -> Any:
-        def split(x: Any, heads: int) -> Any:
+    def attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
+        def split(x: jax.Array, heads: int) -> jax.Array:
             return x.reshape(1, x.shape[1], heads, sizes["head_dim"])
 
         found = jax.nn.dot_product_attention(
@@ -211,26 +211,26 @@ def _jax(workload: Workload, threads: int) -> Runner:
         )
         return found.reshape(q.shape)
 
-    def rms_norm(x: Any, gamma: Any) -> Any:
+    def rms_norm(x: jax.Array, gamma: jax.Array) -> jax.Array:
         return x * jax.lax.rsqrt(jnp.mean(x * x, axis=-1, keepdims=True) + 1e-5) * gamma
 
-    def layer_norm(x: Any, gamma: Any, beta: Any) -> Any:
+    def layer_norm(x: jax.Array, gamma: jax.Array, beta: jax.Array) -> jax.Array:
         centred = x - jnp.mean(x, axis=-1, keepdims=True)
         return centred * jax.lax.rsqrt(jnp.mean(centred * centred, axis=-1, keepdims=True) + 1e-5) * gamma + beta
 
-    def softmax(x: Any) -> Any:
+    def softmax(x: jax.Array) -> jax.Array:
         return jax.nn.softmax(x, axis=-1)
 
-    def linear(x: Any, w: Any, b: Any) -> Any:
+    def linear(x: jax.Array, w: jax.Array, b: jax.Array) -> jax.Array:
         return jax.nn.gelu(x @ w + b, approximate=False)
 
-    def gelu_mlp(x: Any, w: Any, b: Any, w2: Any, b2: Any) -> Any:
+    def gelu_mlp(x: jax.Array, w: jax.Array, b: jax.Array, w2: jax.Array, b2: jax.Array) -> jax.Array:
         return linear(x, w, b) @ w2 + b2
 
-    def self_attention(q: Any, k: Any, v: Any) -> Any:
+    def self_attention(q: jax.Array, k: jax.Array, v: jax.Array) -> jax.Array:
         return jax.nn.softmax(q @ k.swapaxes(-1, -2) * sizes["head_dim"] ** -0.5, axis=-1) @ v
 
-    functions: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Callable[..., jax.Array]] = {
         "gemm": gemm,
         "linear": linear,
         "mlp": mlp,
@@ -347,7 +347,7 @@ def environment(threads: int) -> dict[str, str]:
     }
 
 
-def check(workload: Workload, rival: str, found: np.ndarray[Any, Any]) -> None:
+def check(workload: Workload, rival: str, found: np.ndarray) -> None:
     """Raises UnsupportedError where a result is another than the reference's: then times don't compare."""
     expected = workload.reference()
     distance = float(np.abs(found.reshape(expected.shape) - expected).max()) if found.size == expected.size else np.inf

@@ -17,6 +17,7 @@ from rlx_mlir.measure.programs import executable_of, graph_of, is_on_gpu, materi
 from rlx_mlir.models.model import Model, _Session
 from rlx_mlir.runtime.device import DeviceArray
 from rlx_mlir.runtime.executable import Executable
+from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.semantics.function import INPUT, Argument, arguments
 from rlx_mlir.verify.inputs import draw, symbols_of
 
@@ -53,13 +54,13 @@ class Subject(Protocol):
     symbol: str
     cases: Mapping[int, Mapping[str, int]]
     programs: tuple[str, ...]
-    params: Mapping[str, Any]
-    shared: dict[str, Any]
+    params: Mapping[str, object]
+    shared: dict[str, Prepared]
 
     def graph(self) -> GraphModule:
         """The graph that is compiled."""
 
-    def material(self) -> Mapping[str, Any]:
+    def material(self) -> Mapping[str, object]:
         """What the graph is made of, for keys of caches."""
 
     def steps(self, executable: Executable, size: int) -> list[Callable[[], object]]:
@@ -72,7 +73,12 @@ class ModelSubject:
     symbol = "tokens"
 
     def __init__(
-        self, model: Model, program: str, params: Mapping[str, Any], shared: dict[str, Any], prompts: Sequence[int]
+        self,
+        model: Model,
+        program: str,
+        params: Mapping[str, object],
+        shared: dict[str, Prepared],
+        prompts: Sequence[int],
     ) -> None:
         self._model = model
         self.name = program
@@ -89,7 +95,7 @@ class ModelSubject:
     def graph(self) -> GraphModule:
         return graph_of(self._model, self.name)
 
-    def material(self) -> Mapping[str, Any]:
+    def material(self) -> Mapping[str, object]:
         return material_of(self._model, self.name)
 
     def steps(self, executable: Executable, size: int) -> list[Callable[[], object]]:
@@ -127,8 +133,8 @@ class ModuleSubject:
         self.name = module.name
         self.options = options
         self.on_gpu = options.is_gpu
-        self.shared: dict[str, Any] = {}
-        self._on_device: dict[int, dict[str, Any]] = {}
+        self.shared: dict[str, Prepared] = {}
+        self._on_device: dict[int, dict[str, object]] = {}
         known = arguments(module.entry)
         inputs = [own for own in known if own.kind == INPUT]
         params = [own for own in known if own.kind != INPUT]
@@ -137,12 +143,12 @@ class ModuleSubject:
         _check_known("sizes", sizes, symbols, module.name)
         self.symbol, self.cases = _cases(symbols, options.maxima, _sizes_of(known, arrays), sizes)
         self._inputs = {size: _values(inputs, case, arrays) for size, case in self.cases.items()}
-        self.params: Mapping[str, Any] = _values(params, next(iter(self.cases.values())), arrays)
+        self.params: Mapping[str, object] = _values(params, next(iter(self.cases.values())), arrays)
 
     def graph(self) -> GraphModule:
         return self._module
 
-    def material(self) -> Mapping[str, Any]:
+    def material(self) -> Mapping[str, object]:
         return {"module": self._module.to_text()}
 
     def steps(self, executable: Executable, size: int) -> list[Callable[[], object]]:
@@ -151,7 +157,7 @@ class ModuleSubject:
             return [partial(executable.run, self._inputs[size], donate=tied)]
         return [partial(cast("CudaExecutable", executable).run, self._placed(size), donate=tied, device_outputs=True)]
 
-    def _placed(self, size: int) -> Mapping[str, Any]:
+    def _placed(self, size: int) -> Mapping[str, object]:
         """The inputs on the GPU, so that copies aren't measured; integers stay: positions are checked by the host."""
         if size not in self._on_device:
             self._on_device[size] = {

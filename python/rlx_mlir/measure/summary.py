@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any
 
 from rlx_mlir.measure.programs import executable_of, is_on_gpu, work_of
 from rlx_mlir.measure.roofline import Roofline, measure, rounded_set
@@ -49,7 +48,7 @@ class Part:
             f"{self.work.bytes / self.seconds / 1e9:.1f} GB/s, {self.fraction:.0%} of what {self.bound} allows"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {
             "tokens": self.tokens,
@@ -74,7 +73,7 @@ class Summary:
     def __str__(self) -> str:
         return "\n".join([*map(str, self.parts), f"machine: {self.roofline}"])
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """As JSON can write it."""
         return {"machine": self.roofline.to_dict(), **{part.name: part.to_dict() for part in self.parts}}
 

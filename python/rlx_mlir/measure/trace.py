@@ -3,32 +3,30 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rlx_mlir.measure.profile import Profile, ProgramProfile
 
 _PROCESS = 1
 
 
-def trace(profile: Profile) -> dict[str, Any]:
+def trace(profile: Profile) -> dict[str, object]:
     """The profile in Chrome's trace format: a row for each module, a slice for each run, and one for each call in it.
 
     Calls lie one after the other: what lies between them in a run is at its end. Slices of calls say which block they
     come from, and what they read, write and compute.
     """
     begin = min(run.begin for program in profile.programs for run in program.runs)
-    events: list[dict[str, Any]] = [_name("process_name", 0, f"rlx profile {profile.model}")]
+    events: list[dict[str, object]] = [_name("process_name", 0, f"rlx profile {profile.model}")]
     for number, program in enumerate(profile.programs):
         events.append(_name("thread_name", number, program.name))
         events += _slices(program, number, begin)
     return {"traceEvents": events, "displayTimeUnit": "ns", "otherData": {"machine": str(profile.roofline)}}
 
 
-def _name(what: str, row: int, name: str) -> dict[str, Any]:
+def _name(what: str, row: int, name: str) -> dict[str, object]:
     return {"ph": "M", "name": what, "pid": _PROCESS, "tid": row, "args": {"name": name}}
 
 
-def _slices(program: ProgramProfile, row: int, begin: float) -> list[dict[str, Any]]:
+def _slices(program: ProgramProfile, row: int, begin: float) -> list[dict[str, object]]:
     events = []
     for run, work in zip(program.runs, program.work, strict=True):
         start = (run.begin - begin) * 1e6
@@ -54,8 +52,8 @@ def _slices(program: ProgramProfile, row: int, begin: float) -> list[dict[str, A
 
 
 def _slice(
-    name: str, category: str, row: int, start: float, seconds: float, arguments: dict[str, Any]
-) -> dict[str, Any]:
+    name: str, category: str, row: int, start: float, seconds: float, arguments: dict[str, object]
+) -> dict[str, object]:
     return {
         "ph": "X",
         "name": name,

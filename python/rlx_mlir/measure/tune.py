@@ -36,6 +36,7 @@ from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.loading import executable as executable_for
+from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.tuning.choices import AT, changes_bits, text_of
 from rlx_mlir.tuning.cpu import CHANGE_BITS
 
@@ -180,8 +181,8 @@ def tune_model(
     if len(prompts) > 1 and not on_gpu:
         _refuse_several("length of prompts", prompts)
     lengths = prompts or (GPU_PROMPTS if on_gpu else CPU_PROMPTS)
-    weights: Mapping[str, Any] = decoder.parameters(model.config, model.file, model.context)
-    shared: dict[str, Any] = {}
+    weights: Mapping[str, object] = decoder.parameters(model.config, model.file, model.context)
+    shared: dict[str, Prepared] = {}
     plan = _Plan(threads, rounds, tries, same_bits, keep, progress or (lambda _: None))
     return [_Tuner(ModelSubject(model, name, weights, shared, lengths), plan).run() for name in decoder.PROGRAMS]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -19,6 +19,9 @@ from rlx_mlir.mir.cost import Shape, Sizes, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.dims import operation_dims
+
+if TYPE_CHECKING:
+    from rlx_mlir.hir.module import GraphModule
 
 #: Operations that give another name to memory: what reads their result reads their operand.
 _VIEW = "mir.reshape"
@@ -72,7 +75,7 @@ class Call:
 class ModuleWork:
     """The calls of a module in the order of its plan, and what each does at given sizes."""
 
-    def __init__(self, module: Any, options: CompileOptions) -> None:
+    def __init__(self, module: GraphModule, options: CompileOptions) -> None:
         """Compiles a graph, at stage hir or mir, up to its kernels."""
         compilation = Compilation(module, options)
         compilation.run(until="kernels")
@@ -113,19 +116,20 @@ class ModuleWork:
         """The shapes of each call's operands; raises as `at` does."""
         return [shapes for shapes, _ in self._walk(sizes, 0)]
 
-    def kernel(self, name: str) -> Any:
+    def kernel(self, name: str) -> ir.AnyOp:
         """The function of a kernel, which holds its primitives, for use with the module's context."""
         return self._kernels[name]
 
     @property
-    def context(self) -> Any:
+    def context(self) -> ir.Context:
         """Of the module."""
-        return self._module.context
+        context: ir.Context = self._module.context
+        return context
 
     def _walk(self, sizes: Mapping[str, int], position: int) -> Iterator[tuple[tuple[Shape, ...], Work]]:
         """Each call's operands and work."""
         with self._module.context:
-            shapes: dict[Any, Shape] = {}
+            shapes: dict[ir.Value, Shape] = {}
             for argument, own in zip(self._entry.arguments, argument_dims(self._entry), strict=True):
                 try:
                     shapes[argument] = tuple(size.evaluate(sizes) for size in own)
@@ -155,15 +159,15 @@ def _result_shapes(op: ir.AnyOp, operands: Sequence[Shape]) -> list[Shape]:
 
 def kernel_work(kernel: ir.AnyOp, operands: Sequence[Shape], position: int = 0) -> tuple[Work, list[Shape]]:
     """What one call of a kernel does with operands of the given shapes, and the shapes of its results."""
-    shapes: dict[Any, Shape] = dict(zip(kernel.arguments, operands, strict=True))
+    shapes: dict[ir.Value, Shape] = dict(zip(kernel.arguments, operands, strict=True))
     *ops, terminator = operations(kernel, nested=False)
     for op in ops:
         shapes.update(zip(op.results, _result_shapes(op, [shapes[value] for value in op.operands]), strict=True))
     found = Sizes(shapes, position)
     flops = 0
-    read: dict[Any, int] = {}
-    written: dict[Any, int] = {}
-    roots: dict[Any, Any] = {}
+    read: dict[ir.Value, int] = {}
+    written: dict[ir.Value, int] = {}
+    roots: dict[ir.Value, ir.Value] = {}
     for op in ops:
         if op.name == _VIEW:
             roots[op.results[0]] = roots.get(op.operands[0], op.operands[0])

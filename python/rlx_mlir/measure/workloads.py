@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from rlx_mlir.errors import InputError
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 _EPS = 1e-5
 

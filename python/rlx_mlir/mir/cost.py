@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from rlx_mlir import ir
 
 Shape = tuple[int, ...]
-Function = TypeVar("Function", bound="Callable[[Any, Sizes], Cost]")
+Function = TypeVar("Function", bound="Callable[[ir.AnyOp, Sizes], Cost]")
 
 #: Element types whose width isn't in their name; `i1` is stored as a byte.
 _WIDTHS = {"i1": 1, "index": 8, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1}
@@ -33,7 +33,7 @@ class Cost:
     """
 
     flops: int = 0
-    reads: Mapping[Any, int] = field(default_factory=dict)
+    reads: Mapping[ir.Value, int] = field(default_factory=dict)
     writes: Mapping[int, int] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ class Sizes:
         position: tokens in the cache before this call: what an operand `pos` holds.
     """
 
-    shapes: Mapping[Any, Shape]
+    shapes: Mapping[ir.Value, Shape]
     position: int = 0
 
     def __getitem__(self, value: ir.Value) -> Shape:
@@ -62,7 +62,7 @@ class Sizes:
 
 
 #: The cost of each operation that has a function of its own, by name.
-COSTS: dict[str, Callable[[Any, Sizes], Cost]] = {}
+COSTS: dict[str, Callable[[ir.AnyOp, Sizes], Cost]] = {}
 
 
 def cost(*ops: type[ir.OpView]) -> Callable[[Function], Function]:
@@ -88,7 +88,7 @@ def element_bytes(value: ir.Value) -> int:
     return _WIDTHS[word] if word in _WIDTHS else int(word.lstrip("iuf")) // 8
 
 
-def per_element(flops: int) -> Callable[[Any, Sizes], Cost]:
+def per_element(flops: int) -> Callable[[ir.AnyOp, Sizes], Cost]:
     """A cost of so many operations for each element of the first result."""
 
     def of(op: ir.AnyOp, sizes: Sizes) -> Cost:

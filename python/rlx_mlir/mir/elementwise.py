@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 from mlir.dialects import arith
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir import scalars
@@ -523,10 +523,10 @@ def _reference(record: Elementwise) -> Callable[..., np.ndarray]:
     return unary if record.arity == 1 else binary
 
 
-def _lowering(record: Elementwise) -> Callable[[Any, Rewriter], None]:
+def _lowering(record: Elementwise) -> Callable[[ir.AnyOp, Rewriter], None]:
     """function(x, ...) -> generic: the formula of each element"""
 
-    def lower(op: Any, rewriter: Rewriter) -> None:
+    def lower(op: ir.AnyOp, rewriter: Rewriter) -> None:
         operands = list(op.operation.operands)
         rewriter.replace(op, elementwise(op.result.type, operands, partial(scalars.compute, record)))
 
@@ -534,12 +534,12 @@ def _lowering(record: Elementwise) -> Callable[[Any, Rewriter], None]:
     return lower
 
 
-def same_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`."""
     return operands[0]
 
 
-def broadcast_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def broadcast_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of all operands, broadcast."""
     return broadcast(*operands)
 
@@ -556,7 +556,7 @@ for _record in FUNCTIONS.values():
 
 
 @reference(mir.ConstantOp)
-def constant(*, value: Any) -> np.ndarray:
+def constant(*, value: ir.Attribute) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     return elements_array(value)
 
@@ -584,7 +584,7 @@ def where(condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> n
 
 
 @reference(mir.CastOp)
-def cast(x: np.ndarray, *, result_dtype: np.dtype[Any]) -> np.ndarray:
+def cast(x: np.ndarray, *, result_dtype: np.dtype) -> np.ndarray:
     """Conversion: floats round to nearest even, integers and floats of 8 bits saturate, to bool is `x != 0`."""
     if x.dtype == result_dtype:
         return x
@@ -613,7 +613,7 @@ cost(mir.CompareOp, mir.WhereOp)(per_element(1))
 
 
 @dim_rule(mir.ConstantOp)
-def constant_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def constant_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of the value."""
     return tuple(Size.of(size) for size in op.result.type.shape)
 
@@ -628,27 +628,27 @@ dim_rule(mir.CompareOp, mir.WhereOp)(broadcast_dims)
 
 
 @TO_LINALG.pattern(mir.ConstantOp)
-def lower_constant(op: Any, rewriter: Rewriter) -> None:
+def lower_constant(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """constant value -> arith.constant value"""
     rewriter.replace(op, arith.ConstantOp(op.result.type, op.value))
 
 
 @TO_LINALG.pattern(mir.CompareOp)
-def lower_compare(op: Any, rewriter: Rewriter) -> None:
+def lower_compare(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """compare(lhs, rhs) -> generic: arith.cmp of each pair"""
     kind = python_value(op.kind)
     rewriter.replace(op, elementwise(op.result.type, [op.lhs, op.rhs], lambda lhs, rhs: lhs.compare(kind, rhs)))
 
 
 @TO_LINALG.pattern(mir.WhereOp)
-def lower_where(op: Any, rewriter: Rewriter) -> None:
+def lower_where(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """where(c, x, y) -> generic: arith.select of each triple"""
     operands = [op.condition, op.on_true, op.on_false]
     rewriter.replace(op, elementwise(op.result.type, operands, lambda c, x, y: c.select(x, y)))
 
 
 @TO_LINALG.pattern(mir.CastOp)
-def lower_cast(op: Any, rewriter: Rewriter) -> None:
+def lower_cast(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cast(x) -> generic: conversion of each element"""
     target = op.result.type.element_type
     rewriter.replace(op, elementwise(op.result.type, [op.x], lambda x: x.to(target)))

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir.cost import cost, per_element
@@ -33,7 +33,7 @@ cost(mir.FusedSwigluOp)(per_element(2))
 
 
 @dim_rule(mir.FusedSwigluOp)
-def fused_swiglu_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def fused_swiglu_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`, the last halved."""
     *rest, width = operands[0]
     half = width.divided_by(Size.of(2))
@@ -43,7 +43,7 @@ def fused_swiglu_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
 
 
 @TO_LINALG.pattern(mir.FusedSwigluOp)
-def lower_fused_swiglu(op: Any, rewriter: Rewriter) -> None:
+def lower_fused_swiglu(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """fused_swiglu(x) -> the halves by tensor.extract_slice, then generic: up * silu(gate)"""
     *outer, width = sizes_of(op.x)
     half = divided(width, 2)

@@ -139,7 +139,7 @@ def generic(
     loops: int,
     inputs: Sequence[tuple[ir.Value, Map]],
     outputs: Sequence[tuple[ir.Value, Map]],
-    body: Callable[..., Any],
+    body: Callable[..., Scalar | tuple[Scalar, ...]],
     *,
     reduction: Collection[int] = (),
 ) -> Any:

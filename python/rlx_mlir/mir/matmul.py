@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,7 @@ def scaled_matmul(
     rhs_scale: np.ndarray | None = None,
     *,
     transpose_rhs: bool = False,
-    result_dtype: np.dtype[Any],
+    result_dtype: np.dtype,
 ) -> np.ndarray:
     """(sum_k lhs[.., m, k] rhs[.., k, n]) lhs_scale[.., m] rhs_scale[.., n], rounded once."""
     matrix = widen(rhs)

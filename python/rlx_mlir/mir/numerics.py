@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,12 +29,12 @@ NORMAL_TAIL_FACTORS = (
 )
 
 
-def is_float(dtype: np.dtype[Any]) -> bool:
+def is_float(dtype: np.dtype) -> bool:
     """Whether it is one of f16, bf16, f32, f64, f8E4M3FN and f8E5M2."""
     return dtype == BF16 or dtype.kind == "f" or dtype in FLOAT8
 
 
-def accumulator(dtype: np.dtype[Any]) -> np.dtype[Any]:
+def accumulator(dtype: np.dtype) -> np.dtype:
     """The type in which values of `dtype` are computed: f32 for types of 16 and 8 bits, else the type itself."""
     return F32 if dtype in (F16, BF16, *FLOAT8) else dtype
 
@@ -45,7 +44,7 @@ def widen(x: np.ndarray) -> np.ndarray:
     return x.astype(accumulator(x.dtype), copy=False)
 
 
-def narrow(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def narrow(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The floats rounded to `dtype` once, ties to even; floats of 8 bits saturate."""
     if x.dtype == dtype:
         return x
@@ -91,7 +90,7 @@ def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
     return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
 
 
-def saturate(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+def saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Numbers as signed integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
     info = np.iinfo(dtype)
     if x.dtype.kind in "iub":

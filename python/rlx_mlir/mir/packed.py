@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from rlx_mlir import formats
 from rlx_mlir.errors import InputError
+
+if TYPE_CHECKING:
+    from rlx_mlir import ir
 
 #: Orders of a packed weight's bytes.
 LAYOUTS = ("rows", "panels", "planes")
@@ -41,7 +44,7 @@ class Packing:
         return formats.get_format(self.scheme)
 
 
-def packing(type: Any) -> Packing | None:
+def packing(type: ir.Type) -> Packing | None:
     """The encoding of a tensor type, or None where the tensor is dense."""
     encoding = getattr(type, "encoding", None)
     match = _ENCODING.fullmatch(str(encoding)) if encoding is not None else None
@@ -108,7 +111,7 @@ class PackedWeight:
             )
 
     @classmethod
-    def of(cls, type: Any, data: np.ndarray) -> PackedWeight:
+    def of(cls, type: ir.Type, data: np.ndarray) -> PackedWeight:
         """The weight that a tensor of a packed type holds; `data` is its array, int8 or uint8."""
         encoding = packing(type)
         if encoding is None:

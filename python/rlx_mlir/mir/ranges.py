@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -45,19 +44,19 @@ class Known:
         grows: results of `mir.cache_update` whose cache is what the call before gave, and at first zeros.
     """
 
-    intervals: dict[Any, Interval]
-    weights: dict[Any, Weight]
-    grows: frozenset[Any] = frozenset()
+    intervals: dict[ir.Value, Interval]
+    weights: dict[ir.Value, Weight]
+    grows: frozenset[ir.Value] = frozenset()
 
-    def __getitem__(self, value: Any) -> Interval:
+    def __getitem__(self, value: ir.Value) -> Interval:
         return self.intervals.get(value, ANYTHING)
 
 
-Rule = Callable[[Any, Known], "Interval | Sequence[Interval]"]
+Rule = Callable[[ir.AnyOp, Known], "Interval | Sequence[Interval]"]
 _RULES: dict[str, Rule] = {}
 
 
-def _rule(*ops: Any) -> Callable[[Rule], Rule]:
+def _rule(*ops: type[ir.OpView]) -> Callable[[Rule], Rule]:
     def register(function: Rule) -> Rule:
         for op in ops:
             _RULES[op.OPERATION_NAME] = function
@@ -66,18 +65,18 @@ def _rule(*ops: Any) -> Callable[[Rule], Rule]:
     return register
 
 
-def intervals_of(op: Any, known: Known) -> list[Interval]:
+def intervals_of(op: ir.AnyOp, known: Known) -> list[Interval]:
     """The intervals of an operation's results."""
     operation = op.operation
     rule = _RULES.get(operation.name)
-    found: Any = ANYTHING if rule is None else rule(operation.opview, known)
+    found: Interval | Sequence[Interval] = ANYTHING if rule is None else rule(operation.opview, known)
     listed = [found] * len(operation.results) if isinstance(found, Interval) else list(found)
     # Scalars that code on buffers has are their own element type.
     kinds = [getattr(result.type, "element_type", result.type) for result in operation.results]
     return [_fitted(own, kind) for own, kind in zip(listed, kinds, strict=True)]
 
 
-def _fitted(interval: Interval, element: Any) -> Interval:
+def _fitted(interval: Interval, element: ir.Type) -> Interval:
     """The interval, or that of the element type where integers wrap around; anything for ends that are no numbers."""
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ANYTHING
@@ -97,7 +96,7 @@ def _within(magnitude: float) -> Interval:
     return Interval(-magnitude, magnitude)
 
 
-def _size(value: Any, axis: int) -> float:
+def _size(value: ir.Value, axis: int) -> float:
     """The length of a dimension; infinite where it is dynamic."""
     type = value.type
     axis %= type.rank
@@ -116,23 +115,23 @@ for _record in FUNCTIONS.values():
 
 
 @_rule(mir.MulOp)
-def _of_mul(op: Any, known: Known) -> Interval:
+def _of_mul(op: ir.AnyOp, known: Known) -> Interval:
     found = product(known[op.lhs], known[op.rhs])
     return Interval(max(found.low, 0.0), found.high) if op.lhs == op.rhs else found
 
 
 @_rule(mir.CompareOp)
-def _of_compare(op: Any, known: Known) -> Interval:
+def _of_compare(op: ir.AnyOp, known: Known) -> Interval:
     return Interval(0.0, 1.0)
 
 
 @_rule(mir.WhereOp)
-def _of_where(op: Any, known: Known) -> Interval:
+def _of_where(op: ir.AnyOp, known: Known) -> Interval:
     return _hull([known[op.on_true], known[op.on_false]])
 
 
 @_rule(mir.ConstantOp)
-def _of_constant(op: Any, known: Known) -> Interval:
+def _of_constant(op: ir.AnyOp, known: Known) -> Interval:
     return interval_of_array(elements_array(op.value))
 
 
@@ -140,7 +139,7 @@ def _of_constant(op: Any, known: Known) -> Interval:
 
 
 @_rule(mir.CastOp)
-def _of_cast(op: Any, known: Known) -> Interval:
+def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
     x = known[op.x]
     if x.is_known and isinstance(op.result.type.element_type, ir.IntegerType):  # rounds towards 0
         return Interval(math.floor(x.low), math.ceil(x.high))
@@ -148,22 +147,22 @@ def _of_cast(op: Any, known: Known) -> Interval:
 
 
 @_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.ExpandOp)
-def _of_move(op: Any, known: Known) -> Interval:
+def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]
 
 
 @_rule(mir.GatherOp)
-def _of_gather(op: Any, known: Known) -> Interval:
+def _of_gather(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.table]
 
 
 @_rule(mir.ConcatOp)
-def _of_concat(op: Any, known: Known) -> Interval:
+def _of_concat(op: ir.AnyOp, known: Known) -> Interval:
     return _hull(known[operand] for operand in op.operation.operands)
 
 
 @_rule(mir.CacheUpdateOp)
-def _of_cache(op: Any, known: Known) -> Interval:
+def _of_cache(op: ir.AnyOp, known: Known) -> Interval:
     # Where the cache is what the call before gave, it holds zeros and rows that were within the same bounds.
     old = known[op.cache]
     if op.result in known.grows and not old.is_known:
@@ -174,7 +173,7 @@ def _of_cache(op: Any, known: Known) -> Interval:
 # Products -----------------------------------------------------------------------------------------
 
 
-def _contract(x: Interval, weight: Any, length: float, transposed: bool, known: Known) -> Interval:
+def _contract(x: Interval, weight: ir.Value, length: float, transposed: bool, known: Known) -> Interval:
     """A product along a dimension of the given length: magnitudes of a weight's elements may be summed exactly."""
     if (parts := known.weights.get(weight)) is not None:
         return _within(times(x.magnitude, parts.rows if transposed else parts.columns))
@@ -182,12 +181,12 @@ def _contract(x: Interval, weight: Any, length: float, transposed: bool, known: 
 
 
 @_rule(mir.MatmulOp)
-def _of_matmul(op: Any, known: Known) -> Interval:
+def _of_matmul(op: ir.AnyOp, known: Known) -> Interval:
     return _contract(known[op.lhs], op.rhs, _size(op.lhs, -1), bool(op.transpose_rhs), known)
 
 
 @_rule(mir.FusedMatmulBiasActOp)
-def _of_fused_matmul(op: Any, known: Known) -> Interval:
+def _of_fused_matmul(op: ir.AnyOp, known: Known) -> Interval:
     own = _contract(known[op.x], op.weight, _size(op.x, -1), bool(op.transpose_rhs), known)
     bias = known[op.bias]
     total = Interval(own.low + bias.low, own.high + bias.high)
@@ -196,12 +195,12 @@ def _of_fused_matmul(op: Any, known: Known) -> Interval:
 
 
 @_rule(mir.DequantMatmulOp)
-def _of_dequant_matmul(op: Any, known: Known) -> Interval:
+def _of_dequant_matmul(op: ir.AnyOp, known: Known) -> Interval:
     return _contract(known[op.x], op.weight, _size(op.x, -1), True, known)
 
 
 @_rule(mir.FusedSwigluOp)
-def _of_swiglu(op: Any, known: Known) -> Interval:
+def _of_swiglu(op: ir.AnyOp, known: Known) -> Interval:
     x = known[op.x]
     return product(x, FUNCTIONS["silu"].interval(x))
 
@@ -210,12 +209,12 @@ def _of_swiglu(op: Any, known: Known) -> Interval:
 
 
 @_rule(mir.SoftmaxOp)
-def _of_softmax(op: Any, known: Known) -> Interval:
+def _of_softmax(op: ir.AnyOp, known: Known) -> Interval:
     return Interval(0.0, 1.0)
 
 
 @_rule(mir.ReduceOp)
-def _of_reduce(op: Any, known: Known) -> Interval:
+def _of_reduce(op: ir.AnyOp, known: Known) -> Interval:
     x, kind = known[op.x], python_value(op.kind)
     if kind == "mean":
         return x
@@ -228,34 +227,34 @@ def _of_reduce(op: Any, known: Known) -> Interval:
 
 
 @_rule(mir.CumsumOp)
-def _of_cumsum(op: Any, known: Known) -> Interval:
+def _of_cumsum(op: ir.AnyOp, known: Known) -> Interval:
     x, count = known[op.x], _size(op.x, python_value(op.axis))
     return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
 
 
-def _norm(x: Any, axis: int, gamma: Any, beta: Any, known: Known) -> Interval:
+def _norm(x: ir.Value, axis: int, gamma: ir.Value, beta: ir.Value | None, known: Known) -> Interval:
     """Elements of a row that is divided by its root mean square are at most the root of its length."""
     scaled = _within(times(math.sqrt(_size(x, axis)), known[gamma].magnitude))
     return scaled if beta is None else Interval(scaled.low + known[beta].low, scaled.high + known[beta].high)
 
 
 @_rule(mir.RmsNormOp, mir.LayerNormOp)
-def _of_norm(op: Any, known: Known) -> Interval:
+def _of_norm(op: ir.AnyOp, known: Known) -> Interval:
     return _norm(op.x, python_value(op.axis), op.gamma, op.beta, known)
 
 
 @_rule(mir.FusedResidualRmsNormOp, mir.FusedResidualLayerNormOp)
-def _of_residual_norm(op: Any, known: Known) -> Interval:
+def _of_residual_norm(op: ir.AnyOp, known: Known) -> Interval:
     return _norm(op.x, -1, op.gamma, op.beta, known)
 
 
 @_rule(mir.AttentionOp)
-def _of_attention(op: Any, known: Known) -> Interval:
+def _of_attention(op: ir.AnyOp, known: Known) -> Interval:
     return _hull([known[op.v], Interval(0.0, 0.0)])  # weights that sum to 1, or no key at all
 
 
 @_rule(mir.RopeOp)
-def _of_rope(op: Any, known: Known) -> Interval:
+def _of_rope(op: ir.AnyOp, known: Known) -> Interval:
     x, tables = known[op.x].magnitude, known[op.cos].magnitude + known[op.sin].magnitude
     return _within(max(x, times(x, tables)))
 
@@ -285,7 +284,7 @@ def weight_of(array: np.ndarray) -> Weight | None:
     return Weight(columns, rows) if math.isfinite(columns + rows) else None
 
 
-def analyse(operations: Iterable[Any], known: Known) -> Iterator[tuple[Any, list[Interval]]]:
+def analyse(operations: Iterable[ir.AnyOp], known: Known) -> Iterator[tuple[ir.AnyOp, list[Interval]]]:
     """Follows the operations of a function in order; gives each, and the intervals of its results."""
     for op in operations:
         operation = op.operation

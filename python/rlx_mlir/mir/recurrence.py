@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from mlir.dialects import scf
@@ -16,6 +15,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
+    Map,
     SizeLike,
     as_index,
     divided,
@@ -280,7 +280,7 @@ class _Chunks:
         if not transposed:
             groups, sizes = [[0], [1, 2]], [sizes_of(lhs)[0], divided(length, rows), rows]
         left, step = split_dims(lhs, groups, sizes), ir.AffineDimExpr.get(i)
-        operands: list[Any] = []
+        operands: list[tuple[ir.Value, Map]] = []
         for r in range(rows):
             at = ir.AffineConstantExpr.get(r)
             operands.append((left, [i, at, outer] if transposed else [outer, i, at]))

@@ -46,7 +46,7 @@ from rlx_mlir.rewriting import Rewriter
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _start(kind: str, dtype: np.dtype[Any]) -> Any:
+def _start(kind: str, dtype: np.dtype) -> object:
     """The largest or smallest of no element."""
     if is_float_dtype(dtype):
         return -np.inf if kind == "max" else np.inf
@@ -60,7 +60,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
     along: dict[str, Any] = {"axis": tuple(axes), "keepdims": keep_dims}
     total: Any
     if kind in ("max", "min"):
-        function: Callable[..., Any] = np.max if kind == "max" else np.min
+        function: Callable[..., np.ndarray] = np.max if kind == "max" else np.min
         total = function(wide, initial=_start(kind, wide.dtype), **along)
     elif kind == "prod":
         total = np.prod(wide, dtype=wide.dtype, **along)
@@ -245,7 +245,7 @@ def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
         row = elementwise(row_type, totals, completed) if floating else converted(totals[0], row_type)
         return write_slice(row, result, offsets, part, drop=[axis])
 
-    def add(x: Scalar, *totals: Scalar) -> Any:
+    def add(x: Scalar, *totals: Scalar) -> Scalar | tuple[Scalar, ...]:
         if not floating:
             return totals[0] + x
         total, lost = totals

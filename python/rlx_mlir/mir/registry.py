@@ -76,7 +76,7 @@ def _parameters(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(REFERENCES[name]).parameters)
 
 
-def evaluate(op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
+def evaluate(op: ir.AnyOp, operands: Sequence[object]) -> list[Any]:
     """The results of an operation by its reference.
 
     Args:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError, UnsupportedError
@@ -73,7 +74,7 @@ def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.nda
 
 
 @reference(mir.ConcatOp)
-def concat(*inputs: Any, axis: int) -> Any:
+def concat(*inputs: Any, axis: int) -> np.ndarray | PackedWeight:
     """The inputs one after the other along `axis`; packed weights are joined in rows."""
     if isinstance(inputs[0], PackedWeight):
         rows = np.concatenate([weight.bytes for weight in inputs], axis=axis)
@@ -119,13 +120,13 @@ def gather(table: np.ndarray | PackedWeight, indices: np.ndarray, *, axis: int, 
 
 
 @cost(mir.NarrowOp)
-def narrow_cost(op: Any, sizes: Sizes) -> Cost:
+def narrow_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Only the range is read."""
     return Cost(reads={op.x: sizes.bytes(op.result)})
 
 
 @cost(mir.GatherOp)
-def gather_cost(op: Any, sizes: Sizes) -> Cost:
+def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Only the entries that indices name are read; those of a packed table are decoded."""
     encoding = packing(op.table.type)
     if encoding is None:
@@ -140,7 +141,7 @@ def gather_cost(op: Any, sizes: Sizes) -> Cost:
 
 
 @dim_rule(mir.ReshapeOp)
-def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The entries of `new_shape`; raises UnsupportedError where -1 stands for no sum of products of symbols."""
     (x,) = operands
     entries = python_value(op.new_shape)
@@ -164,13 +165,13 @@ def reshape_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, .
 
 
 @dim_rule(mir.TransposeOp)
-def transpose_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def transpose_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`, permuted."""
     return tuple(operands[0][i] for i in python_value(op.permutation))
 
 
 @dim_rule(mir.NarrowOp)
-def narrow_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def narrow_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`, with `length` along the axis."""
     dims = list(operands[0])
     dims[python_value(op.axis)] = Size.of(python_value(op.length))
@@ -178,7 +179,7 @@ def narrow_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @dim_rule(mir.ConcatOp)
-def concat_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def concat_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The sum along the axis; elsewhere numbers beat symbols."""
     axis = python_value(op.axis)
     dims = []
@@ -191,7 +192,7 @@ def concat_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @dim_rule(mir.ExpandOp)
-def expand_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def expand_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The static sizes of the result; where it is dynamic, those of `x`."""
     (x,) = operands
     declared = op.result.type
@@ -208,7 +209,7 @@ def expand_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @dim_rule(mir.GatherOp)
-def gather_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+def gather_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Dimension `axis` of the table replaced by those of the indices; a packed table has k columns."""
     table, indices = operands
     encoding = packing(op.table.type)
@@ -225,7 +226,7 @@ def gather_dims(op: Any, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ..
 
 
 @TO_LINALG.pattern(mir.ReshapeOp)
-def lower_reshape(op: Any, rewriter: Rewriter) -> None:
+def lower_reshape(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """reshape(x) -> collapse_shape of the dimensions that change, then expand_shape"""
     own = sizes_of(op.x)
     type = op.result.type
@@ -243,7 +244,7 @@ def lower_reshape(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.TransposeOp)
-def lower_transpose(op: Any, rewriter: Rewriter) -> None:
+def lower_transpose(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """transpose(x) -> generic: result[permuted] = x[..]"""
     permutation = python_value(op.permutation)
     own = sizes_of(op.x)
@@ -254,7 +255,7 @@ def lower_transpose(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.NarrowOp)
-def lower_narrow(op: Any, rewriter: Rewriter) -> None:
+def lower_narrow(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """narrow(x) -> tensor.extract_slice"""
     axis = python_value(op.axis)
     sizes = sizes_of(op.x)
@@ -266,7 +267,7 @@ def lower_narrow(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.ConcatOp)
-def lower_concat(op: Any, rewriter: Rewriter) -> None:
+def lower_concat(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """concat(x, y, ..) -> each written into a slice of one destination"""
     axis = python_value(op.axis)
     inputs = list(op.inputs)
@@ -291,7 +292,7 @@ def lower_concat(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.ExpandOp)
-def lower_expand(op: Any, rewriter: Rewriter) -> None:
+def lower_expand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """expand(x) -> generic: result[..] = x[0 where its size is 1]"""
     type = op.result.type
     missing = type.rank - op.x.type.rank
@@ -305,7 +306,7 @@ def lower_expand(op: Any, rewriter: Rewriter) -> None:
 
 
 @TO_LINALG.pattern(mir.GatherOp)
-def lower_gather(op: Any, rewriter: Rewriter) -> None:
+def lower_gather(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gather(table, i) -> generic over the result: tensor.extract at the clamped index, or decoding of packed rows"""
     type = op.result.type
     encoding = packing(op.table.type)

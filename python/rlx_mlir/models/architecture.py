@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class LocalLayers:
     rope_base: float
 
 
-REFUSED: Mapping[str, tuple[Any, ...]] = {
+REFUSED: Mapping[str, tuple[object, ...]] = {
     "activation_sparsity_scale": (0.0,),
     "altup.num_inputs": (0,),
     "attention.causal": (True,),
@@ -159,7 +158,7 @@ class Architecture:
         return tuple(rules)
 
     @property
-    def refused(self) -> dict[str, tuple[Any, ...]]:
+    def refused(self) -> dict[str, tuple[object, ...]]:
         """`REFUSED`, but for the keys that the architecture knows."""
         if self.local:
             return {key: neutral for key, neutral in REFUSED.items() if key != "attention.sliding_window"}

@@ -14,7 +14,7 @@ import datetime
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .. import budgets
 from ..boundary import foreign_errors
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from .sandbox import Environment
 
-Message = Mapping[str, Any]
+Message = Mapping[str, object]
 
 _NUMBER = re.compile(r"[0-9A-Fa-f_]+")
 #: Characters of a format of dates that are more than any has.
@@ -36,11 +36,11 @@ class _Refused(Exception):
     """`raise_exception` was called by the template."""
 
 
-def _raise_exception(message: Any) -> None:
+def _raise_exception(message: object) -> None:
     raise _Refused(str(message)[:500])
 
 
-def _strftime_now(format: Any) -> str:
+def _strftime_now(format: object) -> str:
     if len(str(format)) > _DATE:
         raise ValueError(f"a format of dates has at most {_DATE} characters")
     return datetime.datetime.now().strftime(str(format))
@@ -90,7 +90,7 @@ class ChatTemplate:
                 raise ChatTemplateError(where[:500]) from None
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any], *, origin: str = "") -> ChatTemplate:
+    def from_metadata(cls, metadata: Mapping[str, object], *, origin: str = "") -> ChatTemplate:
         """The template in a GGUF file's metadata; ChatTemplateError where there is none. `origin` is the file."""
         source = metadata.get("tokenizer.chat_template")
         if not isinstance(source, str):
@@ -101,7 +101,7 @@ class ChatTemplate:
         bos, eos = (_special(metadata, name, origin) for name in ("bos", "eos"))
         return cls(source, bos_token=bos, eos_token=eos, origin=origin)
 
-    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: Any) -> str:
+    def render(self, messages: Sequence[Message], *, add_generation_prompt: bool = True, **variables: object) -> str:
         """The text for ``messages``; to be tokenised with ``special=True``, and ``bos=False`` where it has a BOS.
 
         Args:
@@ -132,7 +132,7 @@ class ChatTemplate:
             except _Refused as error:
                 raise ChatTemplateError(f"{self._what} refuses the messages: {error}") from None
 
-    def _checked(self, messages: Any) -> list[dict[str, Any]]:
+    def _checked(self, messages: object) -> list[dict[str, object]]:
         """The messages, as the template gets them."""
         if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Iterable):
             raise InputError(f"messages must be a list of mappings, but are of type {type(messages).__name__}")
@@ -154,11 +154,11 @@ class ChatTemplate:
         return found
 
 
-def _is_part(value: Any) -> bool:
+def _is_part(value: object) -> bool:
     return isinstance(value, Mapping) and isinstance(value.get("type"), str)
 
 
-def _text_of(part: Mapping[str, Any], what: str) -> str:
+def _text_of(part: Mapping[str, object], what: str) -> str:
     if part["type"] != "text":
         raise InputError(f"{what} is of type '{part['type']}', but models read text alone")
     if not isinstance(part.get("text"), str):
@@ -182,7 +182,7 @@ def _reads_parts(tree: nodes.Template) -> bool:
     return any(map(of_content, tests)) or any(of_content(loop.iter) for loop in tree.find_all(nodes.For))
 
 
-def _special(metadata: Mapping[str, Any], name: str, origin: str) -> str:
+def _special(metadata: Mapping[str, object], name: str, origin: str) -> str:
     index = metadata.get(f"tokenizer.ggml.{name}_token_id")
     tokens = metadata.get("tokenizer.ggml.tokens")
     if not isinstance(index, int) or not isinstance(tokens, list):

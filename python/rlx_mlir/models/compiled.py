@@ -99,7 +99,7 @@ class CompiledFolder:
                     path=self.folder / MANIFEST,
                 )
 
-    def agree(self, **given: Any) -> None:
+    def agree(self, **given: tuple[object, object]) -> None:
         """Raises InputError for options, other than by default, that the programs weren't compiled with."""
         for name, (value, default) in given.items():
             own = getattr(self, name, default)

@@ -154,7 +154,7 @@ class ModelConfig:
 
     def rope_tables(
         self, positions: int, factors: np.ndarray | None = None, *, local: bool = False
-    ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Cosines and sines of positions 0 … positions - 1, f32 [positions, head_dim / 2] each.
 
         Angles are computed in f64. Pairs behind ``rope_dims`` have angle 0. ``factors``, [rope_dims / 2], divide the
@@ -206,7 +206,7 @@ class _Keys:
     def get(self, key: str) -> Any:
         return self.file.metadata.get(f"{self.prefix}.{key}")
 
-    def fail(self, key: str, rule: str, value: Any) -> GGUFError:
+    def fail(self, key: str, rule: str, value: object) -> GGUFError:
         return GGUFError(f"metadata '{self.prefix}.{key}' must be {rule}, but is {value!r}", path=self.file.path)
 
     def require(self, keys: Iterable[str]) -> None:
@@ -330,19 +330,19 @@ def _refuse(keys: _Keys, architecture: Architecture) -> None:
         raise UnsupportedError(f"{_where(keys.file)}what the metadata asks for is not supported: {', '.join(found)}")
 
 
-def _is_plain(value: Any, *plain: Any) -> bool:
+def _is_plain(value: object, *plain: object) -> bool:
     """Whether a value is one of some; arrays, which compare element by element, are none of them."""
     return not isinstance(value, np.ndarray) and value in plain
 
 
-def _is_one_of(value: Any, neutral: tuple[Any, ...]) -> bool:
+def _is_one_of(value: object, neutral: tuple[Any, ...]) -> bool:
     """Whether a value, or each number of an array, is among some."""
     if isinstance(value, str):
         return value in neutral
     return bool(np.isin(np.asarray(value), neutral).all())
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     """A value as an error shows it."""
     if isinstance(value, np.ndarray):
         value = value[:8].tolist()

@@ -54,7 +54,7 @@ _IN_TABLES = frozenset({"context", "rope_base", "rope_scale", "local_rope_base"}
 """What only the contents of the rope tables, or the declared maxima, depend on."""
 
 
-def describe(config: ModelConfig, program: str, candidates: int = 0) -> dict[str, Any]:
+def describe(config: ModelConfig, program: str, candidates: int = 0) -> dict[str, object]:
     """Everything that the module built by `build` depends on, as JSON can write it, without building anything."""
     _check_program(program)
     return {

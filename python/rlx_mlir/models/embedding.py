@@ -48,7 +48,7 @@ BATCH = 16
 class Executable(Protocol):
     """What an encoder needs of compiled code."""
 
-    def set_params(self, params: Mapping[str, np.ndarray], /) -> Any:
+    def set_params(self, params: Mapping[str, np.ndarray], /) -> object:
         """Binds the weights."""
 
     def run(
@@ -260,7 +260,7 @@ def _texts(texts: str | Sequence[str]) -> list[str]:
     return listed
 
 
-def _is_scalar(value: Any) -> bool:
+def _is_scalar(value: object) -> bool:
     return isinstance(value, np.ndarray) and value.ndim == 0
 
 

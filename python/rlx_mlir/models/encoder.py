@@ -13,7 +13,7 @@ position table. Batch and length are symbols: one module serves all of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,7 +30,7 @@ SHORTEST = 1e-12
 """Vectors that are shorter are divided by this in place of their length."""
 
 
-def describe(config: EncoderConfig) -> dict[str, Any]:
+def describe(config: EncoderConfig) -> dict[str, object]:
     """Everything that the module built by `build` depends on, as JSON can write it, without building anything."""
     only_run = ("max_tokens", "first_position")
     return {

@@ -120,7 +120,7 @@ ARCHITECTURES: dict[str, EncoderArchitecture] = {
 }
 """Architectures that can be built, by their `model_type`."""
 
-_REFUSED: Mapping[str, tuple[Any, ...]] = {
+_REFUSED: Mapping[str, tuple[object, ...]] = {
     "position_embedding_type": (None, "absolute"),
     "is_decoder": (None, False),
     "add_cross_attention": (None, False),
@@ -266,10 +266,10 @@ class _Document:
             raise ModelFileError("the file is missing; an encoder is a folder that has it", path=path)
         self.content: Any = read_object(path)
 
-    def fail(self, key: str, rule: str, value: Any) -> ModelFileError:
+    def fail(self, key: str, rule: str, value: object) -> ModelFileError:
         return ModelFileError(f"'{key}' must be {rule}, but is {shortened(value)}", path=self.path)
 
-    def get(self, key: str, kind: type, default: Any = None) -> Any:
+    def get(self, key: str, kind: type, default: object = None) -> Any:
         """An entry of a type; where there is none, the default, or an error where that is None."""
         value = self.content.get(key)
         if value is None and default is not None:

@@ -8,7 +8,6 @@ import dataclasses
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import InputError
 
@@ -48,7 +47,7 @@ class Stats:
         steps = self.generated_tokens - 1
         return steps / self.decode_seconds if steps > 0 and self.decode_seconds else 0.0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Fields and rates, as JSON can write them."""
         return {**dataclasses.asdict(self), "prompt_rate": self.prompt_rate, "decode_rate": self.decode_rate}
 

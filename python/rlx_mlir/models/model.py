@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ..runtime.cuda import CudaExecutable
 
 Floats = npt.NDArray[np.float32]
-Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, Any]]
+Prompt = str | Sequence[int] | np.ndarray | Sequence[Mapping[str, object]]
 Progress = Callable[[str], None]
 
 ACTIVATIONS = ("int8", "exact")
@@ -58,10 +58,10 @@ MAX_OUTPUTS = 128
 class Executable(Protocol):
     """What a model needs of compiled code."""
 
-    def zeros(self, shape: Sequence[int], dtype: np.dtype[Any]) -> Any:
+    def zeros(self, shape: Sequence[int], dtype: np.dtype) -> Any:
         """Zeros for a cache."""
 
-    def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, Prepared]) -> Any:
+    def set_params(self, params: Mapping[str, np.ndarray], /, *, shared: dict[str, Prepared]) -> object:
         """Binds the weights; ``shared`` holds packed copies for other programs too."""
 
     def run(
@@ -76,7 +76,7 @@ class Executable(Protocol):
 
     def bind(
         self, inputs: Mapping[str, np.ndarray], /, *, outputs: Mapping[str, np.ndarray], donate: Collection[str]
-    ) -> Callable[[], Any]:
+    ) -> Callable[[], object]:
         """A call that can be repeated, with what is in the same arrays then."""
 
 
@@ -257,13 +257,14 @@ def compile_program(
     from ..compiler import compile_cached
 
     try:
-        return compile_cached(
+        compiled: Executable = compile_cached(
             decoder.describe(config, program, candidates),
             partial(decoder.build, config, program, candidates),
             maxima=maxima(program, context=context, chunk=chunk),
             time_limit=budgets.current().compile_seconds if time_limit is None else time_limit,
             **options,
         )
+        return compiled
     except TimeLimitError as error:
         if time_limit is None:
             raise budgets.exceeded("compile_seconds", f"{error}, which") from error
@@ -287,7 +288,7 @@ class _Session:
         self._logits = np.empty((1, 1, model.config.vocab), np.float32)
         self._token = np.zeros((1, 1), np.int32)
         self._pos = np.zeros(1, np.int32)
-        self._step: Callable[[], Any] | None = None
+        self._step: Callable[[], object] | None = None
         self._ahead: Ahead | None = None
         self._chooses: Sampler | None = None  # whose choices are under way
 
@@ -310,7 +311,8 @@ class _Session:
         for start in range(0, len(ids), self.model.chunk):
             part = ids[start : start + self.model.chunk]
             self._prefill(part, np.array([len(part) - 1], np.int32), self._logits)
-        return self._logits[0, 0]
+        logits: Floats = self._logits[0, 0]
+        return logits
 
     def all_logits(self, ids: Sequence[int], out: Floats) -> None:
         """Logits after each of ``ids``, into ``out`` [len(ids), vocab]."""
@@ -324,7 +326,8 @@ class _Session:
     def decode(self, token: int) -> Floats:
         """Logits [vocab] after one more token. Good until the next call."""
         self.advance(token)
-        return self._logits[0, 0]
+        logits: Floats = self._logits[0, 0]
+        return logits
 
     def follow(self, token: int, sampler: Sampler, most: int) -> int:
         """Processes one more token, and gives the one after it.
@@ -665,7 +668,7 @@ class Model:
                 )
 
     def _prompt_ids(self, prompt: Prompt, chat: bool | None) -> Sequence[int] | np.ndarray:
-        messages: Sequence[Mapping[str, Any]]
+        messages: Sequence[Mapping[str, object]]
         if isinstance(prompt, str):
             if not chat:
                 return self.tokenizer.tokenize(prompt)

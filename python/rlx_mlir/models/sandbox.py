@@ -88,7 +88,7 @@ class Meter:
         self.fits(count)
         self.room -= count
 
-    def made(self, value: Any, *sources: Any) -> Any:
+    def made(self, value: object, *sources: object) -> object:
         """Takes what a new value is; nothing for one of its sources."""
         if any(value is each for each in sources):
             return value
@@ -110,7 +110,7 @@ class Meter:
         if length > self._longest_range:
             raise budgets.exceeded("template_steps", self._what, length)
 
-    def weigh(self, value: Any) -> tuple[int, int]:
+    def weigh(self, value: object) -> tuple[int, int]:
         """Characters that a value is when written as a tree, about, and its depth.
 
         Lists that hold one list many times are far larger as a tree than in memory; printing, comparing and hashing
@@ -128,7 +128,7 @@ class Meter:
             return known[1:]
         self.step(len(value) >> 3)
         weight, depth = ELEMENT, 0
-        parts: Collection[Any] = (*value.keys(), *value.values()) if isinstance(value, dict) else value
+        parts: Collection[object] = (*value.keys(), *value.values()) if isinstance(value, dict) else value
         for each in parts:
             own, below = self.weigh(each)
             weight, depth = weight + own + ELEMENT, max(depth, below)
@@ -137,12 +137,12 @@ class Meter:
         self._known[id(value)] = value, weight, depth + 1
         return weight, depth + 1
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> object:
         """Takes the steps of reading all of a value."""
         self.step(self.weigh(value)[0] >> _READ)
         return value
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """A value as Jinja writes it."""
         if isinstance(value, str):
             return value
@@ -151,17 +151,17 @@ class Meter:
             self.fits(_REPR * self.weigh(value)[0])
         return str(value)
 
-    def counted(self, items: Iterable[Any]) -> Iterator[Any]:
+    def counted(self, items: Iterable[object]) -> Iterator[object]:
         """The items, a step each."""
         for each in items:
             self.step()
             yield each
 
-    def listed(self, value: Any) -> Any:
+    def listed(self, value: object) -> object:
         """The items of an iterator as a list; any other value as it is."""
         return self.made(list(self.counted(value))) if isinstance(value, Iterator) else value
 
-    def search(self, text: str, other: Any) -> None:
+    def search(self, text: str, other: object) -> None:
         """Takes the steps of searching from the end, or of stripping: each place by each character of the other."""
         if isinstance(other, str):
             self.step(len(text) * min(len(other), len(text)) >> (_READ + 2))
@@ -184,20 +184,20 @@ def metered(what: str) -> Iterator[Meter]:
 # -- what is made, before it is --------------------------------------------------------------------------------------
 
 
-def _replaced(meter: Meter, text: Any, old: Any, new: Any, count: Any = None) -> None:
-    if all(isinstance(each, str) for each in (text, old, new)):
+def _replaced(meter: Meter, text: object, old: object, new: object, count: object = None) -> None:
+    if isinstance(text, str) and isinstance(old, str) and isinstance(new, str):
         found = text.count(old)
         if isinstance(count, int) and count >= 0:
             found = min(found, count)
         meter.fits((len(text) + found * max(0, len(new) - len(old))) * _markup(text, new))
 
 
-def _markup(*values: Any) -> int:
+def _markup(*values: object) -> int:
     """Times that an operation with these can lengthen a text: with markup it escapes what isn't."""
     return _ESCAPED if any(hasattr(each, "__html__") for each in values) else 1
 
 
-def _padded(meter: Meter, text: Any, width: Any = 80, *_: Any, **__: Any) -> None:
+def _padded(meter: Meter, text: object, width: object = 80, *_: object, **__: object) -> None:
     if isinstance(width, int):
         meter.fits(width)
 
@@ -205,7 +205,7 @@ def _padded(meter: Meter, text: Any, width: Any = 80, *_: Any, **__: Any) -> Non
 _CONVERSION = re.compile(r"%(?:\([^)]*\))?[#0\- +]*(\*|\d+)?(?:\.(\*|\d+))?")
 
 
-def _formatted(meter: Meter, text: str, values: Any) -> None:
+def _formatted(meter: Meter, text: str, values: object) -> None:
     """`text % values`."""
     listed = (
         list(values.values())
@@ -223,7 +223,7 @@ def _formatted(meter: Meter, text: str, values: Any) -> None:
     meter.fits((len(text) + widths + total) * _markup(text))
 
 
-def _joined(meter: Meter, separator: Any, items: list[Any]) -> None:
+def _joined(meter: Meter, separator: object, items: list[object]) -> None:
     total = 0
     for each in items:
         total += len(each) if isinstance(each, str) else _REPR * meter.weigh(each)[0]
@@ -244,63 +244,73 @@ _LAZY = frozenset(
 )
 
 
-def _indented(meter: Meter, text: Any, width: Any = 4, *_: Any, **__: Any) -> None:
+def _indented(meter: Meter, text: object, width: object = 4, *_: object, **__: object) -> None:
     if isinstance(text, str) and isinstance(width, str | int):
         own = len(width) if isinstance(width, str) else width
         lines = sum(text.count(end) for end in _LINE_ENDS) + 2
         meter.fits((len(text) + own * lines) * _markup(text))
 
 
-def _rows(meter: Meter, _value: Any, count: Any, *_: Any, **__: Any) -> None:
+def _rows(meter: Meter, _value: object, count: object, *_: object, **__: object) -> None:
     if isinstance(count, int):
         meter.fits(ELEMENT * count)
 
 
-def _rounded(meter: Meter, _value: Any, precision: Any = 0, *_: Any, **__: Any) -> None:
+def _rounded(meter: Meter, _value: object, precision: object = 0, *_: object, **__: object) -> None:
     if isinstance(precision, int):
         meter.check_bits(4 * abs(precision))
 
 
-def _parsed(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+def _parsed(meter: Meter, value: object, *_: object, **__: object) -> None:
     if isinstance(value, str):
         meter.check_bits(4 * len(value))
 
 
 def _lengthened(times: int) -> Callable[..., None]:
-    def check(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+    def check(meter: Meter, value: object, *_: object, **__: object) -> None:
         size = len(value) if isinstance(value, str) else _REPR * meter.weigh(value)[0]
         meter.fits(times * size)
 
     return check
 
 
-def _sorted(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+def _sorted(meter: Meter, value: object, *_: object, **__: object) -> None:
     meter.step(meter.weigh(value)[0] >> (_READ - 4))
     if isinstance(value, str):
         meter.fits(ELEMENT * len(value))
 
 
-def _summed(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+def _summed(meter: Meter, value: object, *_: object, **__: object) -> None:
     if isinstance(value, Sequence):  # of lists, each is copied as often as others follow
         meter.step(len(value) * meter.weigh(value)[0] >> _READ)
         meter.fits(meter.weigh(value)[0])
 
 
-def _enumerated(meter: Meter, value: Any, *_: Any, **__: Any) -> None:
+def _enumerated(meter: Meter, value: object, *_: object, **__: object) -> None:
     if isinstance(value, str | range):
         meter.step(len(value) >> 3)
         meter.fits(ELEMENT * len(value))
 
 
 def to_json(
-    value: Any, ensure_ascii: bool = False, indent: Any = None, separators: Any = None, sort_keys: bool = False
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
 ) -> str:
     """Unlike Jinja's own filter, leaves non-ASCII and HTML characters as they are: models were trained on that."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _serialized(
-    meter: Meter, value: Any, ensure_ascii: Any = False, indent: Any = None, separators: Any = None, *_: Any, **__: Any
+    meter: Meter,
+    value: object,
+    ensure_ascii: object = False,
+    indent: object = None,
+    separators: object = None,
+    *_: object,
+    **__: object,
 ) -> None:
     weight, depth = meter.weigh(value)
     own = indent if isinstance(indent, int) else meter.weigh(indent)[0] if indent is not None else 0
@@ -344,13 +354,13 @@ _COMPARING = (
 )  # fmt: skip
 
 
-def _metered(name: str, function: Callable[..., Any], *, lazy: bool = False) -> Callable[..., Any]:
+def _metered(name: str, function: Callable[..., object], *, lazy: bool = False) -> Callable[..., object]:
     """A filter or test that counts. It takes the context, so that Jinja doesn't compute it while compiling."""
     kind = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
     check = _FILTERS.get(name)
 
     @pass_context
-    def counted(context: Context, /, *args: Any, **kwargs: Any) -> Any:
+    def counted(context: Context, /, *args: object, **kwargs: object) -> object:
         meter = METER.get()
         meter.step(_CALL)
         if not lazy:
@@ -371,7 +381,9 @@ def _metered(name: str, function: Callable[..., Any], *, lazy: bool = False) -> 
     return counted
 
 
-def _join_arguments(meter: Meter, value: Any, d: Any = "", attribute: Any = None, **_: Any) -> tuple[Any, ...]:
+def _join_arguments(
+    meter: Meter, value: object, d: object = "", attribute: object = None, **_: object
+) -> tuple[object, ...]:
     if isinstance(value, Iterable):
         if isinstance(value, str):
             meter.fits(ELEMENT * len(value))
@@ -406,7 +418,9 @@ _METHODS: dict[type, frozenset[str]] = {
 """Methods of builtin types that a template may call."""
 
 
-def _call_of_text(meter: Meter, method: Any, text: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _call_of_text(
+    meter: Meter, method: Callable[..., Any], text: str, args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
     """Calls a method of a text."""
     name = method.__name__
     if name not in ("startswith", "endswith"):
@@ -433,7 +447,7 @@ def _call_of_text(meter: Meter, method: Any, text: str, args: tuple[Any, ...], k
     return method(*args, **kwargs)
 
 
-def _split(meter: Meter, method: Any, sep: Any = None, maxsplit: Any = -1) -> Any:
+def _split(meter: Meter, method: Callable[..., Any], sep: object = None, maxsplit: object = -1) -> object:
     most = meter.room // ELEMENT
     if isinstance(maxsplit, int) and not 0 <= maxsplit <= most:
         parts = method(sep, most)
@@ -445,14 +459,14 @@ def _split(meter: Meter, method: Any, sep: Any = None, maxsplit: Any = -1) -> An
 class _Bounded(SandboxedFormatter):
     """`str.format`, whose widths are counted."""
 
-    def format_field(self, value: Any, format_spec: str) -> Any:
+    def format_field(self, value: object, format_spec: str) -> Any:
         meter = METER.get()
         meter.step()
         size = len(value) if isinstance(value, str) else _REPR * meter.weigh(value)[0]
         meter.make((size + sum(int(word[:12]) for word in re.findall(r"\d+", format_spec))) * _markup(value))
         return super().format_field(value, format_spec)
 
-    def convert_field(self, value: Any, conversion: Any) -> Any:
+    def convert_field(self, value: object, conversion: str | None) -> object:
         meter = METER.get()
         if conversion:
             meter.make(_REPR * meter.weigh(value)[0])
@@ -590,7 +604,7 @@ class _Namespace(Namespace):
 
 
 @pass_context
-def _finalize(context: Context, value: Any) -> str:
+def _finalize(context: Context, value: object) -> str:
     meter = METER.get()
     text = meter.text(value)
     meter.make(len(text))
@@ -639,11 +653,11 @@ class Environment(ImmutableSandboxedEnvironment):
         meter.make(characters)
         return True
 
-    def read(self, value: Any) -> Any:
+    def read(self, value: object) -> object:
         """A value is compared, or hashed."""
         return METER.get().read(value)
 
-    def concatenated(self, values: tuple[Any, ...]) -> str:
+    def concatenated(self, values: tuple[object, ...]) -> str:
         """`a ~ b`."""
         meter = METER.get()
         meter.step()
@@ -651,7 +665,7 @@ class Environment(ImmutableSandboxedEnvironment):
         meter.make(sum(len(each) for each in texts))
         return "".join(texts)
 
-    def part(self, value: Any, start: Any, stop: Any, step: Any) -> Any:
+    def part(self, value: Any, start: object, stop: object, step: object) -> object:
         """`value[start:stop:step]`."""
         meter = METER.get()
         meter.step()
@@ -662,26 +676,26 @@ class Environment(ImmutableSandboxedEnvironment):
 
     # What Jinja asks of a sandbox.
 
-    def getitem(self, obj: Any, argument: Any) -> Any:
+    def getitem(self, obj: object, argument: object) -> object:
         if isinstance(argument, tuple):
             METER.get().read(argument)
         return super().getitem(obj, argument)
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         if not super().is_safe_attribute(obj, attr, value):
             return False
         own = isinstance(value, types.BuiltinMethodType | types.MethodWrapperType) or isinstance(obj, str)
         kinds = [names for kind, names in _METHODS.items() if isinstance(obj, kind)] if own else []
         return not kinds or attr in kinds[0]
 
-    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+    def wrap_str_format(self, value: object) -> Callable[..., str] | None:
         if not isinstance(value, types.MethodType | types.BuiltinMethodType) or value.__name__ != "format":
             return None
         text = value.__self__
         if not isinstance(text, str):
             return None
 
-        def format(*args: Any, **kwargs: Any) -> str:
+        def format(*args: object, **kwargs: object) -> str:
             meter = METER.get()
             meter.make(len(text))
             if hasattr(text, "escape"):
@@ -690,7 +704,7 @@ class Environment(ImmutableSandboxedEnvironment):
 
         return format
 
-    def call(self, context: Context, obj: Any, /, *args: Any, **kwargs: Any) -> Any:
+    def call(self, context: Context, obj: object, /, *args: object, **kwargs: object) -> object:
         meter = METER.get()
         meter.step(_CALL + (len(args) >> 3))
         owner = getattr(obj, "__self__", None)
@@ -706,7 +720,7 @@ class Environment(ImmutableSandboxedEnvironment):
         found = super().call(context, obj, *args, **kwargs)
         return found if isinstance(obj, Macro) and not isinstance(found, str) else meter.made(found, *args)
 
-    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
         meter = METER.get()
         meter.step()
         if isinstance(left, int) and isinstance(right, int):

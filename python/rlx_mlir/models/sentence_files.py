@@ -19,7 +19,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..errors import ModelFileError, UnsupportedError, shortened
 from ..files import inside, is_there
@@ -160,7 +159,7 @@ def _pooling(path: Path) -> tuple[str, int | None, bool]:
 def _reading(path: Path) -> tuple[int | None, bool]:
     """Tokens that are read, and whether texts are put into lower case."""
     content = read_object(path)
-    neutral: dict[str, Collection[Any]] = {
+    neutral: dict[str, Collection[object]] = {
         **dict.fromkeys(("model_args", "model_kwargs", "config_args", "config_kwargs"), ({}, None)),
         **dict.fromkeys(("tokenizer_args", "processor_kwargs", "unpad_inputs"), ({}, None, False)),
         "transformer_task": ("feature-extraction", None),
@@ -204,17 +203,17 @@ def _texts(path: Path) -> TextRules:
     return TextRules(prompts=prompts, default_prompt=default)
 
 
-def _typed(content: Mapping[str, Any], key: str, kind: type, path: Path) -> None:
+def _typed(content: Mapping[str, object], key: str, kind: type, path: Path) -> None:
     if not isinstance(content.get(key), kind | None):
         raise ModelFileError(f"'{key}' must be of type {kind.__name__}, but is {shortened(content[key])}", path=path)
 
 
 def _refuse_others(
-    content: Mapping[str, Any],
+    content: Mapping[str, object],
     known: Collection[str],
     path: Path,
     where: str = "",
-    neutral: Mapping[str, Collection[Any]] | None = None,
+    neutral: Mapping[str, Collection[object]] | None = None,
 ) -> None:
     """UnsupportedError for entries that aren't known, and aren't of a value that changes nothing."""
     neutral = neutral or {}

@@ -53,14 +53,14 @@ def ending_tokens(tokens: Sequence[str], controls: Collection[int]) -> frozenset
 
 def special_id(metadata: Mapping[str, Any], word: str, kind: str, size: int) -> int | None:
     """An id by its word (``bos``, ``eos``), or what it is where a vocabulary of that kind has none; None for none."""
-    value = metadata.get(f"{_PREFIX}{word}_token_id")
+    value: int | None = metadata.get(f"{_PREFIX}{word}_token_id")
     if value is not None:
         return value  # checked by who asks
     default = _DEFAULTS.get(kind, {}).get(word)
     return default if default is not None and default < size else None
 
 
-def ending_ids(metadata: Mapping[str, Any], size: int) -> Iterable[int]:
+def ending_ids(metadata: Mapping[str, object], size: int) -> Iterable[int]:
     """The ids in the metadata whose tokens end generation.
 
     Raises TokenizerError for ids that aren't in the vocabulary, of ``size`` tokens, and where texts are asked to end

@@ -221,7 +221,7 @@ class Tokenizer:
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
-    def from_metadata(cls, metadata: Mapping[str, Any], *, origin: str = "") -> Tokenizer:
+    def from_metadata(cls, metadata: Mapping[str, object], *, origin: str = "") -> Tokenizer:
         """The tokenizer that a GGUF file's metadata describes; TokenizerError where it has none, or a broken one.
 
         `origin` is the file, for errors.
@@ -235,7 +235,7 @@ class Tokenizer:
             raise TokenizerError(f"{origin}: {error}") from error.__cause__
 
     @classmethod
-    def _from_metadata(cls, metadata: Mapping[str, Any], origin: str) -> Tokenizer:
+    def _from_metadata(cls, metadata: Mapping[str, object], origin: str) -> Tokenizer:
         prefix = "tokenizer.ggml."
 
         def get(name: str) -> Any:

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.paths import open_output, write_output
 
 #: Lines around a change that are shown with it.
@@ -136,7 +136,12 @@ class DiffPage:
         write_output(path, _HEAD.format(name=escape(name)), follow=False)
 
     def add(
-        self, file: str, step: str, before: Mapping[str, Any], after: Mapping[str, Any], gone: Sequence[str]
+        self,
+        file: str,
+        step: str,
+        before: Mapping[str, ir.Operation],
+        after: Mapping[str, ir.Operation],
+        gone: Sequence[str],
     ) -> None:
         """Adds what a pass changed.
 
@@ -168,7 +173,7 @@ class DiffPage:
             page.write(text.encode())
 
 
-def _lines(op: Any) -> list[str]:
+def _lines(op: ir.Operation | None) -> list[str]:
     """The text of a function without locations; nothing where there is none."""
     if op is None:
         return []

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
@@ -109,7 +108,7 @@ class Dumper:
         write_output(self._folder / "README.md", "\n".join(lines) + "\n", follow=False)
 
 
-def _functions(module: ir.Module) -> dict[str, Any]:
+def _functions(module: ir.Module) -> dict[str, ir.AnyOp]:
     """The functions, and whatever else has a symbol, by name."""
     return {
         str(op.operation.attributes["sym_name"].value): op.operation
@@ -118,7 +117,7 @@ def _functions(module: ir.Module) -> dict[str, Any]:
     }
 
 
-def _same(first: Any, second: Any) -> bool:
+def _same(first: ir.AnyOp, second: ir.AnyOp) -> bool:
     return bool(ir.native.is_equivalent(first, second))
 
 
@@ -140,7 +139,7 @@ def _named(names: list[str]) -> str:
     return ", ".join(names[:_LISTED]) + more or "none"
 
 
-def _text(module: ir.Module, changed: list[Any]) -> str:
+def _text(module: ir.Module, changed: list[ir.AnyOp]) -> str:
     """The functions as a module of their own, with declarations of what they call."""
     present = {str(op.attributes["sym_name"].value) for op in changed}
     everything = _functions(module)
@@ -156,7 +155,7 @@ def _text(module: ir.Module, changed: list[Any]) -> str:
         return str(copy.operation.get_asm(enable_debug_info=True, assume_verified=True))
 
 
-def _called(functions: list[Any]) -> set[str]:
+def _called(functions: list[ir.AnyOp]) -> set[str]:
     """Names of the functions that are called, or whose address is taken."""
     found = set()
     for function in functions:
@@ -167,11 +166,13 @@ def _called(functions: list[Any]) -> set[str]:
     return found
 
 
-def _declaration(function: ir.AnyOp) -> Any:
+def _declaration(function: ir.AnyOp) -> ir.AnyOp:
     """A function without its body; other symbols whole."""
     if function.name not in ("func.func", "llvm.func"):
-        return function.clone()
+        whole: ir.AnyOp = function.clone()
+        return whole
     kept = {name: attribute for name, attribute in function.attributes.items() if name != "linkage"}
     if function.name == "func.func":
         kept["sym_visibility"] = ir.StringAttr.get("private")
-    return ir.Operation.create(function.name, attributes=kept, regions=1, loc=function.location)
+    declared: ir.AnyOp = ir.Operation.create(function.name, attributes=kept, regions=1, loc=function.location)
+    return declared

@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
@@ -36,7 +35,7 @@ class FusionReport:
     fused: tuple[tuple[str, Rewrite], ...]
     missed: tuple[tuple[str, Miss], ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as JSON can write it."""
         return {
             "name": self.name,
@@ -78,7 +77,7 @@ def _listed(places: Iterable[str]) -> str:
     return ", ".join(known[:_LISTED]) + more or "places unknown"
 
 
-def count_operations(module: Any) -> Counter[str]:
+def count_operations(module: ir.AnyModule) -> Counter[str]:
     """Operations of the dialects hir and mir in a module, by name."""
     return Counter(op.name for op in operations(module) if op.name.startswith(("hir.", "mir.")))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, did_you_mean
@@ -23,7 +22,7 @@ def check_kernel(kernel: str, known: Sequence[str], module: str) -> None:
         raise InputError(f"'{module}' has no kernel '{kernel}'{did_you_mean(kernel, known)}; it has {listed}")
 
 
-def keep_kernel(module: Any, kernel: str) -> None:
+def keep_kernel(module: ir.AnyModule, kernel: str) -> None:
     """Erases the functions that don't belong to a kernel; what it may call and constants stay."""
     for op in list(operations(module, nested=False)):
         if op.name == "gpu.module":
@@ -32,7 +31,7 @@ def keep_kernel(module: Any, kernel: str) -> None:
             _keep([op], kernel)
 
 
-def _keep(listed: Sequence[Any], kernel: str) -> None:
+def _keep(listed: Sequence[ir.AnyOp], kernel: str) -> None:
     for op in listed:
         # What code calls outside of the module is declared as an llvm.func, and stays.
         is_function = op.name in ("func.func", "gpu.func") or (op.name == "llvm.func" and len(op.regions[0].blocks))

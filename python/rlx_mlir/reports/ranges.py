@@ -87,7 +87,7 @@ class RangeReport:
         """Whether no value can be beyond its limit: that is proved."""
         return not self.findings
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as JSON can write it; bounds that are infinite are None."""
         rows = [asdict(finding) for finding in self.findings]
         for row in rows:
@@ -181,8 +181,8 @@ def limit_of(value: ir.Value, dtype: str = "") -> float | None:
 
 def initial(entry: ir.AnyOp, given: Mapping[str, Any]) -> Known:
     """What is known of the arguments of a function, from arrays and bounds by name."""
-    intervals: dict[Any, Interval] = {}
-    weights: dict[Any, Weight] = {}
+    intervals: dict[ir.Value, Interval] = {}
+    weights: dict[ir.Value, Weight] = {}
     for argument, value in zip(arguments(entry), body(entry).arguments, strict=True):
         bound = given.get(argument.name, ANYTHING)
         if isinstance(bound, np.ndarray | np.generic):
@@ -197,7 +197,7 @@ def initial(entry: ir.AnyOp, given: Mapping[str, Any]) -> Known:
     return Known(intervals, weights, _caches(entry))
 
 
-def _caches(entry: ir.AnyOp) -> frozenset[Any]:
+def _caches(entry: ir.AnyOp) -> frozenset[ir.Value]:
     """Results of `mir.cache_update` whose cache is tied to them: it is what the call before gave."""
     block = body(entry)
     terminator = block.operations[len(block.operations) - 1].operation
@@ -213,7 +213,7 @@ def _caches(entry: ir.AnyOp) -> frozenset[Any]:
     return frozenset(found)
 
 
-def walk(entry: ir.AnyOp, known: Known) -> Iterator[tuple[Any, Any, Interval]]:
+def walk(entry: ir.AnyOp, known: Known) -> Iterator[tuple[ir.AnyOp, ir.Value, Interval]]:
     """(operation, result, interval) of a function, in order."""
     for op, found in analyse((op for op in body(entry).operations if op.operation.name != "func.return"), known):
         yield from ((op, value, own) for value, own in zip(op.results, found, strict=True))
@@ -255,7 +255,7 @@ def _observed(module: StagedGraph, arrays: Mapping[str, Any]) -> dict[tuple[int,
         return None
     largest: dict[tuple[int, int], float] = {}
 
-    def watch(op: ir.AnyOp, operands: Sequence[Any], computed: Sequence[Any]) -> None:
+    def watch(op: ir.AnyOp, operands: Sequence[object], computed: Sequence[object]) -> None:
         for number, value in enumerate(computed):
             if isinstance(value, np.ndarray) and value.size and value.dtype.kind not in "biu":
                 wide = np.abs(value.astype(np.float64))

@@ -9,7 +9,6 @@ import re
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CacheError, PassError, RlxError
@@ -24,7 +23,9 @@ _FILE = re.compile(r'loc\("([^"]+)":(\d+):\d+\)')
 _PASS = re.compile(r"pass '([\w-]+)': ")
 
 
-def pass_error(pipeline: str, module_location: str, result: Any, cause: Exception | None) -> PassError:
+def pass_error(
+    pipeline: str, module_location: str, result: ir.native.PipelineResult, cause: Exception | None
+) -> PassError:
     """The error of a failed pipeline.
 
     Args:

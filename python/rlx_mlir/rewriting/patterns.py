@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
@@ -27,7 +26,7 @@ class Pattern:
     """A function that rewrites operations of one kind."""
 
     root: str
-    rewrite: Callable[[Any, Rewriter], None]
+    rewrite: Callable[[ir.AnyOp, Rewriter], None]
     tags: frozenset[str] = frozenset()
 
     @property
@@ -76,7 +75,7 @@ class Rewriter:
         self._original: set[int] = set()
         self._rewritten: set[tuple[str, str]] = set()
 
-    def replace(self, op: Any, *values: Any) -> None:
+    def replace(self, op: ir.AnyOp, *values: ir.Value | ir.AnyOp) -> None:
         """Replaces every use of the operation's results by the values, in order, and erases it."""
         operation = op.operation
         replacements = [_value(value) for value in values]
@@ -88,7 +87,7 @@ class Rewriter:
             old.replace_all_uses_with(new)
         self.erase(operation)
 
-    def erase(self, op: Any) -> None:
+    def erase(self, op: ir.AnyOp) -> None:
         """Erases an operation whose results nothing uses."""
         operation = op.operation
         for result in operation.results:
@@ -143,16 +142,16 @@ class Rewriter:
         return self._changed
 
 
-def _value(value: Any) -> ir.Value:
+def _value(value: ir.Value | ir.AnyOp) -> ir.Value:
     return value if isinstance(value, ir.Value) else value.result
 
 
-def identity(op: Any) -> int:
+def identity(op: ir.AnyOp) -> int:
     """A number that is this operation's alone while it lives (its hash follows from what it holds, and changes)."""
     return int(ir.native.identity(op.operation))
 
 
-def operations(root: Any, *, nested: bool = True) -> Iterator[ir.Operation]:
+def operations(root: ir.AnyModule, *, nested: bool = True) -> Iterator[ir.Operation]:
     """The operations inside `root`, in order, each before those in its regions."""
     for region in root.operation.regions:
         for block in region.blocks:
@@ -162,7 +161,7 @@ def operations(root: Any, *, nested: bool = True) -> Iterator[ir.Operation]:
                     yield from operations(op)
 
 
-def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None = None) -> RewriteReport:
+def apply_patterns(root: ir.AnyModule, patterns: Iterable[Pattern], *, limit: int | None = None) -> RewriteReport:
     """Applies patterns inside `root` until none matches, first pattern first, operations in order.
 
     Args:
@@ -217,7 +216,7 @@ def apply_patterns(root: Any, patterns: Iterable[Pattern], *, limit: int | None 
     return report
 
 
-def erase_dead(root: Any, dialects: Iterable[str] = ("mir", "hir")) -> int:
+def erase_dead(root: ir.AnyModule, dialects: Iterable[str] = ("mir", "hir")) -> int:
     """Erases operations of the (side-effect free) dialects whose results nothing uses; returns their number."""
     prefixes = tuple(f"{dialect}." for dialect in dialects)
     count = 0

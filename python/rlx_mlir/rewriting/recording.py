@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
@@ -69,7 +68,7 @@ _thread = threading.local()
 
 
 @contextmanager
-def recording(module: Any, *, budget: int | None = None) -> Iterator[Recorder]:
+def recording(module: ir.AnyModule, *, budget: int | None = None) -> Iterator[Recorder]:
     """Records what patterns do to a module, by whatever pass and in whatever thread, until the block ends."""
     recorder = Recorder(budget=budget)
     key = _key(module)
@@ -123,7 +122,7 @@ def running(name: str) -> Iterator[None]:
         _thread.name = ""
 
 
-def recorder_of(op: Any) -> Recorder | None:
+def recorder_of(op: ir.AnyModule) -> Recorder | None:
     """The recorder of the module that an operation is in, if there is one."""
     return _recorders.get(_key(op)) if _recorders else None
 
@@ -134,7 +133,7 @@ def record(recorder: Recorder, report: RewriteReport) -> None:
         recorder.reports.append((getattr(_thread, "name", ""), report))
 
 
-def _key(op: Any) -> int:
+def _key(op: ir.AnyModule) -> int:
     """A number that the outermost operation around `op` has alone while it lives."""
     top = op.operation
     while top.parent is not None:

@@ -9,7 +9,6 @@ import inspect
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from rlx_mlir import ir, limits
 from rlx_mlir.errors import InputError
@@ -174,7 +173,7 @@ def _describe(option: Option) -> str:
 
 
 def run_pipeline(
-    op: Any,
+    op: ir.AnyModule,
     pipeline: str,
     *,
     verify: bool = True,

@@ -31,7 +31,7 @@ def run_observed(module: ir.Module, pipeline: str, observers: Iterable[Observer]
 def clone(module: ir.Module) -> ir.Module:
     """A copy of a module, in its context."""
     source = module.operation
-    copy = ir.Module.create(source.location)
+    copy: ir.Module = ir.Module.create(source.location)
     with source.context:
         for name, attribute in source.attributes.items():
             copy.operation.attributes[name] = attribute

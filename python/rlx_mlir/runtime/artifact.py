@@ -135,7 +135,7 @@ class Artifact:
     #: What must hold of positions.
     positions: tuple[PositionCondition, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
-    key: dict[str, Any] = field(default_factory=dict)
+    key: dict[str, object] = field(default_factory=dict)
     #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
     #: is as for CPUs; `code` and `target` are those of the host's part, which launches the kernels.
     chip: str = ""
@@ -156,7 +156,7 @@ class Artifact:
         description = asdict(self)
         code = description.pop("code")
         device_code = description.pop("device_code")
-        payload = code + device_code + description.pop("cubin")
+        payload: bytes = code + device_code + description.pop("cubin")
         description["device_bytes"] = len(device_code)
         header = json.dumps(description, separators=(",", ":")).encode()
         digest = hashlib.sha256(_LENGTHS.pack(len(header), len(code)) + header + payload).digest()

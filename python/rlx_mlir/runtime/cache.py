@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from rlx_mlir import native
 from rlx_mlir.errors import CacheError, RlxError
@@ -36,7 +35,7 @@ def compiler_build() -> str:
     return hashlib.sha256(json.dumps(dict(compiler_parts()), sort_keys=True).encode()).hexdigest()
 
 
-def key_parts(material: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def key_parts(material: Mapping[str, object], options: Mapping[str, object]) -> dict[str, object]:
     """What a key is made of, as JSON can write it: what is compiled, how, by which compiler, for which processor.
 
     Long texts (modules) are there as their hashes.
@@ -56,18 +55,18 @@ def _mlir_version() -> str:
     return metadata.version("xtc-mlir-python-bindings")
 
 
-def _shortened(value: Any) -> Any:
+def _shortened(value: object) -> object:
     if not isinstance(value, str) or len(value) <= _LONGEST_TEXT:
         return value
     return {"sha256": hashlib.sha256(value.encode()).hexdigest(), "characters": len(value)}
 
 
-def cache_key(material: Mapping[str, Any], options: Mapping[str, Any]) -> str:
+def cache_key(material: Mapping[str, object], options: Mapping[str, object]) -> str:
     """The name of an entry."""
     return key_of(key_parts(material, options))
 
 
-def key_of(parts: Mapping[str, Any]) -> str:
+def key_of(parts: Mapping[str, object]) -> str:
     """The name of the entry whose key is made of these `key_parts`."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx_mlir import native
 from rlx_mlir.chips import OLDEST, chip_of, sm_version
@@ -62,8 +63,8 @@ class DeviceCall(BoundCall):
 
     def __init__(
         self,
-        plan: Any,
-        inputs: Mapping[str, Any],
+        plan: native.CudaPlan,
+        inputs: Mapping[str, object],
         results: dict[str, Any],
         parameters: Parameters,
         arguments: tuple[Any, ...],
@@ -82,7 +83,7 @@ class DeviceCall(BoundCall):
         self._known = known  # keeps their memory
 
     @located
-    def __call__(self, *, wait: bool = True, stream: Any = None) -> dict[str, Any]:
+    def __call__(self, *, wait: bool = True, stream: object = None) -> dict[str, Any]:
         """Runs the module on what the inputs hold now; other threads of Python go on meanwhile.
 
         Args:
@@ -240,12 +241,12 @@ class CudaExecutable(Executable):
         kept, captured, launched = self._plan.graph_counts
         return kept, captured, launched
 
-    def zeros(self, shape: Sequence[int], dtype: Any = np.float32) -> DeviceArray:
+    def zeros(self, shape: Sequence[int], dtype: npt.DTypeLike = np.float32) -> DeviceArray:
         """Zeros on the GPU."""
         return DeviceArray.zeros(shape, dtype, device=self.device)
 
     @located
-    def set_params(self, params: Mapping[str, Any], *, shared: Shared | None = None, progress: bool = False) -> None:
+    def set_params(self, params: Mapping[str, object], *, shared: Shared | None = None, progress: bool = False) -> None:
         """Copies every parameter to the GPU, those that the code wants in another layout prepared.
 
         Args:
@@ -292,13 +293,13 @@ class CudaExecutable(Executable):
     @located
     def run(
         self,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, object] | None = None,
         donate: Collection[str] = (),
         device_outputs: bool = False,
         wait: bool = True,
-        stream: Any = None,
+        stream: object = None,
     ) -> dict[str, Any]:
         """Runs the module once; other threads of Python go on meanwhile.
 
@@ -330,9 +331,9 @@ class CudaExecutable(Executable):
     @located
     def bind(
         self,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         *,
-        outputs: Mapping[str, Any] | None = None,
+        outputs: Mapping[str, object] | None = None,
         donate: Collection[str] = (),
         device_outputs: bool = False,
         known: Mapping[str, Array] | None = None,
@@ -366,13 +367,13 @@ class CudaExecutable(Executable):
 
     def _arrange(
         self,
-        inputs: Mapping[str, Any],
-        outputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
+        outputs: Mapping[str, object],
         donate: Collection[str],
         device_outputs: bool = False,
         known: Mapping[str, Array] | None = None,
         *,
-        stream: Any = None,
+        stream: object = None,
     ) -> DeviceCall:
         if stream is not None:
             inputs = {
@@ -410,7 +411,7 @@ class CudaExecutable(Executable):
                     f"element type {own.dtype}, but got {array!r}"
                 )
 
-    def _ordered_after(self, value: Any, stream: Any) -> Any:
+    def _ordered_after(self, value: object, stream: object) -> Any:
         """An array of another library on the GPU as ours: the stream waits for it, where the call would otherwise."""
         if isinstance(value, DeviceArray) or not is_device_array(value):
             return value
@@ -466,7 +467,7 @@ class CudaExecutable(Executable):
                 f"{array.device} at {array.address:#x}"
             )
 
-    def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Any:
+    def _checked(self, what: str, spec: BufferSpec, value: object, sizes: Sizes) -> Any:
         if not is_device_array(value):
             return super()._checked(what, spec, value, sizes)
         named = f"{what} '{spec.name}'"

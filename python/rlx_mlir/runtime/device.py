@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from rlx_mlir import native
 from rlx_mlir.arrays import CPU, CUDA, CUDA_HOST, DLPACK_TYPES, FROM_DLPACK, as_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.runs import Run, stream_handle
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 #: Addresses that kernels may read 16 bytes at once from.
 ALIGNMENT = 16
@@ -37,7 +38,7 @@ class DeviceArray:
 
     __slots__ = ("address", "device", "dtype", "owner", "run", "shape")
 
-    def __init__(self, address: int, shape: Sequence[int], dtype: Any, *, device: int, owner: object) -> None:
+    def __init__(self, address: int, shape: Sequence[int], dtype: npt.DTypeLike, *, device: int, owner: object) -> None:
         self.address = address
         self.shape = tuple(shape)
         self.dtype = np.dtype(dtype)
@@ -48,7 +49,9 @@ class DeviceArray:
     # Making one ------------------------------------------------------------------------------------------------------
 
     @classmethod
-    def empty(cls, shape: Sequence[int], dtype: Any, *, device: int = 0, what: str = "an array") -> DeviceArray:
+    def empty(
+        cls, shape: Sequence[int], dtype: npt.DTypeLike, *, device: int = 0, what: str = "an array"
+    ) -> DeviceArray:
         """An array whose contents are undefined.
 
         Args:
@@ -65,7 +68,7 @@ class DeviceArray:
         return cls(memory.address, shape, kind, device=device, owner=memory)
 
     @classmethod
-    def zeros(cls, shape: Sequence[int], dtype: Any, *, device: int = 0) -> DeviceArray:
+    def zeros(cls, shape: Sequence[int], dtype: npt.DTypeLike, *, device: int = 0) -> DeviceArray:
         """An array of zeros; raises as `empty` does."""
         array = cls.empty(shape, dtype, device=device)
         native.CudaDevice(device).clear(array.address, array.nbytes)
@@ -80,7 +83,7 @@ class DeviceArray:
         return copy
 
     @classmethod
-    def from_dlpack(cls, array: Any, *, stream: Any = None) -> DeviceArray:
+    def from_dlpack(cls, array: Any, *, stream: object = None) -> DeviceArray:
         """The array of another library, in its memory, by DLPack; a copy where it is in memory of the host.
 
         Args:
@@ -108,7 +111,7 @@ class DeviceArray:
         return cls(address, shape, dtype, device=ordinal, owner=owner)
 
     @classmethod
-    def from_interface(cls, array: Any, *, device: int = 0, stream: Any = None) -> DeviceArray:
+    def from_interface(cls, array: Any, *, device: int = 0, stream: object = None) -> DeviceArray:
         """The array of another library, in its memory, by `__cuda_array_interface__` (version 2 or 3).
 
         Args:
@@ -189,14 +192,14 @@ class DeviceArray:
             native.CudaDevice(self.device).read(self.address, _bytes(array))
         return array
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
         """What numpy makes of it: a copy, which InputError refuses where `copy` is False."""
         if copy is False:
             raise InputError("an array on a GPU can't become one of numpy without a copy")
         array = self.numpy()
         return array if dtype is None else array.astype(dtype, copy=False)
 
-    def write(self, source: Any) -> None:
+    def write(self, source: object) -> None:
         """Copies an array of the same shape and element type into it, from the host or from this GPU.
 
         Raises InputError where shape, element type or GPU differ.
@@ -225,7 +228,7 @@ class DeviceArray:
     # Other libraries -------------------------------------------------------------------------------------------------
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         # An AttributeError says that there is none: then libraries ask for DLPack.
         if self.dtype.kind not in "biuf" or self.dtype.isbuiltin != 1:
             raise AttributeError(f"__cuda_array_interface__ has no element type {self.dtype}")
@@ -245,11 +248,11 @@ class DeviceArray:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any:
+    ) -> object:
         """A capsule of DLPack; on the host where `dl_device` asks for that.
 
         Args:
@@ -285,7 +288,7 @@ class DeviceArray:
         )
 
 
-def is_device_array(value: Any) -> bool:
+def is_device_array(value: object) -> bool:
     """Whether an object says that its elements are in a GPU's memory."""
     if isinstance(value, DeviceArray):
         return True
@@ -297,7 +300,7 @@ def is_device_array(value: Any) -> bool:
     return place is not None and place()[0] == CUDA
 
 
-def as_device_array(value: Any, *, device: int, stream: Any = None) -> DeviceArray:
+def as_device_array(value: object, *, device: int, stream: object = None) -> DeviceArray:
     """An object for which `is_device_array` holds, as one of our arrays on the same memory.
 
     `stream` is a CUDA stream that waits for an array of another library; without one, the call waits.

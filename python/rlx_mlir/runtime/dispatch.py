@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
@@ -47,7 +46,7 @@ class DispatchReport:
     sizes: Mapping[str, int]
     kernels: tuple[KernelRow, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """The report as JSON can write it."""
         return asdict(self)
 

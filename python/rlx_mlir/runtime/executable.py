@@ -21,14 +21,14 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Terms
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 #: Of the symbols, by name: the size, and what has it.
 Sizes = dict[str, tuple[int, str]]
@@ -37,10 +37,11 @@ Sizes = dict[str, tuple[int, str]]
 _NOWHERE = np.zeros(64, np.uint8)
 
 
-def empty_aligned(shape: Sequence[int], dtype: np.dtype[Any]) -> Array:
+def empty_aligned(shape: Sequence[int], dtype: np.dtype) -> Array:
     """An uninitialised array whose data starts at a multiple of 64 bytes."""
     raw = np.empty(math.prod(shape) * dtype.itemsize + 64, np.uint8)
-    return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+    aligned: Array = np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
+    return aligned
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class BoundCall:
     def __init__(
         self,
         plan: Any,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         results: dict[str, Any],
         parameters: Parameters,
         arguments: tuple[Any, ...],
@@ -192,7 +193,7 @@ class Executable:
         return np.ndarray(shape, dtype, raw, -raw.ctypes.data % 64)
 
     @located
-    def set_params(self, params: Mapping[str, Any], *, shared: Shared | None = None) -> None:
+    def set_params(self, params: Mapping[str, object], *, shared: Shared | None = None) -> None:
         """Binds every parameter, and prepares those that the code wants in another layout.
 
         Args:
@@ -224,7 +225,7 @@ class Executable:
     @located
     def run(
         self,
-        inputs: Mapping[str, Any],
+        inputs: Mapping[str, object],
         *,
         outputs: Mapping[str, Array] | None = None,
         donate: Collection[str] = (),
@@ -266,7 +267,7 @@ class Executable:
         self._check_bound(arranged, inputs, donate)
         return arranged
 
-    def _check_bound(self, arranged: BoundCall, inputs: Mapping[str, Any], donate: Collection[str]) -> None:
+    def _check_bound(self, arranged: BoundCall, inputs: Mapping[str, object], donate: Collection[str]) -> None:
         """Raises InputError where a call can't be repeated on its arrays."""
         for name, array in arranged.inputs.items():
             if array is not inputs[name]:
@@ -275,7 +276,9 @@ class Executable:
             if spec.tied is not None and spec.tied not in donate:
                 raise InputError(f"a bound call donates what results are tied to: '{spec.tied}', for '{spec.name}'")
 
-    def _arrange(self, inputs: Mapping[str, Any], outputs: Mapping[str, Array], donate: Collection[str]) -> BoundCall:
+    def _arrange(
+        self, inputs: Mapping[str, object], outputs: Mapping[str, Array], donate: Collection[str]
+    ) -> BoundCall:
         """Checks everything about a call, and copies what outputs start with."""
         bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
         results = self._results(arrays, outputs, donate, ordered)
@@ -285,7 +288,7 @@ class Executable:
         return BoundCall(self._plan, arrays, results, bound, (addresses, bound.addresses, into, ordered))
 
     @located
-    def __call__(self, *arrays: Any, **inputs: Any) -> Array | tuple[Array, ...]:
+    def __call__(self, *arrays: object, **inputs: object) -> Array | tuple[Array, ...]:
         """Runs the module on inputs in their order, by keyword, or the first ones in order and the others by keyword.
 
         Returns the result, or a tuple where there are several. Raises what `run` raises.
@@ -293,7 +296,7 @@ class Executable:
         results = tuple(self.run(self._named(arrays, inputs) if arrays else inputs).values())
         return results[0] if len(results) == 1 else results
 
-    def _named(self, arrays: Sequence[Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def _named(self, arrays: Sequence[object], inputs: Mapping[str, object]) -> dict[str, Any]:
         """Inputs by name; InputError where there are more than the module has, or one is given twice."""
         names = [spec.name for spec in self.inputs]
         if len(arrays) > len(names):
@@ -333,7 +336,7 @@ class Executable:
     def _input_names(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.inputs)
 
-    def _check_names(self, what: str, given: Any, specs: Sequence[BufferSpec]) -> None:
+    def _check_names(self, what: str, given: object, specs: Sequence[BufferSpec]) -> None:
         if not isinstance(given, Mapping):
             raise InputError(
                 f"{what}s of '{self.artifact.name}' are a mapping from names to arrays, but got {type(given).__name__}"
@@ -350,7 +353,7 @@ class Executable:
         raise InputError(f"'{self.artifact.name}': {'; '.join(parts)}")
 
     def _check_inputs(
-        self, inputs: Mapping[str, Any], outputs: Mapping[str, Any], donate: Collection[str]
+        self, inputs: Mapping[str, object], outputs: Mapping[str, object], donate: Collection[str]
     ) -> tuple[Parameters, dict[str, Any], list[int]]:
         """The parameters, the inputs as arrays, and the sizes of the symbols in order, where a call may have them."""
         bound = self._bound
@@ -372,7 +375,7 @@ class Executable:
     def _check_apart(
         self,
         bound: Parameters,
-        outputs: Mapping[str, Any],
+        outputs: Mapping[str, object],
         donate: Collection[str],
         arrays: Mapping[str, Any],
         addresses: Sequence[int],
@@ -411,7 +414,7 @@ class Executable:
             elif not output and end > read:
                 read, reader = end, name
 
-    def _checked(self, what: str, spec: BufferSpec, value: Any, sizes: Sizes) -> Array:
+    def _checked(self, what: str, spec: BufferSpec, value: object, sizes: Sizes) -> Array:
         """The value as a contiguous array that fits the specification; notes the sizes of symbols."""
         if type(value) is np.ndarray and value.shape == spec.shape and value.dtype == DTYPES[spec.dtype]:
             return value if _is_readable(value) else np.array(value, order="C")
@@ -475,7 +478,11 @@ class Executable:
             )
 
     def _check_given(
-        self, inputs: Mapping[str, Any], arrays: Mapping[str, Any], given: Mapping[str, Any], donate: Collection[str]
+        self,
+        inputs: Mapping[str, object],
+        arrays: Mapping[str, object],
+        given: Mapping[str, object],
+        donate: Collection[str],
     ) -> None:
         """Raises InputError where what results are to go to has wrong names, or can't be written."""
         names = {spec.name: spec for spec in self.outputs}
@@ -526,7 +533,7 @@ class Executable:
         return results
 
 
-def check_threads(threads: Any) -> None:
+def check_threads(threads: object) -> None:
     """Raises InputError where it is neither a number of threads nor None."""
     if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads < 2**31):
         raise InputError(f"'threads' expects a positive number, or None, but got {checks.shown(threads)}")
@@ -537,7 +544,7 @@ def _is_readable(array: Array) -> bool:
     return flags.c_contiguous and flags.aligned
 
 
-def check_output(spec: BufferSpec, array: Any, shape: tuple[int, ...]) -> None:
+def check_output(spec: BufferSpec, array: object, shape: tuple[int, ...]) -> None:
     """Raises InputError where a result can't be written to the array that was given for it."""
     dtype = DTYPES[spec.dtype]
     if type(array) is np.ndarray and array.shape == shape and array.dtype == dtype:
@@ -568,7 +575,7 @@ def _listed(shape: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, shape))}]"
 
 
-def evaluate(size: Any, sizes: Sequence[int]) -> int:
+def evaluate(size: Terms, sizes: Sequence[int]) -> int:
     """The value of a polynomial for sizes of its symbols."""
     total = 0
     for coefficient, symbols in size:

@@ -19,7 +19,7 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def _repack(weight: Array, *, scheme: str, k: int, layout: str = "panels") -> Array:
@@ -36,7 +36,7 @@ def _reshape(x: Array, *, new_shape: Sequence[int]) -> Array:
     return x.reshape([x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)])
 
 
-def constant_step(array: Array) -> dict[str, Any]:
+def constant_step(array: Array) -> dict[str, object]:
     """The attributes of a step that gives the array: plain data, in which equal elements stand once."""
     data = np.ascontiguousarray(array).reshape(-1)
     if data.size and np.all(data.view(np.uint8).reshape(data.size, -1) == data[:1].view(np.uint8)):

@@ -7,9 +7,12 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rlx_mlir.errors import DeviceError, InputError
+
+if TYPE_CHECKING:
+    from rlx_mlir._runtime import CudaPlan, CudaRun
 
 
 class Used(Protocol):
@@ -28,7 +31,7 @@ class Run:
 
     __slots__ = ("_kept", "_native", "name", "plan")
 
-    def __init__(self, native: Any, plan: Any, name: str, kept: tuple[Any, ...]) -> None:
+    def __init__(self, native: CudaRun, plan: CudaPlan, name: str, kept: tuple[object, ...]) -> None:
         """`kept` is what the run uses, which stays until it is over; `plan` is whose run it is."""
         self._native = native
         self._kept = kept
@@ -53,12 +56,12 @@ class Run:
         """Whether the run is over; raises what `wait` raises."""
         return bool(self._native.done)
 
-    def hold(self, stream: Any) -> None:
+    def hold(self, stream: object) -> None:
         """Lets a CUDA stream (see `stream_handle`) wait for the run; the caller goes on."""
         self._native.hold(stream_handle(stream))
 
     @property
-    def native(self) -> Any:
+    def native(self) -> CudaRun:
         """What plans take."""
         return self._native
 
@@ -69,7 +72,7 @@ class Run:
 class InFlight:
     """The runs of an executable that may not be over: what they use has to stay, whoever drops it."""
 
-    def __init__(self, plan: Any) -> None:
+    def __init__(self, plan: CudaPlan) -> None:
         self._plan = plan
         self._runs: deque[Run] = deque()
         self._lock = threading.Lock()
@@ -101,7 +104,7 @@ class InFlight:
                 self._plan.synchronize()
 
 
-def stream_handle(stream: Any) -> int:
+def stream_handle(stream: object) -> int:
     """The handle of a CUDA stream.
 
     Args:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 #: How tables of text are shown.
 _FACE = "font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace; white-space: pre; overflow-x: auto"
@@ -85,7 +85,7 @@ def table(kind: str, artifact: Compiled, *details: str) -> str:
     return f"<p>{escape(heading + sizes + facts)}</p><table>{rows}</table>"
 
 
-def preformatted(report: Any) -> str:
+def preformatted(report: object) -> str:
     """The text of a report as HTML, which notebooks show."""
     from html import escape
 

@@ -28,8 +28,11 @@ log = logging.getLogger(__name__)
 #: Choices by kernel: values by the name of the choice.
 Chosen = dict[str, dict[str, int]]
 
+#: What choices are kept under: nested mappings, as JSON writes them.
+Parts = Mapping[str, Any]
 
-def device_parts(ordinal: int = 0) -> dict[str, Any]:
+
+def device_parts(ordinal: int = 0) -> dict[str, object]:
     """What choices hold for that were measured on a GPU; raises the run time's error where there is none."""
     device = native.CudaDevice(ordinal)
     return {
@@ -39,7 +42,7 @@ def device_parts(ordinal: int = 0) -> dict[str, Any]:
     }
 
 
-def path_of(parts: Mapping[str, Any]) -> Path:
+def path_of(parts: Parts) -> Path:
     """The file for a key made of `cache.key_parts` without choices; for target `cuda`, of this machine's GPU.
 
     Another build of the compiler has the same file: names of kernels may have changed, so the file says which build
@@ -52,7 +55,7 @@ def path_of(parts: Mapping[str, Any]) -> Path:
     return cache_dir() / "tuned" / f"{key_of(own)}.json"
 
 
-def find(parts: Mapping[str, Any]) -> Chosen:
+def find(parts: Parts) -> Chosen:
     """The choices; none where nothing was measured, by another build of the compiler, or where the file is damaged.
 
     A file that can't be used, whatever is in it, is said in the log.
@@ -93,7 +96,7 @@ def _digest(choices: object) -> str:
     return hashlib.sha256(json.dumps(choices, sort_keys=True).encode()).hexdigest()
 
 
-def keep(parts: Mapping[str, Any], choices: Chosen, measured: Mapping[str, Any]) -> Path:
+def keep(parts: Parts, choices: Chosen, measured: Mapping[str, object]) -> Path:
     """Writes choices, with what they were measured to gain; the file appears whole or not at all.
 
     Raises OSError, and CacheError where others can write the folder.
@@ -112,6 +115,6 @@ def keep(parts: Mapping[str, Any], choices: Chosen, measured: Mapping[str, Any])
     return path
 
 
-def forget(parts: Mapping[str, Any]) -> None:
+def forget(parts: Parts) -> None:
     """Removes the file, if there is one."""
     path_of(parts).unlink(missing_ok=True)

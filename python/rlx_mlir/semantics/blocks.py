@@ -8,10 +8,10 @@ f64 for f64, and rounded to the element type where the block's description says 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.functions import FUNCTIONS
@@ -27,26 +27,30 @@ Weight = np.ndarray | PackedWeight
 def matrix(weight: Weight, transpose_weight: bool) -> np.ndarray:
     """A weight as [K, N], in the type in which products are computed."""
     if isinstance(weight, PackedWeight):
-        return weight.dequantize().T
+        dense: np.ndarray = weight.dequantize().T
+        return dense
     return widen(weight.T if transpose_weight else weight)
 
 
 def times(x: np.ndarray, weight: Weight, transpose_weight: bool) -> np.ndarray:
     """x [..., K] times a weight, not rounded yet."""
     rows = widen(x).reshape(math.prod(x.shape[:-1]), x.shape[-1])  # -1 can't be told where K is 0
-    product = rows @ matrix(weight, transpose_weight).astype(rows.dtype, copy=False)
-    return product.reshape(*x.shape[:-1], product.shape[-1])
+    product: np.ndarray = rows @ matrix(weight, transpose_weight).astype(rows.dtype, copy=False)
+    result: np.ndarray = product.reshape(*x.shape[:-1], product.shape[-1])
+    return result
 
 
 def norm(x: np.ndarray, gamma: np.ndarray, beta: np.ndarray | None, eps: float) -> np.ndarray:
     """x / sqrt(mean(x^2) + eps) * gamma + beta for each row, not rounded yet."""
     mean_square = np.einsum("...e,...e->...", x, x)[..., None] / x.dtype.type(x.shape[-1])
-    result = x / np.sqrt(mean_square + x.dtype.type(eps)) * widen(gamma)
-    return result if beta is None else result + widen(beta)
+    result: np.ndarray = x / np.sqrt(mean_square + x.dtype.type(eps)) * widen(gamma)
+    if beta is not None:
+        result = result + widen(beta)
+    return result
 
 
 @reference(*blocks("constant"))
-def constant(*, value: Any) -> np.ndarray:
+def constant(*, value: ir.Attribute) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     return elements_array(value)
 
@@ -164,9 +168,9 @@ def mask_row(mask: np.ndarray | None, b: int, h: int, i: int) -> np.ndarray | No
     if mask is None:
         return None
     wide = mask if mask.dtype == np.bool_ else widen(mask)
-    if mask.ndim == 2:
-        return wide[b % mask.shape[0]]
-    return wide[b % mask.shape[0], h % mask.shape[1], i % mask.shape[2]]
+    place = (b % mask.shape[0],) if mask.ndim == 2 else (b % mask.shape[0], h % mask.shape[1], i % mask.shape[2])
+    row: np.ndarray = wide[place]
+    return row
 
 
 @reference(*blocks("attention"))
@@ -226,7 +230,7 @@ def attention(
 
 def stored(cache: np.ndarray, new: np.ndarray, pos: np.ndarray) -> np.ndarray:
     """A cache with new rows, in its element type, at pos[b], pos[b] + 1, … of each batch item."""
-    result = cache.copy()
+    result: np.ndarray = cache.copy()
     for b in range(len(cache)):
         start, rows = int(pos[b]), new.shape[1]
         if not 0 <= start <= cache.shape[1] - rows:

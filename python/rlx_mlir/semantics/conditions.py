@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -232,7 +231,7 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
     yield chosen[1], Size.of(1), True
 
 
-def _outputs(weight: ir.Value, dims: DimsOf, transposed: Any) -> Size:
+def _outputs(weight: ir.Value, dims: DimsOf, transposed: object) -> Size:
     if packing(weight.type) is None:
         return dims(weight)[0 if transposed else 1]
     return packed_rows(weight, dims(weight))
@@ -250,7 +249,7 @@ def _swiglu(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
 
 #: Of blocks, what their numpy references don't find themselves: they broadcast what has size 1. Lowered blocks have the
 #: conditions of their primitives.
-_BLOCK_RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
+_BLOCK_RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "hir.linear": _linear,
     "hir.linear_fused": _linear,
     "hir.swiglu": _swiglu,
@@ -258,7 +257,7 @@ _BLOCK_RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
     "hir.residual_rms_norm": _norm,
 }
 
-_RULES: dict[str, Callable[[Any, DimsOf], Iterable[Rule]]] = {
+_RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     **{f"mir.{name}": _pointwise for name in ("add", "sub", "mul", "div", "max", "min", "pow", "compare", "where")},
     **{
         f"mir.{name}": _norm

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, UnsupportedError
@@ -101,7 +100,7 @@ def qwen35_mtp_head(op: ir.AnyOp, operands: Sequence[Dims]) -> Dims:
     return (operands[0][0], Size.of(1), outputs_of(op.lm_head_w, operands[-1], op.transpose_weight))
 
 
-def type_dims(type: Any, names: Sequence[str] = ()) -> Dims:
+def type_dims(type: ir.Type, names: Sequence[str] = ()) -> Dims:
     """The dimensions of a tensor type; the dynamic ones have the given names, or are unknown."""
     if not isinstance(type, ir.ShapedType) or not type.has_rank:
         return ()

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -68,13 +67,15 @@ def is_private(function: ir.Operation) -> bool:
 
 def body(function: ir.Operation) -> ir.Block:
     """The only block of a function."""
-    return function.regions[0].blocks[0]
+    block: ir.Block = function.regions[0].blocks[0]
+    return block
 
 
 def terminator(function: ir.Operation) -> ir.Operation:
     """The return of a function."""
     operations = body(function).operations
-    return operations[len(operations) - 1].operation
+    last: ir.Operation = operations[len(operations) - 1].operation
+    return last
 
 
 def role(function: ir.Operation) -> str | None:
@@ -219,14 +220,15 @@ class Signature:
 
 
 def _dictionaries(items: Iterable[Mapping[str, ir.Attribute]]) -> ir.ArrayAttr:
-    return ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
+    listed: ir.ArrayAttr = ir.ArrayAttr.get([ir.DictAttr.get(dict(item)) for item in items])
+    return listed
 
 
 def _string(attribute: ir.Attribute | None, default: str) -> str:
     return default if attribute is None else str(ir.StringAttr(attribute).value)
 
 
-def _symbols(type: Any, attributes: Mapping[str, ir.Attribute]) -> tuple[str, ...]:
+def _symbols(type: ir.Type, attributes: Mapping[str, ir.Attribute]) -> tuple[str, ...]:
     if "mir.dims" in attributes:
         return tuple(ir.StringAttr(word).value for word in ir.ArrayAttr(attributes["mir.dims"]))
     if not isinstance(type, ir.ShapedType) or not type.has_rank:

@@ -43,7 +43,7 @@ def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
 
 def default_label(op: ir.Operation) -> str:
     """What a block without a name is called; the operations that it lowers to carry it."""
-    name = op.name
+    name = str(op.name)
     if name.startswith("mir."):
         return name.partition(".")[2]
     if name == "hir.swiglu":

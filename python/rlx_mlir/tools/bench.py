@@ -7,7 +7,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -15,7 +15,7 @@ from rlx_mlir.errors import ExecutionError, InputError
 from rlx_mlir.tools.options import Activations, Device, DeviceOption, JsonOption, positive_numbers, print_json, progress
 
 if TYPE_CHECKING:
-    from rlx_mlir.measure.bench import Request
+    from rlx_mlir.measure.bench import Request, Row
 
 
 def bench(
@@ -82,7 +82,7 @@ def bench(
         for name, modules in missing.items():
             typer.echo(f"{name} isn't there ({', '.join(modules)}): {INSTALL}", err=True)
     about: dict[str, str] = {}
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with progress() as say:
         for request in requests:
             found, own = run_apart(request, say)
@@ -94,7 +94,7 @@ def bench(
     typer.echo(format_bench(about, rows))
 
 
-def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict[str, str], list[dict[str, Any]]]:
+def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict[str, str], list[Row]]:
     """Versions and rows of a request, from a process that has as many threads as it asks for.
 
     Raises InputError for what the process refuses, ExecutionError where it ends early.
@@ -103,7 +103,7 @@ def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict
 
     command = [sys.executable, "-m", "rlx_mlir.measure.bench"]
     about: dict[str, str] = {}
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     with subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
@@ -135,7 +135,7 @@ def run_apart(request: Request, say: Callable[[str], None] | None) -> tuple[dict
     return about, rows
 
 
-def _line(text: str) -> dict[str, Any]:
+def _line(text: str) -> Row:
     """A line of the process's; libraries may write others to stdout."""
     try:
         found = json.loads(text)
@@ -144,7 +144,7 @@ def _line(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def format_bench(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
+def format_bench(about: dict[str, str], rows: Sequence[Row]) -> str:
     """Rows as a table below the versions, with failures after it."""
     from rlx_mlir.stages import table
 
@@ -185,13 +185,13 @@ def format_bench(about: dict[str, str], rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _conclusion(row: dict[str, Any]) -> str:
+def _conclusion(row: Row) -> str:
     if row.get("noise"):
         return f"inconclusive: {row['noise']}"
     return f"{row['ratio']:.2f}x" if row.get("ratio") is not None else ""
 
 
-def _machines(rows: Sequence[dict[str, Any]]) -> list[str]:
+def _machines(rows: Sequence[Row]) -> list[str]:
     """The best limits that the rounds showed, by number of threads, or of the GPU."""
     best: dict[str, dict[str, float]] = {}
     for row in rows:

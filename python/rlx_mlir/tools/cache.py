@@ -36,6 +36,9 @@ _SHORT = 12
 #: Digits of a hash that are shown.
 _HASH = 12
 
+#: What JSON shows of one thing.
+Row = dict[str, Any]
+
 app = typer.Typer(
     cls=Commands,
     invoke_without_command=True,
@@ -112,7 +115,7 @@ def clear(
 # The folder ---------------------------------------------------------------------------------------
 
 
-def describe_cache() -> dict[str, Any]:
+def describe_cache() -> Row:
     """The folder, and number and size of the files of each kind."""
     from rlx_mlir.paths import cache_dir
 
@@ -169,7 +172,7 @@ class Entry:
         return self.path.stem
 
     @property
-    def parts(self) -> dict[str, Any]:
+    def parts(self) -> Row:
         """What its key is made of; empty where the file doesn't say."""
         return {} if self.artifact is None else self.artifact.key
 
@@ -191,7 +194,7 @@ class Entry:
             text for name in ("compiler", "host") for text in _differences(name, self.parts.get(name, {}), ours[name])
         ]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Row:
         """As JSON can write it."""
         obstacles = self.obstacles()
         options = self.parts.get("options", {})
@@ -233,7 +236,7 @@ def entries() -> list[Entry]:
     return found
 
 
-def own_parts() -> dict[str, Any]:
+def own_parts() -> Row:
     """What keys are made of on this machine, by this compiler, beside what is compiled and how."""
     from rlx_mlir.runtime import cache as compile_cache
 
@@ -243,7 +246,7 @@ def own_parts() -> dict[str, Any]:
 # Explanations -------------------------------------------------------------------------------------
 
 
-def explain_key(prefix: str) -> list[dict[str, Any]]:
+def explain_key(prefix: str) -> list[Row]:
     """The entry whose key begins so; InputError where there is none, or more than one."""
     matching = [entry for entry in entries() if entry.key.startswith(prefix)]
     if len(matching) != 1:
@@ -264,7 +267,7 @@ def explain_key(prefix: str) -> list[dict[str, Any]]:
     ]
 
 
-def explain_model(model: str, activations: str, context: int | None, chunk: int) -> list[dict[str, Any]]:
+def explain_model(model: str, activations: str, context: int | None, chunk: int) -> list[Row]:
     """For each module of a model, its entry; where there is none, the nearest one, and in what that differs."""
     from rlx_mlir.compiler import CompileOptions
     from rlx_mlir.models import decoder
@@ -281,7 +284,7 @@ def explain_model(model: str, activations: str, context: int | None, chunk: int)
         key = compile_cache.key_of(parts)
         entry = next((own for own in known if own.key == key), None)
         damage = [entry.damage] if entry is not None and entry.damage else []
-        own: dict[str, Any] = {
+        own: Row = {
             "key": key,
             "file": str(compile_cache.folder() / f"{key}.rlx"),
             "module": f"decoder.{program}",
@@ -296,7 +299,7 @@ def explain_model(model: str, activations: str, context: int | None, chunk: int)
     return found
 
 
-def _nearest(parts: Mapping[str, Any], known: list[Entry]) -> dict[str, Any] | None:
+def _nearest(parts: Mapping[str, Any], known: list[Entry]) -> Row | None:
     """The entry of the same module that differs in fewest ways, and these."""
     program = parts["what"]["program"]
     candidates = [
@@ -350,7 +353,7 @@ def _feature_differences(theirs: str, ours: str) -> Iterator[str]:
         yield "processor: LLVM lists its features in another way"
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     if isinstance(value, Mapping):
         if "sha256" in value:
             return f"{value['sha256'][:_HASH]}…"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from rlx_mlir.errors import InputError, NoDeviceError
 from rlx_mlir.tools.options import JsonOption, print_json
 
 if TYPE_CHECKING:
-    from rlx_mlir.fuzz.pool import Worker
+    from rlx_mlir.fuzz.pool import Outcome, Worker
 
 #: The module whose `handle` runs checks in a child process.
 _CHECKS = "rlx_mlir.gpu_check.checks"
@@ -61,7 +61,7 @@ def check_gpu(
         raise typer.Exit(1)
 
 
-def run_checks(worker: Worker, names: Sequence[str], number: int) -> Iterator[dict[str, Any]]:
+def run_checks(worker: Worker, names: Sequence[str], number: int) -> Iterator[Outcome]:
     """A row for each check (see `rlx_mlir.gpu_check.checks.Row`).
 
     After a fault, or where a process ended without an answer, the next check has a process of its own; the one that
@@ -84,14 +84,14 @@ def run_checks(worker: Worker, names: Sequence[str], number: int) -> Iterator[di
         yield row
 
 
-def _said(finding: dict[str, Any]) -> str:
+def _said(finding: Outcome) -> str:
     """What became of a process, in one line."""
     if finding["kind"] == "hang":
         return f"hangs: {finding['message']}"
     return str(finding["message"]).strip()
 
 
-def _heading(about: dict[str, Any]) -> str:
+def _heading(about: Outcome) -> str:
     driver = os.environ.get("RLX_CUDA_DRIVER") or "libcuda.so.1"
     gib = 1 << 30
     return (
@@ -103,7 +103,7 @@ def _heading(about: dict[str, Any]) -> str:
     )
 
 
-def format_row(row: dict[str, Any]) -> str:
+def format_row(row: Outcome) -> str:
     """A row as text: one line, and one more for what is wrong."""
     kernels = ", ".join(dict.fromkeys(kernel.partition(": ")[2] for kernel in row["kernels"]))
     error = "" if row.get("error") is None else f"error {row['error']:.1e} of {row['allowed']:.1e}"

@@ -11,7 +11,7 @@ import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -56,6 +56,9 @@ from rlx_mlir.tools.options import (
 )
 from rlx_mlir.version import __version__
 
+if TYPE_CHECKING:
+    from rlx_mlir.models.config import ModelConfig
+
 _DEBUG = "RLX_DEBUG"
 
 
@@ -69,7 +72,7 @@ class _Commands(Commands):
     def list_commands(self, ctx: Any) -> list[str]:
         return [*_ORDER, *sorted(set(super().list_commands(ctx)) - set(_ORDER))]
 
-    def invoke(self, ctx: Any) -> Any:
+    def invoke(self, ctx: Any) -> object:
         try:
             return super().invoke(ctx)
         except RlxError as error:
@@ -372,7 +375,7 @@ def compile_model(
 
 
 def _describe_folder(
-    output: Path, model: str, config: Any, context: int, chunk: int, activations: str, target: str
+    output: Path, model: str, config: ModelConfig, context: int, chunk: int, activations: str, target: str
 ) -> None:
     """Says beside compiled programs what they are of, for `rlx generate FOLDER`."""
     from rlx_mlir.models import decoder
@@ -387,7 +390,7 @@ def _describe_folder(
 
 
 def _time_compilation(
-    model: str, config: Any, context: int, chunk: int, activations: str, as_json: bool, machine: dict[str, Any]
+    model: str, config: ModelConfig, context: int, chunk: int, activations: str, as_json: bool, machine: dict[str, Any]
 ) -> None:
     """Compiles both programs of a model and shows what took how long."""
     from rlx_mlir.compiler import CompileOptions

@@ -143,7 +143,7 @@ def scaling(
     _run("scaling", seed, count, minutes, jobs, first, out, as_json)
 
 
-def _corpus(folders: list[Path] | None) -> dict[str, Any]:
+def _corpus(folders: list[Path] | None) -> dict[str, object]:
     """The settings for folders of .mlir files; InputError where one isn't there, or has none."""
     from rlx_mlir.errors import InputError
 

@@ -9,12 +9,18 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from rlx_mlir.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from rlx_mlir.hir import GraphModule
+    from rlx_mlir.models.config import ModelConfig
 
 
 def example(*lines: str) -> str:
@@ -152,7 +158,7 @@ def own_passes(passes: list[str] | None, load: list[Path] | None) -> dict[str, s
     return found
 
 
-def configuration(model: str, context: int | None) -> tuple[Any, int]:
+def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
     """The configuration of a model, and the positions to compile it for."""
     from rlx_mlir.frontends.gguf import GGUFFile
     from rlx_mlir.models.config import ModelConfig, check_context
@@ -162,7 +168,7 @@ def configuration(model: str, context: int | None) -> tuple[Any, int]:
     return config, check_context(config, context)
 
 
-def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+def any_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """A module in a file, or of a model, and the largest sizes of its symbolic dimensions where they are known."""
     from rlx_mlir.hir import GraphModule
     from rlx_mlir.models.hub import ENCODERS
@@ -174,7 +180,7 @@ def any_module(model: str, program: str, context: int | None, chunk: int) -> tup
     return model_module(model, program, context, chunk)
 
 
-def model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[Any, dict[str, int]]:
+def model_module(model: str, program: str, context: int | None, chunk: int) -> tuple[GraphModule, dict[str, int]]:
     """The graph of a model's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import decoder
     from rlx_mlir.models.model import maxima
@@ -183,7 +189,7 @@ def model_module(model: str, program: str, context: int | None, chunk: int) -> t
     return decoder.build(config, program), maxima(program, context=positions, chunk=min(chunk, positions))
 
 
-def weights(model: str, context: int | None) -> dict[str, Any]:
+def weights(model: str, context: int | None) -> dict[str, np.ndarray]:
     """The parameters of a model's modules, by name; none of a .mlir file or an encoder's folder."""
     from rlx_mlir.frontends.gguf import GGUFFile
     from rlx_mlir.models import decoder
@@ -195,7 +201,7 @@ def weights(model: str, context: int | None) -> dict[str, Any]:
     return decoder.parameters(config, GGUFFile(resolve(model)), positions)
 
 
-def encoder_module(model: str) -> tuple[Any, dict[str, int]]:
+def encoder_module(model: str) -> tuple[GraphModule, dict[str, int]]:
     """The graph of an encoder's module, and the largest sizes of its symbolic dimensions."""
     from rlx_mlir.models import embedding, encoder
     from rlx_mlir.models.encoder_config import EncoderConfig
@@ -235,7 +241,7 @@ def positive_numbers(option: str, text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def refuse(what: str, given: Mapping[str, Any]) -> None:
+def refuse(what: str, given: Mapping[str, object]) -> None:
     """Raises InputError for options that are for something else."""
     for option, value in given.items():
         if value:
@@ -253,5 +259,5 @@ def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
     return found
 
 
-def print_json(value: Any) -> None:
+def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))

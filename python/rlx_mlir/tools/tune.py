@@ -14,6 +14,8 @@ from rlx_mlir.tools.loading import Loading, loads_model
 from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, refuse
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from rlx_mlir.measure.tune import ProgramTuning
 
 
@@ -98,7 +100,7 @@ def _tune_file(
     )
 
 
-def _read_arrays(path: Path) -> dict[str, Any]:
+def _read_arrays(path: Path) -> dict[str, np.ndarray]:
     """The arrays in a .npz file by name."""
     import numpy as np
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def samples(
             raise StageError(f"samples are made of tensors, but '{argument.name}' is of {argument.type}")
     symbols = symbols_of(arguments)
     every = SIZES if symbols else SIZES[-1:]
-    weights: dict[tuple[Any, ...], np.ndarray] = {}
+    weights: dict[tuple[object, ...], np.ndarray] = {}
     for sizes in every:
         limits = maxima or {}
         bound = {s: min(sizes[i % len(sizes)], limits.get(s, sizes[-1])) for i, s in enumerate(symbols)}
@@ -112,7 +111,7 @@ def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> S
     return Sample(sample.name, values)
 
 
-def rounding_unit(dtype: np.dtype[Any]) -> float:
+def rounding_unit(dtype: np.dtype) -> float:
     """Half of the distance of 1 to the next larger number of a floating-point type."""
     units = {"float16": -11, "bfloat16": -8, "float8_e4m3fn": -4, "float8_e5m2": -3, "float32": -24, "float64": -53}
     return 2.0 ** units[dtype.name]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,13 +22,16 @@ from rlx_mlir.errors import InputError, NumericError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.outline import CLASS, TIED
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Terms
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.prepare import prepare
 from rlx_mlir.semantics.function import PREPARE, Argument, arguments, function_name, functions, role
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
 from rlx_mlir.verify.numerics import Outputs, distance, evaluate_outputs, for_module, module_arguments, plain
 from rlx_mlir.verify.tolerance import Errors, Expected, difference
+
+if TYPE_CHECKING:
+    from rlx_mlir._runtime import Buffer
 
 #: Calls of one kernel that are compared for one sample; those of other layers differ in their values alone.
 CALLS = 2
@@ -117,7 +120,7 @@ class _Checker:
         errors = Errors(self._functions)
         calls: list[Call] = []
 
-        def watch(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
+        def watch(op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> None:
             if op.name != "func.call":
                 return
             name = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
@@ -203,7 +206,7 @@ class _Checker:
         key = (call.kernel, tuple(sizes))
         if key not in self._plans:
             outputs = {operand: number for number, operand in enumerate(tied) if operand >= 0}
-            buffers: list[Any] = [
+            buffers: list[Buffer] = [
                 ("output", outputs[i], 0) if i in outputs else ("input", i, 0) for i in range(len(operands))
             ]
             buffers += [("output", i, 0) for i in range(len(results))]
@@ -263,7 +266,7 @@ Place = tuple[str, int, int]  # the source, its number, and an offset in bytes
 class _Memory:
     """The buffers of a plan as arrays, in which its calls run one at a time."""
 
-    def __init__(self, artifact: Artifact, code: Any, values: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, artifact: Artifact, code: native.ObjectCode, values: Mapping[str, np.ndarray]) -> None:
         self._artifact = artifact
         prepared = prepare(artifact.preparation, values, {})
         inputs = {spec.name: _aligned(values[spec.name]) for spec in artifact.inputs}
@@ -281,7 +284,7 @@ class _Memory:
         self._arrays = {"input": list(inputs.values()), "param": params, "output": [*outputs, arena]}
         self._plans = [self._single(code, call) for call in artifact.calls]
 
-    def _single(self, code: Any, call: Any) -> Any:
+    def _single(self, code: native.ObjectCode, call: Any) -> Any:
         """A plan of one call, whose arena is one more output: its memory can be read then."""
         artifact = self._artifact
         kernel, buffers, dims, work = call
@@ -303,7 +306,7 @@ class _Memory:
             threads=1,
         )
 
-    def _place(self, buffer: Any) -> Place:
+    def _place(self, buffer: Place) -> Place:
         kind, number, offset = buffer
         return (kind, 0, self._artifact.slots[number][0] + offset) if kind == "arena" else (kind, number, offset)
 
@@ -367,7 +370,7 @@ def _sizes(artifact: Artifact, specs: Sequence[BufferSpec], arrays: Sequence[np.
     return [found[name] for name, _ in artifact.symbols]
 
 
-def _evaluate(terms: Any, sizes: Sequence[int]) -> int:
+def _evaluate(terms: Terms, sizes: Sequence[int]) -> int:
     return sum(int(np.prod([factor, *(sizes[s] for s in symbols)])) for factor, symbols in terms)
 
 

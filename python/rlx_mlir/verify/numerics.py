@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def module_arguments(module: ir.Module) -> list[Argument]:
     return found
 
 
-def plain(value: Any) -> np.ndarray:
+def plain(value: object) -> np.ndarray:
     """A value of the interpreter as an array: a packed weight as its bytes."""
     return value.bytes if isinstance(value, PackedWeight) else np.asarray(value)
 
@@ -85,7 +84,7 @@ def evaluate_outputs(
     """
     noted = errors if errors is not None else Errors({function_name(f): f for f in functions(module)})
 
-    def look(op: ir.Operation, operands: Sequence[Any], computed: Sequence[Any]) -> None:
+    def look(op: ir.Operation, operands: Sequence[object], computed: Sequence[object]) -> None:
         noted.watch(op, operands, computed)
         if watch is not None:
             watch(op, operands, computed)
@@ -278,17 +277,17 @@ def find_operation(before: ir.Module, after: ir.Module, sample: Sample) -> str |
     Its value is one that no operation had before, and so are those of what its value goes into, up to an output.
     (Values that only the new way to compute something has are in between ones that were there before.)
     """
-    known: dict[tuple[Any, ...], list[np.ndarray]] = {}
+    known: dict[tuple[object, ...], list[np.ndarray]] = {}
 
-    def note(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    def note(op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> None:
         for array in map(plain, results):
             known.setdefault((array.dtype, array.shape), []).append(array)
 
     interpret(before, for_module(before, sample), watch=note)
     errors = Errors({function_name(f): f for f in functions(after)})
-    nodes: list[tuple[ir.Operation, Sequence[Any], list[Any]]] = []
+    nodes: list[tuple[ir.Operation, Sequence[object], list[object]]] = []
 
-    def look(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    def look(op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> None:
         errors.watch(op, operands, results)
         changed = []
         for value, result in zip(op.results, results, strict=True):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -40,7 +39,7 @@ TRANSCENDENTAL = named(lambda record: record.rounding is Rounding.FUNCTION) | _n
 _BLOCK_FACTOR = 8
 
 
-def operation_error(op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> float:
+def operation_error(op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> float:
     """The relative error that an operation adds to that of its operands."""
     arrays = [value for value in results if isinstance(value, np.ndarray) and is_float(value.dtype)]
     if not arrays or op.name in EXACT:
@@ -65,7 +64,7 @@ class Errors:
         self._functions = functions
         self._known: dict[ir.Value, float] = {}
 
-    def watch(self, op: ir.Operation, operands: Sequence[Any], results: Sequence[Any]) -> None:
+    def watch(self, op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> None:
         """Notes the errors of the results of an operation."""
         before = max((self.of(value) for value in op.operands), default=0.0)
         if op.name == "func.call":

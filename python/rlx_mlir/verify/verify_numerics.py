@@ -5,20 +5,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.rewriting import Option, compiler_pass, identity
+
+if TYPE_CHECKING:
+    from rlx_mlir.verify import NumericVerifier
 
 
 @dataclass
 class _Followed:
     """A module as it was last seen, in a context of its own: that of the running pipeline may not change."""
 
-    module: Any
+    module: ir.Module
     text: str
-    verifier: Any
+    verifier: NumericVerifier
 
 
 _followed: dict[int, _Followed] = {}
@@ -65,6 +68,7 @@ def verify_numerics(module: ir.Operation, *, after: str, begin: bool, reference:
 
 def _read(path: str, context: ir.Context) -> ir.Module:
     try:
-        return ir.Module.parse(Path(path).read_text(), context)
+        module: ir.Module = ir.Module.parse(Path(path).read_text(), context)
+        return module
     except (OSError, ir.MLIRError) as error:
         raise InputError(f"option 'reference' is a file with a module, but {path}: {error}") from None

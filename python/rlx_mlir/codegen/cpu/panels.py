@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
-from rlx_mlir.formats.panels import RUN
+from rlx_mlir.formats.blocks import RUN
 
 from . import UnsupportedByTemplate
 from .kernel import Product

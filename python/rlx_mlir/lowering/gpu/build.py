@@ -8,7 +8,6 @@ pay too.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mlir.dialects import arith
 
@@ -35,18 +34,18 @@ VIEWS = (
 )
 
 
-def number(value: int) -> Any:
+def number(value: int) -> ir.Value:
     """A constant of type index, at the insertion point."""
     return arith.constant(ir.IndexType.get(), value)
 
 
-def bodies(module: Any) -> list[Any]:
+def bodies(module: ir.AnyModule) -> list[ir.AnyOp]:
     """The functions `NAME.body`, which perform kernels."""
     ops = module.regions[0].blocks[0].operations
     return [op for op in ops if op.operation.name == "func.func" and str(op.name.value).endswith(".body")]
 
 
-def found(root: ir.AnyOp | ir.Module, name: str) -> list[Any]:
+def found(root: ir.AnyOp | ir.Module, name: str) -> list[ir.AnyOp]:
     """The operations of a name below `root`."""
     return [op for op in operations(root) if name_of(op) == name]
 
@@ -62,12 +61,12 @@ def is_pure(op: ir.AnyOp) -> bool:
     return name in VIEWS or name.startswith(("arith.", "math."))
 
 
-def indices(values: Sequence[Any]) -> list[Any]:
+def indices(values: Sequence[ir.Value | int]) -> list[ir.Value]:
     """Numbers and values as values of type index."""
     return [number(value) if isinstance(value, int) else value for value in values]
 
 
-def gpu_index(name: str, dimension: str) -> Any:
+def gpu_index(name: str, dimension: str) -> ir.Value:
     """`gpu.thread_id`, `gpu.block_id` or another number of a thread along x, y or z."""
     attributes = {"dimension": ir.Attribute.parse(f"#gpu<dim {dimension}>")}
     return ir.Operation.create(name, results=[ir.IndexType.get()], attributes=attributes).result
@@ -86,7 +85,7 @@ def location_of(op: ir.AnyOp) -> str:
     return f"'{name_of(op)}' at {op.location}"
 
 
-def gpu_module(module: Any) -> Any:
+def gpu_module(module: ir.AnyModule) -> ir.AnyOp:
     """The GPU module of a program's kernels, made at the module's end where there is none."""
     block = module.regions[0].blocks[0]
     for op in block.operations:

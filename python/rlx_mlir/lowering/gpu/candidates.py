@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import shape_of
+from rlx_mlir.codegen.specs import AttentionSpec
 from rlx_mlir.lowering.kernel_specs import ProductKernel, read_attention, read_product
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.tuning.choices import AT, changes_bits
@@ -23,7 +24,7 @@ _PARTS = (2, 4, 8, 16, 32, 64, 128)
 
 
 def list_candidates(
-    name: str, kernel: Any, chip: str, shapes: Sequence[Shape], schedule: str, *, same_bits: bool = False
+    name: str, kernel: ir.AnyOp, chip: str, shapes: Sequence[Shape], schedule: str, *, same_bits: bool = False
 ) -> list[dict[str, int]]:
     """Choices beside the rule's, the most promising first; none for kernels without choices.
 
@@ -146,7 +147,7 @@ def _portable(
             )
 
 
-def _attention(spec: Any, chip: str, shapes: Sequence[Shape], schedule: str) -> Iterator[dict[str, int]]:
+def _attention(spec: AttentionSpec, chip: str, shapes: Sequence[Shape], schedule: str) -> Iterator[dict[str, int]]:
     from rlx_mlir.codegen.gpu.attention_decode import decode_config
     from rlx_mlir.codegen.gpu.attention_f32 import f32_config
     from rlx_mlir.codegen.gpu.attention_hopper import hopper_config

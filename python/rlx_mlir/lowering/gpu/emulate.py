@@ -7,8 +7,6 @@ is the same.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlir.dialects import arith, memref, scf
 
 from rlx_mlir import ir
@@ -51,7 +49,7 @@ def launches_to_loops(module: ir.Operation) -> None:
 class _Emulation:
     """One launch: its kernel's operations, cut where threads exchange values."""
 
-    def __init__(self, body: Any, launch: ir.AnyOp, kernel: ir.AnyOp) -> None:
+    def __init__(self, body: ir.AnyOp, launch: ir.AnyOp, kernel: ir.AnyOp) -> None:
         self._body, self._launch = body, launch
         self._kernel = kernel.operation.clone()
         self._threads = list(ir.DenseI32ArrayAttr(kernel.operation.attributes["known_block_size"]))
@@ -72,7 +70,7 @@ class _Emulation:
         for argument, value in zip(block.arguments, list(self._launch.operands)[LAUNCH_SIZES:], strict=True):
             argument.replace_all_uses_with(value)
         *ops, _ = [op.operation for op in block.operations]
-        self._of_block: set[Any] = set()
+        self._of_block: set[ir.Value] = set()
         with ir.InsertionPoint(self._launch):
             blocks = scf.ForOp(number(0), self._launch.operands[0], number(1))
             with ir.InsertionPoint(blocks.body):
@@ -85,7 +83,7 @@ class _Emulation:
             op.results[0].replace_all_uses_with(blocks.induction_variable)
             op.erase()
         self._ids = {op.results[0]: self._dimension(op, "xy") for op in found(self._kernel.operation, "gpu.thread_id")}
-        parts: list[list[Any]] = [[]]
+        parts: list[list[ir.AnyOp]] = [[]]
         for op in [op for op in ops if op not in common and op.name != "gpu.thread_id"]:
             if op.name == "gpu.shuffle":
                 parts += [[op], []]
@@ -118,10 +116,10 @@ class _Emulation:
             not isinstance(owner, ir.Block) and owner.parent == self._kernel.operation and value not in self._of_block
         )
 
-    def _run_parts(self, parts: list[list[Any]], end: Any) -> None:
+    def _run_parts(self, parts: list[list[ir.AnyOp]], end: ir.AnyOp) -> None:
         """Loops over threads, one for each part; values that several parts use are kept in memory."""
         where = {value: n for n, part in enumerate(parts) for op in part for value in op.results}
-        kept: dict[Any, Any] = {}
+        kept: dict[ir.Value, ir.Value] = {}
         for n, part in enumerate(parts):
             for op in [inner for outer in part for inner in (outer, *operations(outer))]:
                 kept |= dict.fromkeys(operand for operand in op.operands if where.get(operand, n) != n)
@@ -135,7 +133,9 @@ class _Emulation:
         for n, part in enumerate(parts):
             self._part(part, {value: memory for value, memory in kept.items() if where[value] != n}, kept, end)
 
-    def _part(self, part: list[Any], before: dict[Any, Any], kept: dict[Any, Any], end: Any) -> None:
+    def _part(
+        self, part: list[ir.AnyOp], before: dict[ir.Value, ir.Value], kept: dict[ir.Value, ir.Value], end: ir.AnyOp
+    ) -> None:
         """One part for all threads of the block; `before` are the kept values of other parts."""
         with ir.InsertionPoint(end):
             rows = scf.ForOp(number(0), number(self._threads[1]), number(1))
@@ -148,7 +148,7 @@ class _Emulation:
                 scf.YieldOp([])
         ids = {"x": columns.induction_variable, "y": rows.induction_variable}
         start = thread.owner
-        loaded: dict[Any, Any] = {}
+        loaded: dict[ir.Value, ir.Value] = {}
         for op in part:
             op.move_before(last)
         for op in [inner for outer in part for inner in (outer, *operations(outer))]:
@@ -170,7 +170,7 @@ class _Emulation:
                         memref.store(value, kept[result], [thread])
 
     @staticmethod
-    def _shuffled(op: ir.AnyOp, before: dict[Any, Any], thread: Any) -> Any:
+    def _shuffled(op: ir.AnyOp, before: dict[ir.Value, ir.Value], thread: ir.Value) -> ir.Value:
         """The value of another thread, whose number differs in some bits."""
         if "xor" not in str(op.attributes["mode"]):
             raise CompileError(f"{location_of(op)}: shuffles by xor are supported")

@@ -101,9 +101,9 @@ def waits(kernel: ir.AnyOp) -> bool:
     )
 
 
-def device_functions(module: Any) -> dict[str, Any]:
+def device_functions(module: ir.AnyModule) -> dict[str, ir.AnyOp]:
     """The kernels of the program's GPU modules, by name."""
-    kernels: dict[str, Any] = {}
+    kernels: dict[str, ir.AnyOp] = {}
     block = module.operation.regions[0].blocks[0]
     for gpu_module in [op for op in block.operations if op.operation.name == "gpu.module"]:
         for op in gpu_module.operation.regions[0].blocks[0].operations:
@@ -117,7 +117,7 @@ def kernel_of(launch: ir.AnyOp) -> str:
     return str(launch.attributes["kernel"]).rpartition("@")[2]
 
 
-def kernel_names(module: Any) -> list[str]:
+def kernel_names(module: ir.AnyModule) -> list[str]:
     """The kernels in the order of their numbers: that of the PTX where there is some, else of the GPU module."""
     from rlx_mlir.lowering.gpu.ptx import ptx_of
 
@@ -166,11 +166,11 @@ def launches_to_calls(module: ir.Operation) -> None:
 class _Calls:
     """The launches and tensor maps of one body, as calls of functions that are written as text."""
 
-    def __init__(self, body: Any, numbers: dict[str, int]) -> None:
+    def __init__(self, body: ir.AnyOp, numbers: dict[str, int]) -> None:
         self._body, self._numbers = body, numbers
         self._stem = str(body.name.value).removesuffix(".body")
         self._maps: dict[Any, Any] = {}
-        self._done: list[Any] = []
+        self._done: list[ir.AnyOp] = []
         self.texts: list[str] = []
         self.places: list[Any] = []
 
@@ -257,7 +257,7 @@ class _Calls:
         self._maps[op.results[0]] = place
         self._call(op, "map", [place, ranked], lines)
 
-    def _call(self, op: ir.AnyOp, word: str, values: list[Any], lines: _Lines) -> None:
+    def _call(self, op: ir.AnyOp, word: str, values: list[ir.Value], lines: _Lines) -> None:
         """A call, in place of the operation, of a function of these lines."""
         name = f"{self._stem}.{word}_{len(self.texts)}"
         parameters = ", ".join(f"%v{i}: {value.type}" for i, value in enumerate(values))
@@ -299,7 +299,7 @@ class _Lines:
             f"arith.index_cast {name} : index to i64" if str(kind) == "index" else f"llvm.zext {name} : {kind} to i64"
         )
 
-    def parts(self, name: str, kind: Any) -> tuple[str, list[str], list[str]]:
+    def parts(self, name: str, kind: ir.MemRefType) -> tuple[str, list[str], list[str]]:
         """(address of the first element, sizes, strides) of a buffer; numbers are i64."""
         rank = kind.rank
         results = ", ".join([f"%base_{self._count}", f"%offset_{self._count}"])
@@ -348,7 +348,7 @@ class _Lines:
         return self.array([name], str(kind))
 
 
-def _counts(op: ir.AnyOp, arguments: list[Any]) -> list[tuple[int, Any, str]]:
+def _counts(op: ir.AnyOp, arguments: list[ir.Value]) -> list[tuple[int, ir.Value, str]]:
     """The sizes that a launch passes as i32: number of the argument, the size as an index, what it is called."""
     named = list(ir.ArrayAttr(op.attributes[COUNTS])) if COUNTS in op.attributes else []
     words = [str(ir.StringAttr(word).value) for word in named]

@@ -66,8 +66,8 @@ def map_loops(module: ir.Operation) -> None:
 class _Operand:
     """A buffer that a nest reads or writes, with the expressions of loops that are its positions."""
 
-    value: Any
-    map: Any
+    value: ir.Value
+    map: ir.AffineMap
 
     def dims(self) -> list[int | None]:
         """The loop that runs along each dimension; None where the position isn't a loop's alone."""
@@ -77,12 +77,12 @@ class _Operand:
         """The loops that positions depend on."""
         return set().union(*(_loops_of(e) for e in self.map.results))
 
-    def positions(self, loops: Sequence[Any]) -> list[Any]:
+    def positions(self, loops: Sequence[ir.Value]) -> list[ir.Value]:
         """The positions as values, at the insertion point."""
         return [_evaluate(e, self.map, loops) for e in self.map.results]
 
 
-def _loops_of(expression: Any) -> set[int]:
+def _loops_of(expression: ir.AffineExpr) -> set[int]:
     if isinstance(expression, ir.AffineDimExpr):
         return {expression.position}
     if isinstance(expression, ir.AffineBinaryExpr):
@@ -90,7 +90,7 @@ def _loops_of(expression: Any) -> set[int]:
     return set()
 
 
-def _evaluate(expression: Any, map: Any, loops: Sequence[Any]) -> Any:
+def _evaluate(expression: ir.AffineExpr, map: ir.AffineMap, loops: Sequence[ir.Value]) -> ir.Value:
     if isinstance(expression, ir.AffineDimExpr):
         return loops[expression.position]
     if isinstance(expression, ir.AffineConstantExpr):
@@ -118,7 +118,7 @@ class _Nest:
         if any(operand.loops() & set(self.reduced) for operand in self.outputs):
             raise CompileError(f"{location_of(op)} reduces along a dimension of its result")
 
-    def _size(self, loop: int, operands: list[_Operand]) -> Any:
+    def _size(self, loop: int, operands: list[_Operand]) -> int | ir.Value:
         """Number of steps of a loop: a number, or a value where it is dynamic."""
         choices = [(o.value, o.dims().index(loop)) for o in operands if loop in o.dims()]
         if not choices:
@@ -129,7 +129,7 @@ class _Nest:
         value, axis = choices[0]
         return memref.dim(value, number(axis))
 
-    def combiner(self) -> Any:
+    def combiner(self) -> ir.AnyOp | None:
         """The operation that combines the accumulated value with a new one; None where it isn't known."""
         if len(self.outputs) != 1 or not self.reduced:
             return None
@@ -183,9 +183,9 @@ class _Nest:
                 self._alone(place, exists)
             ir.Operation.create("gpu.terminator")
 
-    def _places(self, place: Any) -> list[Any]:
+    def _places(self, place: ir.Value) -> list[ir.Value | None]:
         """The positions of the loops at a result's number; those of reductions are None."""
-        loops: list[Any] = [None] * len(self.sizes)
+        loops: list[ir.Value | None] = [None] * len(self.sizes)
         for position, loop in enumerate(reversed(self.parallel)):
             size = self.sizes[loop]
             if position == len(self.parallel) - 1:
@@ -197,7 +197,7 @@ class _Nest:
                 loops[loop], place = arith.remui(place, size), arith.divui(place, size)
         return loops
 
-    def _alone(self, place: Any, exists: Any) -> None:
+    def _alone(self, place: ir.Value, exists: ir.Value) -> None:
         """One thread computes one element of each result."""
         guard = scf.IfOp(exists)
         with ir.InsertionPoint(guard.then_block):
@@ -215,9 +215,10 @@ class _Nest:
                 memref.store(value, operand.value, at)
             scf.YieldOp([])
 
-    def _shared(self, place: Any, exists: Any, lane: Any) -> None:
+    def _shared(self, place: ir.Value, exists: ir.Value, lane: ir.Value) -> None:
         """The threads of a warp compute one element of the result."""
         combiner = self.combiner()
+        assert combiner is not None
         word, neutral = COMBINERS[combiner.name]
         kind = self.block.arguments[len(self.inputs)].type
         flags = {"fastmath": combiner.attributes["fastmath"]} if "fastmath" in combiner.attributes else {}
@@ -246,8 +247,13 @@ class _Nest:
             scf.YieldOp([])
 
     def _reduce(
-        self, loops: list[Any], start: list[Any], steps: list[tuple[Any, Any]], *, blocked: bool = False
-    ) -> list[Any]:
+        self,
+        loops: list[ir.Value | None],
+        start: list[Any],
+        steps: list[tuple[ir.Value, ir.Value]],
+        *,
+        blocked: bool = False,
+    ) -> list[ir.Value]:
         """The results of the nest's operations, accumulated over loops whose (begin, step) are `steps`.
 
         blocked: the innermost loop is that of a warp's threads, and a sum which may be long.
@@ -266,7 +272,7 @@ class _Nest:
             scf.YieldOp(self._reduce(inner, list(loop.inner_iter_args), steps[1:], blocked=blocked))
         return list(loop.results)
 
-    def _blocks(self, loops: list[Any], start: Any, lane: Any) -> list[Any]:
+    def _blocks(self, loops: list[ir.Value | None], start: ir.Value, lane: ir.Value) -> list[ir.Value]:
         """A thread's sum along the innermost reduction, in blocks; what joining them loses is carried along."""
         size = indices([self.sizes[self.reduced[-1]]])[0]
         kind = start.type
@@ -289,7 +295,7 @@ class _Nest:
         known = arith.cmpf(arith.CmpFPredicate.ORD, lost, lost)
         return [arith.select(known, arith.addf(total, lost), total)]
 
-    def _compute(self, loops: list[Any], accumulated: list[Any]) -> list[Any]:
+    def _compute(self, loops: list[ir.Value], accumulated: Sequence[ir.Value | None]) -> list[ir.Value]:
         """Moves the nest's operations to the insertion point; gives their results."""
         arguments = list(self.block.arguments)
         for operand, argument in zip(self.inputs, arguments, strict=False):
@@ -307,5 +313,5 @@ class _Nest:
         return list(self.result.operands)
 
 
-def _scalar(kind: ir.Type, value: float) -> Any:
+def _scalar(kind: ir.Type, value: float) -> ir.Value:
     return arith.constant(kind, float(value) if str(kind).startswith(("f", "bf")) else int(value))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mlir.dialects import arith
 
 from rlx_mlir import ir
@@ -61,11 +59,11 @@ def lower_math(module: ir.Operation) -> None:
         raise CompileError("\n  ".join(lines))
 
 
-def _scalar(op: ir.AnyOp, value: float) -> Any:
+def _scalar(op: ir.AnyOp, value: float) -> ir.Value:
     return arith.constant(op.results[0].type, value)
 
 
-def _intrinsic(name: str, operands: list[Any], kind: ir.Type) -> Any:
+def _intrinsic(name: str, operands: list[ir.Value], kind: ir.Type) -> ir.Value:
     return ir.Operation.create(
         "llvm.call_intrinsic",
         results=[kind],

@@ -60,9 +60,9 @@ def outline_launches(module: ir.Operation) -> None:
 class _ShapeBuffers:
     """Small buffers that hold sizes for `memref.reshape`: kernels get the sizes in place of the memory."""
 
-    def __init__(self, body: Any) -> None:
-        self._sizes: dict[Any, list[Any]] = {}
-        self._ops: list[Any] = []
+    def __init__(self, body: ir.AnyOp) -> None:
+        self._sizes: dict[ir.Value, list[ir.Value]] = {}
+        self._ops: list[ir.AnyOp] = []
         for reshape in found(body.operation, "memref.reshape"):
             self._read(reshape.operands[1])
 
@@ -70,7 +70,7 @@ class _ShapeBuffers:
         if isinstance(buffer.owner, ir.Block) or buffer in self._sizes:
             return
         root = buffer.owner
-        sizes: dict[int, Any] = {}
+        sizes: dict[int, ir.Value] = {}
         for use in root.results[0].uses:
             user = use.owner.operation
             if user.name == "memref.store":
@@ -81,7 +81,7 @@ class _ShapeBuffers:
                 self._ops.append(user)
         self._sizes[buffer] = [sizes[at] for at in sorted(sizes)]
 
-    def sizes(self, buffer: ir.Value) -> list[Any] | None:
+    def sizes(self, buffer: ir.Value) -> list[ir.Value] | None:
         """The sizes that a buffer holds; None where it isn't one of these."""
         return self._sizes.get(buffer)
 
@@ -94,9 +94,9 @@ class _ShapeBuffers:
 class _Outliner:
     """One launch of one body."""
 
-    def __init__(self, body: Any, launch: ir.AnyOp, kernels: Any, name: str, shapes: _ShapeBuffers) -> None:
+    def __init__(self, body: ir.AnyOp, launch: ir.AnyOp, kernels: ir.AnyOp, name: str, shapes: _ShapeBuffers) -> None:
         self._body, self._launch, self._kernels, self._name, self._shapes = body, launch, kernels, name, shapes
-        self._mapping: dict[Any, Any] = {}
+        self._mapping: dict[ir.Value, ir.Value] = {}
         self._anchor: Any = None
 
     def run(self) -> None:
@@ -143,14 +143,14 @@ class _Outliner:
         self._launch.erase()
 
     @property
-    def _scratch(self) -> Any:
+    def _scratch(self) -> ir.Value:
         return list(self._body.arguments)[-1]
 
-    def _captured(self) -> list[Any]:
+    def _captured(self) -> list[ir.Value]:
         """Values from outside that operations of the launch use."""
-        region: dict[Any, None] = {}
+        region: dict[ir.Value, None] = {}
         blocks = [self._launch.regions[0].blocks[0]]
-        own: set[Any] = set(blocks[0].arguments)
+        own: set[ir.Value] = set(blocks[0].arguments)
         for op in operations(self._launch):
             own.update(op.results)
             for nested in op.regions:
@@ -162,10 +162,10 @@ class _Outliner:
                     region[value] = None
         return list(region)
 
-    def _arguments(self, captured: list[Any]) -> tuple[list[Any], list[Any]]:
+    def _arguments(self, captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
         """The buffers of the body, and the positions of loops, that values follow from."""
         entry = self._body.regions[0].blocks[0]
-        needed: dict[Any, None] = {}
+        needed: dict[ir.Value, None] = {}
         todo, seen = list(captured), set()
         while todo:
             value = todo.pop()
@@ -189,17 +189,19 @@ class _Outliner:
         buffers = [argument for argument in arguments if argument in needed and str(argument.type) != "index"]
         return buffers, [value for value in needed if str(value.type) == "index"]
 
-    def _buffer(self, buffer: ir.Value, kind: Any, pointer: Any, sizes: dict[Any, Any]) -> Any:
+    def _buffer(
+        self, buffer: ir.Value, kind: ir.MemRefType, pointer: ir.Value, sizes: dict[tuple[ir.Value, int], ir.Value]
+    ) -> ir.Value:
         """The buffer that a pointer is of, in the kernel."""
         if kind.rank == 0:
             return pointer
         if buffer == self._scratch:
-            shape: list[Any] = [number((1 << 63) - 1)]
+            shape: list[ir.Value | int] = [number((1 << 63) - 1)]
         else:
             shape = [sizes[buffer, axis] if size < 0 else int(size) for axis, size in enumerate(kind.shape)]
         return identity_view(pointer, kind, shape)
 
-    def _clone(self, value: ir.Value) -> Any:
+    def _clone(self, value: ir.Value) -> ir.Value:
         """The value in the kernel, computed again before its body."""
         if value in self._mapping:
             return self._mapping[value]
@@ -248,7 +250,13 @@ class _Outliner:
             op.operation.move_before(self._anchor)
         terminator.operation.erase()
 
-    def _call(self, buffers: list[Any], kinds: list[Any], dynamic: list[tuple[Any, int]], extras: list[Any]) -> None:
+    def _call(
+        self,
+        buffers: list[ir.Value],
+        kinds: list[ir.MemRefType],
+        dynamic: list[tuple[ir.Value, int]],
+        extras: list[ir.Value],
+    ) -> None:
         pointers = [
             ir.Operation.create(
                 "memref.reinterpret_cast",
@@ -277,10 +285,10 @@ class _Outliner:
         )
 
 
-def identity_view(source: ir.Value, kind: ir.MemRefType, shape: list[Any]) -> Any:
+def identity_view(source: ir.Value, kind: ir.MemRefType, shape: list[ir.Value | int]) -> ir.Value:
     """Memory seen as a buffer of this type, whose elements lie one after the other."""
-    strides: list[Any] = []
-    step: Any = 1
+    strides: list[ir.Value | int] = []
+    step: ir.Value | int = 1
     for size in reversed(shape):
         strides.insert(0, step)
         step = _times(step, size)
@@ -305,12 +313,12 @@ def identity_view(source: ir.Value, kind: ir.MemRefType, shape: list[Any]) -> An
     return cast if strided == kind else memref.cast(kind, cast)
 
 
-def _split(values: list[Any]) -> tuple[list[int | None], list[Any]]:
+def _split(values: list[ir.Value | int]) -> tuple[list[int | None], list[ir.Value]]:
     """(numbers, None where dynamic; the dynamic ones)"""
     return [v if isinstance(v, int) else None for v in values], [v for v in values if not isinstance(v, int)]
 
 
-def _times(left: Any, right: Any) -> Any:
+def _times(left: ir.Value | int, right: ir.Value | int) -> ir.Value | int:
     from mlir.dialects import arith
 
     if isinstance(left, int) and isinstance(right, int):
@@ -321,15 +329,15 @@ def _times(left: Any, right: Any) -> Any:
     return arith.muli(left, right)
 
 
-def _erase_unused(body: Any) -> None:
+def _erase_unused(body: ir.AnyOp) -> None:
     """Erases what only launches used."""
-    removable: Callable[[Any], bool] = lambda op: name_of(op) in ("memref.load", "memref.alloc") or is_pure(op)  # noqa: E731
+    removable: Callable[[ir.AnyOp], bool] = lambda op: name_of(op) in ("memref.load", "memref.alloc") or is_pure(op)  # noqa: E731
     for op in reversed(list(operations(body.operation))):
         if removable(op) and all(next(iter(result.uses), None) is None for result in op.results):
             op.erase()
 
 
-def _check_host(body: Any) -> None:
+def _check_host(body: ir.AnyOp) -> None:
     for op in operations(body.operation):
         if name_of(op) not in HOST and not is_pure(op):
             raise CompileError(f"kernel '{body.name.value}': {location_of(op)} would run on the host")

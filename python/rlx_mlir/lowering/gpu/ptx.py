@@ -51,7 +51,7 @@ def emit_ptx(module: ir.Operation, *, chip: str, ptx: str, level: int) -> None:
         gpu_module.operation.erase()
 
 
-def generate(gpu_module: Any, chip: str, feature: str, level: int) -> str:
+def generate(gpu_module: ir.AnyOp, chip: str, feature: str, level: int) -> str:
     """PTX of a GPU module in the NVVM dialect."""
     plain = ir.Module.create(gpu_module.operation.location)
     for op in gpu_module.operation.regions[0].blocks[0].operations:
@@ -113,25 +113,25 @@ def assemble_ptx(module: ir.Operation, *, chip: str, cubin: str) -> None:
         op.operation.attributes["objects"] = ir.ArrayAttr.get([text, machine_code])
 
 
-def _binaries(module: Any) -> list[Any]:
+def _binaries(module: ir.AnyModule) -> list[ir.AnyOp]:
     block = module.operation.regions[0].blocks[0]
     return [op for op in block.operations if op.operation.name == "gpu.binary"]
 
 
-def _objects(module: Any, kind: str) -> list[Any]:
+def _objects(module: ir.AnyModule, kind: str) -> list[Any]:
     from mlir.dialects import gpu
 
     objects = [gpu.ObjectAttr(o) for op in _binaries(module) for o in op.operation.attributes["objects"]]
     return [o for o in objects if o.format == _FORMATS[kind]]
 
 
-def ptx_of(module: Any) -> str:
+def ptx_of(module: ir.AnyModule) -> str:
     """The PTX in a module after `gpu-emit-ptx`."""
     with module.context:
         return "".join(bytes(o.object).decode() for o in _objects(module, "ptx"))
 
 
-def machine_code_of(module: Any) -> tuple[bytes, str]:
+def machine_code_of(module: ir.AnyModule) -> tuple[bytes, str]:
     """Machine code in a module after `gpu-assemble-ptx`, and the version of what made it; nothing where none was."""
     with module.context:
         for found in _objects(module, "cubin"):

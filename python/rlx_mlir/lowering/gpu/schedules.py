@@ -382,7 +382,7 @@ def select_schedule(
     raise UnsupportedByTemplate("; ".join(dict.fromkeys(reasons)))
 
 
-def constant_operands(module: Any) -> dict[str, frozenset[int]]:
+def constant_operands(module: ir.AnyModule) -> dict[str, frozenset[int]]:
     """Of each kernel that the entry function calls, the operands that are parameters of the model at every call."""
     entry = entry_function(module)
     attributes = argument_attributes(entry)
@@ -397,14 +397,14 @@ def constant_operands(module: Any) -> dict[str, frozenset[int]]:
     return found
 
 
-def _root(value: ir.Value) -> Any:
+def _root(value: ir.Value) -> ir.Value:
     """The buffer that a value is a view of."""
     while not isinstance(value.owner, ir.Block) and value.owner.name.startswith("memref."):
         value = value.owner.operands[0]
     return value
 
 
-def _insert(module: Any, kernel: DeviceKernel) -> list[Any]:
+def _insert(module: ir.AnyModule, kernel: DeviceKernel) -> list[ir.AnyOp]:
     """Parses a kernel's text, and moves its functions to where they belong."""
     parsed = ir.Module.parse(
         f"module attributes {{gpu.container_module}} {{\ngpu.module @{KERNELS} {{\n{SHARED_MEMORY}\n{kernel.device}}}\n"
