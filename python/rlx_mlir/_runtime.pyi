@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Run-time parts that run per call: the thread pool, the object loader and the plan executor.
 
-Import it through `rlx_mlir.runtime.native`, which finds LLVM first. Errors are `rlx_mlir.errors.InputError` (a value
+Import it through `rlx_mlir.native`, which finds LLVM first. Errors are `rlx_mlir.errors.InputError` (a value
 given by the caller breaks a rule) and `ExecutionError` (code cannot be loaded, memory cannot be had).
 """
 

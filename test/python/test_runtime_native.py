@@ -705,7 +705,7 @@ def test_a_range_that_runs_a_plan_is_refused(code, threads):
 
 
 def test_a_range_may_ask_for_the_number_of_workers():
-    code = "from rlx_mlir.runtime import native; native.parallel_for(lambda *_: native.worker_count(), 4, 4)"
+    code = "from rlx_mlir import native; native.parallel_for(lambda *_: native.worker_count(), 4, 4)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
