@@ -153,7 +153,7 @@ class CompileOptions:
             isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf
         ):
             raise InputError(f"'time_limit' expects a positive number of seconds, or None, but got {limit!r}")
-        if self.passes:
+        if not isinstance(self.passes, Mapping) or self.passes:
             from rlx_mlir.rewriting.insertion import checked_passes
 
             object.__setattr__(self, "passes", checked_passes(self.passes))
@@ -332,8 +332,8 @@ def compile(
         cache: look for the compiled module on disk, and keep it there.
         options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"),
             `intermediates` ("rounded" or "wide"), `maxima` (of dynamic sizes, by symbol), `disable_templates`,
-            `choices`, `level`; `verify` and `dump_dir` to look inside; `time_limit`; `triple`, `cpu` and `features`
-            for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
+            `choices`, `level`; `verify` and `dump_dir` to look inside; `passes` of your own; `time_limit`; `triple`,
+            `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
 
     Raises InputError for options that aren't valid, UnsupportedError for operations that can't be compiled, and
     CompileError (or PassError, or TimeLimitError) with the pass, the place and a file that reproduces the failure.
