@@ -578,8 +578,7 @@ class Compilation:
         for (stage, own), (_, other) in zip(stages(self.options), stages(plain), strict=True):
             if stage not in run and own != other:
                 raise InputError(
-                    f"'passes' has a place at '{other}' on the way to {stage}, which doesn't run: '{self.name}' is at "
-                    f"stage {module.stage}"
+                    f"'passes' has a place among the passes to {stage}, but '{self.name}' is at stage {module.stage}"
                 )
 
     def _declare(self) -> None:
