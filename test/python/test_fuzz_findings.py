@@ -94,6 +94,21 @@ def test_passes_name_what_they_cannot_take(pipeline: str, signature: str, messag
     assert "Traceback" not in str(caught.value)
 
 
+def test_launches_of_kernels_that_are_not_there() -> None:
+    """Those of a binary are verified by nobody."""
+    text = """module attributes {gpu.container_module} {
+      func.func private @f.body(%begin: index, %end: index, %scratch: memref<?xi8>) {
+        gpu.launch_func @g::@k blocks in (%end, %end, %end) threads in (%end, %end, %end)
+        return
+      }
+      gpu.binary @g [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = "">]
+    }"""
+    with ir.new_context():
+        module = ir.Module.parse(text)
+        with pytest.raises(PassError, match="there is no kernel 'k'"):
+            run_pipeline(module, "gpu-launches-to-loops")
+
+
 def test_passes_say_which_one_is_missing() -> None:
     module = GraphModule.mir("f")
     module.set_outputs(module.silu(module.input("x", [4])))

@@ -37,6 +37,8 @@ def launches_to_loops(module: ir.Operation) -> None:
     for body in bodies(module):
         for launch in found(body.operation, "gpu.launch_func"):
             name = str(launch.attributes["kernel"]).rpartition("@")[2]
+            if name not in kernels:
+                raise CompileError(f"{location_of(launch)}: there is no kernel '{name}'")
             with launch.location:
                 _Emulation(body, launch, kernels[name]).run()
             launch.erase()
