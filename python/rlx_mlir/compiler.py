@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 
@@ -37,11 +37,9 @@ STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 #: Stages that `emit` can print for NVIDIA GPUs, in order.
 GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "host")
 
-#: Stages at which modules are built.
-BUILDABLE = ("hir", "mir")
-
-#: Later stages whose text can be compiled on from, in order.
-RESUMABLE = ("kernels", "lir")
+#: Stages at which a module to compile may be, in order: built, or read from the text of later ones.
+STARTS = ("hir", "mir", "kernels", "lir")
+RESUMABLE = STARTS[2:]
 
 #: What `target` may name.
 TARGETS = ("cpu", "nvptx", "cuda")
@@ -210,8 +208,9 @@ class CompileOptions:
     @property
     def is_observed(self) -> bool:
         """Whether the compilation itself is of interest: then nothing is taken from the cache."""
-        return self.verify == "numeric" or self.dump_dir is not None or self._code_of_passes() is None
+        return self.verify == "numeric" or self.dump_dir is not None or self._code_of_passes is None
 
+    @cached_property
     def _code_of_passes(self) -> dict[str, str] | None:
         """Digests of the passes of the caller's own; None where one can't be read."""
         if not self.passes:
@@ -236,7 +235,7 @@ class CompileOptions:
             "cubin": f"{self.cubin} {assembler.version}" if (assembler := self.assembler()) else self.cubin,
             "level": self.level,
             "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
-            "passes": {"places": dict(self.passes), "code": self._code_of_passes()},
+            "passes": {"places": dict(self.passes), "code": self._code_of_passes},
         }
 
 
@@ -435,10 +434,9 @@ def stages(
             ("ptx", f"gpu-emit-ptx{{chip={options.chip} ptx={options.ptx} level={options.level}}},{assemble}"),
             ("host", "rlx-gpu-host-to-llvm"),
         ]
-    known = (*BUILDABLE, *RESUMABLE)
-    if start not in known:
-        raise StageError(f"a module to compile is at stage {', '.join(known)}, but this one is at {start}")
-    first = known.index(start)
+    if start not in STARTS:
+        raise StageError(f"a module to compile is at stage {', '.join(STARTS)}, but this one is at {start}")
+    first = STARTS.index(start)
     if options.passes:
         from rlx_mlir.rewriting.insertion import with_passes
 
@@ -521,12 +519,12 @@ class Compilation:
         self._dumper: Any = None
         self.watch = limits.Watch(module.name, options.time_limit)
         self._check_passes(module)
-        if module.stage in BUILDABLE:
+        if module.stage in RESUMABLE:
+            self._resume(module)
+        else:
             self._check_supported(module)
             self._check_maxima(module)
             self._declare()
-        else:
-            self._resume(module)
         self._observe(module.stage)
 
     def _resume(self, module: GraphModule) -> None:

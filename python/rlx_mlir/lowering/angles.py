@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 
 from mlir.dialects import arith
 from mlir.dialects import math as functions
@@ -21,7 +22,8 @@ _PARTS = 8
 _PI = Fraction(31415926535897932384626433832795028841971693993751058209749445923078164062862, 10**76)
 
 
-def two_over_pi() -> list[float]:
+@cache
+def two_over_pi() -> tuple[float, ...]:
     """2/pi as a sum of numbers of 24 bits, the largest first; the error is below 2^-192."""
     left, parts = 2 / _PI, []
     for number in range(1, _PARTS + 1):
@@ -29,7 +31,7 @@ def two_over_pi() -> list[float]:
         part = Fraction(math.floor(left * scale), scale)
         parts.append(float(part))
         left -= part
-    return parts
+    return tuple(parts)
 
 
 @compiler_pass(

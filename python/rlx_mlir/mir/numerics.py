@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the numpy references share: accumulation types, rounding, index decoding, coefficients."""
+"""What the numpy references share: accumulation types, rounding, index decoding."""
 
 from __future__ import annotations
 
@@ -12,21 +12,6 @@ import numpy as np
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64)
 FLOAT8 = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
-
-#: Of f32: Phi(-t) = e^(-t^2 / 2) s (p_0 + p_1 s + ...) with s = 1 / (1 + NORMAL_TAIL t), for t >= 0 and Phi the
-#: distribution of normal numbers; fitted for the least relative error, 3e-8, where Phi(-t) is a number of f32.
-NORMAL_TAIL = 0.26
-NORMAL_TAIL_FACTORS = (
-    0.10375663496872642,
-    0.10305752000884857,
-    0.10274220544804159,
-    0.0521460153628589,
-    0.15833373141718143,
-    -0.14717372098210152,
-    0.24819423184596287,
-    -0.15123303077815362,
-    0.03017639833838438,
-)
 
 
 def is_float(dtype: np.dtype) -> bool:

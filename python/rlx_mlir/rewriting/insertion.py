@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError, did_you_mean
-from rlx_mlir.rewriting.pipelines import PIPELINES, parts, pass_name, split
+from rlx_mlir.rewriting.pipelines import members, parts, pass_name, split
 from rlx_mlir.rewriting.registry import PASSES, register_all
 
 _PLACE = re.compile(r"(before|after):(?:([\w.-]+)/)?([\w.-]+)")
@@ -45,10 +45,7 @@ class _Step:
 
     @staticmethod
     def of(text: str) -> _Step:
-        name, _, words = text.partition("{")
-        pipeline = PIPELINES.get(name)
-        inner = pipeline.expand(words.rstrip("}")) if pipeline is not None else ""
-        return _Step(text, [_Step.of(part) for part in parts(inner)])
+        return _Step(text, [_Step.of(member) for member in members(text)])
 
     @property
     def name(self) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["PIPELINES", "Pipeline", "named_pipeline", "parts", "pass_name", "split"]
+__all__ = ["PIPELINES", "Pipeline", "members", "named_pipeline", "parts", "pass_name", "split"]
 
 _ANCHOR = "builtin.module"
 _OPEN, _CLOSE = "({[<", ")}]>"
@@ -68,11 +68,19 @@ def split(pipeline: str) -> list[str]:
         nested = re.fullmatch(r"([\w.]+)\((.*)\)", part, re.DOTALL)
         if nested is not None:
             steps += [f"{nested[1]}({inner})" for inner in split(nested[2])]
-        elif (named := re.fullmatch(r"([\w-]+)(?:\{(.*)\})?", part, re.DOTALL)) and named[1] in PIPELINES:
-            steps += split(PIPELINES[named[1]].expand(named[2] or ""))
+        elif inner := members(part):
+            steps += [step for own in inner for step in split(own)]
         else:
             steps.append(part)
     return steps
+
+
+def members(step: str) -> list[str]:
+    """The steps of a named pipeline of ours, given with its options; none of a pass."""
+    named = re.fullmatch(r"([\w-]+)(?:\{(.*)\})?", step, re.DOTALL)
+    if named is None or named[1] not in PIPELINES:
+        return []
+    return parts(PIPELINES[named[1]].expand(named[2] or ""))
 
 
 def parts(text: str) -> list[str]:
