@@ -532,7 +532,7 @@ class Compilation:
 
         Raises InputError for options that mean something to those passes only.
         """
-        from rlx_mlir.lowering.plan import noted_parameters
+        from rlx_mlir.lowering.plan import PARAMETERS, noted_parameters, unnoted_parameters
 
         plain = CompileOptions()
         given = {name: getattr(self.options, name) != getattr(plain, name) for name in ("activations", "intermediates")}
@@ -553,6 +553,11 @@ class Compilation:
                 self._read(stage)
                 if stage == module.stage:
                     break
+            if unknown := unnoted_parameters(self.module, self.parameters, self.preparation):
+                raise StageError(
+                    f"'{self.name}' can't be compiled from stage {module.stage} on: '{PARAMETERS}' of the module, which "
+                    f"lists the parameters, doesn't have {', '.join(unknown)}; text of `emit` and of `rlx emit` has it"
+                )
 
     def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported

@@ -272,6 +272,17 @@ def noted_parameters(module: ir.Module) -> tuple[BufferSpec, ...]:
     return tuple(specs)
 
 
+def unnoted_parameters(module: ir.AnyModule, noted: Sequence[BufferSpec], preparation: Preparation) -> list[str]:
+    """The parameters that `@prepare` and the entry function read, but which `noted_parameters` doesn't have."""
+    read = list(preparation.sources)
+    made = {name for name, _ in preparation.results}
+    for own in argument_attributes(entry_function(module)):
+        if own.get("mir.kind") == hir_function.PARAM and own["mir.name"] not in made:
+            read.append(own["mir.name"])
+    known = {spec.name for spec in noted}
+    return [name for name in dict.fromkeys(read) if name not in known]
+
+
 def declared_parameters(module: ir.AnyModule) -> tuple[BufferSpec, ...]:
     """What callers set: the parameters of the entry function, used or not, as the module declares them."""
     specs = []
