@@ -142,7 +142,7 @@ def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 @dim_rule(mir.ReshapeOp)
 def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The entries of `new_shape`; raises UnsupportedError where -1 stands for no sum of products of symbols."""
+    """The entries of `new_shape`; -1 is what the others leave."""
     (x,) = operands
     entries = python_value(op.new_shape)
     sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(entries)]
@@ -155,12 +155,8 @@ def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
     # Dimensions that stay cancel: what is left is divided by numbers.
     total = product(size for i, size in enumerate(x) if i >= len(entries) or entries[i] != -2)
     rest = product(size for size in entries if size >= 0)
-    quotient = total.divided_by(rest)
-    if quotient is None:
-        raise UnsupportedError(
-            f"dimension {position} would be ({total}) / ({rest}), which isn't a sum of products of symbols"
-        )
-    sizes[position] = quotient
+    # What doesn't divide is refused at run time: it is a condition that nothing is left over.
+    sizes[position] = Size.of(0) if rest.constant == 0 else total // rest
     return tuple(sizes)
 
 
