@@ -346,6 +346,23 @@ def narrow(draft: Draft) -> None:
     draft.emit("mir.narrow", {"x": x}, {"axis": axis, "start": start, "length": min(length, room - start)})
 
 
+@generates("mir.slice")
+def slices(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    axis = draft.integer(0, x.ndim - 1)
+    reach = draft.largest(x.shape[axis]) + 2
+    bounds = [draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2)]
+    step = draft.choose([1, 1, 2, 3, -1, -2])
+    draft.values.append(draft.module.slice(x, axis, *bounds, step))
+
+
+@generates("mir.dim")
+def dimension(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    dtype = draft.choose(["f32", "f64", "i32", "i64"])
+    draft.values.append(draft.module.dim(x, draft.integer(0, x.ndim - 1), dtype))
+
+
 @generates("mir.concat")
 def concat(draft: Draft) -> None:
     if draft.chance(0.15):
@@ -372,7 +389,8 @@ def expand(draft: Draft) -> None:
     x = draft.any(ALL)
     shape: list[Dim] = [draft.size(most=9) if dim == 1 and draft.chance(0.7) else dim for dim in x.shape]
     if draft.chance(0.4) and x.ndim < 4:
-        shape = [draft.size(most=5), *shape]
+        symbols = [dim for value in draft.values for dim in value.shape if isinstance(dim, str)]
+        shape = [draft.choose(symbols) if symbols and draft.chance(0.3) else draft.size(most=5), *shape]
     if draft.elements(shape) > 80_000 or "?" in shape:
         raise Skip
     draft.values.append(draft.module.expand(x, shape))

@@ -25,6 +25,7 @@ from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.functions import of_arity
 
 if TYPE_CHECKING:
@@ -72,6 +73,9 @@ class Primitives(ElementwiseBuilders):
         result: ir.Type | None = None,
         **unknown: object,
     ) -> tuple[Value, ...]: ...
+
+    @abstractmethod
+    def _dimension(self, size: Size) -> tuple[Value, int] | None: ...
 
     @abstractmethod
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]: ...
@@ -419,6 +423,44 @@ class Primitives(ElementwiseBuilders):
         attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
         return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
 
+    def slice(
+        self,
+        x: Value,
+        axis: int,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int = 1,
+        *,
+        length: int | None = None,
+        **options: Unpack[Options],
+    ) -> Value:
+        """Elements along one dimension as Python's `x[start:stop:step]` takes them; `x[:, 1::2]` builds it.
+
+        Bounds that are negative count from the end, and such that are outside are moved to the ends. Of a symbolic
+        dimension the result has a size that follows, such as `max(s - 1, 0)`.
+
+        Args:
+            axis: the dimension; a negative one counts from the end.
+            start: the first element; without it the first one, or the last one for a negative step.
+            stop: the position that isn't taken any more; without it all up to the end.
+            step: how far the elements are from each other; not 0.
+            length: how many elements there are; another number of a symbolic dimension is refused when it is given.
+        """
+        attributes = {"axis": axis_of(x, axis), "start": start, "stop": stop, "step": step, "length": length}
+        given = {key: value for key, value in attributes.items() if value is not None}
+        return self._emit("mir.slice", {"x": x}, given, **options)[0]
+
+    def dim(
+        self, x: Value, axis: int, dtype: DTypeLike = "i64", *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """The size of a dimension as a number, without dimensions: i64, or another integer or floating-point type."""
+        try:
+            element = element_type(dtype_word(dtype), context_of(x))
+        except InputError as error:
+            raise place.caller().error(f"'mir.dim': {error}") from None
+        result = like(x, element=element, sizes=[])
+        return self._emit("mir.dim", {"x": x}, {"axis": axis_of(x, axis)}, name=name, shape=shape, result=result)[0]
+
     def concat(self, values: Sequence[Value], axis: int, **options: Unpack[Options]) -> Value:
         """Values joined along one dimension; a negative axis counts from the end."""
         check_sequence("mir.concat", values, "values")
@@ -433,24 +475,48 @@ class Primitives(ElementwiseBuilders):
         """x repeated along dimensions of size 1 and new leading ones.
 
         Args:
-            new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
+            new_shape: sizes and symbols, or what is computed of symbols, such as `2*s`: x or another value of the
+                graph has a dimension of that size.
         """
         own = shape_of(x, "'x' of 'mir.expand'")
         check_sequence("mir.expand", new_shape, "sizes and symbols")
-        sizes = []
-        for i, entry in enumerate(new_shape):
-            at = i - len(new_shape) + len(own)
-            if isinstance(entry, str) and (at < 0 or own[at] != entry):
-                raise place.caller().error(
-                    f"'mir.expand' takes symbol '{entry}' only where 'x' has it, but x is {list(own)} and "
-                    f"new_shape is {list(new_shape)}"
-                )
-            try:
-                sizes.append(-1 if isinstance(entry, str) else check_size(entry, new_shape))
-            except InputError as error:
-                raise place.caller().error(f"'mir.expand': {error}") from None
-        result = like(x, sizes=sizes)
-        return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
+        try:
+            wanted = [Size.parse(e) if isinstance(e, str) else Size.of(check_size(e, new_shape)) for e in new_shape]
+        except InputError as error:
+            raise place.caller().error(f"'mir.expand': {error}") from None
+        sources = self._sources(wanted, own)
+        if isinstance(sources, int):
+            raise place.caller().error(
+                f"'mir.expand' takes '{new_shape[sources]}' where a value has a dimension of that size, but x is "
+                f"{list(own)}, new_shape is {list(new_shape)}, and no other value has one"
+            )
+        # One operation for each value that gives sizes; what later ones give is 1 until then.
+        open_sizes = [size.constant is None for size in wanted]
+        steps = [({"like": value}, {"like_dims": dims}) for value, dims in sources] or [({}, {})]
+        for number, (operands, attributes) in enumerate(steps):
+            later = {i for _, dims in sources[number + 1 :] for i, axis in enumerate(dims) if axis >= 0}
+            sizes = [1 if i in later else -1 if open_sizes[i] else size.constant for i, size in enumerate(wanted)]
+            declared = None if later else shape
+            result = like(x, sizes=sizes)
+            x = self._emit("mir.expand", {"x": x, **operands}, attributes, name=name, shape=declared, result=result)[0]
+        return x
+
+    def _sources(self, wanted: Sequence[Size], own: Sequence[int | str]) -> list[tuple[Value, list[int]]] | int:
+        """The values that give sizes which x, of shape `own`, doesn't have; or the first dimension that none has.
+
+        Each comes with its dimension for each of the result's, -1 where it isn't from there.
+        """
+        found: dict[ir.Value, tuple[Value, list[int]]] = {}
+        missing = len(wanted) - len(own)
+        for i, size in enumerate(wanted):
+            if size.constant is not None or (i >= missing and own[i - missing] == str(size)):
+                continue
+            source = self._dimension(size)
+            if source is None:
+                return i
+            value, axis = source
+            found.setdefault(value._resolve(), (value, [-1] * len(wanted)))[1][i] = axis
+        return list(found.values())
 
     def gather(
         self,

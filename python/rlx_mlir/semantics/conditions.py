@@ -18,6 +18,7 @@ from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
+from rlx_mlir.mir.shape import sliced
 
 Dims = tuple[Size, ...]
 #: Gives the dimensions of a value.
@@ -137,6 +138,11 @@ def _concat(view: mir.ConcatOp, dims: DimsOf) -> Iterable[Rule]:
 def _narrow(view: mir.NarrowOp, dims: DimsOf) -> Iterable[Rule]:
     end = python_value(view.start) + python_value(view.length)
     return [(dims(view.x)[python_value(view.axis)], Size.of(end), True)]
+
+
+def _slice(view: mir.SliceOp, dims: DimsOf) -> Iterable[Rule]:
+    axis, length = python_value(view.axis), view.length
+    return [] if length is None else [(sliced(view, dims(view.x)[axis])[1], Size.of(python_value(length)))]
 
 
 def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
@@ -270,6 +276,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.block_dot": _block_dot,
     "mir.concat": _concat,
     "mir.narrow": _narrow,
+    "mir.slice": _slice,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
     "mir.rope": _rope,
