@@ -250,10 +250,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "sample"
     if isinstance(view, mir.GatherOp):
         return "gather"
-    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.ConcatOp):
+    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.SliceOp | mir.ConcatOp | mir.ExpandOp):
         return "move"
-    if isinstance(view, mir.ExpandOp):
-        return "move" if view.like is None else GENERIC
     if view.operation.name in BROADCASTS:
         return "broadcast"
     if isinstance(view, mir.ConvOp):

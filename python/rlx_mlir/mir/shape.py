@@ -368,7 +368,9 @@ def lower_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
     own = sizes[axis]
     first, count = sliced(op, Size.of("n") if not isinstance(own, int) else Size.of(own))
     begin = computed(first, {"n": own})
-    sizes[axis] = computed(count, {"n": own}) if op.length is None else python_value(op.length)
+    # The type leaves a size open that is the same for all of the operand's, as of [5:2].
+    length = computed(count, {"n": own}) if op.length is None else python_value(op.length)
+    sizes[axis] = as_index(length) if op.result.type.is_dynamic_dim(axis) else length
     if step > 0:
         offsets: list[SizeLike] = [0] * len(sizes)
         strides = [1] * len(sizes)
