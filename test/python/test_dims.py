@@ -90,6 +90,8 @@ def test_sizes_are_the_numbers_they_stand_for(tree: Both, sizes: dict[str, int])
         ("ceildiv(n, 2)", "floordiv(1 + n, 2)"),
         ("ceildiv(n - 1, 2)", "floordiv(n, 2)"),
         ("floordiv(floordiv(n, 2) + 1, 3)", "floordiv(2 + n, 6)"),
+        ("ceildiv(max(n - 1, 0), 2)", "floordiv(n, 2)"),
+        ("floordiv(max(n - 3, 0) + 5, 2)", "2 + max(-1 + floordiv(n, 2), 0)"),
         ("floordiv(4*n + 3, 6)", "floordiv(1 + 2*n, 3)"),
         ("floordiv(5*n, 3)", "floordiv(2*n, 3) + n"),
         ("floordiv(a*n, n)", "a"),

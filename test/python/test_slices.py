@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compile_harness import compile_fresh
+from compile_harness import compare, compile_fresh
+from cuda_harness import emulated_device
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -165,6 +166,48 @@ def test_sizes_are_bound() -> None:
     assert bound.outputs["y"].shape == (3, 4)
     inputs = {"x": array(7, 4), "w": array(1, 4)}
     np.testing.assert_array_equal(interpret(bound, inputs)["y"], interpret(m, inputs)["y"])
+
+
+def test_open_sizes_on_gpus() -> None:
+    """By the generic path, and by schedules of what reads the results; run by the emulator of PTX."""
+    m = GraphModule.mir("on_gpus")
+    x, w = m.input("x", ["b", "s", 12]), m.param("w", [1, 12])
+    part = m.silu(x[:, 1::2])
+    m.set_outputs({
+        "part": part,
+        "turned": x[:, ::-1],
+        "last": x[:, -1],
+        "sum": part + m.expand(w, ["floordiv(s, 2)", 12]),
+        "n": m.dim(part, 1, "i32"),
+    })  # fmt: skip
+    weights = {"w": array(1, 12)}
+    failures: list[str] = []
+    with emulated_device("sm_80") as cuda:
+        executable = rlx.compile(m, target="cuda", chip="sm_80", cache=False)
+        executable.set_params(weights)
+        for b, s in ((0, 4), (1, 1), (2, 9)):
+            inputs = {"x": array(b, s, 12)}
+            failures += compare(interpret(m, {**inputs, **weights}), executable.run(inputs), f"{b}, {s}")
+        assert not cuda.errors
+        del executable
+    assert not failures, "\n".join(failures)
+
+
+def test_convolutions_on_gpus() -> None:
+    m = GraphModule.mir("conv_on_gpus")
+    x = m.input("x", ["n", 3, "h", "w"])
+    m.set_outputs({"y": m.conv2d(x, m.param("weight", [8, 3, 3, 3]), stride=2, padding=1)})
+    weights = {"weight": array(8, 3, 3, 3)}
+    failures: list[str] = []
+    with emulated_device("sm_80") as cuda:
+        executable = rlx.compile(m, target="cuda", chip="sm_80", cache=False)
+        executable.set_params(weights)
+        for n, h, w in ((1, 5, 6), (2, 9, 4)):
+            inputs = {"x": array(n, 3, h, w)}
+            failures += compare(interpret(m, {**inputs, **weights}), executable.run(inputs), f"{n}, {h}, {w}")
+        assert not cuda.errors
+        del executable
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize(

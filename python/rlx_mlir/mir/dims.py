@@ -221,8 +221,8 @@ class Size:
 def floordiv(size: Size, divisor: Size) -> Size:
     """The largest integer that is at most size / divisor.
 
-    What the divisor divides exactly is left out of the quotient, common factors of both are, too, and
-    floordiv(floordiv(p, a), b) is floordiv(p, a * b).
+    What the divisor divides exactly is left out of the quotient, common factors of both are, too,
+    floordiv(floordiv(p, a), b) is floordiv(p, a * b), and the quotient of a maximum is the maximum of quotients.
 
     Raises:
         UnsupportedError: for a divisor that is no number and doesn't divide the size exactly.
@@ -252,6 +252,9 @@ def floordiv(size: Size, divisor: Size) -> Size:
         inner = factors[0]
         if coefficient == common and len(factors) == 1 and isinstance(inner, Quotient):
             return whole + floordiv(inner.size + inner.number * constant, Size.of(inner.number * by))
+        if coefficient == common and len(factors) == 1 and isinstance(inner, Positive):
+            parts = (inner.size + constant, Size.of(constant))
+            return whole + maximum(*(floordiv(part, Size.of(by)) for part in parts))
     left = _size({(): constant, **{factors: coefficient // common for factors, coefficient in rest.items()}})
     return whole + _factor(Quotient(left, by))
 

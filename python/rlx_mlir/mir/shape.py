@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from mlir.dialects import tensor
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -390,11 +389,14 @@ def lower_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 @TO_LINALG.pattern(mir.DimOp)
 def lower_dim(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """dim(x) -> tensor.dim, converted"""
-    type = op.result.type
-    size = Scalar(as_index(size_of(op.x, python_value(op.axis)))).to("i64")
-    number = size.to(str(type.element_type))
-    rewriter.replace(op, tensor.FromElementsOp(type, [number.value]).result)
+    """dim(x) -> tensor.dim, converted by a generic without loops"""
+    element = op.result.type.element_type
+    size = as_index(size_of(op.x, python_value(op.axis)))
+
+    def number(_: Scalar) -> Scalar:
+        return Scalar(size).to("i64").to(str(element))
+
+    rewriter.replace(op, generic(0, [], [(empty([], element), [])], number))
 
 
 @TO_LINALG.pattern(mir.ConcatOp)
