@@ -4,7 +4,9 @@
 
 #include "passes/Cycles.h"
 
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/RegionKindInterface.h"
+#include "mlir/Interfaces/ShapedOpInterfaces.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "llvm/ADT/DenseMap.h"
@@ -42,8 +44,25 @@ static Operation *findCycle(Block &block) {
   return nullptr;
 }
 
+/// Refuses the size of a dimension that there isn't, which is undefined, but which folding asks
+/// for.
+static LogicalResult verifyDimension(Operation *op) {
+  auto dim = dyn_cast<ShapedDimOpInterface>(op);
+  std::optional<int64_t> index =
+      dim ? getConstantIntValue(dim.getDimension()) : std::optional<int64_t>();
+  if (!index)
+    return success();
+  auto type = dyn_cast<ShapedType>(dim.getShapedValue().getType());
+  if (!type || !type.hasRank() || (*index >= 0 && *index < type.getRank()))
+    return success();
+  return op->emitOpError("asks for dimension ")
+         << *index << " of a value of rank " << type.getRank();
+}
+
 LogicalResult rlx::verifyAcyclic(Operation *root) {
   WalkResult result = root->walk([](Operation *op) {
+    if (failed(verifyDimension(op)))
+      return WalkResult::interrupt();
     for (Region &region : op->getRegions()) {
       // Elsewhere dominance forbids them, but not in blocks that nothing reaches.
       bool anyOrder = mayBeGraphRegion(region);
@@ -67,7 +86,9 @@ struct VerifyAcyclic final : PassWrapper<VerifyAcyclic, OperationPass<>> {
 
   StringRef getArgument() const override { return "rlx-verify-acyclic"; }
   StringRef getDescription() const override {
-    return "Refuse operations that depend on their own results, on which canonicalize doesn't end";
+    return "Refuse what canonicalize doesn't survive: operations that depend on their own results, "
+           "and "
+           "sizes of dimensions that there aren't";
   }
   void runOnOperation() override {
     if (failed(rlx::verifyAcyclic(getOperation())))
