@@ -80,16 +80,20 @@ class Graph:
 
 UNARY = ["gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs"]
 UNARY += ["sin", "cos", "tan", "atan", "round", "erfc"]
+INTEGER_BINARY = ["floor_div", "floor_rem", "trunc_div", "trunc_rem", "bitwise_and", "bitwise_or", "bitwise_xor"]
 BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
 REDUCTIONS = ["sum", "mean", "max", "min", "prod"]
 
 PRIMITIVES: dict[str, Any] = {
     **{name: lambda g, b, name=name: getattr(b, name)(g.x) for name in UNARY},
     **{name: lambda g, b, name=name: getattr(b, name)(g.x, g.y) for name in BINARY},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.ids, g.ids) for name in INTEGER_BINARY},
     **{name: lambda g, b, name=name: getattr(b, name)(g.x, -1, keep_dims=True) for name in REDUCTIONS},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.mask, -1, keep_dims=True) for name in ("any", "all")},
     "activation": lambda g, b: b.activation("silu", g.x),
     "attention": lambda g, b: b.attention(g.x, g.x, g.x, g.mask, mask_kind="custom", **g.heads),
     "binary": lambda g, b: b.binary("max", g.x, 0),
+    "bitwise_not": lambda g, b: b.bitwise_not(g.mask),
     "block_dot": lambda g, b: g.quantized(b),
     "block_quantize": lambda g, b: b.block_quantize(g.x),
     "cache_update": lambda g, b: b.cache_update(g.cache, b.narrow(g.x, 1, 0, 1), g.pos),
@@ -111,6 +115,7 @@ PRIMITIVES: dict[str, Any] = {
     "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
     "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta, g.state),
     "gather": lambda g, b: b.gather(g.packed, g.ids),
+    "iota": lambda g, b: b.iota([3, "seq"], -1, "f32", like=g.x),
     "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
     "linear_bias": lambda g, b: b.linear_bias(g.x, g.w, g.bias),
     "linear_bias_act": lambda g, b: b.linear_bias_act(g.x, g.t, g.bias, activation="relu", transpose_rhs=True),

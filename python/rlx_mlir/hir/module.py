@@ -405,6 +405,10 @@ class _PrimitiveView(Images):
     def __init__(self, module: GraphModule) -> None:
         self._module = module
 
+    @property
+    def _context(self) -> ir.Context:
+        return self._module._context
+
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 

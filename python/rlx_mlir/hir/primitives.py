@@ -22,7 +22,7 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.indexing import index
-from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type
+from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type, sized
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, check_size, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.functions import of_arity
@@ -59,6 +59,10 @@ def pair(entry: int | Sequence[int]) -> list[int]:
 
 class Primitives(ElementwiseBuilders):
     """The builders; what they need of a graph is abstract here."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> ir.Context: ...
 
     @abstractmethod
     def _emit(
@@ -107,7 +111,8 @@ class Primitives(ElementwiseBuilders):
     # -- functions of two elements, with numpy's broadcasting ---------------------------------------------------------
 
     def binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
-        """The operation named `kind`: add, sub, mul, div, max, min or pow; operands of one element type."""
+        """The operation named `kind`, on operands of one element type: add, sub, mul, div, max, min, pow, and, or, xor,
+        floor_div, floor_rem, trunc_div or trunc_rem."""
         kinds = of_arity(2)
         if not isinstance(kind, str) or kind not in kinds:
             raise place.caller().error(f"a binary operation is one of {', '.join(kinds)}, but got {kind!r}")
@@ -392,6 +397,43 @@ class Primitives(ElementwiseBuilders):
 
     # -- shapes ------------------------------------------------------------------------------------------------------
 
+    def iota(
+        self,
+        new_shape: ShapeLike,
+        axis: int = 0,
+        dtype: DTypeLike = "i32",
+        *,
+        like: Value | None = None,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+    ) -> Value:
+        """0, 1, 2, ... along one dimension, the same numbers in every other.
+
+        Args:
+            new_shape: sizes; a symbol only where `like` has a dimension of that size.
+            axis: along which numbers count; a negative one counts from the end.
+            dtype: i32, i64 or f32.
+            like: a value that has the dynamic sizes; nothing else of it is read.
+        """
+        own = () if like is None else shape_of(like, "'like' of 'mir.iota'")
+        check_sequence("mir.iota", new_shape, "sizes and symbols")
+        if missing := [entry for entry in new_shape if isinstance(entry, str) and entry not in own]:
+            raise place.caller().error(
+                f"'mir.iota' takes symbol '{missing[0]}' only where 'like' has it, but "
+                f"{'there is none' if like is None else f'like is {list(own)}'} and new_shape is {list(new_shape)}"
+            )
+        try:
+            sizes = [-1 if isinstance(entry, str) else check_size(entry, new_shape) for entry in new_shape]
+            result = sized(sizes, element_type(dtype_word(dtype), self._context), self._context)
+            at = integer(axis, "axis")
+        except InputError as error:
+            raise place.caller().error(f"'mir.iota': {error}") from None
+        dims = [own.index(entry) if isinstance(entry, str) else -1 for entry in new_shape]
+        dynamic = -1 in sizes
+        operands, attributes = {"like": like if dynamic else None}, {"dims": dims if dynamic else None}
+        attributes |= {"axis": at + len(sizes) if at < 0 else at}
+        return self._emit("mir.iota", operands, attributes, name=name, shape=shape, result=result)[0]
+
     def reshape(
         self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
     ) -> Value:
@@ -484,7 +526,7 @@ class Primitives(ElementwiseBuilders):
         name: str | None = None,
         shape: ShapeLike | None = None,
     ) -> Value:
-        """Combines elements by sum, mean, max, min or prod along `axes` (all of them by default)."""
+        """Combines elements by sum, mean, max, min, prod, any or all along `axes` (all of them by default)."""
         attributes = {"kind": Word("reduce_kind", kind), "axes": axes_of(x, axes), "keep_dims": keep_dims}
         return self._emit("mir.reduce", {"x": x}, attributes, name=name, shape=shape)[0]
 
@@ -507,6 +549,14 @@ class Primitives(ElementwiseBuilders):
     def prod(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
         """Product along dimensions."""
         return self.reduce(x, "prod", axes, **options)
+
+    def any(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
+        """Whether a condition (i1) holds along dimensions; of none, False."""
+        return self.reduce(x, "any", axes, **options)
+
+    def all(self, x: Value, axes: int | Sequence[int] | None = None, **options: Unpack[ReduceOptions]) -> Value:
+        """Whether all conditions (i1) hold along dimensions; of none, True."""
+        return self.reduce(x, "all", axes, **options)
 
     def softmax(self, x: Value, axis: int = -1, **options: Unpack[Options]) -> Value:
         """exp(x - max) / sum(exp(x - max)) along one dimension."""

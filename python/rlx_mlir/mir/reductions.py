@@ -55,10 +55,12 @@ def _start(kind: str, dtype: np.dtype) -> object:
 
 @reference(mir.ReduceOp)
 def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = False) -> np.ndarray:
-    """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around."""
+    """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around; any, all of i1."""
     wide = widen(x)
     along: dict[str, Any] = {"axis": tuple(axes), "keepdims": keep_dims}
     total: Any
+    if kind in ("any", "all"):
+        return np.asarray(np.any(x, **along) if kind == "any" else np.all(x, **along))
     if kind in ("max", "min"):
         function: Callable[..., np.ndarray] = np.max if kind == "max" else np.min
         total = function(wide, initial=_start(kind, wide.dtype), **along)
@@ -165,13 +167,15 @@ _COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "max": lambda x, total: total.max(x),
     "min": lambda x, total: total.min(x),
     "prod": lambda x, total: total * x,
+    "any": lambda x, total: total | x,
+    "all": lambda x, total: total & x,
 }
 
 
 def _first(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
-    if kind in ("sum", "mean", "prod"):
-        return 1 if kind == "prod" else 0
+    if kind in ("sum", "mean", "prod", "any", "all"):
+        return 1 if kind in ("prod", "all") else 0
     smallest = -math.inf if is_float(type) else -(1 << (ir.IntegerType(type).width - 1))
     largest = math.inf if is_float(type) else (1 << (ir.IntegerType(type).width - 1)) - 1
     return smallest if kind == "max" else largest
