@@ -131,7 +131,7 @@ def arithmetic(dtype: str) -> GraphModule:
             "pow": x**y,
             "logic": (x & y) | (x ^ 3),
             "not": ~x,
-            "by_constants": (x // 3) + (100 // y) + (x % -4) + 2**y + (7 & x) + (8 | x) + (1 ^ x),
+            "by_constants": (x // 3) + (100 // y) + (x % -4) + (100 % y) + 2**y + (7 & x) + (8 | x) + (1 ^ x),
         }
     )
     return module
@@ -153,7 +153,7 @@ def expected(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         return wanted(name, *np.broadcast_arrays(np.asarray(a, x.dtype), np.asarray(b, x.dtype)))
 
     with np.errstate(over="ignore"):
-        quotients = of("floor_div", x, 3) + of("floor_div", 100, y) + of("floor_rem", x, -4)
+        quotients = of("floor_div", x, 3) + of("floor_div", 100, y) + of("floor_rem", x, -4) + of("floor_rem", 100, y)
         return {
             **{name: of(name, x, y) for name in ("floor_div", "floor_rem", "trunc_div", "trunc_rem", "pow")},
             "logic": (x & y) | (x ^ 3),
@@ -230,6 +230,19 @@ def test_integers_on_gpus(dtype, disabled):
         assert generic == {bool(disabled)}, executable.artifact.templates
         given = inputs(dtype, 3)
         check_equal(executable.run(given), expected(given))
+
+
+def test_constants_of_many_digits_on_gpus():
+    """Schedules hold constants as f64: those that it lacks are left to loops."""
+    module = GraphModule.mir("digits")
+    x = module.input("x", ["n"], "i64")
+    module.set_outputs({"few": x + 2**62, "many": x + (2**62 + 1)})
+    with emulated_device("sm_80"):
+        executable = rlx.compile(module, target="cuda", chip="sm_80", cache=False)
+        kinds = sorted(text.partition(":")[0] for text in executable.artifact.templates.values())
+        assert kinds == ["broadcast", "generic"]
+        x = np.array([0, 1, -5], np.int64)
+        check_equal(executable.run({"x": x}), {"few": x + 2**62, "many": x + (2**62 + 1)})
 
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])

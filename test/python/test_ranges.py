@@ -105,8 +105,10 @@ def test_bounds_of_positions_and_conditions() -> None:
     assert bound(m) == (0.0, 2.0**31 - 1)
     m.set_outputs(x % 5 & 7)
     assert bound(m) == (0.0, 4.0)
-    m.set_outputs((x < 0).any())
-    assert bound(m) == (0.0, 1.0)
+    m.set_outputs((x < 0).all(0))
+    assert bound(m, x=(2.0, 3.0)) == (0.0, 1.0)
+    m.set_outputs(m.input("flag", ["n", 4], "i1").all(0))
+    assert bound(m, flag=(0.0, 0.0)) == (0.0, 1.0), "of nothing, all hold"
 
 
 def test_bytes_of_a_packed_weight_bound_nothing() -> None:

@@ -140,7 +140,8 @@ def _of_constant(op: ir.AnyOp, known: Known) -> Interval:
 
 @_rule(mir.IotaOp)
 def _of_iota(op: ir.AnyOp, known: Known) -> Interval:
-    return Interval(0.0, max(_size(op.result, python_value(op.axis)) - 1, 0.0))
+    last = max(_size(op.result, python_value(op.axis)) - 1, 0.0)
+    return Interval(0.0, min(last, 2.0**31 - 1 if str(op.result.type.element_type) == "i32" else 2.0**63 - 1))
 
 
 # What moves elements ------------------------------------------------------------------------------
