@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from linalg_harness import BF16, FLOATS, builder, case, check, dyn, normal, run, word
 
 from rlx_mlir import formats, ir
+from rlx_mlir.attributes import elements_array
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import PassError
 from rlx_mlir.mir import REFERENCES, PackedWeight
@@ -132,11 +133,22 @@ def test_constant():
             case("bf16", build("dense<[1.0, 2.5]> : tensor<2xbf16>")),
             case("bf16 splat", build("dense<1.5> : tensor<2x3xbf16>")),
             case("i1", build("dense<[true, false, true]> : tensor<3xi1>")),
+            case("i1 splat", build("dense<true> : tensor<7x33xi1>")),
+            case("i1 splat of false", build("dense<false> : tensor<7x33xi1>")),
             case("i64", build("dense<7> : tensor<4xi64>")),
             case("scalar", build("dense<0.5> : tensor<f64>")),
             case("f16", build("dense<[0.5, -1.0]> : tensor<2xf16>")),
         ]
     )
+
+
+@pytest.mark.parametrize("value", [False, True])
+def test_one_condition_for_all_elements(value):
+    with ir.new_context():
+        attribute = ir.Attribute.parse(f"dense<{str(value).lower()}> : tensor<7x33xi1>")
+        array = elements_array(attribute)
+    assert array.shape == (7, 33)
+    assert (array == value).all()
 
 
 # ----------------------------------------------------------------------------------------------------------------------
