@@ -233,21 +233,21 @@ def lower_softmax(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive
 
-    Sums of floats carry along what their additions have lost.
+    Sums of floats carry along what their additions have lost. Rows keep the axis, with size 1: where it were dropped,
+    and other dimensions are 1, too, MLIR mistakes these for it.
     """
     axis = python_value(op.axis) % op.x.type.rank
     sizes = sizes_of(op.x)
     type = element_type(op.x)
-    others = [size for dim, size in enumerate(sizes) if dim != axis]
     part: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes)]
-    row_type = tensor_type(others, type)
-    loops = range(len(others))
+    row_type = tensor_type(part, type)
+    loops = range(len(part))
     exclusive, floating = bool(op.exclusive), is_float(type)
 
     def written(t: ir.Value, totals: Sequence[ir.Value], result: ir.Value) -> ir.Value:
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
         row = elementwise(row_type, totals, completed) if floating else converted(totals[0], row_type)
-        return write_slice(row, result, offsets, part, drop=[axis])
+        return write_slice(row, result, offsets, part)
 
     def add(x: Scalar, *totals: Scalar) -> Scalar | tuple[Scalar, ...]:
         if not floating:
@@ -258,14 +258,14 @@ def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
     def step(t: ir.Value, *state: ir.Value) -> list[ir.Value]:
         *totals, result = state
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
-        row = extract_slice(op.x, offsets, part, drop=[axis])
+        row = extract_slice(op.x, offsets, part)
         if exclusive:
             result = written(t, totals, result)
-        after = generic(len(others), [(row, loops)], [(total, loops) for total in totals], add)
+        after = generic(len(part), [(row, loops)], [(total, loops) for total in totals], add)
         totals = after if floating else [after]
         return [*totals, result if exclusive else written(t, totals, result)]
 
-    start = [*(filled(others, accumulator(type), 0) for _ in range(2 if floating else 1)), empty(sizes, type)]
+    start = [*(filled(part, accumulator(type), 0) for _ in range(2 if floating else 1)), empty(sizes, type)]
     rewriter.replace(op, for_each(0, sizes[axis], start, step)[-1])
 
 
