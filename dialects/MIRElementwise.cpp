@@ -20,22 +20,22 @@ LogicalResult IotaOp::verify() {
     return emitOpError("expects 'axis' to be a dimension of the result, whose rank is ")
            << rank << ", but got " << axis;
   ArrayRef<int64_t> like = getLike() ? getLike().getType().getShape() : ArrayRef<int64_t>();
-  ArrayRef<int64_t> dims = getDims().value_or(ArrayRef<int64_t>());
-  if (bool(getLike()) != bool(getDims()) || (getLike() && int64_t(dims.size()) != rank)) // C2
-    return emitOpError("expects 'dims' to have an entry for each of the result's ")
+  ArrayRef<int64_t> dims = getLikeDims().value_or(ArrayRef<int64_t>());
+  if (bool(getLike()) != bool(getLikeDims()) || (getLike() && int64_t(dims.size()) != rank)) // C2
+    return emitOpError("expects 'like_dims' to have an entry for each of the result's ")
            << rank << " dimensions with 'like' and to be absent without it, but "
-           << (getDims() ? "it is " + shapeText(dims) : "it is absent")
+           << (getLikeDims() ? "it is " + shapeText(dims) : "it is absent")
            << (getLike() ? " with 'like'" : " without 'like'");
   for (auto [dim, size] : llvm::enumerate(shape)) {
     int64_t source = dims.empty() ? -1 : dims[dim];
     if (source < -1 || source >= int64_t(like.size())) // C3
       return emitOpError(
-                 "expects entries of 'dims' to be -1 or dimensions of 'like', whose rank is ")
+                 "expects entries of 'like_dims' to be -1 or dimensions of 'like', whose rank is ")
              << like.size() << ", but got " << shapeText(dims);
     if (source < 0 ? ShapedType::isDynamic(size) : !sizesAgree(size, like[source])) // C4
       return emitOpError("expects dimension ")
              << dim << " of the result to be "
-             << (source < 0 ? "static without an entry of 'dims'"
+             << (source < 0 ? "static without an entry of 'like_dims'"
                             : "as long as dimension " + std::to_string(source) + " of 'like', " +
                                   sizeText(like[source]))
              << ", but it is " << sizeText(size);

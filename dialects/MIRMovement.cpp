@@ -7,6 +7,9 @@
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/SmallBitVector.h"
 
+#include <algorithm>
+#include <limits>
+
 using namespace mlir;
 using namespace rlx::mir;
 
@@ -174,6 +177,83 @@ OpFoldResult NarrowOp::fold(FoldAdaptor) {
 }
 
 //===----------------------------------------------------------------------===//
+// SliceOp
+//===----------------------------------------------------------------------===//
+
+/// How many elements Python's slice of `size` takes; `step` is neither 0 nor the least integer.
+static int64_t sliceLength(int64_t size, std::optional<int64_t> start, std::optional<int64_t> stop,
+                           int64_t step) {
+  // Bounds are positions from 0 to `size`, and for negative steps from -1 to `size - 1`.
+  const int64_t low = step < 0 ? -1 : 0, high = step < 0 ? size - 1 : size;
+  auto bound = [&](std::optional<int64_t> given, int64_t otherwise) {
+    if (!given)
+      return otherwise;
+    return std::clamp(*given < 0 ? *given + size : *given, low, high);
+  };
+  const int64_t from = bound(start, step < 0 ? high : low), to = bound(stop, step < 0 ? low : high);
+  const int64_t distance = step < 0 ? from - to : to - from, stride = std::abs(step);
+  return distance <= 0 ? 0 : (distance - 1) / stride + 1;
+}
+
+static std::optional<int64_t> valueOf(IntegerAttr attribute) {
+  return attribute ? std::optional(attribute.getInt()) : std::nullopt;
+}
+
+LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                        Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(location, op, {{"axis", adaptor.getAxisAttr()}})))
+    return failure();
+  const int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(location, op, axis, x->getRank()))) // C1
+    return failure();
+  const int64_t step = valueOf(adaptor.getStepAttr()).value_or(1);
+  if (step == 0 || step == std::numeric_limits<int64_t>::min()) // C2
+    return inferError(location, op,
+                      "expects 'step' to be neither 0 nor the least integer, but got ", step);
+  std::optional<int64_t> length = valueOf(adaptor.getLengthAttr());
+  if (length && *length < 0) // C3
+    return inferError(location, op, "expects 'length' not to be negative, but got ", *length);
+  SmallVector<int64_t> shape(x->getShape());
+  if (ShapedType::isStatic(shape[axis])) {
+    const int64_t taken = sliceLength(shape[axis], valueOf(adaptor.getStartAttr()),
+                                      valueOf(adaptor.getStopAttr()), step);
+    if (length && *length != taken) // C3
+      return inferError(location, op,
+                        "expects 'length' to be the number of elements of the slice, ", taken,
+                        ", but got ", *length);
+    length = taken;
+  }
+  shape[axis] = length.value_or(ShapedType::kDynamic);
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  return success();
+}
+
+OpFoldResult SliceOp::fold(FoldAdaptor) {
+  // All elements in their order: without bounds, or as many as a static dimension has.
+  const bool isWhole = getStep() == 1 && !getLength() && getStart().value_or(0) == 0 && !getStop();
+  const bool isStatic = ShapedType::isStatic(getType().getDimSize(getAxis()));
+  return getX().getType() == getType() && (isWhole || (isStatic && getStep() == 1))
+             ? OpFoldResult(getX())
+             : OpFoldResult();
+}
+
+//===----------------------------------------------------------------------===//
+// DimOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult DimOp::verify() {
+  const int64_t axis = getAxis(), rank = getX().getType().getRank();
+  if (axis < 0 || axis >= rank) // C1
+    return emitOpError("expects 'axis' to be at least 0 and less than the rank, ")
+           << rank << ", but got " << axis;
+  if (getType().getRank() != 0) // C2
+    return emitOpError("expects a result without dimensions, but it is ") << getType();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // ConcatOp
 //===----------------------------------------------------------------------===//
 
@@ -243,11 +323,34 @@ LogicalResult ExpandOp::verify() {
   if (!broadcastsTo(from, to)) // C2
     return emitOpError("expects each size of 'x' to be 1 or that of the result, but 'x' is ")
            << shapeText(from) << " and the result " << shapeText(to);
+  std::optional<ArrayRef<int64_t>> dims = getLikeDims();
+  if (bool(getLike()) != dims.has_value() || (dims && dims->size() != to.size())) // C3
+    return emitOpError("expects 'like' and 'like_dims', with an entry for each of the ")
+           << to.size() << " dimensions of the result, or neither, but got "
+           << (dims ? shapeText(*dims) : "none") << (getLike() ? " with" : " without") << " 'like'";
+  ArrayRef<int64_t> like;
+  if (getLike())
+    like = getLike().getType().getShape();
+  for (auto [dim, size] : llvm::enumerate(to)) {
+    const int64_t entry = dims ? (*dims)[dim] : -1;
+    const bool isOpen = ShapedType::isDynamic(size);
+    const bool exists = entry >= 0 && entry < int64_t(like.size());
+    if (entry != -1 && !(exists && sizesAgree(size, like[entry]))) // C4
+      return emitOpError("expects entries of 'like_dims' to be -1 or dimensions of 'like', ")
+             << shapeText(like) << ", of the size that the result has, " << shapeText(to)
+             << ", but got " << entry << " for dimension " << dim;
+    const size_t missing = to.size() - from.size();
+    if (isOpen && entry == -1 && (dim < missing || ShapedType::isStatic(from[dim - missing]))) // C5
+      return emitOpError("expects dynamic dimensions of the result to be those of 'x', ")
+             << shapeText(from) << ", or of 'like', but dimension " << dim << " of "
+             << shapeText(to) << " is neither";
+  }
   return success();
 }
 
 OpFoldResult ExpandOp::fold(FoldAdaptor) {
-  return getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
+  // `like` stays: that its sizes are those of x is a condition at run time.
+  return !getLike() && getX().getType() == getType() ? OpFoldResult(getX()) : OpFoldResult();
 }
 
 //===----------------------------------------------------------------------===//

@@ -48,17 +48,41 @@ std::vector<nb::object> items(nb::handle sequence, Py_ssize_t count, const char 
   return result;
 }
 
-/// An int, or a list of (coefficient, [symbol, ...]).
-Expr parseExpr(nb::handle object) {
+Expr parseExpr(nb::handle object, int depth = 0);
+
+/// The index of a symbol, or (kind, number, size) of what is computed of another size.
+Expr::Factor parseFactor(nb::handle object, int depth) {
+  if (nb::isinstance<nb::int_>(object))
+    return {castItem<int>(object, "a symbol"), nullptr};
+  std::vector<nb::object> parts = items(object, 3, "a factor (kind, number, size)");
+  const std::string kind = castItem<std::string>(parts[0], "the kind of a factor");
+  const int64_t number = castItem<int64_t>(parts[1], "the number of a factor");
+  const bool divides = kind == "floordiv";
+  if (!divides && kind != "max")
+    throw InputError("a factor must be a floordiv or a max, but it is '" + kind + "'");
+  if (divides && number < 1)
+    throw InputError("a size must be divided by 1 or more, but it is by " + std::to_string(number));
+  return {-1, std::make_shared<const Expr::Derived>(
+                  Expr::Derived{divides ? Expr::Derived::Kind::FloorDiv : Expr::Derived::Kind::Max,
+                                number, parseExpr(parts[2], depth + 1)})};
+}
+
+/// An int, or a list of (coefficient, [factor, ...]), at so deep a place of another one.
+Expr parseExpr(nb::handle object, int depth) {
+  if (depth > Expr::Derived::kDepth)
+    throw InputError("sizes may be computed of others at most " +
+                     std::to_string(Expr::Derived::kDepth) + " deep");
   Expr expr;
   if (nb::isinstance<nb::int_>(object)) {
     expr.terms.push_back({castItem<int64_t>(object, "an expression"), {}});
     return expr;
   }
   for (const nb::object &item : items(object, -1, "an expression")) {
-    std::vector<nb::object> term = items(item, 2, "a term (coefficient, symbols)");
-    expr.terms.push_back({castItem<int64_t>(term[0], "a coefficient"),
-                          castItem<std::vector<int>>(term[1], "the symbols of a term")});
+    std::vector<nb::object> term = items(item, 2, "a term (coefficient, factors)");
+    Expr::Term own{castItem<int64_t>(term[0], "a coefficient"), {}};
+    for (const nb::object &factor : items(term[1], -1, "the factors of a term"))
+      own.factors.push_back(parseFactor(factor, depth));
+    expr.terms.push_back(std::move(own));
   }
   return expr;
 }

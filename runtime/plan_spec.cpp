@@ -31,8 +31,9 @@ int64_t Expr::evaluate(const std::vector<int64_t> &sizes) const {
   int64_t sum = 0;
   for (const Term &term : terms) {
     int64_t product = term.coefficient;
-    for (int symbol : term.symbols)
-      product *= sizes[symbol];
+    for (const Factor &factor : term.factors)
+      product *= factor.derived ? factor.derived->apply(factor.derived->size.evaluate(sizes))
+                                : sizes[factor.symbol];
     sum += product;
   }
   return sum;
@@ -42,13 +43,26 @@ std::optional<int64_t> Expr::evaluateChecked(const int64_t *sizes) const {
   int64_t sum = 0;
   for (const Term &term : terms) {
     int64_t product = term.coefficient;
-    for (int symbol : term.symbols)
-      if (__builtin_mul_overflow(product, sizes[symbol], &product))
+    for (const Factor &factor : term.factors) {
+      std::optional<int64_t> value =
+          factor.derived ? factor.derived->size.evaluateChecked(sizes) : sizes[factor.symbol];
+      if (!value)
         return std::nullopt;
+      if (factor.derived)
+        value = factor.derived->apply(*value);
+      if (__builtin_mul_overflow(product, *value, &product))
+        return std::nullopt;
+    }
     if (__builtin_add_overflow(sum, product, &sum))
       return std::nullopt;
   }
   return sum;
+}
+
+int64_t Expr::Derived::apply(int64_t value) const {
+  if (kind == Kind::Max)
+    return std::max(value, number);
+  return value / number - (value % number < 0); // the number is positive
 }
 
 //===----------------------------------------------------------------------===//
@@ -74,24 +88,56 @@ void PlanSpec::fail(size_t call, const std::string &problem) const {
   throw InputError(nameOf(call) + ": " + problem);
 }
 
+namespace {
+
+/// The largest magnitude that `expr` and its parts have for sizes up to `largest`; none where it
+/// may exceed 64 bits. Its symbols exist.
+std::optional<int64_t> magnitudeOf(const Expr &expr, const std::vector<int64_t> &largest) {
+  int64_t sum = 0;
+  for (const Expr::Term &term : expr.terms) {
+    if (term.coefficient == std::numeric_limits<int64_t>::min())
+      return std::nullopt;
+    int64_t product = std::abs(term.coefficient);
+    for (const Expr::Factor &factor : term.factors) {
+      std::optional<int64_t> value =
+          factor.derived ? magnitudeOf(factor.derived->size, largest) : largest[factor.symbol];
+      // A quotient is at most as far from 0 as what is divided: the number is at least 1.
+      if (value && factor.derived && factor.derived->kind == Expr::Derived::Kind::Max)
+        value = std::max(*value, factor.derived->number);
+      if (!value || __builtin_mul_overflow(product, *value, &product))
+        return std::nullopt;
+    }
+    if (__builtin_add_overflow(sum, product, &sum))
+      return std::nullopt;
+  }
+  return sum;
+}
+
+/// A symbol of `expr` that isn't one of `count`; none where all are.
+std::optional<int> unknownSymbol(const Expr &expr, size_t count) {
+  for (const Expr::Term &term : expr.terms)
+    for (const Expr::Factor &factor : term.factors) {
+      if (factor.derived) {
+        if (std::optional<int> found = unknownSymbol(factor.derived->size, count))
+          return found;
+      } else if (factor.symbol < 0 || size_t(factor.symbol) >= count) {
+        return factor.symbol;
+      }
+    }
+  return std::nullopt;
+}
+
+} // namespace
+
 /// What is wrong with `expr`, which stays within 64 bits for all sizes up to the maxima, names
 /// symbols that exist, and at the maxima is from 0 to `limit`; empty where nothing is.
 std::string PlanSpec::exprProblem(const Expr &expr, const char *what, int64_t limit) const {
-  int64_t magnitude = 0;
+  if (std::optional<int> symbol = unknownSymbol(expr, symbols.size()))
+    return std::string(what) + " names symbol " + std::to_string(*symbol) + " of " +
+           std::to_string(symbols.size());
   const std::vector<int64_t> largest = maxima();
-  for (const Expr::Term &term : expr.terms) {
-    bool overflow = term.coefficient == std::numeric_limits<int64_t>::min();
-    int64_t product = overflow ? 0 : std::abs(term.coefficient);
-    for (int symbol : term.symbols) {
-      if (symbol < 0 || size_t(symbol) >= symbols.size())
-        return std::string(what) + " names symbol " + std::to_string(symbol) + " of " +
-               std::to_string(symbols.size());
-      overflow |= __builtin_mul_overflow(product, largest[symbol], &product);
-    }
-    overflow |= __builtin_add_overflow(magnitude, product, &magnitude);
-    if (overflow)
-      return std::string(what) + " exceeds 64 bits at the maxima of the symbols";
-  }
+  if (!magnitudeOf(expr, largest))
+    return std::string(what) + " exceeds 64 bits at the maxima of the symbols";
   int64_t value = expr.evaluate(largest);
   if (value < 0 || value > limit)
     return std::string(what) + " must be from 0 to " + std::to_string(limit) +
@@ -359,6 +405,35 @@ private:
   const std::string &name;
 };
 
+/// A size of `dimCount` dims, as `Signature` describes it, at so deep a place of another one.
+Expr readExpr(Words &words, size_t dimCount, int depth) {
+  if (depth > Expr::Derived::kDepth)
+    words.fail();
+  Expr expr;
+  for (int64_t term = words.count(); term > 0; --term) {
+    Expr::Term own{words.next(), {}};
+    for (int64_t factor = words.count(); factor > 0; --factor) {
+      const int64_t word = words.next();
+      if (word >= 0) {
+        if (size_t(word) >= dimCount)
+          words.fail();
+        own.factors.push_back({int(word), nullptr});
+        continue;
+      }
+      const bool divides = word == -1;
+      const int64_t number = words.next();
+      if ((!divides && word != -2) || (divides && number < 1))
+        words.fail();
+      own.factors.push_back(
+          {-1, std::make_shared<const Expr::Derived>(
+                   Expr::Derived{divides ? Expr::Derived::Kind::FloorDiv : Expr::Derived::Kind::Max,
+                                 number, readExpr(words, dimCount, depth + 1)})});
+    }
+    expr.terms.push_back(std::move(own));
+  }
+  return expr;
+}
+
 } // namespace
 
 Signature::Signature(const int64_t *given, const std::string &name) {
@@ -374,18 +449,8 @@ Signature::Signature(const int64_t *given, const std::string &name) {
     buffers.push_back(std::move(buffer));
   }
   for (int64_t i = words.count(); i > 0; --i) {
-    Relation relation{words.next() != 0, {}};
-    for (int64_t term = words.count(); term > 0; --term) {
-      Expr::Term own{words.next(), {}};
-      for (int64_t factor = words.count(); factor > 0; --factor) {
-        const int64_t dim = words.next();
-        if (dim < 0 || size_t(dim) >= dimCount)
-          words.fail();
-        own.symbols.push_back(int(dim));
-      }
-      relation.value.terms.push_back(std::move(own));
-    }
-    relations.push_back(std::move(relation));
+    const bool atLeast = words.next() != 0;
+    relations.push_back({atLeast, readExpr(words, dimCount, 0)});
   }
 }
 

@@ -16,12 +16,17 @@
 
 namespace rlx::runtime {
 
-/// A polynomial in the sizes of the dynamic dimensions: the sum of coefficient * product of
-/// symbols.
+/// A polynomial in the sizes of the dynamic dimensions, and in what is computed of others: the sum
+/// of coefficient * product of factors.
 struct Expr {
+  struct Derived;
+  struct Factor {
+    int symbol;                             // its index, where nothing is derived
+    std::shared_ptr<const Derived> derived; // null for a symbol
+  };
   struct Term {
     int64_t coefficient;
-    std::vector<int> symbols; // indices; a symbol may recur
+    std::vector<Factor> factors; // one may recur
   };
   std::vector<Term> terms; // none: 0
 
@@ -30,6 +35,19 @@ struct Expr {
   int64_t evaluate(const std::vector<int64_t> &sizes) const;
   /// The same for any numbers; none where it has more than 64 bits.
   std::optional<int64_t> evaluateChecked(const int64_t *sizes) const;
+};
+
+/// Computed of another size and a number: the largest integer that is at most size / number, for a
+/// number from 1 on; or the larger one of the two.
+struct Expr::Derived {
+  enum class Kind : uint8_t { FloorDiv, Max };
+  /// How deep sizes may be computed of each other.
+  static constexpr int kDepth = 64;
+  Kind kind;
+  int64_t number;
+  Expr size;
+
+  int64_t apply(int64_t value) const;
 };
 
 enum class Source : uint8_t { Arena, Input, Param, Output };
@@ -169,7 +187,8 @@ struct Signature {
   /// Reads the words `NAME_signature` of compiled code: how many there are, this one included; the
   /// number of buffers, and for each the bytes of an element, its rank and its shape; the number of
   /// relations, and for each 1 or 0 (at least), the number of terms, and for each of these its
-  /// coefficient, the number of factors and which dims they are.
+  /// coefficient, the number of factors and which dims they are; or, of what is computed of another
+  /// size, -1 (floor division) or -2 (maximum), the number, and the terms of the size, as before.
   /// Throws ExecutionError where they make no sense.
   Signature(const int64_t *words, const std::string &name);
 };

@@ -27,13 +27,17 @@ def MIR_Dialect : Dialect {
       functions have buffers of kind `"output"` too;
     - `mir.tied`: on an output, the input whose memory it may take;
     - `mir.dims`: one word per dimension, the symbol of a dynamic dimension and
-      the empty word for a static one. Equal symbols mean equal sizes.
+      the empty word for a static one. Equal symbols mean equal sizes. Outputs of
+      planned functions have sizes that follow from symbols, in words, too: sums of
+      products of numbers, symbols, `floordiv(size, number)` and `max(size, 0)`.
 
     What holds for all operations:
 
     - **Sizes.** Only a dimension that is 1 in its type is broadcast. A dynamic size
       that meets another size is equal to it at run time, and results take the static
-      one of the two. Constraints on sizes are checked where both are static.
+      one of the two. Constraints on sizes are checked where both are static. A size
+      that follows from symbols is one of sums, products, minima, maxima and division by
+      numbers, and two of them are one size where their normal forms are equal.
     - **Numbers.** f16 and bf16 are computed in f32 and rounded once, to nearest with
       ties to even; f32 and f64 are computed in their own width. f8E4M3FN and f8E5M2 are
       stored, moved, cast and multiplied (`mir.scaled_matmul`), but no more. NaN and infinities
@@ -46,8 +50,8 @@ def MIR_Dialect : Dialect {
 
     Left out on purpose: weights in the text (a parameter is an argument), types
     that promote silently (both operands of a binary operation have one element
-    type), arithmetic on i1 (there is logic, and `where` and `cast` use it), padding and
-    strided slices (composed from `concat` and `narrow`).
+    type), arithmetic on i1 (there is logic, and `where` and `cast` use it), padding
+    (composed from `expand` and `concat`).
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;

@@ -33,15 +33,16 @@ def MIR_IotaOp : MIR_Op<"iota"> {
 
         result[i_0, ..., i_n] = i_axis
 
-    Sizes stand in the result's type. Those that are dynamic are sizes of `like`, of which
-    nothing else is read: `dims` has, for each dimension of the result, the dimension of
-    `like` that is as long, or -1.
+    Sizes stand in the result's type. Those that are dynamic are sizes of `like`: for each
+    dimension of the result, `like_dims` has the dimension of `like` that is as long, or -1
+    where it isn't from there. No element of `like` is read.
 
     Positions are rounded to f32, to nearest with ties to even, and saturate in i32.
 
     - (C1) `axis` is a dimension of the result, from 0.
-    - (C2) `dims` is there with `like` alone, and has an entry for each dimension of the result.
-    - (C3) each entry of `dims` is -1 or a dimension of `like`.
+    - (C2) `like` and `like_dims` are there together, and `like_dims` has an entry for each
+      dimension of the result.
+    - (C3) each entry of `like_dims` is -1 or a dimension of `like`.
     - (C4) a dimension of the result is as long as that of `like` which its entry names; one
       without such an entry is static.
 
@@ -55,10 +56,11 @@ def MIR_IotaOp : MIR_Op<"iota"> {
     ```
   }];
   let arguments = (ins Optional<MIR_StoredTensor>:$like, I64Attr:$axis,
-      OptionalAttr<DenseI64ArrayAttr>:$dims);
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
   let results = (outs MIR_IndexTensor:$result);
   let assemblyFormat = [{
-    `axis` $axis (`like` $like^ (`dims` $dims^)? `:` type($like))? attr-dict `to` type($result)
+    `axis` $axis (`like` $like^ (`dims` $like_dims^)? `:` type($like))? attr-dict
+    `to` type($result)
   }];
   let hasFolder = 1;
   let hasVerifier = 1;

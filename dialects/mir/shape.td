@@ -84,6 +84,65 @@ def MIR_NarrowOp : MIR_InferredOp<"narrow"> {
   let hasFolder = 1;
 }
 
+def MIR_SliceOp : MIR_InferredOp<"slice"> {
+  let summary = "every so many elements along one dimension";
+  let description = [{
+    The elements of `x` along `axis` from `start` on, each `step` further, up to `stop`,
+    which isn't one of them: those that Python's `x[start:stop:step]` takes. Negative
+    bounds count from the end, and bounds outside are moved to the ends. Without `start`,
+    they begin at the first element, or at the last for a negative step; without `stop`,
+    they go on to the other end.
+
+    The size of a dynamic dimension gives the number of elements at run time. Where
+    `length` is there, it is that number, and a size that gives another one is refused
+    at run time.
+
+    - (C1) `axis` is a dimension of `x`, from 0.
+    - (C2) `step` isn't 0, nor the least integer.
+    - (C3) `length` isn't negative, and where the dimension is static, it is the number of
+      elements.
+
+    ```mlir
+    func.func @f(%x: tensor<2x?x8xf32>) -> (tensor<2x?x8xf32>, tensor<2x1x8xf32>) {
+      %y = mir.slice %x axis 1 start 1 step 2 : tensor<2x?x8xf32>
+      %z = mir.slice %x axis 1 start -1 length 1 : tensor<2x?x8xf32>
+      return %y, %z : tensor<2x?x8xf32>, tensor<2x1x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_StoredTensor:$x, I64Attr:$axis, OptionalAttr<I64Attr>:$start,
+      OptionalAttr<I64Attr>:$stop, DefaultValuedAttr<I64Attr, "1">:$step,
+      OptionalAttr<I64Attr>:$length);
+  let results = (outs MIR_StoredTensor:$result);
+  let assemblyFormat = [{
+    $x `axis` $axis (`start` $start^)? (`stop` $stop^)? (`step` $step^)? (`length` $length^)?
+    attr-dict `:` type($x)
+  }];
+  let hasFolder = 1;
+}
+
+def MIR_DimOp : MIR_Op<"dim"> {
+  let summary = "the size of a dimension as a number";
+  let description = [{
+    How many elements `x` has along `axis`, as a tensor without dimensions: rounded to
+    the nearest number of a floating-point type, and its low bits in an integer type.
+
+    - (C1) `axis` is a dimension of `x`, from 0.
+    - (C2) the result has no dimensions.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<f32> {
+      %n = mir.dim %x axis 0 : tensor<?x8xf32> to tensor<f32>
+      return %n : tensor<f32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_StoredTensor:$x, I64Attr:$axis);
+  let results = (outs MIR_Tensor:$result);
+  let assemblyFormat = "$x `axis` $axis attr-dict `:` type($x) `to` type($result)";
+  let hasVerifier = 1;
+}
+
 def MIR_ConcatOp : MIR_InferredOp<"concat"> {
   let summary = "tensors joined along one dimension";
   let description = [{
@@ -114,21 +173,35 @@ def MIR_ExpandOp : MIR_Op<"expand", [AllElementTypesMatch<["x", "result"]>]> {
   let summary = "broadcasting to a shape";
   let description = [{
     Repeats `x` along the dimensions where it has size 1 and the result has another,
-    and along those that only the result has, which come first.
+    and along those that only the result has, which come first. Where `x` doesn't have a
+    dynamic dimension of the result, its size is that of a dimension of `like`: for each
+    dimension of the result, `like_dims` has the one of `like`, or -1 where it isn't from
+    there. No element of `like` is read.
 
     - (C1) the result has at least as many dimensions as `x`.
     - (C2) aligned at the last dimension, each size of `x` is 1 or that of the result.
+    - (C3) `like` and `like_dims` are there together, and `like_dims` has an entry for each
+      dimension of the result.
+    - (C4) an entry of `like_dims` is -1, or a dimension of `like` of the size that the result
+      has there.
+    - (C5) each dynamic dimension of the result is one of `x` that is dynamic, too, or has an
+      entry in `like_dims` that isn't -1.
 
     ```mlir
-    func.func @f(%x: tensor<8x1xf32>) -> tensor<2x8x4xf32> {
-      %y = mir.expand %x : tensor<8x1xf32> to tensor<2x8x4xf32>
-      return %y : tensor<2x8x4xf32>
+    func.func @f(%x: tensor<8x1xf32>, %y: tensor<?x9xbf16>) -> (tensor<2x8x4xf32>, tensor<?x8x4xf32>) {
+      %0 = mir.expand %x : tensor<8x1xf32> to tensor<2x8x4xf32>
+      %1 = mir.expand %x like %y dims [0, -1, -1] : tensor<8x1xf32>, tensor<?x9xbf16> to tensor<?x8x4xf32>
+      return %0, %1 : tensor<2x8x4xf32>, tensor<?x8x4xf32>
     }
     ```
   }];
-  let arguments = (ins MIR_StoredTensor:$x);
+  let arguments = (ins MIR_StoredTensor:$x, Optional<MIR_StoredTensor>:$like,
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
   let results = (outs MIR_StoredTensor:$result);
-  let assemblyFormat = "$x attr-dict `:` type($x) `to` type($result)";
+  let assemblyFormat = [{
+    $x (`like` $like^)? (`dims` $like_dims^)? attr-dict
+    `:` type($x) (`,` type($like)^)? `to` type($result)
+  }];
   let hasFolder = 1;
   let hasVerifier = 1;
 }

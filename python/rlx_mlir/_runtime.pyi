@@ -8,8 +8,11 @@ given by the caller breaks a rule) and `ExecutionError` (code cannot be loaded, 
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeAlias
 
-Expr: TypeAlias = int | Sequence[tuple[int, Sequence[int]]]
-"""A polynomial in the sizes of the symbols: a number, or a list of terms (coefficient, symbol indices)."""
+Factor: TypeAlias = int | tuple[Literal["floordiv", "max"], int, "Expr"]
+"""The index of a symbol, or (kind, number, size): size // number, or the larger one of the two."""
+
+Expr: TypeAlias = int | Sequence[tuple[int, Sequence[Factor]]]
+"""A polynomial in the sizes of the symbols: a number, or a list of terms (coefficient, factors)."""
 
 Buffer: TypeAlias = tuple[Literal["arena", "input", "param", "output"], int, Expr]
 """(kind, index, byte offset): the index of a slot, input, param or output, and an offset into it."""

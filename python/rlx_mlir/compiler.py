@@ -555,8 +555,9 @@ class Compilation:
                     break
             if unknown := unnoted_parameters(self.module, self.parameters, self.preparation):
                 raise StageError(
-                    f"'{self.name}' can't be compiled from stage {module.stage} on: '{PARAMETERS}' of the module, which "
-                    f"lists the parameters, doesn't have {', '.join(unknown)}; text of `emit` and of `rlx emit` has it"
+                    f"'{self.name}' can't be compiled from stage {module.stage} on: '{PARAMETERS}' of the module, "
+                    f"which lists the parameters, doesn't have {', '.join(unknown)}; "
+                    "text of `emit` and of `rlx emit` has it"
                 )
 
     def _check_supported(self, module: GraphModule) -> None:

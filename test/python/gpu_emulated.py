@@ -155,7 +155,8 @@ def _emulated(
     for one in done:
         if 0 not in one.grid:
             total += run_launch(module, one, bases, memory, profile=profile)
-    return total, [memory.view(bases[f"b{number}"], array.nbytes) for number, array in enumerate(arrays)]
+    # Copies: the memory itself is given back on return.
+    return total, [memory.view(bases[f"b{number}"], array.nbytes).copy() for number, array in enumerate(arrays)]
 
 
 def _on_gpu(

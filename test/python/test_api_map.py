@@ -16,6 +16,7 @@ from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.shapes import Shapes
 
 MAP = Path(__file__).parents[2] / "docs" / "api-map.md"
 
@@ -115,7 +116,7 @@ PRIMITIVES: dict[str, Any] = {
     "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
     "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta, g.state),
     "gather": lambda g, b: b.gather(g.packed, g.ids),
-    "iota": lambda g, b: b.iota([3, "seq"], -1, "f32", like=g.x),
+    "iota": lambda g, b: b.iota([3, "seq"], -1, "f32"),
     "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
     "linear_bias": lambda g, b: b.linear_bias(g.x, g.w, g.bias),
     "linear_bias_act": lambda g, b: b.linear_bias_act(g.x, g.t, g.bias, activation="relu", transpose_rhs=True),
@@ -172,7 +173,7 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    assert builders(Primitives) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
+    assert builders(Primitives) | builders(Shapes) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 

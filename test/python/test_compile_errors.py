@@ -304,15 +304,6 @@ def test_values_that_cannot_be_addressed_are_refused() -> None:
     assert f"36893488147419103232 bytes, but at most {2**63 - 1} can be addressed" in text
 
 
-def test_steps_that_need_not_divide_a_symbolic_size_are_unsupported() -> None:
-    m = GraphModule.mir("strided")
-    m.set_outputs(m.conv2d(m.input("x", [1, 1, "h", 7]), m.param("w", [1, 1, 2, 1]), stride=[2, 1]))
-    with pytest.raises(
-        UnsupportedError, match=r"'strided' can't be compiled: .*'mir.conv'.* steps of 2 along .* size h"
-    ):
-        compile(m, cache=False)
-
-
 @pytest.mark.parametrize("word", ["a*b", "2*a", "a + 1", "7", "99999999999999999999", "a b"])
 def test_dimensions_in_text_have_the_names_that_builders_take(word: str) -> None:
     text = (

@@ -182,7 +182,9 @@ def test_options_that_are_refused(call: Callable[[], Any], error: type[Exception
 
 def test_modules_that_are_lowered_otherwise_do_not_compile() -> None:
     module = layer().transform("hir-to-mir,rlx-fuse,rlx-to-kernels", stage="kernels")
-    with pytest.raises(StageError, match="from stage kernels on: 'mir.parameters' of the module, .*, doesn't have w, table;"):
+    with pytest.raises(
+        StageError, match=r"from stage kernels on: 'mir.parameters' of the module, .*, doesn't have w, table;"
+    ):
         rlx.compile(module, cache=False)
 
 

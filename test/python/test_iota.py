@@ -13,7 +13,7 @@ from linalg_harness import case, check, dyn
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret, ir
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import BuildError
+from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES
 
 DTYPES = {"i32": np.dtype(np.int32), "i64": np.dtype(np.int64), "f32": np.dtype(np.float32)}
@@ -33,7 +33,7 @@ def test_reference(dtype):
         assert got.dtype == DTYPES[dtype]
         np.testing.assert_array_equal(got, along(shape, axis, DTYPES[dtype]))
     like = np.zeros((7, 0, 2))
-    attributes = {"axis": 1, "dims": [-1, 0, 1], "result_shape": [3, -1, -1], "result_dtype": DTYPES[dtype]}
+    attributes = {"axis": 1, "like_dims": [-1, 0, 1], "result_shape": [3, -1, -1], "result_dtype": DTYPES[dtype]}
     np.testing.assert_array_equal(REFERENCES["mir.iota"](like, **attributes), along((3, 7, 0), 1, DTYPES[dtype]))
 
 
@@ -45,7 +45,7 @@ def test_f32_is_rounded_as_by_a_cast():
 
 def build(text: str, axis: int, dims: list[int] | None = None) -> Any:
     """A function that makes the operation from its operand, if there is one."""
-    return lambda *like: mir.IotaOp(ir.Type.parse(text), axis, like=like[0] if like else None, dims=dims)
+    return lambda *like: mir.IotaOp(ir.Type.parse(text), axis, like=like[0] if like else None, like_dims=dims)
 
 
 @by_dtype
@@ -68,9 +68,9 @@ def positions() -> GraphModule:
     """Positions in a batch of sequences, and a mask and sums that are made of them."""
     module = GraphModule.mir("positions")
     x = module.input("x", ["batch", "seq", 3])
-    along_seq = module.iota(["seq"], like=x)
-    later = module.iota(["seq", 1], dtype="i64", like=x) < module.iota([1, "seq"], -1, "i64", like=x)
-    rows = module.iota(["batch", "seq", 3], 1, "f32", like=x)
+    along_seq = module.iota(["seq"])
+    later = module.iota(["seq", 1], dtype="i64") < module.iota([1, "seq"], -1, "i64")
+    rows = module.iota(["batch", "seq", 3], 1, "f32")
     module.set_outputs(
         {
             "static": module.iota([2, 5], 1),
@@ -78,7 +78,7 @@ def positions() -> GraphModule:
             "odd": along_seq % 2,
             "later": later,
             "weighted": x * rows,
-            "last": module.iota([4, "batch"], -1, "f32", like=x),
+            "last": module.iota([4, "batch"], -1, "f32"),
         }
     )
     return module
@@ -112,11 +112,12 @@ def check_equal(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None
 def test_symbols_of_the_result():
     module = GraphModule.mir("symbols")
     x = module.input("x", ["batch", "seq", 3])
-    joined = module.concat([x, x], axis=1)
-    assert module.iota([4, "seq"], 1, like=x).shape == (4, "seq")
-    assert module.iota(["2*seq", "batch"], like=joined).shape == ("2*seq", "batch")
-    assert module.iota([4, 3], like=x).shape == (4, 3)
-    assert "like" not in str(module.iota([4, 3], like=x)._resolve().owner)
+    y, z = module.concat([x, x], axis=1), module.input("z", ["rows"])
+    assert module.iota([4, "seq"], 1).shape == (4, "seq")
+    assert module.iota(["2*seq", "batch"]).shape == (*y.shape[1:2], "batch") == ("2*seq", "batch")
+    assert module.iota([4, 3]).shape == (4, 3)
+    assert "like" not in str(module.iota([4, 3])._resolve().owner)
+    assert module.primitives.iota(z.shape).shape == ("rows",)
 
 
 def test_on_cpus():
@@ -125,6 +126,35 @@ def test_on_cpus():
         given = inputs(batch, seq)
         check_equal(interpret(positions(), given), expected(given))
         check_equal(executable.run(given), expected(given))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_sizes_of_several_values(axis):
+    """One value has one symbol, and another one the other."""
+    module = GraphModule.mir("several")
+    module.input("x", [2, "rows"])
+    module.input("y", ["columns", 3])
+    module.set_outputs({"grid": module.iota(["rows", 2, "columns"], axis, "i64")})
+    executable = rlx.compile(module, cache=False)
+    for rows, columns in ((1, 1), (0, 4), (5, 7)):
+        given = {"x": np.zeros((2, rows), np.float32), "y": np.zeros((columns, 3), np.float32)}
+        want = {"grid": along((rows, 2, columns), axis, DTYPES["i64"])}
+        check_equal(interpret(module, given), want)
+        check_equal(executable.run(given), want)
+
+
+def test_a_size_that_differs_is_refused():
+    """Where the type says another size than `like` has."""
+    text = """
+      func.func @f(%x: tensor<?xf32> {mir.kind = "input", mir.name = "x", mir.dims = ["n"]})
+          -> (tensor<4xi32> {mir.name = "y"}) {
+        %y = mir.iota axis 0 like %x dims [0] : tensor<?xf32> to tensor<4xi32>
+        return %y : tensor<4xi32>
+      }"""
+    executable = rlx.compile(GraphModule.from_text(text, stage="mir"), cache=False)
+    np.testing.assert_array_equal(executable.run({"x": np.zeros(4, np.float32)})["y"], [0, 1, 2, 3])
+    with pytest.raises(InputError, match=r"'mir.iota'"):
+        executable.run({"x": np.zeros(5, np.float32)})
 
 
 def test_of_bound_sizes():
@@ -151,11 +181,13 @@ def test_text_and_bytecode():
 
 def test_errors():
     module = GraphModule.mir("wrong")
-    x = module.input("x", ["n", 3])
-    with pytest.raises(BuildError, match=r"takes symbol 'm' only where 'like' has it, but like is \['n', 3\]"):
-        module.iota(["m"], like=x)
-    with pytest.raises(BuildError, match=r"takes symbol 'n' only where 'like' has it, but there is none"):
-        module.iota(["n"])
+    module.input("x", ["n", 3])
+    with pytest.raises(
+        BuildError, match=r"'m' where a value has a dimension of that size, but new_shape is \[4, 'm'\]"
+    ):
+        module.iota([4, "m"])
+    with pytest.raises(BuildError, match=r"'mir.iota' expects a sequence of sizes and symbols, but got 4"):
+        module.iota(4)
     with pytest.raises(BuildError, match=r"expects 'axis' to be a dimension of the result, whose rank is 1, but got 1"):
         module.iota([4], 1)
     with pytest.raises(BuildError, match=r"must be dense tensor of f32, i32 or i64 index"):

@@ -101,7 +101,7 @@ def test_bounds_of_positions_and_conditions() -> None:
     x = m.input("x", ["n", 4], "i32")
     m.set_outputs(m.iota([3, 4], 1))
     assert bound(m) == (0.0, 3.0)
-    m.set_outputs(m.iota(["n"], like=x) // 2)
+    m.set_outputs(m.iota(["n"]) // 2)
     assert bound(m) == (0.0, 2.0**31 - 1)
     m.set_outputs(x % 5 & 7)
     assert bound(m) == (0.0, 4.0)

@@ -30,8 +30,8 @@ OPS: dict[str, Any] = {
     if issubclass(op, ir.OpView) and op is not ir.OpView
 }
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-#: Operations that no class of kernels is for: two are computed by loops, the other only in preparation.
-GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.iota", "mir.repack"})
+#: Operations that no class of kernels is for: they are computed by loops, or only in preparation.
+GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.iota", "mir.repack"})
 
 
 def example(name: str) -> str:

@@ -573,7 +573,10 @@ def test_plan_names_a_missing_address(code):
         ({"calls": [(0, [("weight", 0, 0)], [], None)]}, "must be arena, input, param or output, but it is 'weight'"),
         ({"calls": [(0, [("input", 0, 0.5)], [], None)]}, "an expression must be a list or tuple, but it is 0.5"),
         ({"calls": [(0, [], [])]}, "a call .* must have 4 items"),
-        ({"calls": [(0, [], [[(1, ["seq"])]], None)]}, "the symbols of a term cannot be"),
+        (
+            {"calls": [(0, [], [[(1, ["seq"])]], None)]},
+            "a factor .kind, number, size. must be a list or tuple, but it is",
+        ),
         ({"threads": 1025}, "threads must be from 1 to 1024, but it is 1025"),
         ({"arena_bytes": 1 << 60}, "cannot have 1152921504606846976 bytes of memory for the arena"),
     ],

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -13,6 +12,7 @@ import numpy as np
 from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.numerics import is_float
 
 Item = TypeVar("Item")
@@ -147,9 +147,10 @@ class Draft:
         """The size at each assignment; Skip where it isn't known."""
         if isinstance(dim, int):
             return [dim] * len(self.assignments)
-        if not re.fullmatch(r"[\w+*\- ()]+", dim):
+        if dim == "?":
             raise Skip
-        return [int(eval(dim, {"__builtins__": {}}, dict(a))) for a in self.assignments]
+        size = Size.parse(dim)
+        return [size.evaluate(assignment) for assignment in self.assignments]
 
     def largest(self, dim: Dim) -> int:
         """The largest size that a dimension gets."""

@@ -35,7 +35,7 @@ _EXACT = frozenset(
     f"mir.{word}"
     for word in (
         *("add", "sub", "mul", "div", "neg", "abs", "relu", "max", "min", "round", "sqrt", "where", "compare", "cast"),
-        *("narrow", "concat", "reshape", "transpose", "expand", "gather", "cache_update", "constant"),
+        *("narrow", "slice", "dim", "concat", "reshape", "transpose", "expand", "gather", "cache_update", "constant"),
     )
 )
 #: Perturbed runs: few at first, many before something counts as wrong.

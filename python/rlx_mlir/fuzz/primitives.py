@@ -112,15 +112,14 @@ for _record in FUNCTIONS.values():
 
 @generates("mir.iota")
 def iota(draft: Draft) -> None:
-    like = draft.any(ALL)
+    known = [dim for value in draft.values for dim in value.shape if isinstance(dim, str) and dim != "?"]
     shape: list[Dim] = []
     for _ in range(draft.integer(1, 3)):
-        known = [dim for dim in like.shape if isinstance(dim, str) and dim != "?"]
         shape.append(draft.choose(known) if known and draft.chance(0.5) else draft.size(most=33))
     if draft.elements(shape) > draft.most_elements:
         raise Skip
     dtype = draft.choose(["i32", "i64", "f32"])
-    draft.values.append(draft.module.iota(shape, draft.integer(0, len(shape) - 1), dtype, like=like))
+    draft.values.append(draft.module.iota(shape, draft.integer(0, len(shape) - 1), dtype))
 
 
 @generates("mir.compare")
@@ -364,6 +363,23 @@ def narrow(draft: Draft) -> None:
     draft.emit("mir.narrow", {"x": x}, {"axis": axis, "start": start, "length": min(length, room - start)})
 
 
+@generates("mir.slice")
+def slices(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    axis = draft.integer(0, x.ndim - 1)
+    reach = draft.largest(x.shape[axis]) + 2
+    bounds = [draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2)]
+    step = draft.choose([1, 1, 2, 3, -1, -2])
+    draft.values.append(draft.module.slice(x, axis, *bounds, step))
+
+
+@generates("mir.dim")
+def dimension(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    dtype = draft.choose(["f32", "f64", "i32", "i64"])
+    draft.values.append(draft.module.dim(x, draft.integer(0, x.ndim - 1), dtype))
+
+
 @generates("mir.concat")
 def concat(draft: Draft) -> None:
     if draft.chance(0.15):
@@ -390,7 +406,8 @@ def expand(draft: Draft) -> None:
     x = draft.any(ALL)
     shape: list[Dim] = [draft.size(most=9) if dim == 1 and draft.chance(0.7) else dim for dim in x.shape]
     if draft.chance(0.4) and x.ndim < 4:
-        shape = [draft.size(most=5), *shape]
+        symbols = [dim for value in draft.values for dim in value.shape if isinstance(dim, str)]
+        shape = [draft.choose(symbols) if symbols and draft.chance(0.3) else draft.size(most=5), *shape]
     if draft.elements(shape) > 80_000 or "?" in shape:
         raise Skip
     draft.values.append(draft.module.expand(x, shape))

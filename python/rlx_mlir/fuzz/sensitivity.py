@@ -35,6 +35,8 @@ EXACT = (
             "reshape",
             "transpose",
             "narrow",
+            "slice",
+            "dim",
             "concat",
             "expand",
             "gather",

@@ -31,6 +31,7 @@ from rlx_mlir.hir.types import (
     tensor_type,
 )
 from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.semantics import dims as dimensions
 from rlx_mlir.semantics.function import (
@@ -185,6 +186,13 @@ class Graph:
         if packed is not None:
             return ("?" if packed.n is None else packed.n, packed.k)
         return dimensions.words(self._all_dims()[handle])
+
+    def _dimension(self, size: Size) -> tuple[Value, int] | None:
+        """The first value of the graph that has a dimension of the size, and which; None where none has."""
+        for handle, dims in self._all_dims().items():
+            if size in dims and packing(ir.RankedTensorType(handle.type)) is None:
+                return Value(self, handle, str(size)), dims.index(size)
+        return None
 
     # -- arguments ---------------------------------------------------------------------------------------------------
 
@@ -402,8 +410,8 @@ class Graph:
         if shape is not None:
             inferred = dimensions.words(computed[0])
             fits = len(shape) == len(inferred) and all(
-                declared is None or found == "?" or declared == found
-                for declared, found in zip(shape, inferred, strict=True)
+                declared is None or found == "?" or declared == found or _is_size(declared, own)
+                for declared, found, own in zip(shape, inferred, computed[0], strict=True)
             )
             if not fits:
                 raise InputError(f"the shape is declared as {list(shape)}, but inferred to be {list(inferred)}")
@@ -488,6 +496,14 @@ def axes_of(x: Value, axes: int | Sequence[int] | None) -> list[int]:
     several = isinstance(axes, Sequence) and not isinstance(axes, str | bytes)
     listed: list[Any] = list(axes) if several else [axes]  # type: ignore[arg-type]
     return [axis + rank if isinstance(axis, int) and axis < 0 else axis for axis in listed]
+
+
+def _is_size(declared: object, size: Size) -> bool:
+    """Whether what is declared, a text, is the size in other words, such as `2*s + 1`."""
+    try:
+        return isinstance(declared, str) and Size.parse(declared) == size
+    except RlxError:
+        return False
 
 
 def axis_of(x: Value, axis: int) -> int:

@@ -12,9 +12,9 @@ from rlx_mlir.hir.values import Builders, Value
 
 
 def index(graph: Builders, x: Value, key: object) -> Value:
-    """`x[key]` as primitives: slices are `narrow`, numbers and None reshape, an array of numbers of rows gathers.
+    """`x[key]` as primitives: slices are `narrow` or `slice`, numbers and None reshape, an array of numbers gathers.
 
-    Raises BuildError for what has no fixed length: a negative bound of a symbolic dimension, and steps.
+    Raises BuildError for entries of another kind, and for numbers outside of a dimension.
     """
     if isinstance(key, Value | np.ndarray):
         return graph.gather(x, key)
@@ -27,9 +27,7 @@ def index(graph: Builders, x: Value, key: object) -> Value:
         if entry is None:
             kept.append(None)
             continue
-        start, length = _bounds(entry, own[axis], axis)
-        if length is not None:
-            result = graph.narrow(result, axis, start, length)
+        result = _taken(graph, result, entry, own[axis], axis)
         if isinstance(entry, slice):
             kept.append(axis)
         axis += 1
@@ -58,31 +56,38 @@ def _expanded(key: tuple[object, ...], rank: int) -> Iterator[object]:
         yield from whole if entry is Ellipsis else (entry,)
 
 
-def _bounds(entry: object, size: int | str, axis: int) -> tuple[int, int | None]:
-    """(start, length) of what an entry takes of a dimension; None for all of it."""
-    where = f"dimension {axis}, of size {size}"
+def _taken(graph: Builders, x: Value, entry: object, size: int | str, axis: int) -> Value:
+    """What an entry takes of a dimension, which stays."""
     if isinstance(entry, slice):
-        if entry.step not in (None, 1):
-            raise _error(f"a slice has step 1, but got {entry.step} for {where}: gather takes any order")
-        if isinstance(size, int):
-            start, stop, _ = entry.indices(size)
-            return start, None if (start, stop) == (0, size) else max(stop - start, 0)
-        start = 0 if entry.start is None else entry.start
-        if start == 0 and entry.stop is None:
-            return 0, None
-        if entry.stop is None or start < 0 or entry.stop < 0:
-            raise _error(f"a slice of a symbolic dimension has a fixed length, but got {entry} for {where}")
-        return start, max(entry.stop - start, 0)
+        return _sliced(graph, x, entry, size, axis)
+    where = f"dimension {axis}, of size {size}"
     if isinstance(entry, bool) or not isinstance(entry, int | np.integer):
         raise _error(f"expects numbers, slices, None, an ellipsis, or one array of numbers of rows, but got {entry!r}")
     at = int(entry)
     if isinstance(size, int):
         if not -size <= at < size:
             raise _error(f"{at} is outside of {where}")
-        return at % size, 1
+        return graph.narrow(x, axis, at % size, 1)
     if at < 0:
-        raise _error(f"{at} counts from the end of {where}, which isn't known: gather rows at positions of an input")
-    return at, 1
+        return graph.slice(x, axis, at, at + 1 or None, length=1)
+    return graph.narrow(x, axis, at, 1)
+
+
+def _sliced(graph: Builders, x: Value, entry: slice, size: int | str, axis: int) -> Value:
+    parts = (entry.start, entry.stop, entry.step)
+    if any(part is not None and not isinstance(part, int | np.integer) for part in parts) or entry.step == 0:
+        raise _error(f"a slice has numbers, and a step that isn't 0, but got {entry} for dimension {axis}")
+    start, stop, step = (None if part is None else int(part) for part in parts)
+    if step not in (None, 1):
+        return graph.slice(x, axis, start, stop, step)
+    if isinstance(size, int):
+        begin, end, _ = entry.indices(size)
+        return x if (begin, end) == (0, size) else graph.narrow(x, axis, begin, max(end - begin, 0))
+    if not start and stop is None:
+        return x
+    if stop is None or stop < 0 or (start or 0) < 0:
+        return graph.slice(x, axis, start, stop)
+    return graph.narrow(x, axis, start or 0, max(stop - (start or 0), 0))
 
 
 def _size(size: int | str, old: int, new: int) -> int:

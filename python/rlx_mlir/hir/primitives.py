@@ -10,20 +10,20 @@ or attributes break a rule of the operation.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
-from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
+from rlx_mlir.hir.graph import Word, axes_of, integer
 from rlx_mlir.hir.indexing import index
-from rlx_mlir.hir.result_types import check_flag, check_sequence, context_of, like, product_type, sized
-from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, check_size, dtype_word, element_type
+from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
+from rlx_mlir.hir.shapes import Shapes
+from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.functions import of_arity
 
@@ -57,25 +57,8 @@ def pair(entry: int | Sequence[int]) -> list[int]:
     raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
-class Primitives(ElementwiseBuilders):
+class Primitives(Shapes, ElementwiseBuilders):
     """The builders; what they need of a graph is abstract here."""
-
-    @property
-    @abstractmethod
-    def _context(self) -> ir.Context: ...
-
-    @abstractmethod
-    def _emit(
-        self,
-        op: str,
-        operands: Mapping[str, object],
-        attributes: Mapping[str, object] | None = None,
-        *,
-        name: str | None = None,
-        shape: ShapeLike | None = None,
-        result: ir.Type | None = None,
-        **unknown: object,
-    ) -> tuple[Value, ...]: ...
 
     @abstractmethod
     def _pair(self, op: str, lhs: Operand, rhs: Operand) -> tuple[Operand, Operand]: ...
@@ -394,125 +377,6 @@ class Primitives(ElementwiseBuilders):
     def repack(self, weight: Value, *, layout: str = "panels", **options: Unpack[Options]) -> Value:
         """A weight (packed rows, or dense [N, K]) in a layout that kernels read: panels on CPUs, planes on GPUs."""
         return self._emit("mir.repack", {"weight": weight}, {"layout": Word("layout", layout)}, **options)[0]
-
-    # -- shapes ------------------------------------------------------------------------------------------------------
-
-    def iota(
-        self,
-        new_shape: ShapeLike,
-        axis: int = 0,
-        dtype: DTypeLike = "i32",
-        *,
-        like: Value | None = None,
-        name: str | None = None,
-        shape: ShapeLike | None = None,
-    ) -> Value:
-        """0, 1, 2, ... along one dimension, the same numbers in every other.
-
-        Args:
-            new_shape: sizes; a symbol only where `like` has a dimension of that size.
-            axis: along which numbers count; a negative one counts from the end.
-            dtype: i32, i64 or f32.
-            like: a value that has the dynamic sizes; nothing else of it is read.
-        """
-        own = () if like is None else shape_of(like, "'like' of 'mir.iota'")
-        check_sequence("mir.iota", new_shape, "sizes and symbols")
-        if missing := [entry for entry in new_shape if isinstance(entry, str) and entry not in own]:
-            raise place.caller().error(
-                f"'mir.iota' takes symbol '{missing[0]}' only where 'like' has it, but "
-                f"{'there is none' if like is None else f'like is {list(own)}'} and new_shape is {list(new_shape)}"
-            )
-        try:
-            sizes = [-1 if isinstance(entry, str) else check_size(entry, new_shape) for entry in new_shape]
-            result = sized(sizes, element_type(dtype_word(dtype), self._context), self._context)
-            at = integer(axis, "axis")
-        except InputError as error:
-            raise place.caller().error(f"'mir.iota': {error}") from None
-        dims = [own.index(entry) if isinstance(entry, str) else -1 for entry in new_shape]
-        dynamic = -1 in sizes
-        operands, attributes = {"like": like if dynamic else None}, {"dims": dims if dynamic else None}
-        attributes |= {"axis": at + len(sizes) if at < 0 else at}
-        return self._emit("mir.iota", operands, attributes, name=name, shape=shape, result=result)[0]
-
-    def reshape(
-        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
-    ) -> Value:
-        """The same elements in another shape.
-
-        Args:
-            new_shape: sizes; -1 for what the others leave (once); -2, or the symbol that `x` has there, for the size
-                of `x` at that position. Another symbol stands for -1.
-        """
-        own = shape_of(x, "'x' of 'mir.reshape'")
-        check_sequence("mir.reshape", new_shape, "sizes and symbols")
-        entries = [
-            entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
-            for i, entry in enumerate(new_shape)
-        ]
-        return self._emit("mir.reshape", {"x": x}, {"new_shape": entries}, name=name, shape=shape)[0]
-
-    def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Unpack[Options]) -> Value:
-        """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
-        order = axes_of(x, permutation)[::-1] if permutation is None else axes_of(x, permutation)
-        return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
-
-    def narrow(self, x: Value, axis: int, start: int, length: int, **options: Unpack[Options]) -> Value:
-        """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
-        attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
-        return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
-
-    def concat(self, values: Sequence[Value], axis: int, **options: Unpack[Options]) -> Value:
-        """Values joined along one dimension; a negative axis counts from the end."""
-        check_sequence("mir.concat", values, "values")
-        listed = list(values)
-        if not listed:
-            raise place.caller().error("'mir.concat' expects at least one value, but got none")
-        return self._emit("mir.concat", {"inputs": listed}, {"axis": axis_of(listed[0], axis)}, **options)[0]
-
-    def expand(
-        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
-    ) -> Value:
-        """x repeated along dimensions of size 1 and new leading ones.
-
-        Args:
-            new_shape: sizes; a symbol only where x has it, aligned at the last dimension.
-        """
-        own = shape_of(x, "'x' of 'mir.expand'")
-        check_sequence("mir.expand", new_shape, "sizes and symbols")
-        sizes = []
-        for i, entry in enumerate(new_shape):
-            at = i - len(new_shape) + len(own)
-            if isinstance(entry, str) and (at < 0 or own[at] != entry):
-                raise place.caller().error(
-                    f"'mir.expand' takes symbol '{entry}' only where 'x' has it, but x is {list(own)} and "
-                    f"new_shape is {list(new_shape)}"
-                )
-            try:
-                sizes.append(-1 if isinstance(entry, str) else check_size(entry, new_shape))
-            except InputError as error:
-                raise place.caller().error(f"'mir.expand': {error}") from None
-        result = like(x, sizes=sizes)
-        return self._emit("mir.expand", {"x": x}, name=name, shape=shape, result=result)[0]
-
-    def gather(
-        self,
-        table: Value,
-        indices: Value | np.ndarray,
-        axis: int = 0,
-        *,
-        batch_dims: int = 0,
-        **options: Unpack[Options],
-    ) -> Value:
-        """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension.
-
-        Indices count from 0; those outside of the table are clamped to its ends, so -1 is the first entry.
-
-        Args:
-            batch_dims: so many leading dimensions are those of both operands: rows [B, S, E] at indices [B, 1], with
-                axis 1 and batch_dims 1, are [B, 1, E], one row of each batch item.
-        """
-        attributes = {"axis": axis_of(table, axis), "batch_dims": batch_dims}
-        return self._emit("mir.gather", {"table": table, "indices": indices}, attributes, **options)[0]
 
     # -- reductions --------------------------------------------------------------------------------------------------
 

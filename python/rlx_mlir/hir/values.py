@@ -51,6 +51,18 @@ class Builders(Protocol):
 
     def narrow(self, x: Value, axis: int, start: int, length: int, /) -> Value: ...
 
+    def slice(
+        self,
+        x: Value,
+        axis: int,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int = 1,
+        /,
+        *,
+        length: int | None = None,
+    ) -> Value: ...
+
     def reshape(self, x: Value, new_shape: ShapeLike, /) -> Value: ...
 
     def transpose(self, x: Value, permutation: Sequence[int] | None = None, /) -> Value: ...
@@ -215,7 +227,11 @@ class Value:
         return self._builders.compare("ge", self, other)
 
     def __getitem__(self, key: object) -> Value:
-        """Numbers, slices of step 1, None and an ellipsis as in numpy; `table[ids]` gathers rows."""
+        """Numbers, slices, None and an ellipsis as in numpy; `table[ids]` gathers rows.
+
+        `x[2:5]` of a symbolic dimension has 3 elements, and a shorter one is refused when it is given; other slices
+        have a size that follows from it.
+        """
         return self._builders._index(self, key)
 
     #: Without it, Python would take numbers from 0 on until an index fails.

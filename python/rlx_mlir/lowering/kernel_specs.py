@@ -584,6 +584,10 @@ def read_move(name: str, kernel: ir.AnyOp) -> MoveSpec:
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     if any(value not in numbers for value in op.operands):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    if op.name == "mir.slice":
+        raise UnsupportedByTemplate(f"{name}: the bounds of a slice follow from sizes")
+    if op.name == "mir.expand" and len(op.operands) > 1:
+        raise UnsupportedByTemplate(f"{name}: the result has sizes of another value")
     known = ("permutation", "axis", "start", "length")
     attributes = {key: python_value(value) for key, value in op.attributes.items() if key in known}
     if "permutation" in attributes:

@@ -28,7 +28,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.lowering.signatures import RELATIONS, relations
-from rlx_mlir.mir.dims import Size, check_symbol, product
+from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
@@ -212,7 +212,7 @@ class _Planner:
         return product(self._dims[value]) * element_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _maximum(self, size: Size) -> int:
-        return size.evaluate({s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
+        return largest(size, {s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})
 
     def _place_slots(self, outputs: set[ir.Value]) -> dict[ir.Value, Slot]:
         """Arena slots of the roots that are neither arguments nor outputs."""
@@ -320,20 +320,30 @@ class _Planner:
         return name
 
     def _size(self, size: Size) -> str:
-        """The SSA value of a size, computed where it is a polynomial."""
+        """The SSA value of a size, computed where it is no symbol."""
         if (constant := size.constant) is not None:
             return self._constant(constant)
         if (known := self._sizes.get(str(size))) is not None:
             return known
         total = ""
-        for symbols, coefficient in size.terms:
-            factors = [self._sizes[s] for s in symbols] + ([self._constant(coefficient)] if coefficient != 1 else [])
-            value = factors[0] if factors else self._constant(coefficient)
-            for factor in factors[1:]:
+        for factors, coefficient in size.terms:
+            values = [self._factor(own) for own in factors]
+            values += [self._constant(coefficient)] if coefficient != 1 else []
+            value = values[0] if values else self._constant(coefficient)
+            for factor in values[1:]:
                 value = self._arith("arith.muli", value, factor)
             total = self._arith("arith.addi", total, value) if total else value
         self._sizes[str(size)] = total
         return total
+
+    def _factor(self, factor: Factor) -> str:
+        """The SSA value of a symbol, or of what is computed of another size."""
+        if str(factor) not in self._sizes:
+            assert not isinstance(factor, str), "symbols are bound"
+            op = "arith.maxsi" if isinstance(factor, Positive) else "arith.floordivsi"
+            size, number = self._size(factor.size), self._constant(factor.number)
+            self._sizes[str(factor)] = self._arith(op, size, number)
+        return self._sizes[str(factor)]
 
     def _arith(self, op: str, lhs: str, rhs: str) -> str:
         name = self._fresh()

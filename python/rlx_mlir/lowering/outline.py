@@ -250,7 +250,7 @@ def _single_class(view: ir.AnyOp) -> str:
         return "sample"
     if isinstance(view, mir.GatherOp):
         return "gather"
-    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.ConcatOp | mir.ExpandOp):
+    if isinstance(view, mir.TransposeOp | mir.NarrowOp | mir.SliceOp | mir.ConcatOp | mir.ExpandOp):
         return "move"
     if view.operation.name in BROADCASTS:
         return "broadcast"

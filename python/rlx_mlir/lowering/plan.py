@@ -18,11 +18,13 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
 )
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir import dims
+from rlx_mlir.mir.dims import Size, largest, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, PositionCondition, Preparation, PrepareStep, SizeCondition
 from rlx_mlir.runtime.prepare import constant_step
+from rlx_mlir.runtime.sizes import Derived, Factor, Terms
 from rlx_mlir.semantics import function as hir_function
 
 #: Floating-point operations that count as one byte of memory traffic, in estimates of a call's work.
@@ -61,9 +63,14 @@ class PlanReader:
         for op in operations(self._entry, nested=False):
             self._operation(op)
 
-    def terms(self, size: Size) -> list[tuple[int, list[int]]]:
+    def terms(self, size: Size) -> Terms:
         """The size as the run time reads it."""
-        return [(coefficient, [self._numbers[s] for s in symbols]) for symbols, coefficient in size.terms]
+        return [(coefficient, [self._factor(own) for own in factors]) for factors, coefficient in size.terms]
+
+    def _factor(self, factor: str | dims.Derived) -> Factor:
+        if isinstance(factor, str):
+            return self._numbers[factor]
+        return Derived(factor.kind, factor.number, self.terms(factor.size))
 
     def _condition(self, words: ir.ArrayAttr) -> SizeCondition:
         left, relation, right, where = (word.value for word in words)
@@ -80,8 +87,8 @@ class PlanReader:
     def _given(self) -> list[tuple[Literal["input", "param"], list[BufferSpec]]]:
         return [("input", self.inputs), ("param", self.parameters)]
 
-    def _side(self, text: str) -> tuple[str, list[tuple[int, list[int]]]]:
-        return text, self.terms(_parse_size(text))
+    def _side(self, text: str) -> tuple[str, Terms]:
+        return text, self.terms(Size.parse(text))
 
     def _arguments(self) -> None:
         lists = {"input": self.inputs, "param": self.parameters, "output": self.outputs}
@@ -90,7 +97,7 @@ class PlanReader:
             shape = ir.MemRefType(argument.type).shape
             words = own.get("mir.dims") or [f"{own.get('mir.name', 'arg')}_{i}" for i in range(len(shape))]
             dims = tuple(
-                _parse_size(word) if size < 0 else Size.of(size) for size, word in zip(shape, words, strict=True)
+                Size.parse(word) if size < 0 else Size.of(size) for size, word in zip(shape, words, strict=True)
             )
             self._dims[argument] = dims
             found = lists[kind]
@@ -117,6 +124,10 @@ class PlanReader:
             self._sizes[op.results[0]] = self._sizes[operands[0]] * self._sizes[operands[1]]
         elif op.name == "arith.addi":
             self._sizes[op.results[0]] = self._sizes[operands[0]] + self._sizes[operands[1]]
+        elif op.name == "arith.floordivsi":
+            self._sizes[op.results[0]] = dims.floordiv(self._sizes[operands[0]], self._sizes[operands[1]])
+        elif op.name == "arith.maxsi":
+            self._sizes[op.results[0]] = dims.maximum(self._sizes[operands[0]], self._sizes[operands[1]])
         elif op.name == "memref.view":
             self._view(op, operands)
         elif op.name == "memref.reinterpret_cast":
@@ -134,11 +145,11 @@ class PlanReader:
     def _view(self, op: ir.AnyOp, operands: list[ir.Value]) -> None:
         kind = ir.MemRefType(op.results[0].type)
         dynamic = iter(operands[2:])
-        dims = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
-        self._dims[op.results[0]] = dims
+        sizes = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
+        self._dims[op.results[0]] = sizes
         offset = self._sizes[operands[1]].constant
         assert offset is not None
-        size = (product(dims) * element_bytes(kind.element_type)).evaluate(dict(self.symbols))
+        size = largest(product(sizes) * element_bytes(kind.element_type), dict(self.symbols))
         self._buffers[op.results[0]] = ("arena", len(self.slots))
         self.slots.append((offset, size))
 
@@ -171,15 +182,6 @@ class PlanReader:
 def _share(size: Size, divisor: int) -> Size:
     """About size / divisor, for estimates: no term is lost."""
     return Size(tuple((symbols, max(1, coefficient // divisor)) for symbols, coefficient in size.terms))
-
-
-def _parse_size(text: str) -> Size:
-    """A size from the text that `str` gives of it."""
-    total = Size.of(0)
-    for term in text.split(" + "):
-        factors = [int(f) if f.lstrip("-").isdigit() else f for f in term.split("*")]
-        total = total + product(factors)
-    return total
 
 
 def read_preparation(module: ir.AnyModule) -> Preparation:

@@ -8,7 +8,7 @@ least 0. `runtime/plan_spec.h` says how they are written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.errors import RlxError
@@ -19,6 +19,8 @@ from rlx_mlir.semantics.conditions import conditions
 
 #: Attribute of a kernel's declaration: the relations of its dims, as words.
 RELATIONS = "mir.relations"
+#: What stands for the number of a dim where a factor is computed of a size and a number, which follow.
+_DERIVED = {"floordiv": -1, "max": -2}
 
 
 def relations(kernel: ir.AnyOp) -> list[int]:
@@ -58,10 +60,21 @@ def relations(kernel: ir.AnyOp) -> list[int]:
         if size.constant is not None and (size.constant >= 0 if at_least else size.constant == 0):
             continue
         count += 1
-        words += [int(at_least), len(size.terms)]
-        for symbols, coefficient in size.terms:
-            words += [coefficient, len(symbols), *(numbers[symbol] for symbol in symbols)]
+        words += [int(at_least), *_size_words(size, numbers)]
     return [count, *words]
+
+
+def _size_words(size: Size, numbers: Mapping[str, int]) -> list[int]:
+    """Number of terms; for each its coefficient, the number of factors, and these."""
+    words = [len(size.terms)]
+    for factors, coefficient in size.terms:
+        words += [coefficient, len(factors)]
+        for factor in factors:
+            if isinstance(factor, str):
+                words.append(numbers[factor])
+            else:
+                words += [_DERIVED[factor.kind], factor.number, *_size_words(factor.size, numbers)]
+    return words
 
 
 def _difference(left: Size, right: Size) -> Size:

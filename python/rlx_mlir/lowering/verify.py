@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.errors import CompileError
+from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.kernel_classes import CLASSES, GENERIC
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
@@ -32,6 +32,7 @@ from rlx_mlir.lowering.gpu.outline import HOST
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
@@ -163,7 +164,7 @@ def _preparation(module: ir.Operation, entry: ir.AnyOp) -> Problems:
 
 #: What a planned function is made of.
 _PLANNED = frozenset(
-    {f"arith.{name}" for name in ("constant", "muli", "addi")}
+    {f"arith.{name}" for name in ("constant", "muli", "addi", "floordivsi", "maxsi")}
     | {f"memref.{name}" for name in ("dim", "view", "reinterpret_cast", "cast")}
     | {"func.call", "func.return"}
 )
@@ -217,9 +218,13 @@ def _maxima(entry: ir.AnyOp) -> Problems:
             yield f"{_at(entry)}: the maximum of symbol '{name}' is positive, but got {size}"
     for number, own in enumerate(argument_attributes(entry)):
         for word in own.get("mir.dims", ()):
-            for symbol in (factor for term in word.split(" + ") for factor in term.split("*")):
-                if symbol and not symbol.lstrip("-").isdigit() and symbol not in symbols:
-                    yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
+            try:
+                unknown = sorted(Size.parse(word).symbols - symbols.keys()) if word else []
+            except InputError as error:
+                yield f"{_at(entry)}: argument {number}: {error}"
+                continue
+            for symbol in unknown:
+                yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
 
 
 def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:

@@ -84,17 +84,9 @@ def conv_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _positions(size: Size, padding: int, spread: int, stride: int) -> Size | None:
-    """floor((size + 2 padding - spread) / stride) + 1; None where that isn't a sum of products of symbols."""
-    rest = size + (2 * padding - spread)
-    constant = dict(rest.terms).get((), 0)
-    symbolic = (rest + -constant).divided_by(Size.of(stride))
-    return None if symbolic is None else symbolic + (constant // stride + 1)
-
-
 @dim_rule(mir.ConvOp)
 def conv_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """[N, Co, Ho, Wo]; raises UnsupportedError where the stride or the groups don't divide a symbolic size."""
+    """[N, Co, Ho, Wo]; raises UnsupportedError where the groups needn't divide a symbolic number of channels."""
     x, weight = operands
     kernel, groups = op.weight.type.shape[2:], python_value(op.groups)
     if weight[0].divided_by(Size.of(groups)) is None:
@@ -103,13 +95,8 @@ def conv_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
     for size, k, padding, dilation, stride in zip(
         x[2:], kernel, *(python_value(a) for a in (op.padding, op.dilation, op.stride)), strict=True
     ):
-        count = _positions(size, padding, dilation * (k - 1) + 1, stride)
-        if count is None:
-            raise UnsupportedError(
-                f"steps of {stride} along a dimension of size {size} give a number that "
-                "isn't a sum of products of symbols"
-            )
-        sizes.append(count)
+        spread = dilation * (k - 1) + 1
+        sizes.append((size + (2 * padding - spread + stride)) // stride)  # of what isn't negative, also for none
     return tuple(sizes)
 
 

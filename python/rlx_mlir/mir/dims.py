@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Symbolic dimensions: sizes as polynomials over named symbols."""
+"""Symbolic dimensions: sizes as polynomials over named symbols, and over what divides and compares such polynomials.
+
+A size is kept in a normal form, so that two sizes are equal where they are written alike: `floordiv` of a sum leaves
+out what divides, of nested quotients one is left, and every minimum and maximum is made from `max(p, 0)`. Symbols are
+sizes of dimensions: they are never negative.
+"""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, reduce
+from typing import ClassVar, Literal, NoReturn
 
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import InputError, UnsupportedError, shortened
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -21,15 +28,68 @@ def check_symbol(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Size:
-    """A sum of products of symbols with integer coefficients.
+class Quotient:
+    """The largest integer that is at most size / number. Made by `floordiv`, which brings it to normal form.
 
     Attributes:
-        terms: (sorted symbols, coefficient) pairs, sorted, without zero coefficients; the empty tuple of symbols is
+        number: at least 2.
+    """
+
+    size: Size
+    number: int
+    kind: ClassVar[Literal["floordiv"]] = "floordiv"
+
+    def __str__(self) -> str:
+        return f"floordiv({self.size}, {self.number})"
+
+    def apply(self, value: int) -> int:
+        """The number for the number of `size`."""
+        return value // self.number
+
+    def bounds(self, maxima: Mapping[str, int] | None) -> Bounds:
+        """As `Size.bounds`."""
+        low, high = (end if math.isinf(end) else end // self.number for end in self.size.bounds(maxima))
+        return low, high
+
+
+@dataclass(frozen=True)
+class Positive:
+    """max(size, 0). Made by `maximum`, which brings it to normal form."""
+
+    size: Size
+    kind: ClassVar[Literal["max"]] = "max"
+    number: ClassVar[int] = 0
+
+    def __str__(self) -> str:
+        return f"max({self.size}, 0)"
+
+    def apply(self, value: int) -> int:
+        """The number for the number of `size`."""
+        return max(value, 0)
+
+    def bounds(self, maxima: Mapping[str, int] | None) -> Bounds:
+        """As `Size.bounds`."""
+        low, high = self.size.bounds(maxima)
+        return max(low, 0), max(high, 0)
+
+
+#: What a term of a size is the product of: symbols, by their names, and what is computed from other sizes.
+Derived = Quotient | Positive
+Factor = str | Derived
+#: Smallest and largest value, infinite where there is no limit.
+Bounds = tuple[int | float, int | float]
+
+
+@dataclass(frozen=True)
+class Size:
+    """A sum of products of symbols and derived sizes with integer coefficients.
+
+    Attributes:
+        terms: (sorted factors, coefficient) pairs, sorted, without zero coefficients; the empty tuple of factors is
             the constant.
     """
 
-    terms: tuple[tuple[tuple[str, ...], int], ...]
+    terms: tuple[tuple[tuple[Factor, ...], int], ...]
 
     @staticmethod
     def of(value: Size | int | str) -> Size:
@@ -37,8 +97,17 @@ class Size:
         if isinstance(value, Size):
             return value
         if isinstance(value, str):
-            return Size((((value,), 1),))
+            return _factor(value)
         return _number(value)
+
+    @staticmethod
+    def parse(text: str) -> Size:
+        """The size from the text that `str` gives of it, or from other sums of products; InputError says where.
+
+        Grammar: sums of products of numbers, symbols, `floordiv(a, b)`, `ceildiv(a, b)`, `mod(a, b)`, `max(a, b)` and
+        `min(a, b)`, with parentheses.
+        """
+        return _Parser(text).run()
 
     @property
     def constant(self) -> int | None:
@@ -51,22 +120,49 @@ class Size:
 
     @property
     def symbols(self) -> frozenset[str]:
-        """The symbols that occur."""
-        return frozenset(symbol for symbols, _ in self.terms for symbol in symbols)
+        """The symbols that occur, in derived sizes too."""
+        found: set[str] = set()
+        for factors, _ in self.terms:
+            for factor in factors:
+                found |= {factor} if isinstance(factor, str) else factor.size.symbols
+        return frozenset(found)
+
+    @property
+    def derived(self) -> tuple[Derived, ...]:
+        """The derived sizes that occur, each after those that it is made from."""
+        found: dict[Derived, None] = {}
+        for factors, _ in self.terms:
+            for factor in factors:
+                if not isinstance(factor, str):
+                    found |= dict.fromkeys(factor.size.derived)
+                    found[factor] = None
+        return tuple(found)
 
     def __add__(self, other: Size | int | str) -> Size:
         totals = dict(self.terms)
-        for symbols, coefficient in Size.of(other).terms:
-            totals[symbols] = totals.get(symbols, 0) + coefficient
+        for factors, coefficient in Size.of(other).terms:
+            totals[factors] = totals.get(factors, 0) + coefficient
         return _size(totals)
 
     def __mul__(self, other: Size | int | str) -> Size:
-        totals: dict[tuple[str, ...], int] = {}
+        totals: dict[tuple[Factor, ...], int] = {}
         for left, a in self.terms:
             for right, b in Size.of(other).terms:
-                key = tuple(sorted(left + right))
+                key = tuple(sorted(left + right, key=str))
                 totals[key] = totals.get(key, 0) + a * b
         return _size(totals)
+
+    def __neg__(self) -> Size:
+        return self * -1
+
+    def __sub__(self, other: Size | int | str) -> Size:
+        return self + -Size.of(other)
+
+    def __floordiv__(self, other: Size | int | str) -> Size:
+        return floordiv(self, Size.of(other))
+
+    def __mod__(self, other: Size | int | str) -> Size:
+        return self - floordiv(self, Size.of(other)) * other
 
     __radd__ = __add__
     __rmul__ = __mul__
@@ -74,18 +170,35 @@ class Size:
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The number for given sizes; KeyError names a symbol without one."""
         total = 0
-        for symbols, coefficient in self.terms:
-            for symbol in symbols:
-                coefficient *= sizes[symbol]
+        for factors, coefficient in self.terms:
+            for factor in factors:
+                if isinstance(factor, str):
+                    coefficient *= sizes[factor]
+                else:
+                    coefficient *= factor.apply(factor.size.evaluate(sizes))
             total += coefficient
         return total
+
+    def bounds(self, maxima: Mapping[str, int] | None = None) -> Bounds:
+        """What the size is at least and at most, for symbols from 0 to their maxima, or to any number without one."""
+        low: int | float = 0
+        high: int | float = 0
+        for factors, coefficient in self.terms:
+            own: Bounds = (coefficient, coefficient)
+            for factor in factors:
+                if isinstance(factor, str):
+                    own = _scaled(own, (0, (maxima or {}).get(factor, math.inf)))
+                else:
+                    own = _scaled(own, factor.bounds(maxima))
+            low, high = low + own[0], high + own[1]
+        return low, high
 
     def divided_by(self, divisor: Size) -> Size | None:
         """The exact quotient by a single term; None where it isn't one."""
         if len(divisor.terms) != 1:
             return Size.of(1) if divisor == self and self.terms else None
         symbols, coefficient = divisor.terms[0]
-        totals: dict[tuple[str, ...], int] = {}
+        totals: dict[tuple[Factor, ...], int] = {}
         for own, a in self.terms:
             rest = list(own)
             for symbol in symbols:
@@ -99,25 +212,92 @@ class Size:
 
     def __str__(self) -> str:
         parts = []
-        for symbols, coefficient in self.terms:
-            factors = list(symbols) if coefficient == 1 and symbols else [str(coefficient), *symbols]
-            parts.append("*".join(factors))
+        for factors, coefficient in self.terms:
+            words = [str(factor) for factor in factors]
+            parts.append("*".join(words if coefficient == 1 and words else [str(coefficient), *words]))
         return " + ".join(parts) or "0"
 
 
-@lru_cache(4096)
-def _number(value: int) -> Size:
-    """The size of a number: graphs have few different ones, but many values."""
-    return Size((((), value),) if value else ())
+def floordiv(size: Size, divisor: Size) -> Size:
+    """The largest integer that is at most size / divisor.
+
+    What the divisor divides exactly is left out of the quotient, common factors of both are, too,
+    floordiv(floordiv(p, a), b) is floordiv(p, a * b), and the quotient of a maximum is the maximum of quotients.
+
+    Raises:
+        UnsupportedError: for a divisor that is no number and doesn't divide the size exactly.
+        InputError: for a divisor of 0.
+    """
+    by = divisor.constant
+    if by is None:
+        exact = size.divided_by(divisor)
+        if exact is None:
+            raise UnsupportedError(
+                f"({size}) / ({divisor}) isn't made of sums, products, minima and division by numbers"
+            )
+        return exact
+    if by == 0:
+        raise InputError(f"the size {size} is divided by 0")
+    if by < 0:
+        return floordiv(-size, Size.of(-by))
+    whole = _size({factors: coefficient // by for factors, coefficient in size.terms})
+    rest = {factors: coefficient % by for factors, coefficient in size.terms if coefficient % by}
+    constant = rest.pop((), 0)
+    if not rest:
+        return whole
+    common = math.gcd(by, *rest.values())
+    by, constant = by // common, constant // common
+    if len(rest) == 1:
+        ((factors, coefficient),) = rest.items()
+        inner = factors[0]
+        if coefficient == common and len(factors) == 1 and isinstance(inner, Quotient):
+            return whole + floordiv(inner.size + inner.number * constant, Size.of(inner.number * by))
+        if coefficient == common and len(factors) == 1 and isinstance(inner, Positive):
+            parts = (inner.size + constant, Size.of(constant))
+            return whole + maximum(*(floordiv(part, Size.of(by)) for part in parts))
+    left = _size({(): constant, **{factors: coefficient // common for factors, coefficient in rest.items()}})
+    return whole + _factor(Quotient(left, by))
 
 
-def _size(totals: Mapping[tuple[str, ...], int]) -> Size:
-    return Size(tuple(sorted((symbols, value) for symbols, value in totals.items() if value)))
+def ceildiv(size: Size, divisor: Size) -> Size:
+    """The smallest integer that is at least size / divisor; raises as `floordiv`."""
+    by = divisor.constant
+    if by is not None and by > 0:  # as a quotient of a sum without signs, which is equal to what others write as one
+        return floordiv(size + (by - 1), divisor)
+    return -floordiv(-size, divisor)
+
+
+def maximum(left: Size, right: Size) -> Size:
+    """The larger one: one of the two where that is known, else the smaller one and max(difference, 0)."""
+    difference = left - right
+    low, high = difference.bounds()
+    if low >= 0:
+        return left
+    if high <= 0:
+        return right
+    common = math.gcd(*(coefficient for _, coefficient in difference.terms))
+    # Of max(d, 0) = d + max(-d, 0), the one whose first symbol is added is the normal form.
+    first = next(coefficient for factors, coefficient in difference.terms if factors)
+    if first < 0:
+        left, right, difference = right, left, -difference
+    part = Size(tuple((factors, coefficient // common) for factors, coefficient in difference.terms))
+    return right + _factor(Positive(part)) * common
+
+
+def minimum(left: Size, right: Size) -> Size:
+    """The smaller one."""
+    return left + right - maximum(left, right)
 
 
 def product(sizes: Iterable[Size | int | str]) -> Size:
     """The product of sizes; 1 where there are none."""
     return reduce(lambda a, b: a * b, sizes, Size.of(1))
+
+
+def largest(size: Size, maxima: Mapping[str, int]) -> int:
+    """What the size is at most, for symbols up to their maxima, which it has for each; at least 0."""
+    _, high = size.bounds(maxima)
+    return max(int(high), 0)
 
 
 def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
@@ -132,3 +312,123 @@ def broadcast(*shapes: Iterable[Size]) -> tuple[Size, ...]:
             if current.constant == 1 or (current.constant is None and size.constant not in (None, 1)):
                 aligned[-position] = size
     return tuple(aligned)
+
+
+@lru_cache(4096)
+def _number(value: int) -> Size:
+    """The size of a number: graphs have few different ones, but many values."""
+    return Size((((), value),) if value else ())
+
+
+def _factor(factor: Factor) -> Size:
+    return Size((((factor,), 1),))
+
+
+def _size(totals: Mapping[tuple[Factor, ...], int]) -> Size:
+    return Size(tuple(sorted(((factors, value) for factors, value in totals.items() if value), key=_order)))
+
+
+def _order(term: tuple[tuple[Factor, ...], int]) -> tuple[str, ...]:
+    return tuple(map(str, term[0]))
+
+
+def _scaled(left: Bounds, right: Bounds) -> Bounds:
+    """The bounds of a product."""
+    ends = [a * b if a and b else 0 for a in left for b in right]
+    return min(ends), max(ends)
+
+
+#: The functions that sizes are written with, by their names in text.
+_FUNCTIONS = {
+    "floordiv": floordiv,
+    "ceildiv": ceildiv,
+    "mod": Size.__mod__,
+    "max": maximum,
+    "min": minimum,
+}
+
+
+class _Parser:
+    """Reads the text of one size."""
+
+    #: How deep what sizes are made of may be nested in text.
+    DEPTH = 64
+    _TOKEN = re.compile(r"\s*([A-Za-z_?][A-Za-z0-9_]*|[0-9]+|[-+*(),])")
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = self._depth = 0
+        self._token = ""
+
+    def run(self) -> Size:
+        self._next()
+        size = self._sum()
+        if self._token:
+            self._fail("the end")
+        return size
+
+    def _fail(self, expected: str) -> NoReturn:
+        found = repr(self._token) if self._token else "the end"
+        raise InputError(f"in the size {shortened(self._text)}, {expected} is expected, but there is {found}")
+
+    def _next(self) -> str:
+        """Steps on; returns what was there."""
+        past = self._token
+        found = self._TOKEN.match(self._text, self._at)
+        if found is None and self._text[self._at :].strip():
+            raise InputError(f"the size {shortened(self._text)} has a character that no size has")
+        self._token = found.group(1) if found else ""
+        self._at = found.end() if found else len(self._text)
+        return past
+
+    def _take(self, wanted: str) -> None:
+        if self._token != wanted:
+            self._fail(f"'{wanted}'")
+        self._next()
+
+    def _sum(self) -> Size:
+        self._depth += 1
+        if self._depth > self.DEPTH:
+            raise InputError(f"the size {shortened(self._text)} is nested more than {self.DEPTH} deep")
+        total = self._product()
+        while self._token in ("+", "-"):
+            sign = -1 if self._next() == "-" else 1
+            total = total + self._product() * sign
+        self._depth -= 1
+        return total
+
+    def _product(self) -> Size:
+        sign = 1
+        while self._token == "-":
+            self._next()
+            sign = -sign
+        total = self._value() * sign
+        while self._token == "*":
+            self._next()
+            total = total * self._value()
+        return total
+
+    def _value(self) -> Size:
+        word = self._token
+        if word == "(":
+            self._next()
+            size = self._sum()
+            self._take(")")
+            return size
+        if not word or word in "-+*,)":
+            self._fail("a number, a symbol or a function")
+        self._next()
+        if word.isdigit():
+            return Size.of(int(word))
+        if self._token != "(":
+            return Size.of(word)
+        if word not in _FUNCTIONS:
+            raise InputError(
+                f"sizes have the functions {', '.join(_FUNCTIONS)}, but {shortened(self._text)} has '{word}'"
+            )
+        self._next()
+        left = self._sum()
+        self._take(",")
+        right = self._sum()
+        self._take(")")
+        return _FUNCTIONS[word](left, right)

@@ -578,17 +578,17 @@ def iota(
     like: np.ndarray | None = None,
     *,
     axis: int,
-    dims: Sequence[int] | None = None,
+    like_dims: Sequence[int] | None = None,
     result_shape: Sequence[int],
     result_dtype: np.dtype,
 ) -> np.ndarray:
-    """result[i_0, .., i_n] = i_axis; sizes of -1 are those of `like`, by its dimensions in `dims`."""
+    """result[i_0, .., i_n] = i_axis; sizes of -1 are those of `like`, by its dimensions in `like_dims`."""
     shape = list(result_shape)
     for dim, size in enumerate(shape):
         if size < 0:
             assert like is not None, "the verifier's rule"
-            assert dims is not None, "the verifier's rule"
-            shape[dim] = like.shape[dims[dim]]
+            assert like_dims is not None, "the verifier's rule"
+            shape[dim] = like.shape[like_dims[dim]]
     line = np.arange(shape[axis], dtype=np.int64)
     line = line.astype(F32) if is_float(result_dtype) else saturate(line, result_dtype)
     return np.broadcast_to(line.reshape(-1, *[1] * (len(shape) - axis - 1)), shape)
@@ -659,8 +659,8 @@ def constant_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[S
 
 @dim_rule(mir.IotaOp)
 def iota_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """Those of the type; where it is dynamic, those of `like` that `dims` names."""
-    type, dims = op.result.type, python_value(op.dims)
+    """Those of the type; where it is dynamic, those of `like` that `like_dims` names."""
+    type, dims = op.result.type, python_value(op.like_dims)
     return tuple(
         operands[0][dims[dim]] if type.is_dynamic_dim(dim) else Size.of(type.get_dim_size(dim))
         for dim in range(type.rank)
@@ -685,7 +685,7 @@ def lower_constant(op: ir.AnyOp, rewriter: Rewriter) -> None:
 @TO_LINALG.pattern(mir.IotaOp)
 def lower_iota(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """iota -> generic: linalg.index of the axis"""
-    type, dims, axis = op.result.type, python_value(op.dims), python_value(op.axis)
+    type, dims, axis = op.result.type, python_value(op.like_dims), python_value(op.axis)
     sizes: list[SizeLike] = [
         as_index(size_of(op.like, dims[dim])) if type.is_dynamic_dim(dim) else int(type.get_dim_size(dim))
         for dim in range(type.rank)

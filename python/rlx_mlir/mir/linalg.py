@@ -8,13 +8,14 @@ affine expression of loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from mlir.dialects import arith, scf, tensor
 from mlir.dialects import linalg as dialect
 
 from rlx_mlir import ir
+from rlx_mlir.mir.dims import Factor, Positive, Size
 from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
 
 SizeLike: TypeAlias = int | ir.Value
@@ -81,6 +82,21 @@ def divided(size: SizeLike, divisor: SizeLike) -> SizeLike:
     if isinstance(size, int) and isinstance(divisor, int):
         return size // divisor
     return arith.DivUIOp(as_index(size), as_index(divisor)).result
+
+
+def computed(size: Size, known: Mapping[str, SizeLike]) -> SizeLike:
+    """A size, with values for its symbols."""
+
+    def factor(own: Factor) -> SizeLike:
+        if isinstance(own, str):
+            return known[own]
+        value = computed(own.size, known)
+        if isinstance(value, int):
+            return own.apply(value)
+        op = arith.MaxSIOp if isinstance(own, Positive) else arith.FloorDivSIOp
+        return op(value, index_constant(own.number)).result
+
+    return plus(*(times(coefficient, *map(factor, factors)) for factors, coefficient in size.terms))
 
 
 def tensor_type(sizes: Sequence[SizeLike], type: ir.Type) -> ir.RankedTensorType:
@@ -272,13 +288,18 @@ def converted(value: ir.Value, result: ir.Type) -> ir.Value:
 
 
 def extract_slice(
-    source: ir.Value, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike], *, drop: Collection[int] = ()
+    source: ir.Value,
+    offsets: Sequence[SizeLike],
+    sizes: Sequence[SizeLike],
+    *,
+    strides: Sequence[int] | None = None,
+    drop: Collection[int] = (),
 ) -> ir.Value:
-    """Part of a tensor; the dimensions in `drop`, of size 1, are left out of the result."""
+    """Part of a tensor, by default its neighbours; the dimensions in `drop`, of size 1, are left out of the result."""
     kept = [size for dim, size in enumerate(sizes) if dim not in drop]
     if _holds_nothing(source, sizes):
         return empty(kept, element_type(source))
-    static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, [1] * len(sizes))), strict=True)
+    static, dynamic = zip(*(_split(list(part)) for part in (offsets, sizes, strides or [1] * len(sizes))), strict=True)
     return tensor.ExtractSliceOp(tensor_type(kept, element_type(source)), source, *dynamic, *static).result
 
 

@@ -155,7 +155,7 @@ def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
     return x
 
 
-@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.ExpandOp)
+@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.ExpandOp)
 def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]
 

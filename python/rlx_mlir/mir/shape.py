@@ -12,16 +12,18 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.decode import element_value
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.dims import Size, ceildiv, maximum, minimum, product
 from rlx_mlir.mir.linalg import (
     SizeLike,
     as_index,
     broadcast_map,
     cast_shape,
+    computed,
     divided,
+    element_type,
     empty,
     extract_slice,
     generic,
@@ -73,6 +75,32 @@ def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.nda
     return x[(slice(None),) * axis + (slice(start, start + length),)]
 
 
+@reference(mir.SliceOp)
+def slice_range(
+    x: np.ndarray,
+    *,
+    axis: int,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int = 1,
+    length: int | None = None,
+) -> np.ndarray:
+    """x[.., start : stop : step, ..] along `axis`; InputError where that isn't `length` elements."""
+    result = x[(slice(None),) * axis + (slice(start, stop, step),)]
+    if length is not None and result.shape[axis] != length:
+        raise InputError(
+            f"mir.slice: dimension {axis} has size {x.shape[axis]}, of which the slice takes {result.shape[axis]} "
+            f"elements, but 'length' is {length}"
+        )
+    return result
+
+
+@reference(mir.DimOp)
+def dim(x: np.ndarray, *, axis: int, result_dtype: np.dtype) -> np.ndarray:
+    """x.shape[axis] as a number."""
+    return np.array(x.shape[axis]).astype(result_dtype)
+
+
 @reference(mir.ConcatOp)
 def concat(*inputs: Any, axis: int) -> np.ndarray | PackedWeight:
     """The inputs one after the other along `axis`; packed weights are joined in rows."""
@@ -83,10 +111,21 @@ def concat(*inputs: Any, axis: int) -> np.ndarray | PackedWeight:
 
 
 @reference(mir.ExpandOp)
-def expand(x: np.ndarray, *, result_shape: Sequence[int]) -> np.ndarray:
-    """numpy's broadcast_to; -1 in the shape is the size of `x` there."""
+def expand(
+    x: np.ndarray,
+    like: np.ndarray | None = None,
+    *,
+    like_dims: Sequence[int] | None = None,
+    result_shape: Sequence[int],
+) -> np.ndarray:
+    """numpy's broadcast_to; -1 in the shape is the size of `like` at its entry of `like_dims`, or that of `x`."""
     missing = len(result_shape) - x.ndim
-    shape = [x.shape[i - missing] if size < 0 and i >= missing else size for i, size in enumerate(result_shape)]
+    shape = list(result_shape)
+    for at, size in enumerate(shape):
+        if size < 0 and like is not None and like_dims is not None and like_dims[at] >= 0:
+            shape[at] = like.shape[like_dims[at]]
+        elif size < 0:
+            shape[at] = x.shape[at - missing]
     return np.broadcast_to(x, shape)
 
 
@@ -125,6 +164,24 @@ def narrow_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     return Cost(reads={op.x: sizes.bytes(op.result)})
 
 
+@cost(mir.SliceOp)
+def slice_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """Only what is taken is read."""
+    return Cost(reads={op.x: sizes.bytes(op.result)})
+
+
+@cost(mir.DimOp)
+def dim_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """No element is read."""
+    return Cost(reads={op.x: 0})
+
+
+@cost(mir.ExpandOp)
+def expand_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """Of `like` no element is read."""
+    return Cost(reads={} if op.like is None else {op.like: 0})
+
+
 @cost(mir.GatherOp)
 def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Only the entries that indices name are read; those of a packed table are decoded."""
@@ -142,7 +199,7 @@ def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 @dim_rule(mir.ReshapeOp)
 def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The entries of `new_shape`; raises UnsupportedError where -1 stands for no sum of products of symbols."""
+    """The entries of `new_shape`; -1 is what the others leave."""
     (x,) = operands
     entries = python_value(op.new_shape)
     sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(entries)]
@@ -155,12 +212,8 @@ def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
     # Dimensions that stay cancel: what is left is divided by numbers.
     total = product(size for i, size in enumerate(x) if i >= len(entries) or entries[i] != -2)
     rest = product(size for size in entries if size >= 0)
-    quotient = total.divided_by(rest)
-    if quotient is None:
-        raise UnsupportedError(
-            f"dimension {position} would be ({total}) / ({rest}), which isn't a sum of products of symbols"
-        )
-    sizes[position] = quotient
+    # What doesn't divide is refused at run time: it is a condition that nothing is left over.
+    sizes[position] = Size.of(0) if rest.constant == 0 else total // rest
     return tuple(sizes)
 
 
@@ -178,6 +231,41 @@ def narrow_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Siz
     return tuple(dims)
 
 
+def slice_sizes(size: Size, start: int | None, stop: int | None, step: int) -> tuple[Size, Size]:
+    """The first position and the number of elements of Python's slice of a dimension."""
+    low, high = (Size.of(0), size) if step > 0 else (Size.of(-1), size - 1)
+
+    def bound(given: int | None, otherwise: Size) -> Size:
+        if given is None:
+            return otherwise
+        return minimum(Size.of(given), high) if given >= 0 else maximum(size + given, low)
+
+    begin, end = bound(start, low if step > 0 else high), bound(stop, high if step > 0 else low)
+    distance = end - begin if step > 0 else begin - end
+    return begin, ceildiv(maximum(distance, Size.of(0)), Size.of(abs(step)))
+
+
+def sliced(op: ir.AnyOp, size: Size) -> tuple[Size, Size]:
+    """`slice_sizes` of a `mir.slice`, whose dimension has the size."""
+    return slice_sizes(
+        size, *(None if a is None else python_value(a) for a in (op.start, op.stop)), python_value(op.step)
+    )
+
+
+@dim_rule(mir.SliceOp)
+def slice_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`, with the number of elements along the axis."""
+    dims, axis = list(operands[0]), python_value(op.axis)
+    dims[axis] = sliced(op, dims[axis])[1] if op.length is None else Size.of(python_value(op.length))
+    return tuple(dims)
+
+
+@dim_rule(mir.DimOp)
+def dim_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """None."""
+    return ()
+
+
 @dim_rule(mir.ConcatOp)
 def concat_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The sum along the axis; elsewhere numbers beat symbols."""
@@ -191,20 +279,25 @@ def concat_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Siz
     return tuple(dims)
 
 
+def _expand_source(op: ir.AnyOp, at: int) -> tuple[int, int]:
+    """The operand that gives the size of a dynamic dimension of an expand's result, and its dimension there."""
+    dims = None if op.like_dims is None else python_value(op.like_dims)
+    if dims is not None and dims[at] >= 0:
+        return 1, dims[at]
+    return 0, at - (op.result.type.rank - op.x.type.rank)
+
+
 @dim_rule(mir.ExpandOp)
 def expand_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """The static sizes of the result; where it is dynamic, those of `x`."""
-    (x,) = operands
+    """The static sizes of the result; where it is dynamic, those of `like` or of `x`."""
     declared = op.result.type
-    missing = declared.rank - len(x)
     dims = []
-    for position in range(declared.rank):
-        if not declared.is_dynamic_dim(position):
-            dims.append(Size.of(declared.get_dim_size(position)))
-        elif position >= missing:
-            dims.append(x[position - missing])
-        else:
-            raise UnsupportedError(f"nothing gives the size of dimension {position}")
+    for at in range(declared.rank):
+        if not declared.is_dynamic_dim(at):
+            dims.append(Size.of(declared.get_dim_size(at)))
+            continue
+        operand, position = _expand_source(op, at)
+        dims.append(operands[operand][position])
     return tuple(dims)
 
 
@@ -266,6 +359,46 @@ def lower_narrow(op: ir.AnyOp, rewriter: Rewriter) -> None:
     rewriter.replace(op, extract_slice(op.x, offsets, sizes))
 
 
+@TO_LINALG.pattern(mir.SliceOp)
+def lower_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """slice(x) -> tensor.extract_slice; for a negative step generic over the result: tensor.extract from the end on"""
+    axis, step = python_value(op.axis), python_value(op.step)
+    sizes = sizes_of(op.x)
+    own = sizes[axis]
+    first, count = sliced(op, Size.of("n") if not isinstance(own, int) else Size.of(own))
+    begin = computed(first, {"n": own})
+    # The type leaves a size open that is the same for all of the operand's, as of [5:2].
+    length = computed(count, {"n": own}) if op.length is None else python_value(op.length)
+    sizes[axis] = as_index(length) if op.result.type.is_dynamic_dim(axis) else length
+    if step > 0:
+        offsets: list[SizeLike] = [0] * len(sizes)
+        strides = [1] * len(sizes)
+        # A slice of nothing may not start at the end.
+        offsets[axis], strides[axis] = 0 if sizes[axis] == 0 else begin, step
+        rewriter.replace(op, extract_slice(op.x, offsets, sizes, strides=strides))
+        return
+    rank = len(sizes)
+
+    def pick(_: Scalar) -> Scalar:
+        at = [index(dim) for dim in range(rank)]
+        at[axis] = Scalar(as_index(begin)) + at[axis] * step
+        return extract(op.x, at)
+
+    rewriter.replace(op, generic(rank, [], [(empty(sizes, element_type(op.x)), range(rank))], pick))
+
+
+@TO_LINALG.pattern(mir.DimOp)
+def lower_dim(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """dim(x) -> tensor.dim, converted by a generic without loops"""
+    element = op.result.type.element_type
+    size = as_index(size_of(op.x, python_value(op.axis)))
+
+    def number(_: Scalar) -> Scalar:
+        return Scalar(size).to("i64").to(str(element))
+
+    rewriter.replace(op, generic(0, [], [(empty([], element), [])], number))
+
+
 @TO_LINALG.pattern(mir.ConcatOp)
 def lower_concat(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """concat(x, y, ..) -> each written into a slice of one destination"""
@@ -295,11 +428,13 @@ def lower_concat(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def lower_expand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """expand(x) -> generic: result[..] = x[0 where its size is 1]"""
     type = op.result.type
-    missing = type.rank - op.x.type.rank
-    sizes = [
-        int(type.get_dim_size(dim)) if not type.is_dynamic_dim(dim) else size_of(op.x, dim - missing)
-        for dim in range(type.rank)
-    ]
+    sizes: list[SizeLike] = []
+    for dim in range(type.rank):
+        if not type.is_dynamic_dim(dim):
+            sizes.append(int(type.get_dim_size(dim)))
+            continue
+        operand, position = _expand_source(op, dim)
+        sizes.append(size_of(op.operation.operands[operand], position))
     loops = range(type.rank)
     operand = (op.x, broadcast_map(op.x, loops, sizes))
     rewriter.replace(op, generic(type.rank, [operand], [(empty(sizes, type.element_type), loops)], lambda x, _: x))

@@ -15,15 +15,13 @@ from rlx_mlir import budgets, checks
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import CacheError, InputError
 from rlx_mlir.paths import open_regular, write_atomically
-from rlx_mlir.runtime import shown
+from rlx_mlir.runtime import shown, sizes
+from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 5
+VERSION = 6
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
-
-#: A size as a polynomial: terms of (coefficient, indices of symbols).
-Terms = list[tuple[int, list[int]]]
 
 
 @dataclass(frozen=True)
@@ -217,7 +215,7 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
     def buffers(entries: Sequence[dict[str, Any]]) -> tuple[BufferSpec, ...]:
         return tuple(
             BufferSpec(
-                **{**entry, "shape": tuple(entry["shape"]), "sizes": tuple(_terms(size) for size in entry["sizes"])}
+                **{**entry, "shape": tuple(entry["shape"]), "sizes": tuple(sizes.read(size) for size in entry["sizes"])}
             )
             for entry in entries
         )
@@ -238,7 +236,10 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
             "parameters": buffers(description["parameters"]),
             "plan_parameters": buffers(description["plan_parameters"]),
             "outputs": buffers(description["outputs"]),
-            "calls": tuple(description["calls"]),
+            "calls": tuple(
+                (kernel, buffers, [sizes.read(size) for size in dims], sizes.read(work))
+                for kernel, buffers, dims, work in description["calls"]
+            ),
             "conditions": tuple(
                 SizeCondition(**{**own, "left": _size(own["left"]), "right": _size(own["right"])})
                 for own in description["conditions"]
@@ -261,8 +262,4 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
 
 def _size(pair: Any) -> tuple[str, Terms]:
     text, terms = pair
-    return text, _terms(terms)
-
-
-def _terms(size: Any) -> Terms:
-    return [(coefficient, list(symbols)) for coefficient, symbols in size]
+    return text, sizes.read(terms)

@@ -30,11 +30,11 @@ from rlx_mlir.runtime.executable import (
     address_of,
     check_output,
     empty_aligned,
-    evaluate,
 )
 from rlx_mlir.runtime.prepare import Shared, forget_closed, place_source, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.runs import InFlight, Run, stream_handle
+from rlx_mlir.runtime.sizes import evaluate
 
 #: CUDA graphs that an executable keeps, where nothing else is said.
 _GRAPHS = 16

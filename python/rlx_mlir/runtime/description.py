@@ -15,7 +15,9 @@ from typing import Any
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation, Terms
+from rlx_mlir.runtime import sizes
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
+from rlx_mlir.runtime.sizes import Terms
 
 #: Of an input, parameter or output as the plan takes it: bytes of an element, and sizes.
 Extent = tuple[int, list[Terms]]
@@ -42,8 +44,8 @@ def check_description(artifact: Artifact) -> None:
             _check_output(spec, given, len(symbols))
         _check_preparation(artifact.preparation, artifact)
         for own in artifact.conditions:
-            _check_terms(own.left[1], len(symbols))
-            _check_terms(own.right[1], len(symbols))
+            sizes.check(own.left[1], len(symbols))
+            sizes.check(own.right[1], len(symbols))
 
 
 def extents(artifact: Artifact) -> tuple[list[Extent], list[Extent], list[Extent]]:
@@ -54,15 +56,15 @@ def extents(artifact: Artifact) -> tuple[list[Extent], list[Extent], list[Extent
     symbols = {name: number for number, (name, _) in enumerate(artifact.symbols)}
 
     def given(spec: BufferSpec) -> Extent:
-        sizes: list[Terms] = []
+        found: list[Terms] = []
         for size in spec.shape:
             if isinstance(size, int):
-                sizes.append([(size, [])])
+                found.append([(size, [])])
             elif size in symbols:
-                sizes.append([(1, [symbols[size]])])
+                found.append([(1, [symbols[size]])])
             else:
                 return 1, [[(0, [])]]  # No call reads what has a symbol that the plan doesn't have.
-        return DTYPES[spec.dtype].itemsize, sizes
+        return DTYPES[spec.dtype].itemsize, found
 
     outputs = [(DTYPES[spec.dtype].itemsize, list(spec.sizes)) for spec in artifact.outputs]
     return [given(spec) for spec in artifact.inputs], [given(spec) for spec in artifact.plan_parameters], outputs
@@ -109,19 +111,13 @@ def _check_shape(kind: str, spec: BufferSpec, symbols: Mapping[str, int]) -> Non
 def _check_output(spec: BufferSpec, inputs: Mapping[str, BufferSpec], count: int) -> None:
     """An output's sizes are there; one that is tied is as large as the input."""
     for size, terms in zip(spec.shape, spec.sizes, strict=True):
-        _check_terms(terms, count)
+        sizes.check(terms, count)
         if isinstance(size, int) and (sum(c for c, _ in terms) != size or any(used for _, used in terms)):
             raise InputError(f"output '{spec.name}' has the shape {list(spec.shape)}, but the sizes {list(spec.sizes)}")
     if spec.tied is not None:
         own = inputs[spec.tied]
         if own.sizes != spec.sizes or own.dtype != spec.dtype:
             raise InputError(f"output '{spec.name}' is tied to '{spec.tied}', which has another size or type")
-
-
-def _check_terms(terms: Terms, count: int) -> None:
-    for coefficient, used in terms:
-        if type(coefficient) is not int or not all(type(number) is int and 0 <= number < count for number in used):
-            raise InputError(f"{list(terms)} is no size with {count} symbols")
 
 
 def _check_preparation(preparation: Preparation, artifact: Artifact) -> None:

@@ -11,6 +11,7 @@ from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.shown import preformatted
+from rlx_mlir.runtime.sizes import evaluate
 
 GENERIC = "generic"
 
@@ -104,10 +105,7 @@ def dispatch_report(
     work: Counter[int] = Counter()
     for kernel, _, _, terms in artifact.calls:
         calls[kernel] += 1
-        for coefficient, symbols in terms:
-            for symbol in symbols:
-                coefficient *= values[symbol]
-            work[kernel] += coefficient
+        work[kernel] += evaluate(terms, values)
     total = work.total() or 1
     rows = []
     for number, name in enumerate(artifact.kernels):

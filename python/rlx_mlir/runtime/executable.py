@@ -21,11 +21,12 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import ExecutionError, InputError, StageError, did_you_mean
 from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Terms
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
+from rlx_mlir.runtime.sizes import evaluate, symbols_of
 from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX, request_tiles
 
 Array = np.ndarray
@@ -469,7 +470,7 @@ class Executable:
             if left >= right if own.at_least else left == right:
                 continue
             rule = "is at least" if own.at_least else "is equal to"
-            numbers = sorted({symbol for _, terms in (own.left, own.right) for _, used in terms for symbol in used})
+            numbers = sorted(symbols_of(own.left[1]) | symbols_of(own.right[1]))
             named = (self.artifact.symbols[number][0] for number in numbers)
             values = ", ".join(f"'{symbol}' is {sizes[symbol][0]} in {sizes[symbol][1]}" for symbol in named)
             raise InputError(
@@ -573,13 +574,3 @@ def address_of(array: Array) -> int:
 
 def _listed(shape: Sequence[int | str]) -> str:
     return f"[{', '.join(map(str, shape))}]"
-
-
-def evaluate(size: Terms, sizes: Sequence[int]) -> int:
-    """The value of a polynomial for sizes of its symbols."""
-    total = 0
-    for coefficient, symbols in size:
-        for symbol in symbols:
-            coefficient *= sizes[symbol]
-        total += coefficient
-    return int(total)

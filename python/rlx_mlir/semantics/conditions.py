@@ -18,6 +18,7 @@ from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
+from rlx_mlir.mir.shape import sliced
 
 Dims = tuple[Size, ...]
 #: Gives the dimensions of a value.
@@ -139,12 +140,22 @@ def _narrow(view: mir.NarrowOp, dims: DimsOf) -> Iterable[Rule]:
     return [(dims(view.x)[python_value(view.axis)], Size.of(end), True)]
 
 
+def _slice(view: mir.SliceOp, dims: DimsOf) -> Iterable[Rule]:
+    axis, length = python_value(view.axis), view.length
+    return [] if length is None else [(sliced(view, dims(view.x)[axis])[1], Size.of(python_value(length)))]
+
+
 def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
     return [(product(dims(view.x)), product(dims(view.result)))]
 
 
 def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
     return _broadcast(dims(view.result), dims(view.x))
+
+
+def _iota(view: mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
+    sources = enumerate(python_value(view.like_dims) or ())
+    return [(dims(view.like)[source], dims(view.result)[at]) for at, source in sources if source >= 0]
 
 
 def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
@@ -270,8 +281,10 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.block_dot": _block_dot,
     "mir.concat": _concat,
     "mir.narrow": _narrow,
+    "mir.slice": _slice,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
+    "mir.iota": _iota,
     "mir.rope": _rope,
     "mir.cache_update": _cache_update,
     "mir.sample": _sample,

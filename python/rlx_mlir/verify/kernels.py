@@ -22,9 +22,10 @@ from rlx_mlir.errors import InputError, NumericError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.outline import CLASS, TIED
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Terms
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.prepare import prepare
+from rlx_mlir.runtime.sizes import evaluate
 from rlx_mlir.semantics.function import PREPARE, Argument, arguments, function_name, functions, role
 from rlx_mlir.verify.inputs import Sample, perturbed, samples
 from rlx_mlir.verify.numerics import Outputs, distance, evaluate_outputs, for_module, module_arguments, plain
@@ -276,7 +277,7 @@ class _Memory:
         self._sizes = _sizes(artifact, [*artifact.inputs, *artifact.plan_parameters], [*inputs.values(), *params])
         outputs = []
         for spec in artifact.outputs:
-            shape = tuple(_evaluate(size, self._sizes) for size in spec.sizes)
+            shape = tuple(evaluate(size, self._sizes) for size in spec.sizes)
             outputs.append(empty_aligned(shape, DTYPES[spec.dtype]))
             if spec.tied is not None:
                 np.copyto(outputs[-1], inputs[spec.tied])
@@ -368,10 +369,6 @@ def _sizes(artifact: Artifact, specs: Sequence[BufferSpec], arrays: Sequence[np.
     for spec, array in zip(specs, arrays, strict=True):
         found.update({word: size for word, size in zip(spec.shape, array.shape, strict=True) if isinstance(word, str)})
     return [found[name] for name, _ in artifact.symbols]
-
-
-def _evaluate(terms: Terms, sizes: Sequence[int]) -> int:
-    return sum(int(np.prod([factor, *(sizes[s] for s in symbols)])) for factor, symbols in terms)
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:

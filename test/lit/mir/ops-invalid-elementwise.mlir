@@ -145,7 +145,7 @@ func.func @iota_c1_axis() {
 // -----
 
 func.func @iota_c2_no_dims(%x: tensor<?xf32>) {
-  // expected-error @below {{expects 'dims' to have an entry for each of the result's 1 dimensions with 'like' and to be absent without it, but it is absent with 'like'}}
+  // expected-error @below {{expects 'like_dims' to have an entry for each of the result's 1 dimensions with 'like' and to be absent without it, but it is absent with 'like'}}
   %z = mir.iota axis 0 like %x : tensor<?xf32> to tensor<?xi32>
   return
 }
@@ -154,7 +154,7 @@ func.func @iota_c2_no_dims(%x: tensor<?xf32>) {
 
 func.func @iota_c2_no_like() {
   // expected-error @below {{but it is [0] without 'like'}}
-  %z = "mir.iota"() {axis = 0 : i64, dims = array<i64: 0>} : () -> tensor<?xi32>
+  %z = "mir.iota"() {axis = 0 : i64, like_dims = array<i64: 0>} : () -> tensor<?xi32>
   return
 }
 
@@ -169,7 +169,7 @@ func.func @iota_c2_few_dims(%x: tensor<?xf32>) {
 // -----
 
 func.func @iota_c3_dims(%x: tensor<?xf32>) {
-  // expected-error @below {{expects entries of 'dims' to be -1 or dimensions of 'like', whose rank is 1, but got [1]}}
+  // expected-error @below {{expects entries of 'like_dims' to be -1 or dimensions of 'like', whose rank is 1, but got [1]}}
   %z = mir.iota axis 0 like %x dims [1] : tensor<?xf32> to tensor<?xi32>
   return
 }
@@ -177,7 +177,7 @@ func.func @iota_c3_dims(%x: tensor<?xf32>) {
 // -----
 
 func.func @iota_c4_dynamic() {
-  // expected-error @below {{expects dimension 0 of the result to be static without an entry of 'dims', but it is ?}}
+  // expected-error @below {{expects dimension 0 of the result to be static without an entry of 'like_dims', but it is ?}}
   %z = mir.iota axis 0 to tensor<?xi32>
   return
 }

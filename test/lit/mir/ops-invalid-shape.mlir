@@ -105,6 +105,94 @@ func.func @narrow_c2_negative(%x: tensor<?x8xf32>) {
 
 // -----
 
+func.func @slice_c1_axis(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got 2}}
+  %r = mir.slice %x axis 2 start 1 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c2_step(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'step' to be neither 0 nor the least integer, but got 0}}
+  %r = mir.slice %x axis 1 step 0 : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c3_negative(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'length' not to be negative, but got -1}}
+  %r = mir.slice %x axis 1 length -1 : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c3_length(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'length' to be the number of elements of the slice, 3, but got 4}}
+  %r = mir.slice %x axis 1 start 2 step 2 length 4 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @dim_c1_axis(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got -1}}
+  %r = mir.dim %x axis -1 : tensor<4x8xf32> to tensor<i64>
+  return
+}
+
+// -----
+
+func.func @dim_c2_rank(%x: tensor<4x8xf32>) {
+  // expected-error @below {{expects a result without dimensions, but it is 'tensor<1xi64>'}}
+  %r = mir.dim %x axis 0 : tensor<4x8xf32> to tensor<1xi64>
+  return
+}
+
+// -----
+
+func.func @expand_c3_without_dims(%x: tensor<1x4xf32>, %y: tensor<?xf32>) {
+  // expected-error @below {{expects 'like' and 'like_dims', with an entry for each of the 2 dimensions of the result, or neither, but got none with 'like'}}
+  %r = mir.expand %x like %y : tensor<1x4xf32>, tensor<?xf32> to tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c3_entries(%x: tensor<1x4xf32>, %y: tensor<?xf32>) {
+  // expected-error @below {{with an entry for each of the 2 dimensions of the result, or neither, but got [0] with 'like'}}
+  %r = mir.expand %x like %y dims [0] : tensor<1x4xf32>, tensor<?xf32> to tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c4_dimension(%x: tensor<1x4xf32>, %y: tensor<?xf32>) {
+  // expected-error @below {{expects entries of 'like_dims' to be -1 or dimensions of 'like', [?], of the size that the result has, [?, 4], but got 1 for dimension 0}}
+  %r = mir.expand %x like %y dims [1, -1] : tensor<1x4xf32>, tensor<?xf32> to tensor<?x4xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c4_size(%x: tensor<1x4xf32>, %y: tensor<3xf32>) {
+  // expected-error @below {{of the size that the result has, [2, 4], but got 0 for dimension 0}}
+  %r = mir.expand %x like %y dims [0, -1] : tensor<1x4xf32>, tensor<3xf32> to tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @expand_c5_open(%x: tensor<1x4xf32>) {
+  // expected-error @below {{expects dynamic dimensions of the result to be those of 'x', [1, 4], or of 'like', but dimension 0 of [?, 4] is neither}}
+  %r = mir.expand %x : tensor<1x4xf32> to tensor<?x4xf32>
+  return
+}
+
+// -----
+
 func.func @concat_c1_none() {
   // expected-error @below {{expects at least one input}}
   // expected-error @below {{failed to infer returned types}}

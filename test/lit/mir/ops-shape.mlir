@@ -84,6 +84,45 @@ func.func @expand(%x: tensor<?x1xf32>) -> tensor<2x?x4xf32> {
   return %r : tensor<2x?x4xf32>
 }
 
+/// Sizes of other values.
+// CHECK-LABEL: func @expand_like
+//  CHECK-SAME:   (%[[X:.+]]: tensor<8x1xf32>, %[[Y:.+]]: tensor<3x?x?xi1>)
+//       CHECK:   %[[A:.+]] = mir.expand %[[X]] like %[[Y]] dims [2, -1, 1] : tensor<8x1xf32>, tensor<3x?x?xi1> to tensor<?x8x?xf32>
+//       CHECK:   %[[B:.+]] = mir.expand %[[A]] like %[[Y]] dims [-1, 2, -1, 1] : tensor<?x8x?xf32>, tensor<3x?x?xi1> to tensor<2x?x8x?xf32>
+//       CHECK:   return %[[B]]
+func.func @expand_like(%x: tensor<8x1xf32>, %y: tensor<3x?x?xi1>) -> tensor<2x?x8x?xf32> {
+  %a = mir.expand %x like %y dims [2, -1, 1] : tensor<8x1xf32>, tensor<3x?x?xi1> to tensor<?x8x?xf32>
+  %b = mir.expand %a like %y dims [-1, 2, -1, 1] : tensor<?x8x?xf32>, tensor<3x?x?xi1> to tensor<2x?x8x?xf32>
+  return %b : tensor<2x?x8x?xf32>
+}
+
+/// Step 1 is the default, which is not printed.
+// CHECK-LABEL: func @slice
+//  CHECK-SAME:   (%[[X:.+]]: tensor<2x?x8xf16>)
+//       CHECK:   %[[A:.+]] = mir.slice %[[X]] axis 1 start 1 : tensor<2x?x8xf16>
+//       CHECK:   %[[B:.+]] = mir.slice %[[X]] axis 1 start -1 length 1 : tensor<2x?x8xf16>
+//       CHECK:   %[[C:.+]] = mir.slice %[[X]] axis 2 start -2 stop 1 step -3 : tensor<2x?x8xf16>
+//       CHECK:   %[[D:.+]] = mir.slice %[[X]] axis 0 stop -3 : tensor<2x?x8xf16>
+//       CHECK:   return %[[A]], %[[B]], %[[C]], %[[D]] : tensor<2x?x8xf16>, tensor<2x1x8xf16>, tensor<2x?x2xf16>, tensor<0x?x8xf16>
+func.func @slice(%x: tensor<2x?x8xf16>) -> (tensor<2x?x8xf16>, tensor<2x1x8xf16>, tensor<2x?x2xf16>, tensor<0x?x8xf16>) {
+  %a = mir.slice %x axis 1 start 1 step 1 : tensor<2x?x8xf16>
+  %b = mir.slice %x axis 1 start -1 length 1 : tensor<2x?x8xf16>
+  %c = mir.slice %x axis 2 start -2 stop 1 step -3 : tensor<2x?x8xf16>
+  %d = mir.slice %x axis 0 stop -3 : tensor<2x?x8xf16>
+  return %a, %b, %c, %d : tensor<2x?x8xf16>, tensor<2x1x8xf16>, tensor<2x?x2xf16>, tensor<0x?x8xf16>
+}
+
+// CHECK-LABEL: func @dim
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xi1>)
+//       CHECK:   %[[A:.+]] = mir.dim %[[X]] axis 0 : tensor<?x8xi1> to tensor<i32>
+//       CHECK:   %[[B:.+]] = mir.dim %[[X]] axis 1 : tensor<?x8xi1> to tensor<bf16>
+//       CHECK:   return %[[A]], %[[B]] : tensor<i32>, tensor<bf16>
+func.func @dim(%x: tensor<?x8xi1>) -> (tensor<i32>, tensor<bf16>) {
+  %a = mir.dim %x axis 0 : tensor<?x8xi1> to tensor<i32>
+  %b = mir.dim %x axis 1 : tensor<?x8xi1> to tensor<bf16>
+  return %a, %b : tensor<i32>, tensor<bf16>
+}
+
 // CHECK-LABEL: func @gather
 //  CHECK-SAME:   (%[[T:.+]]: tensor<2x32x8xf16>, %[[I:.+]]: tensor<?x3xi64>, %[[F:.+]]: tensor<f32>)
 //       CHECK:   %[[A:.+]] = mir.gather %[[T]], %[[I]] axis 1 : tensor<2x32x8xf16>, tensor<?x3xi64>
