@@ -81,8 +81,8 @@ class Shapes:
         sources = self._sources(wanted, ())
         if isinstance(sources, int):
             raise place.caller().error(
-                f"'mir.iota' takes '{new_shape[sources]}' where a value has a dimension of that size, but new_shape is "
-                f"{list(new_shape)}, and no value has one"
+                f"'mir.iota' takes '{list(new_shape)[sources]}' where a value has a dimension of that size, but "
+                f"new_shape is {list(new_shape)}, and no value has one"
             )
         # One value gives sizes; dimensions that others have come by an expansion.
         counted = [source for source in sources if 0 <= at < len(wanted) and source[1][at] >= 0]
@@ -184,7 +184,7 @@ class Shapes:
         sources = self._sources(wanted, own)
         if isinstance(sources, int):
             raise place.caller().error(
-                f"'mir.expand' takes '{new_shape[sources]}' where a value has a dimension of that size, but x is "
+                f"'mir.expand' takes '{list(new_shape)[sources]}' where a value has a dimension of that size, but x is "
                 f"{list(own)}, new_shape is {list(new_shape)}, and no other value has one"
             )
         # One operation for each value that gives sizes; what later ones give is 1 until then.
