@@ -368,9 +368,9 @@ def slices(draft: Draft) -> None:
     x = draft.any(ALL, 1)
     axis = draft.integer(0, x.ndim - 1)
     reach = draft.largest(x.shape[axis]) + 2
-    bounds = [draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2)]
+    start, stop = (draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2))
     step = draft.choose([1, 1, 2, 3, -1, -2])
-    draft.values.append(draft.module.slice(x, axis, *bounds, step))
+    draft.values.append(draft.module.slice(x, axis, start, stop, step))
 
 
 @generates("mir.dim")

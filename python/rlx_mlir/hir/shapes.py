@@ -188,11 +188,11 @@ class Shapes:
                 f"{list(own)}, new_shape is {list(new_shape)}, and no other value has one"
             )
         # One operation for each value that gives sizes; what later ones give is 1 until then.
-        open_sizes = [size.constant is None for size in wanted]
+        known = [-1 if size.constant is None else size.constant for size in wanted]
         steps = [({"like": value}, {"like_dims": dims}) for value, dims in sources] or [({}, {})]
         for number, (operands, attributes) in enumerate(steps):
             later = {i for _, dims in sources[number + 1 :] for i, axis in enumerate(dims) if axis >= 0}
-            sizes = [1 if i in later else -1 if open_sizes[i] else size.constant for i, size in enumerate(wanted)]
+            sizes = [1 if i in later else size for i, size in enumerate(known)]
             declared = None if later else shape
             result = like(x, sizes=sizes)
             x = self._emit("mir.expand", {"x": x, **operands}, attributes, name=name, shape=declared, result=result)[0]

@@ -154,8 +154,10 @@ def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _iota(view: mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
-    sources = enumerate(python_value(view.like_dims) or ())
-    return [(dims(view.like)[source], dims(view.result)[at]) for at, source in sources if source >= 0]
+    if view.like is None:
+        return []
+    own, result = dims(view.like), dims(view.result)
+    return [(own[source], result[at]) for at, source in enumerate(python_value(view.like_dims)) if source >= 0]
 
 
 def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
