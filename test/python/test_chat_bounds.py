@@ -57,6 +57,8 @@ TOO_MUCH = {
     "{{ messages | tojson(indent=900000000) }}": "template_output",
     "{% set w = 'x' * 9000000 %}{{ messages | tojson(separators=(w, w)) }}": "template_output",
     "{{ 'x' | center(2000000000) }}": "template_output",
+    "{{ missing | indent(2000000000) }}": "template_output",
+    "{{ none | indent(width=2000000000) }}": "template_output",
     "{{ 'x'.ljust(2000000000) }}": "template_output",
     "{{ 'x\n' | indent(2000000000) }}": "template_output",
     "{{ '%2000000000d' % 1 }}": "template_output",

@@ -245,10 +245,11 @@ _LAZY = frozenset(
 
 
 def _indented(meter: Meter, text: object, width: object = 4, *_: object, **__: object) -> None:
-    if isinstance(text, str) and isinstance(width, str | int):
+    if isinstance(width, str | int):  # what fills a line is made before the text is looked at, whatever that is
         own = len(width) if isinstance(width, str) else width
-        lines = sum(text.count(end) for end in _LINE_ENDS) + 2
-        meter.fits((len(text) + own * lines) * _markup(text))
+        words = text if isinstance(text, str) else ""
+        lines = sum(words.count(end) for end in _LINE_ENDS) + 2
+        meter.fits((len(words) + own * lines) * _markup(text))
 
 
 def _rows(meter: Meter, _value: object, count: object, *_: object, **__: object) -> None:
