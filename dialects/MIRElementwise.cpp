@@ -10,6 +10,48 @@ using namespace rlx::mir;
 OpFoldResult ConstantOp::fold(FoldAdaptor) { return getValue(); }
 
 //===----------------------------------------------------------------------===//
+// IotaOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult IotaOp::verify() {
+  ArrayRef<int64_t> shape = getType().getShape();
+  int64_t rank = shape.size(), axis = getAxis();
+  if (axis < 0 || axis >= rank) // C1
+    return emitOpError("expects 'axis' to be a dimension of the result, whose rank is ")
+           << rank << ", but got " << axis;
+  ArrayRef<int64_t> like = getLike() ? getLike().getType().getShape() : ArrayRef<int64_t>();
+  ArrayRef<int64_t> dims = getLikeDims().value_or(ArrayRef<int64_t>());
+  if (bool(getLike()) != bool(getLikeDims()) || (getLike() && int64_t(dims.size()) != rank)) // C2
+    return emitOpError("expects 'like_dims' to have an entry for each of the result's ")
+           << rank << " dimensions with 'like' and to be absent without it, but "
+           << (getLikeDims() ? "it is " + shapeText(dims) : "it is absent")
+           << (getLike() ? " with 'like'" : " without 'like'");
+  for (auto [dim, size] : llvm::enumerate(shape)) {
+    int64_t source = dims.empty() ? -1 : dims[dim];
+    if (source < -1 || source >= int64_t(like.size())) // C3
+      return emitOpError(
+                 "expects entries of 'like_dims' to be -1 or dimensions of 'like', whose rank is ")
+             << like.size() << ", but got " << shapeText(dims);
+    if (source < 0 ? ShapedType::isDynamic(size) : !sizesAgree(size, like[source])) // C4
+      return emitOpError("expects dimension ")
+             << dim << " of the result to be "
+             << (source < 0 ? "static without an entry of 'like_dims'"
+                            : "as long as dimension " + std::to_string(source) + " of 'like', " +
+                                  sizeText(like[source]))
+             << ", but it is " << sizeText(size);
+  }
+  return success();
+}
+
+OpFoldResult IotaOp::fold(FoldAdaptor) {
+  // Along a dimension of size 1 there is but position 0.
+  if (!getType().hasStaticShape() || getType().getDimSize(getAxis()) > 1)
+    return {};
+  return DenseElementsAttr::get(getType(),
+                                Builder(getContext()).getZeroAttr(getType().getElementType()));
+}
+
+//===----------------------------------------------------------------------===//
 // CastOp
 //===----------------------------------------------------------------------===//
 
@@ -69,6 +111,13 @@ INFER_BINARY(DivOp)
 INFER_BINARY(MaxOp)
 INFER_BINARY(MinOp)
 INFER_BINARY(PowOp)
+INFER_BINARY(AndOp)
+INFER_BINARY(OrOp)
+INFER_BINARY(XorOp)
+INFER_BINARY(FloorDivOp)
+INFER_BINARY(FloorRemOp)
+INFER_BINARY(TruncDivOp)
+INFER_BINARY(TruncRemOp)
 #undef INFER_BINARY
 
 LogicalResult CompareOp::inferReturnTypes(MLIRContext *context, std::optional<Location> location,
@@ -98,3 +147,103 @@ LogicalResult WhereOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   results.push_back(RankedTensorType::get(*shape, onTrue->getElementType()));
   return success();
 }
+
+//===----------------------------------------------------------------------===//
+// Folders of functions of bits and integers
+//===----------------------------------------------------------------------===//
+
+/// The one number that a constant's elements are, or nothing.
+static std::optional<APInt> splatOf(Attribute constant) {
+  auto elements = dyn_cast_or_null<DenseIntElementsAttr>(constant);
+  return elements && elements.isSplat() ? std::optional(elements.getSplatValue<APInt>())
+                                        : std::nullopt;
+}
+
+/// A constant of one number, or nothing where the shape is dynamic.
+static OpFoldResult splat(RankedTensorType type, const APInt &number) {
+  return type.hasStaticShape() ? OpFoldResult(DenseElementsAttr::get(type, number))
+                               : OpFoldResult();
+}
+
+static OpFoldResult zeros(RankedTensorType type) {
+  return splat(type, APInt::getZero(type.getElementTypeBitWidth()));
+}
+
+/// The operand that isn't a constant for which `holds`, where one is such a constant, and the
+/// other has the result's shape.
+template <typename Op>
+static Value besideConstant(Op op, typename Op::FoldAdaptor adaptor,
+                            llvm::function_ref<bool(const APInt &)> holds) {
+  auto is = [&](Attribute constant) {
+    std::optional<APInt> number = splatOf(constant);
+    return number && holds(*number);
+  };
+  if (is(adaptor.getRhs()) && op.getLhs().getType() == op.getType())
+    return op.getLhs();
+  if (is(adaptor.getLhs()) && op.getRhs().getType() == op.getType())
+    return op.getRhs();
+  return {};
+}
+
+/// The number for which `holds`, where an operand is a constant of it.
+template <typename Adaptor>
+static std::optional<APInt> constantOperand(Adaptor adaptor,
+                                            llvm::function_ref<bool(const APInt &)> holds) {
+  for (Attribute operand : {adaptor.getLhs(), adaptor.getRhs()})
+    if (std::optional<APInt> number = splatOf(operand); number && holds(*number))
+      return number;
+  return std::nullopt;
+}
+
+static bool isZero(const APInt &number) { return number.isZero(); }
+static bool isAllOnes(const APInt &number) { return number.isAllOnes(); }
+
+OpFoldResult NotOp::fold(FoldAdaptor) {
+  auto inner = getX().getDefiningOp<NotOp>(); // not(not(x)) -> x
+  return inner ? OpFoldResult(inner.getX()) : OpFoldResult();
+}
+
+OpFoldResult AndOp::fold(FoldAdaptor adaptor) {
+  if (getLhs() == getRhs()) // and(x, x) -> x
+    return getLhs();
+  if (Value other = besideConstant(*this, adaptor, isAllOnes)) // and(x, ones) -> x
+    return other;
+  if (std::optional<APInt> zero = constantOperand(adaptor, isZero)) // and(x, 0) -> 0
+    return splat(getType(), *zero);
+  return {};
+}
+
+OpFoldResult OrOp::fold(FoldAdaptor adaptor) {
+  if (getLhs() == getRhs()) // or(x, x) -> x
+    return getLhs();
+  if (Value other = besideConstant(*this, adaptor, isZero)) // or(x, 0) -> x
+    return other;
+  if (std::optional<APInt> ones = constantOperand(adaptor, isAllOnes)) // or(x, ones) -> ones
+    return splat(getType(), *ones);
+  return {};
+}
+
+OpFoldResult XorOp::fold(FoldAdaptor adaptor) {
+  if (getLhs() == getRhs()) // xor(x, x) -> 0
+    return zeros(getType());
+  return besideConstant(*this, adaptor, isZero); // xor(x, 0) -> x
+}
+
+/// x / 1 -> x
+template <typename Op> static OpFoldResult foldQuotient(Op op, typename Op::FoldAdaptor adaptor) {
+  std::optional<APInt> divisor = splatOf(adaptor.getRhs());
+  bool same = divisor && divisor->isOne() && op.getLhs().getType() == op.getType();
+  return same ? OpFoldResult(op.getLhs()) : OpFoldResult();
+}
+
+/// x % 1, x % -1, x % 0 -> 0
+template <typename Op> static OpFoldResult foldRemainder(Op op, typename Op::FoldAdaptor adaptor) {
+  std::optional<APInt> divisor = splatOf(adaptor.getRhs());
+  bool isNone = divisor && (divisor->isOne() || divisor->isAllOnes() || divisor->isZero());
+  return isNone ? zeros(op.getType()) : OpFoldResult();
+}
+
+OpFoldResult FloorDivOp::fold(FoldAdaptor adaptor) { return foldQuotient(*this, adaptor); }
+OpFoldResult TruncDivOp::fold(FoldAdaptor adaptor) { return foldQuotient(*this, adaptor); }
+OpFoldResult FloorRemOp::fold(FoldAdaptor adaptor) { return foldRemainder(*this, adaptor); }
+OpFoldResult TruncRemOp::fold(FoldAdaptor adaptor) { return foldRemainder(*this, adaptor); }

@@ -35,7 +35,10 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
                       "expects the batch dimensions of 'lhs' and 'rhs' to broadcast, but got ",
                       shapeText(left.drop_back(2)), " and ", shapeText(right.drop_back(2)));
   shape->append({left[left.size() - 2], n});
-  results.push_back(RankedTensorType::get(*shape, lhs->getElementType()));
+  Type element = lhs->getElementType();
+  if (element.isInteger(8)) // Sums of i8 would overflow.
+    element = IntegerType::get(element.getContext(), 32);
+  results.push_back(RankedTensorType::get(*shape, element));
   return success();
 }
 

@@ -38,6 +38,11 @@ LogicalResult ReduceOp::verify() {
   if (getKind() == ReduceKind::Mean && !isa<FloatType>(element)) // C2
     return emitOpError("expects 'x' to be of floats with kind mean, but its element type is ")
            << element;
+  bool ofConditions = getKind() == ReduceKind::Any || getKind() == ReduceKind::All;
+  if (ofConditions != element.isInteger(1)) // C3
+    return emitOpError("expects 'x' to be of ")
+           << (ofConditions ? "i1" : "numbers") << " with kind " << stringifyReduceKind(getKind())
+           << ", but its element type is " << element;
   return success();
 }
 

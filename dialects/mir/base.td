@@ -50,8 +50,8 @@ def MIR_Dialect : Dialect {
 
     Left out on purpose: weights in the text (a parameter is an argument), types
     that promote silently (both operands of a binary operation have one element
-    type), arithmetic on i1 (`where` and `cast` use it), padding (composed from
-    `expand` and `concat`).
+    type), arithmetic on i1 (there is logic, and `where` and `cast` use it), padding
+    (composed from `expand` and `concat`).
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasConstantMaterializer = 1;
@@ -117,7 +117,8 @@ def MIR_CompareKindAttr : EnumAttr<MIR_Dialect, MIR_CompareKindEnum, "compare_ki
 def MIR_ReduceKindEnum : MIR_EnumAttr<"ReduceKind", "how a reduction combines elements", [
   I32EnumAttrCase<"Sum", 0, "sum">, I32EnumAttrCase<"Mean", 1, "mean">,
   I32EnumAttrCase<"Max", 2, "max">, I32EnumAttrCase<"Min", 3, "min">,
-  I32EnumAttrCase<"Prod", 4, "prod">]>;
+  I32EnumAttrCase<"Prod", 4, "prod">, I32EnumAttrCase<"Any", 5, "any">,
+  I32EnumAttrCase<"All", 6, "all">]>;
 def MIR_ReduceKindAttr : EnumAttr<MIR_Dialect, MIR_ReduceKindEnum, "reduce_kind">;
 
 //===----------------------------------------------------------------------===//
@@ -188,6 +189,11 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
 def MIR_Float : AnyTypeOf<[F16, BF16, F32, F64], "f16, bf16, f32 or f64">;
 def MIR_Arith : AnyTypeOf<[F16, BF16, F32, F64, I8, I16, I32, I64],
     "a float or a signless integer of 8 to 64 bits">;
+def MIR_Integer : AnyTypeOf<[I8, I16, I32, I64], "a signless integer of 8 to 64 bits">;
+def MIR_Bits : AnyTypeOf<[I1, I8, I16, I32, I64], "i1 or a signless integer of 8 to 64 bits">;
+/// What matrices are multiplied of, and what their products are of.
+def MIR_Factor : AnyTypeOf<[F16, BF16, F32, F64, I8, I32, I64], "a float, i8, i32 or i64">;
+def MIR_Product : AnyTypeOf<[F16, BF16, F32, F64, I32, I64], "a float, i32 or i64">;
 def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64],
     "a float, a signless integer or i1">;
 def MIR_Float8 : AnyTypeOf<[F8E4M3FN, F8E5M2], "f8E4M3FN or f8E5M2">;
@@ -208,6 +214,8 @@ class MIR_VectorOf<Type element>
 
 def MIR_FloatTensor : MIR_DenseOf<MIR_Float>;
 def MIR_ArithTensor : MIR_DenseOf<MIR_Arith>;
+def MIR_IntegerTensor : MIR_DenseOf<MIR_Integer>;
+def MIR_BitsTensor : MIR_DenseOf<MIR_Bits>;
 def MIR_Tensor : MIR_DenseOf<MIR_Number>;
 def MIR_StoredTensor : MIR_DenseOf<MIR_Stored>;
 def MIR_Float8Tensor : MIR_DenseOf<MIR_Float8>;

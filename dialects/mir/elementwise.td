@@ -26,12 +26,54 @@ def MIR_ConstantOp : MIR_Op<"constant", [ConstantLike, AllTypesMatch<["value", "
   let hasFolder = 1;
 }
 
+def MIR_IotaOp : MIR_Op<"iota"> {
+  let summary = "positions along one dimension";
+  let description = [{
+    0, 1, 2, ... along `axis`, the same in every other dimension:
+
+        result[i_0, ..., i_n] = i_axis
+
+    Sizes stand in the result's type. Those that are dynamic are sizes of `like`: for each
+    dimension of the result, `like_dims` has the dimension of `like` that is as long, or -1
+    where it isn't from there. No element of `like` is read.
+
+    Positions are rounded to f32, to nearest with ties to even, and saturate in i32.
+
+    - (C1) `axis` is a dimension of the result, from 0.
+    - (C2) `like` and `like_dims` are there together, and `like_dims` has an entry for each
+      dimension of the result.
+    - (C3) each entry of `like_dims` is -1 or a dimension of `like`.
+    - (C4) a dimension of the result is as long as that of `like` which its entry names; one
+      without such an entry is static.
+
+    ```mlir
+    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x4xi32> {
+      %y = mir.iota axis 0 like %x dims [0, -1] : tensor<?x8xf32> to tensor<?x4xi32>
+      %z = mir.iota axis 1 to tensor<1x4xi32>
+      %w = mir.add %y, %z : tensor<?x4xi32>, tensor<1x4xi32>
+      return %w : tensor<?x4xi32>
+    }
+    ```
+  }];
+  let arguments = (ins Optional<MIR_StoredTensor>:$like, I64Attr:$axis,
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
+  let results = (outs MIR_IndexTensor:$result);
+  let assemblyFormat = [{
+    `axis` $axis (`like` $like^ (`dims` $like_dims^)? `:` type($like))? attr-dict
+    `to` type($result)
+  }];
+  let hasFolder = 1;
+  let hasVerifier = 1;
+}
+
 //===----------------------------------------------------------------------===//
 // Functions of one element
 //===----------------------------------------------------------------------===//
 
-/// `formula` gives one element; `rule` says what a reader could get wrong about it.
-class MIR_UnaryOp<string mnemonic, string what, string formula, string rule>
+/// `formula` gives one element; `rule` says what a reader could get wrong about it. `element` is
+/// the type that the example has.
+class MIR_UnaryOp<string mnemonic, string what, string formula, string rule,
+                  Type operand = MIR_FloatTensor, string element = "f32">
     : MIR_Op<mnemonic, [AllTypesMatch<["x", "result"]>]> {
   let summary = what;
   let description = !strconcat([{
@@ -39,17 +81,18 @@ class MIR_UnaryOp<string mnemonic, string what, string formula, string rule>
 
         result = }], formula, [{
 
-    }], rule, [{ f16 and bf16 are computed in f32 and rounded once. NaN gives NaN.
+    }], rule, !if(!eq(element, "f32"),
+      " f16 and bf16 are computed in f32 and rounded once. NaN gives NaN.", ""), [{
 
     ```mlir
-    func.func @f(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
-      %y = mir.}], mnemonic, [{ %x : tensor<?x8xf32>
-      return %y : tensor<?x8xf32>
+    func.func @f(%x: tensor<?x8x}], element, [{>) -> tensor<?x8x}], element, [{> {
+      %y = mir.}], mnemonic, [{ %x : tensor<?x8x}], element, [{>
+      return %y : tensor<?x8x}], element, [{>
     }
     ```
   }]);
-  let arguments = (ins MIR_FloatTensor:$x);
-  let results = (outs MIR_FloatTensor:$result);
+  let arguments = (ins operand:$x);
+  let results = (outs operand:$result);
   let assemblyFormat = "$x attr-dict `:` type($x)";
 }
 
@@ -94,6 +137,11 @@ def MIR_AtanOp : MIR_UnaryOp<"atan", "inverse tangent",
 def MIR_RoundOp : MIR_UnaryOp<"round", "rounding to an integer",
     "the integer nearest to x, the even one of two", "The sign of zero stays.">;
 
+def MIR_NotOp : MIR_UnaryOp<"not", "negation of conditions or bits",
+    "not x", "Of integers, each bit flips: the result is -1 - x.", MIR_BitsTensor, "i1"> {
+  let hasFolder = 1;
+}
+
 def MIR_CastOp : MIR_Op<"cast"> {
   let summary = "conversion to another element type";
   let description = [{
@@ -127,7 +175,9 @@ def MIR_CastOp : MIR_Op<"cast"> {
 // Functions of two elements
 //===----------------------------------------------------------------------===//
 
-class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Type operand>
+/// As above, of two elements.
+class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Type operand,
+                   string element = "f32">
     : MIR_InferredOp<mnemonic, [AllElementTypesMatch<["lhs", "rhs"]>]> {
   let summary = what;
   let description = !strconcat([{
@@ -141,9 +191,9 @@ class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Ty
       two sizes are equal or one of them is 1.
 
     ```mlir
-    func.func @f(%x: tensor<?x8xf32>, %y: tensor<8xf32>) -> tensor<?x8xf32> {
-      %z = mir.}], mnemonic, [{ %x, %y : tensor<?x8xf32>, tensor<8xf32>
-      return %z : tensor<?x8xf32>
+    func.func @f(%x: tensor<?x8x}], element, [{>, %y: tensor<8x}], element, [{>) -> tensor<?x8x}], element, [{> {
+      %z = mir.}], mnemonic, [{ %x, %y : tensor<?x8x}], element, [{>, tensor<8x}], element, [{>
+      return %z : tensor<?x8x}], element, [{>
     }
     ```
   }]);
@@ -167,8 +217,36 @@ def MIR_MaxOp : MIR_BinaryOp<"max", "larger of two elements", "max(lhs, rhs)",
 def MIR_MinOp : MIR_BinaryOp<"min", "smaller of two elements", "min(lhs, rhs)",
     "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
 def MIR_PowOp : MIR_BinaryOp<"pow", "power", "lhs^rhs",
-    "As in C: any x^0 is 1, a negative base with a fractional exponent gives NaN.",
-    MIR_FloatTensor>;
+    "As in C: any x^0 is 1, a negative base with a fractional exponent gives NaN. Integers wrap "
+    "around, and drop the fraction where the exponent is negative: bases 1 and -1 give 1 or -1, "
+    "all others 0.",
+    MIR_ArithTensor>;
+
+/// A function of bits or integers, with folders for operands that are equal or neutral.
+class MIR_IntegerOp<string mnemonic, string what, string formula, string rule, Type operand,
+                    string element> : MIR_BinaryOp<mnemonic, what, formula, rule, operand, element> {
+  let hasFolder = 1;
+}
+
+def MIR_AndOp : MIR_IntegerOp<"and", "both of two conditions, or of two bits", "lhs and rhs",
+    "Of integers, bit by bit.", MIR_BitsTensor, "i1">;
+def MIR_OrOp : MIR_IntegerOp<"or", "one of two conditions, or of two bits, or both", "lhs or rhs",
+    "Of integers, bit by bit.", MIR_BitsTensor, "i1">;
+def MIR_XorOp : MIR_IntegerOp<"xor", "one of two conditions, or of two bits, but not both",
+    "lhs xor rhs", "Of integers, bit by bit.", MIR_BitsTensor, "i1">;
+
+def MIR_FloorDivOp : MIR_IntegerOp<"floor_div", "quotient of integers, rounded down",
+    "floor(lhs / rhs)", "Division by 0 gives 0, and the least integer divided by -1 itself.",
+    MIR_IntegerTensor, "i32">;
+def MIR_FloorRemOp : MIR_IntegerOp<"floor_rem", "remainder of integers, of the divisor's sign",
+    "lhs - rhs * floor(lhs / rhs)", "Division by 0 leaves 0, and so does division by -1.",
+    MIR_IntegerTensor, "i32">;
+def MIR_TruncDivOp : MIR_IntegerOp<"trunc_div", "quotient of integers, rounded towards 0",
+    "trunc(lhs / rhs)", "Division by 0 gives 0, and the least integer divided by -1 itself.",
+    MIR_IntegerTensor, "i32">;
+def MIR_TruncRemOp : MIR_IntegerOp<"trunc_rem", "remainder of integers, of the dividend's sign",
+    "lhs - rhs * trunc(lhs / rhs)", "Division by 0 leaves 0, and so does division by -1.",
+    MIR_IntegerTensor, "i32">;
 
 def MIR_CompareOp : MIR_InferredOp<"compare", [AllElementTypesMatch<["lhs", "rhs"]>]> {
   let summary = "comparison of two tensors";

@@ -15,8 +15,11 @@ def MIR_MatmulOp : MIR_InferredOp<"matmul", [AllElementTypesMatch<["lhs", "rhs"]
         result[..., m, n] = sum_k lhs[..., m, k] * rhs[..., k, n]
 
     With `transpose_rhs`, `rhs` is [..., n, k]: the order in which models store their
-    weights. The batch dimensions broadcast as numpy's do. The sum is in f32 (f64 for
-    f64) and rounded once; its order is free.
+    weights. The batch dimensions broadcast as numpy's do.
+
+    The sum of floats is in f32 (f64 for f64) and rounded once; its order is free. Products
+    and sums of integers are exact, modulo 2^32 of i8 and i32, whose result is i32, and
+    modulo 2^64 of i64.
 
     - (C1) `lhs` and `rhs` have at least two dimensions.
     - (C2) `lhs` and `rhs` have the same k.
@@ -29,8 +32,9 @@ def MIR_MatmulOp : MIR_InferredOp<"matmul", [AllElementTypesMatch<["lhs", "rhs"]
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$lhs, MIR_FloatTensor:$rhs, UnitAttr:$transpose_rhs);
-  let results = (outs MIR_FloatTensor:$result);
+  let arguments = (ins MIR_DenseOf<MIR_Factor>:$lhs, MIR_DenseOf<MIR_Factor>:$rhs,
+      UnitAttr:$transpose_rhs);
+  let results = (outs MIR_DenseOf<MIR_Product>:$result);
   let assemblyFormat = [{
     $lhs `,` $rhs (`transpose_rhs` $transpose_rhs^)? attr-dict `:` type($lhs) `,` type($rhs)
   }];

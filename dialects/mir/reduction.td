@@ -8,7 +8,7 @@
 include "mir/base.td"
 
 def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
-  let summary = "sum, mean, largest, smallest or product along dimensions";
+  let summary = "sum, mean, largest, smallest, product, any or all along dimensions";
   let description = [{
     Combines all elements of `x` along `axes`. Those dimensions are removed, or kept
     with size 1 by `keep_dims`.
@@ -19,6 +19,8 @@ def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
     | mean | sum / count | NaN |
     | max, min | largest, smallest; NaN where any element is NaN | -inf, inf |
     | prod | product | 1 |
+    | any | whether an element holds | false |
+    | all | whether all elements hold | true |
 
     Floats are accumulated in f32 (f64 for f64) and rounded once, integers in their own
     type, wrapping around. The order is free. The largest of no integers is the smallest
@@ -26,6 +28,7 @@ def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
 
     - (C1) each of `axes` is a dimension of `x`, from 0, and none stands twice.
     - (C2) `mean` is of floats.
+    - (C3) `any` and `all` are of i1, other kinds of numbers.
 
     ```mlir
     func.func @f(%x: tensor<?x8xf32>) -> tensor<?x1xf32> {
@@ -34,9 +37,9 @@ def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
     }
     ```
   }];
-  let arguments = (ins MIR_ArithTensor:$x, MIR_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
+  let arguments = (ins MIR_Tensor:$x, MIR_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
       UnitAttr:$keep_dims);
-  let results = (outs MIR_ArithTensor:$result);
+  let results = (outs MIR_Tensor:$result);
   let assemblyFormat = [{
     `` $kind $x `axes` $axes (`keep_dims` $keep_dims^)? attr-dict `:` type($x)
   }];

@@ -45,6 +45,8 @@ def elements_array(attribute: ir.Attribute) -> np.ndarray:
     dense = ir.DenseElementsAttr(attribute)
     shaped = ir.RankedTensorType(dense.type)
     dtype = numpy_dtype(shaped.element_type)
+    if dtype == np.bool_ and dense.is_splat:  # of which the bindings give one byte, and numpy reads as many as elements
+        return np.full(shaped.shape, dense.get_splat_value().value)
     if dtype != ml_dtypes.bfloat16:
         array: np.ndarray = np.array(dense).astype(dtype, copy=False).reshape(shaped.shape)
         return array

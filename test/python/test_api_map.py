@@ -16,6 +16,7 @@ from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.shapes import Shapes
 
 MAP = Path(__file__).parents[2] / "docs" / "api-map.md"
 
@@ -80,16 +81,20 @@ class Graph:
 
 UNARY = ["gelu", "gelu_approx", "silu", "relu", "sigmoid", "tanh", "exp", "log", "sqrt", "rsqrt", "neg", "abs"]
 UNARY += ["sin", "cos", "tan", "atan", "round", "erfc"]
+INTEGER_BINARY = ["floor_div", "floor_rem", "trunc_div", "trunc_rem", "bitwise_and", "bitwise_or", "bitwise_xor"]
 BINARY = ["add", "sub", "mul", "div", "pow", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge"]
 REDUCTIONS = ["sum", "mean", "max", "min", "prod"]
 
 PRIMITIVES: dict[str, Any] = {
     **{name: lambda g, b, name=name: getattr(b, name)(g.x) for name in UNARY},
     **{name: lambda g, b, name=name: getattr(b, name)(g.x, g.y) for name in BINARY},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.ids, g.ids) for name in INTEGER_BINARY},
     **{name: lambda g, b, name=name: getattr(b, name)(g.x, -1, keep_dims=True) for name in REDUCTIONS},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.mask, -1, keep_dims=True) for name in ("any", "all")},
     "activation": lambda g, b: b.activation("silu", g.x),
     "attention": lambda g, b: b.attention(g.x, g.x, g.x, g.mask, mask_kind="custom", **g.heads),
     "binary": lambda g, b: b.binary("max", g.x, 0),
+    "bitwise_not": lambda g, b: b.bitwise_not(g.mask),
     "block_dot": lambda g, b: g.quantized(b),
     "block_quantize": lambda g, b: b.block_quantize(g.x),
     "cache_update": lambda g, b: b.cache_update(g.cache, b.narrow(g.x, 1, 0, 1), g.pos),
@@ -100,6 +105,7 @@ PRIMITIVES: dict[str, Any] = {
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "scaled_matmul": lambda g, b: b.scaled_matmul(b.cast(g.x, "f8E4M3FN"), b.cast(g.w, "f8E4M3FN")),
     "dequant_matmul": lambda g, b: b.dequant_matmul(g.x, g.packed),
+    "dim": lambda g, b: b.dim(g.x, 1, "f32"),
     "top_k": lambda g, b: b.top_k(g.x, 3)[0],
     "sample": lambda g, b: g.sampled(b),
     "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
@@ -111,6 +117,7 @@ PRIMITIVES: dict[str, Any] = {
     "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
     "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta, g.state),
     "gather": lambda g, b: b.gather(g.packed, g.ids),
+    "iota": lambda g, b: b.iota([3, "seq"], -1, "f32"),
     "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
     "linear_bias": lambda g, b: b.linear_bias(g.x, g.w, g.bias),
     "linear_bias_act": lambda g, b: b.linear_bias_act(g.x, g.t, g.bias, activation="relu", transpose_rhs=True),
@@ -124,6 +131,7 @@ PRIMITIVES: dict[str, Any] = {
     "rms_norm": lambda g, b: b.rms_norm(g.x, g.gamma, eps=1e-6),
     "rope": lambda g, b: b.rope(g.x, g.cos, g.sin, head_dim=8, style="half", n_rot=4, pos=g.pos),
     "shared_matmul_pair": lambda g, b: b.shared_matmul_pair(g.x, g.w, g.packed),
+    "slice": lambda g, b: b.slice(g.x, -1, 1, None, 2),
     "sm": lambda g, b: b.sm(g.x),
     "softmax": lambda g, b: b.softmax(g.x, 1),
     "swiglu_ffn": lambda g, b: b.swiglu_ffn(g.x, **g.ffn),
@@ -167,7 +175,7 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    assert builders(Primitives) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
+    assert builders(Primitives) | builders(Shapes) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 

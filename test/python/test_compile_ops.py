@@ -19,8 +19,7 @@ from compile_harness import DTYPES, Make, Program, Sizes, check, every, integers
 from rlx_mlir.mir.functions import FUNCTIONS, of_arity
 from rlx_mlir.semantics.ops import operation_classes
 
-UNARY, BINARY = tuple(of_arity(1)), tuple(of_arity(2))
-INTEGER_BINARY = ("add", "sub", "mul", "max", "min")
+UNARY, BINARY = tuple(of_arity(1, "f32")), tuple(of_arity(2, "f32"))
 #: Widths of rows: one, and around the width of vectors.
 WIDTHS = (1, 15, 16, 17)
 INTEGER_SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
@@ -133,12 +132,22 @@ for _dtype in FLOATS:
 for _dtype in ("i8", "i32", "i64"):
     case(
         f"binary {_dtype}",
-        partial(binary, dtype=_dtype, kinds=INTEGER_BINARY, widths=(5,), make=integers(-100, 100)),
+        partial(binary, dtype=_dtype, kinds=tuple(of_arity(2, _dtype)), widths=(5,), make=integers(-100, 100)),
         every(a=[0, 1, 3]),
         GENERIC,
         slow=_dtype == "i32",
     )
 case("broadcasts", broadcasts, every(a=[0, 1, 2], b=[0, 1, 3]))
+
+
+def logic(p: Program) -> None:
+    x, row, some = p.input("x", ["a", 9]), p.param("row", [9]), p.input("some", ["a", 1], "i1", integers(0, 2))
+    inside = (x > row) & (x < 1.0)
+    p.output(inside=inside, outside=~inside, some=some | inside, odd=(x > 0.0) ^ some, kept=p.m.where(inside, x, row))
+    p.output(any_row=inside.any(1), all_rows=(inside | some).all(0), any=inside.any(), kept_all=some.all(0, True))
+
+
+case("logic", logic, every(a=[0, 1, 3]), GENERIC)
 
 
 def comparisons(p: Program, dtype: str) -> None:
@@ -232,6 +241,8 @@ def reductions(p: Program, dtype: str) -> None:
             }
         )
     p.output(sums=m.cumsum(x), before=m.cumsum(y, exclusive=True), middle=m.cumsum(y, 1))
+    ones = p.input("ones", [1, 5, 3, "b"], dtype, make)
+    p.output(among_ones=m.cumsum(ones, -2), before_among_ones=m.cumsum(ones, 2, exclusive=True))
     if dtype in FLOATS:
         p.output(softmax=m.softmax(x), middle_softmax=m.softmax(x, 1), rows=m.softmax(y))
         values, indices = m.top_k(y, 3)
@@ -282,7 +293,14 @@ for _dtype in FLOATS:
         tolerance={"f16": 8e-3, "bf16": 3e-2}.get(_dtype),
         slow=_dtype in ("f16", "f64"),
     )
-case("reduce i32", partial(reductions, dtype="i32"), every(a=[1, 2], b=[1, 7]), GENERIC)
+for _dtype in ("i8", "i32", "i64"):
+    case(
+        f"reduce {_dtype}",
+        partial(reductions, dtype=_dtype),
+        every(a=[1, 2], b=[1, 7]),
+        GENERIC,
+        slow=_dtype != "i32",
+    )
 case("norms of another axis", other_axis, every(a=[0, 2], b=[0, 1, 3]), GENERIC)
 
 
@@ -311,6 +329,27 @@ def products(p: Program, dtype: str, inner: int) -> None:
                 f"linear_fused{n}": m.linear_fused(x, w, b, activation="relu"),
             }
         )
+
+
+def integer_products(p: Program, dtype: str) -> None:
+    """What follows a product, and products of one value, are joined where they are of floats."""
+    m, whole = p.m, "i32" if dtype == "i8" else dtype
+    x = p.input("x", ["a", 33], dtype, integers(-128, 128))
+    w, v, t = (p.param(k, s, dtype, integers(-128, 128)) for k, s in (("w", [33, 7]), ("v", [33, 5]), ("t", [7, 33])))
+    bias, other = p.param("bias", [7], whole, integers(-9, 9)), p.input("other", ["a", 7], whole, integers(-9, 9))
+    p.output(plain=m.mm(x, w), transposed=m.mm(x, t, transpose_rhs=True), biased=m.mm(x, w) + bias)
+    p.output(sibling=m.mm(x, v), residual=m.mm(x, w) * other - bias, scaled=m.cast(m.mm(x, w), "f32") * 0.5)
+    y, z = (p.input(k, s, dtype, integers(-128, 128)) for k, s in (("y", [3, "a", 5]), ("z", [3, 5, "a"])))
+    p.output(batch=m.mm(y, z), clipped=m.maximum(m.mm(y, z), 0) // 3)
+
+
+for _dtype in ("i8", "i32", "i64"):
+    case(
+        f"products of {_dtype}",
+        partial(integer_products, dtype=_dtype),
+        every(a=[0, 1, 5]),
+        slow=_dtype == "i64",
+    )
 
 
 def batched(p: Program) -> None:

@@ -207,7 +207,8 @@ def test_what_the_schedule_leaves_out() -> None:
     for op, read, result, message in (
         ("neg", "f8E5M2", "f8E5M2", "neg of floats of 8 bits"),
         ("exp", "f64", "f64", "exp of f64"),
-        ("exp", "i32", "i32", "floating-point type"),
+        ("exp", "i32", "i32", "exp: there is none of i32"),
+        ("not", "f32", "f32", "not: there is none of f32"),
     ):
         with pytest.raises(UnsupportedByTemplate, match=message):
             emit_broadcast("b", spec(op, read, result), "sm_80")

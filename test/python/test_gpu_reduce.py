@@ -115,6 +115,35 @@ def test_long_ones_in_parts(case: tuple[Any, ...], dtype: str) -> None:
     check_reduce(dims, axes, "sum", dtype, "sm_90a", {"n": n})
 
 
+@pytest.mark.parametrize(
+    ("case", "kind"),
+    products(
+        [
+            ((3, 64), (1,)),
+            ((3, 33), (1,)),
+            (("a", "b"), (1,)),
+            (("a", "b"), (0,)),
+            ((19, "b", 32), (0, 2)),
+            (("a", 48), (0,)),
+            ((1, 5000), (1,)),
+        ],
+        ["any", "all"],
+    ),
+)
+def test_conditions(case: tuple[Any, ...], kind: str) -> None:
+    """Bytes: few that decide a result, and none at all."""
+    dims, axes = case
+    kept = tuple(dim for axis, dim in enumerate(dims) if axis not in axes)
+    kernel = emit_reduce("r", ReduceSpec(type_of(dims, "i1"), type_of(kept, "i1"), kind, axes), "sm_80")
+    for a, b in ((0, 3), (2, 0), (35, 40), (3, 700)):
+        shape = [{"a": a, "b": b}.get(dim, dim) for dim in dims]
+        x = (np.random.default_rng(a).random(shape) < 0.03) ^ (kind == "all")
+        wanted = reduce(x, kind=kind, axes=axes)
+        got = np.zeros(wanted.shape, np.bool_)
+        emulate(kernel, "r", "sm_80", [x], [got])
+        assert got.tobytes() == wanted.tobytes(), (a, b)
+
+
 def test_nan_wins() -> None:
     for axes in ((0,), (1,)):
         kernel = emit_reduce("r", ReduceSpec("memref<40x40xf32>", "memref<40xf32>", "max", axes), "sm_80")

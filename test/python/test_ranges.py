@@ -96,6 +96,28 @@ def test_known_bounds() -> None:
         assert bound(m, x=(-2.0, 3.0)) == pytest.approx(expected)
 
 
+def test_bounds_of_positions_and_conditions() -> None:
+    m = GraphModule.mir("m")
+    x = m.input("x", ["n", 4], "i32")
+    m.set_outputs(m.iota([3, 4], 1))
+    assert bound(m) == (0.0, 3.0)
+    m.set_outputs(m.iota(["n"]) // 2)
+    assert bound(m) == (0.0, 2.0**31 - 1)
+    m.set_outputs(x % 5 & 7)
+    assert bound(m) == (0.0, 4.0)
+    m.set_outputs((x < 0).all(0))
+    assert bound(m, x=(2.0, 3.0)) == (0.0, 1.0)
+    m.set_outputs(m.input("flag", ["n", 4], "i1").all(0))
+    assert bound(m, flag=(0.0, 0.0)) == (0.0, 1.0), "of nothing, all hold"
+
+
+def test_bytes_of_a_packed_weight_bound_nothing() -> None:
+    m = GraphModule.mir("m")
+    weight = m.repack(m.param("w", [4, 32]), layout="panels")
+    m.set_outputs(m.dequant_matmul(m.input("x", [3, 32]), weight))
+    assert bound(m, x=1.0, w=1e30) == (-math.inf, math.inf)
+
+
 def test_a_norm_bounds_what_had_no_bound() -> None:
     m = GraphModule.hir("m")
     m.set_outputs(m.rms_norm(m.input("x", [3, 16]), m.param("gamma", [16])))

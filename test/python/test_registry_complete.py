@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from rlx_mlir import GraphModule, ir
-from rlx_mlir.codegen import program
+from rlx_mlir.codegen import UnsupportedByTemplate, program
 from rlx_mlir.codegen.gpu import epilogue
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, pointer
 from rlx_mlir.dialects import mir
 from rlx_mlir.fuzz.operations import GENERATORS
-from rlx_mlir.lowering import fuse, outline
+from rlx_mlir.lowering import fuse, groups, outline
 from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, ranges
 from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.rewriting import run_pipeline
@@ -30,7 +31,7 @@ OPS: dict[str, Any] = {
 }
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: Operations that no class of kernels is for: they are computed by loops, or only in preparation.
-GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.repack"})
+GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.iota", "mir.repack"})
 
 
 def example(name: str) -> str:
@@ -56,9 +57,30 @@ def builds(name: str) -> bool:
     if record is None or not hasattr(GraphModule, record.builder_name):
         return False
     module = GraphModule.mir("built")
-    x = module.input("x", [2])
+    x = module.input("x", [2], "f32" if record.floats else "i32")
     module.set_outputs({"y": getattr(module, record.builder_name)(*[x] * record.arity)})
     return name in module.to_text()
+
+
+def emits_steps(name: str) -> bool:
+    """Whether kernels for GPUs have code of a function of elements."""
+    word = name.removeprefix("mir.")
+    if word not in FUNCTIONS:
+        return True
+    element = "f32" if FUNCTIONS[word].floats else "i32"
+    em = DeviceEmitter("sm_80")
+    with em.kernel("step", [pointer("x")], 32) as (x,):
+        operands = [em.ld(x, element)] * FUNCTIONS[word].arity
+        try:
+            return epilogue.elementwise(em, word, operands, element).type == element
+        except (KeyError, UnsupportedByTemplate):
+            return False
+
+
+def fuses(name: str) -> bool:
+    """Whether a function of floats joins kernels, and one of other elements those of other types."""
+    record = FUNCTIONS.get(name.removeprefix("mir."))
+    return name in (fuse.UNARY | fuse.BINARY if record is None or record.floats else groups.BROADCASTS)
 
 
 def lit_text() -> str:
@@ -84,9 +106,9 @@ OF_FUNCTIONS: dict[str, Callable[[str], bool]] = {
     "cost": lambda name: name in COSTS,
     "range rule": lambda name: name in ranges._RULES,
     "tolerance": lambda name: name in tolerance.EXACT | tolerance.ARITHMETIC | tolerance.TRANSCENDENTAL,
-    "fusion": lambda name: name in fuse.UNARY | fuse.BINARY,
+    "fusion": fuses,
     "step of CPU kernels": lambda name: name.removeprefix("mir.") in program.ELEMENTWISE,
-    "step of GPU kernels": lambda name: name.removeprefix("mir.") in {**epilogue.DEVICE_UNARY, **program._BINARY},
+    "step of GPU kernels": emits_steps,
     "builder": builds,
 }
 
@@ -94,7 +116,9 @@ OF_FUNCTIONS: dict[str, Callable[[str], bool]] = {
 def functions_of_the_dialect() -> list[str]:
     """The functions of elements, as the ODS defines them."""
     text = (ROOT / "dialects" / "mir" / "elementwise.td").read_text(encoding="utf-8")
-    return [f"mir.{word}" for word in re.findall(r"^def \w+ : MIR_(?:Unary|Binary)Op<\"(\w+)\"", text, re.MULTILINE)]
+    return [
+        f"mir.{word}" for word in re.findall(r"^def \w+ : MIR_(?:Unary|Binary|Integer)Op<\"(\w+)\"", text, re.MULTILINE)
+    ]
 
 
 def missing(name: str) -> list[str]:
@@ -146,6 +170,7 @@ def test_a_part_that_is_left_out_is_noticed(part, monkeypatch):
     elif part in TAKEN_AWAY:
         for module, attribute in TAKEN_AWAY[part]:
             monkeypatch.setattr(module, attribute, without(getattr(module, attribute), name, "erfc"))
+        expected = {"step of CPU kernels": [part, "step of GPU kernels"]}.get(part, expected)
     elif part == "record":
         monkeypatch.delitem(FUNCTIONS, "erfc")
         expected = ["record", "builder"]

@@ -166,12 +166,17 @@ def small(name: str = "f") -> GraphModule:
 def values_of_graphs() -> dict[str, Call]:
     m = small()
     x = m.value("x")
+    flag, number = x < 1.0, x.astype("i32")
     return {
         "__getitem__": Call(x.__getitem__, (0,)),
         "__add__": Call(x.__add__, (1.0,)),
         "__rsub__": Call(x.__rsub__, (1.0,)),
         "__matmul__": Call(x.__matmul__, (np.ones((4, 4), np.float32),)),
         "__lt__": Call(x.__lt__, (1.0,)),
+        "__and__": Call(flag.__and__, (True,)),
+        "__floordiv__": Call(number.__floordiv__, (2,)),
+        "all": Call(flag.all, (0,)),
+        "any": Call(flag.any, (0,)),
         "astype": Call(x.astype, ("bf16",)),
         "max": Call(x.max, (0,)),
         "mean": Call(x.mean, (0,)),

@@ -106,7 +106,7 @@ def _float_literal(value: float, element: str) -> str:
 
 
 def _literal(value: float | bool, element: str) -> str:
-    if isinstance(value, bool):
+    if isinstance(value, bool) or element == "i1":
         return "true" if value else "false"
     return _float_literal(float(value), element) if element.startswith(("f", "bf")) else str(int(value))
 

@@ -10,7 +10,7 @@ from typing import Literal
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Operand, Value, element_of, shape_of, with_element
 from rlx_mlir.mir.algebra import Op, Primitive
-from rlx_mlir.mir.functions import Elementwise, of_arity
+from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, of_arity
 
 __all__ = [
     "ELEMENTWISE",
@@ -58,17 +58,36 @@ RULES: Mapping[str, Rule] = {
     "max": _maximum,
     "min": lambda em, x, y: em.minimumf(x, y),
     "less": lambda em, x, y: em.cmpf("olt", x, y),
+    "equal": lambda em, x, y: em.cmpf("oeq", x, y),
     "select": lambda em, condition, x, y: em.select(condition, x, y),
     "multiply_add": lambda em, a, b, c: em.addf(em.mulf(a, b), c),
     "fma": _fma,
 }
 
 
+#: The same on integers, which are signed, and on conditions.
+INTEGER_RULES: Mapping[str, Rule] = {
+    "add": lambda em, x, y: em.addi(x, y),
+    "sub": lambda em, x, y: em.subi(x, y),
+    "mul": lambda em, x, y: em.muli(x, y),
+    "max": lambda em, x, y: em.binary("arith.maxsi", x, y),
+    "min": lambda em, x, y: em.binary("arith.minsi", x, y),
+    "less": lambda em, x, y: em.cmpi("slt", x, y),
+    "equal": lambda em, x, y: em.cmpi("eq", x, y),
+    "select": lambda em, condition, x, y: em.select(condition, x, y),
+    "and": lambda em, x, y: em.andi(x, y),
+    "or": lambda em, x, y: em.ori(x, y),
+    "xor": lambda em, x, y: em.xori(x, y),
+    "quotient": lambda em, x, y: em.binary("arith.divsi", x, y),
+    "remainder": lambda em, x, y: em.binary("arith.remsi", x, y),
+}
+
+
 def emit_function(em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *operands: Value) -> Value:
-    """A function of elements on scalars or vectors of floats, by its formula.
+    """A function of elements on scalars or vectors, by its formula.
 
     Args:
-        rules: the target's own, which cover `RULES`; by the name of a primitive, its own form of it.
+        rules: the target's own, which cover `RULES` or `INTEGER_RULES`; by the name of a primitive, its own form of it.
     """
 
     def step(op: Op, values: Sequence[Value | float]) -> Value:
@@ -84,8 +103,8 @@ def emit_function(em: Emitter, record: Elementwise, rules: Mapping[str, Rule], *
 
 
 def unary_functions(rules: Mapping[str, Rule]) -> dict[str, Unary]:
-    """What emits each function of one element by a target's rules, by its MIR name."""
-    return {word: _emitter(record, rules) for word, record in of_arity(1).items()}
+    """What emits each function of one float by a target's rules, by its MIR name."""
+    return {word: _emitter(record, rules) for word, record in of_arity(1, "f32").items()}
 
 
 def _emitter(record: Elementwise, rules: Mapping[str, Rule]) -> Unary:
@@ -125,10 +144,11 @@ UNARY: dict[str, Unary] = {
 """The operations of one operand, as operations of arith and math; to_f16 and to_bf16 round f32 to what f16 and bf16
 have."""
 
-#: Integers have no formulas: what adds, multiplies and compares them, signed.
-_INTEGERS = {"add": "addi", "sub": "subi", "mul": "muli", "max": "maxsi", "min": "minsi"}
-_BINARY = of_arity(2)
-ELEMENTWISE = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(_BINARY, 2), "where": 3}
+ELEMENTWISE = {
+    **dict.fromkeys(UNARY, 1),
+    **{word: record.arity for word, record in FUNCTIONS.items()},
+    "where": 3,
+}
 """The operations by their MIR names, with their number of operands."""
 
 
@@ -140,7 +160,7 @@ def emit_elementwise(
     `unary` are the target's own forms of operations of one operand.
 
     NaN goes through relu, max and min; sigmoid and silu saturate without NaN for every finite x; round is half to even.
-    Integers have add, sub, mul, max and min (signed); `where` takes its condition (i1) first.
+    Functions of integers and of conditions are those that take them; `where` takes its condition (i1) first.
     """
     if op not in ELEMENTWISE:
         raise UnsupportedByTemplate(f"elementwise: unknown operation '{op}'; known are {', '.join(ELEMENTWISE)}")
@@ -150,15 +170,12 @@ def emit_elementwise(
         condition, on_true, on_false = operands
         return em.select(condition, _shaped(em, on_true, type), _shaped(em, on_false, type))
     shaped = [_shaped(em, operand, type) for operand in operands]
-    floating = element_of(type).startswith(("f", "bf"))
-    if op in _BINARY:
-        if not floating and _BINARY[op].integers:
-            return em.binary(f"arith.{_INTEGERS[op]}", shaped[0], shaped[1])
-        if floating:
-            return emit_function(em, _BINARY[op], RULES, *shaped)
-    if not floating:
-        raise UnsupportedByTemplate(f"elementwise {op}: needs a floating-point type, but got {type}")
-    return unary[op](em, shaped[0])
+    floating, record = element_of(type).startswith(("f", "bf")), FUNCTIONS.get(op)
+    if not (floating if record is None else record.takes(element_of(type))):
+        raise UnsupportedByTemplate(f"elementwise {op}: there is none of {type}")
+    if record is None or (floating and record.arity == 1):
+        return unary[op](em, shaped[0])
+    return emit_function(em, record, RULES if floating else INTEGER_RULES, *shaped)
 
 
 def _shaped(em: Emitter, x: Value, type: str) -> Value:

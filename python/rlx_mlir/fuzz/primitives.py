@@ -64,8 +64,13 @@ def eps(draft: Draft) -> float | None:
 # -- element by element ----------------------------------------------------------------------------------------------
 
 
+def element_types(record: Elementwise) -> tuple[str, ...]:
+    """Those that a function of elements takes."""
+    return tuple(dtype for dtype in ALL if record.takes(dtype))
+
+
 def unary(draft: Draft, record: Elementwise) -> None:
-    x = draft.floating()
+    x = draft.any(element_types(record))
     if record.domain == "positive" and draft.chance(0.5):
         x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
     draft.emit(record.name, {"x": x})
@@ -86,15 +91,15 @@ def other_operand(draft: Draft, x: Value, dtype: str, **options: Any) -> Value:
 
 
 def binary(draft: Draft, record: Elementwise) -> None:
-    dtypes, is_power = ARITH if record.integers else FLOATS, record.op is mir.PowOp
+    dtypes, is_power = element_types(record), record.op is mir.PowOp
     x = draft.any(dtypes)
-    positive = record.domain == "positive" and draft.chance(0.7)
+    positive = record.domain == "positive" and word(x) in FLOATS and draft.chance(0.7)
     if positive and is_power:
         x = draft.like(x.shape, word(x), reuse=0.0, domain="positive")
     options = {"domain": "positive", "reuse": 0.0} if positive else {}
-    if is_power and draft.chance(0.4):
+    if is_power and word(x) in FLOATS and draft.chance(0.4):
         options = {"domain": "choice", "reuse": 0.0}  # exponents that C has rules for, such as 0 and 0.5
-        x = draft.any(dtypes)
+        x = draft.floating()
     y = other_operand(draft, x, word(x), **options)
     if draft.chance(0.2) and not is_power:
         x, y = y, x
@@ -103,6 +108,18 @@ def binary(draft: Draft, record: Elementwise) -> None:
 
 for _record in FUNCTIONS.values():
     GENERATORS[_record.name] = partial(unary if _record.arity == 1 else binary, record=_record)
+
+
+@generates("mir.iota")
+def iota(draft: Draft) -> None:
+    known = [dim for value in draft.values for dim in value.shape if isinstance(dim, str) and dim != "?"]
+    shape: list[Dim] = []
+    for _ in range(draft.integer(1, 3)):
+        shape.append(draft.choose(known) if known and draft.chance(0.5) else draft.size(most=33))
+    if draft.elements(shape) > draft.most_elements:
+        raise Skip
+    dtype = draft.choose(["i32", "i64", "f32"])
+    draft.values.append(draft.module.iota(shape, draft.integer(0, len(shape) - 1), dtype))
 
 
 @generates("mir.compare")
@@ -147,7 +164,7 @@ GENERATORS["mir.constant"] = lambda draft: constant(draft, "mir.constant")
 
 @generates("mir.matmul", sums=True)
 def matmul(draft: Draft) -> None:
-    x = draft.floating(2)
+    x = draft.any((*FLOATS, "i8", "i32", "i64") if draft.chance(0.2) else FLOATS, 2)
     transposed, k, n = draft.chance(0.5), x.shape[-1], draft.dim()
     if x.ndim == 2 or draft.chance(0.5):
         rhs = draft.dense_weight(k, n, word(x), transposed)
@@ -351,9 +368,9 @@ def slices(draft: Draft) -> None:
     x = draft.any(ALL, 1)
     axis = draft.integer(0, x.ndim - 1)
     reach = draft.largest(x.shape[axis]) + 2
-    bounds = [draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2)]
+    start, stop = (draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2))
     step = draft.choose([1, 1, 2, 3, -1, -2])
-    draft.values.append(draft.module.slice(x, axis, *bounds, step))
+    draft.values.append(draft.module.slice(x, axis, start, stop, step))
 
 
 @generates("mir.dim")
@@ -430,8 +447,9 @@ def gather(draft: Draft) -> None:
 
 @generates("mir.reduce", sums=True)
 def reduce(draft: Draft) -> None:
-    kind = draft.choose(["sum", "mean", "max", "min", "prod"])
-    x = draft.floating() if kind == "mean" else draft.any(ARITH)
+    kind = draft.choose(["sum", "mean", "max", "min", "prod", "any", "all"])
+    types = {"mean": FLOATS, "any": ("i1",), "all": ("i1",)}
+    x = draft.any(types.get(kind, ARITH))
     axes = [axis for axis in range(x.ndim) if draft.chance(0.5)]
     attributes = {"kind": Word("reduce_kind", kind), "axes": axes, "keep_dims": draft.chance(0.4)}
     draft.emit("mir.reduce", {"x": x}, attributes)

@@ -153,7 +153,7 @@ class _Perturbed:
                 wide[1:] = operands[1:]
             if name in _CENTRED:
                 wide = _exact_rows(op.operation, operands, wide)
-            elif name == "mir.pow":
+            elif name == "mir.pow" and is_float(operands[1].dtype):
                 wide[1] = np.where(np.isin(operands[1].astype(F64), _EXPONENTS), operands[1].astype(F64), wide[1])
             elif name.endswith(".attention"):
                 wide = [self._masking(given, own) for given, own in zip(operands, wide, strict=True)]

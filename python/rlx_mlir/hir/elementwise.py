@@ -122,5 +122,37 @@ class ElementwiseBuilders:
         return self._binary("min", lhs, rhs, **options)
 
     def pow(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
-        """lhs to the power of rhs."""
+        """lhs to the power of rhs; of integers, 1 / lhs^-rhs drops its fraction."""
         return self._binary("pow", lhs, rhs, **options)
+
+    def bitwise_not(self, x: Value, **options: Unpack[Options]) -> Value:
+        """Whether a condition doesn't hold; of integers, each bit flipped: ~x."""
+        return self._unary("not", x, **options)
+
+    def bitwise_and(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """Whether both conditions hold; of integers, the bits that both have: lhs & rhs."""
+        return self._binary("and", lhs, rhs, **options)
+
+    def bitwise_or(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """Whether one of two conditions holds, or both; of integers, bit by bit: lhs | rhs."""
+        return self._binary("or", lhs, rhs, **options)
+
+    def bitwise_xor(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """Whether one of two conditions holds, but not both; of integers, bit by bit: lhs ^ rhs."""
+        return self._binary("xor", lhs, rhs, **options)
+
+    def floor_div(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """The quotient of integers, rounded down: lhs // rhs; 0 where rhs is 0."""
+        return self._binary("floor_div", lhs, rhs, **options)
+
+    def floor_rem(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """What floor_div leaves, of rhs's sign: lhs % rhs; 0 where rhs is 0."""
+        return self._binary("floor_rem", lhs, rhs, **options)
+
+    def trunc_div(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """The quotient of integers, rounded towards 0, as in C; 0 where rhs is 0."""
+        return self._binary("trunc_div", lhs, rhs, **options)
+
+    def trunc_rem(self, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
+        """What trunc_div leaves, of lhs's sign, as in C; 0 where rhs is 0."""
+        return self._binary("trunc_rem", lhs, rhs, **options)

@@ -20,7 +20,7 @@ from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.types import Options, first_message
 from rlx_mlir.hir.values import Operand, Value
-from rlx_mlir.mir.dims import check_symbol
+from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.runtime.shown import preformatted
 from rlx_mlir.semantics.function import (
@@ -404,6 +404,13 @@ class _PrimitiveView(Images):
 
     def __init__(self, module: GraphModule) -> None:
         self._module = module
+
+    @property
+    def _context(self) -> ir.Context:
+        return self._module._context
+
+    def _dimension(self, size: Size) -> tuple[Value, int] | None:
+        return self._module._dimension(size)
 
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)

@@ -13,7 +13,7 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.types import logical_shape
 from rlx_mlir.hir.values import Value
 
-__all__ = ["check_flag", "check_sequence", "context_of", "like", "product_type"]
+__all__ = ["check_flag", "check_sequence", "context_of", "like", "product_type", "sized"]
 
 
 def check_sequence(op: str, given: object, what: str) -> None:
@@ -49,7 +49,12 @@ def like(x: Value, *, element: ir.Type | None = None, sizes: Sequence[int] | Non
     """The type of x with another element type or other sizes (-1: dynamic)."""
     context = context_of(x)
     own = ir.RankedTensorType(x._resolve().type)
+    shape = logical_shape(own) if sizes is None else sizes
+    return sized(shape, own.element_type if element is None else element, context)
+
+
+def sized(sizes: Sequence[int], element: ir.Type, context: ir.Context) -> ir.Type:
+    """A tensor type of sizes (-1: dynamic)."""
     dynamic = ir.ShapedType.get_dynamic_size()
-    shape = [dynamic if size == -1 else size for size in (logical_shape(own) if sizes is None else sizes)]
     with context, ir.Location.unknown():
-        return ir.RankedTensorType.get(shape, own.element_type if element is None else element)
+        return ir.RankedTensorType.get([dynamic if size == -1 else size for size in sizes], element)

@@ -77,6 +77,10 @@ class Builders(Protocol):
 
     def min(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
 
+    def any(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
+    def all(self, x: Value, axes: int | Sequence[int] | None = None, /, *, keep_dims: bool = False) -> Value: ...
+
     def _index(self, x: Value, key: object, /) -> Value: ...
 
 
@@ -84,8 +88,8 @@ class Value:
     """A tensor of a module under construction: an input, a parameter or a result of an operation.
 
     A handle is good for one module, until that module is changed otherwise than by building: then every use raises
-    StageError. Arithmetic operators, comparisons but `==`, and indexing build operations; numbers and arrays beside a
-    value become constants of the module (numbers in the value's element type, arrays as they are).
+    StageError. Arithmetic and bitwise operators, comparisons but `==`, and indexing build operations; numbers and
+    arrays beside a value become constants of the module (numbers in the value's element type, arrays as they are).
     """
 
     __slots__ = ("_generation", "_graph", "_handle", "_label")
@@ -162,8 +166,44 @@ class Value:
     def __rtruediv__(self, other: Operand) -> Value:
         return self._graph._binary("div", other, self)
 
+    def __floordiv__(self, other: Operand) -> Value:
+        return self._graph._binary("floor_div", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self._graph._binary("floor_div", other, self)
+
+    def __mod__(self, other: Operand) -> Value:
+        return self._graph._binary("floor_rem", self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self._graph._binary("floor_rem", other, self)
+
     def __pow__(self, other: Operand) -> Value:
         return self._graph._binary("pow", self, other)
+
+    def __rpow__(self, other: Operand) -> Value:
+        return self._graph._binary("pow", other, self)
+
+    def __and__(self, other: Operand) -> Value:
+        return self._graph._binary("and", self, other)
+
+    def __rand__(self, other: Operand) -> Value:
+        return self._graph._binary("and", other, self)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._graph._binary("or", self, other)
+
+    def __ror__(self, other: Operand) -> Value:
+        return self._graph._binary("or", other, self)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._graph._binary("xor", self, other)
+
+    def __rxor__(self, other: Operand) -> Value:
+        return self._graph._binary("xor", other, self)
+
+    def __invert__(self) -> Value:
+        return self._graph._unary("not", self)
 
     def __neg__(self) -> Value:
         return self._graph._unary("neg", self)
@@ -232,6 +272,14 @@ class Value:
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
         """Smallest element along dimensions, by default all; see `GraphModule.min`."""
         return self._builders.min(self, axis, keep_dims=keepdims)
+
+    def any(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Whether a condition holds along dimensions, by default all; see `GraphModule.any`."""
+        return self._builders.any(self, axis, keep_dims=keepdims)
+
+    def all(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
+        """Whether all conditions hold along dimensions, by default all; see `GraphModule.all`."""
+        return self._builders.all(self, axis, keep_dims=keepdims)
 
     def __array__(self, dtype: object = None, copy: object = None) -> Any:
         raise TypeError("a graph value has no elements: `interpret` or `compile` make a graph run")

@@ -7,6 +7,7 @@ import numpy as np
 from mlir.dialects import arith, memref
 
 from rlx_mlir import ir
+from rlx_mlir.attributes import elements_array
 from rlx_mlir.rewriting import compiler_pass, operations
 
 
@@ -64,5 +65,5 @@ def _retype_global(op: ir.Operation) -> None:
         return
     op.attributes["type"] = ir.TypeAttr.get(_as_bytes(type))
     if "initial_value" in op.attributes and isinstance(op.attributes["initial_value"], ir.DenseElementsAttr):
-        bits = np.array(ir.DenseIntElementsAttr(op.attributes["initial_value"])).astype(np.int8)
+        bits = elements_array(op.attributes["initial_value"]).astype(np.int8)
         op.attributes["initial_value"] = ir.DenseElementsAttr.get(bits)

@@ -105,10 +105,10 @@ def only_user(value: ir.Value) -> Any:
     return uses[0].owner.opview if len(uses) == 1 else None
 
 
-#: Functions of one element, each with the operand `x`.
-UNARY = named(lambda record: record.arity == 1)
-#: Functions of two elements, with operands `lhs` and `rhs` that broadcast.
-BINARY = named(lambda record: record.arity == 2)
+#: Functions of one float, each with the operand `x`.
+UNARY = named(lambda record: record.arity == 1 and record.floats)
+#: Functions of two floats, with operands `lhs` and `rhs` that broadcast.
+BINARY = named(lambda record: record.arity == 2 and record.floats)
 
 
 def gated_products(mul: mir.MulOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] | None:
@@ -158,6 +158,8 @@ def fuse_bias(op: mir.AddOp, rewriter: Rewriter) -> None:
             continue
         if drops_rounding(op, rewriter):
             return None
+        if isinstance(ir.RankedTensorType(matmul.result.type).element_type, ir.IntegerType):
+            return rewriter.no_match("the product is of integers")
         if only_user(matmul.result) is None:
             return rewriter.no_match("the product has other readers", hint=ONE_READER)
         weight, out = shape_of(matmul.rhs), shape_of(matmul.result)

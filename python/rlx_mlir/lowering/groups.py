@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.fuse import BINARY, UNARY
+from rlx_mlir.mir.functions import named
 from rlx_mlir.rewriting import identity
 
 #: Products of matrices, which what follows is fused into.
@@ -15,7 +16,7 @@ PRODUCTS = (mir.MatmulOp, mir.ScaledMatmulOp, mir.DequantMatmulOp, mir.BlockDotO
 #: Operations on each element by itself.
 POINTWISE = UNARY | BINARY
 #: Operations on elements; those that aren't on rows are kernels of class broadcast.
-BROADCASTS = POINTWISE | {"mir.compare", "mir.where", "mir.cast"}
+BROADCASTS = POINTWISE | named(lambda record: not record.floats) | {"mir.compare", "mir.where", "mir.cast"}
 #: Operations that read and write one row at a time; their other operands are vectors or tables.
 ROW_WISE = POINTWISE | {
     f"mir.{word}"

@@ -64,6 +64,11 @@ def _constant(op: ir.AnyOp) -> float:
     value = op.attributes["value"]
     if isinstance(value, ir.DenseFPElementsAttr) and value.is_splat:
         return float(value.get_splat_value().value)
+    if isinstance(value, ir.DenseIntElementsAttr) and value.is_splat:
+        number = int(value.get_splat_value().value)
+        if number == int(float(number)):
+            return float(number)
+        raise UnsupportedByTemplate(f"a constant with more digits than f64 has: {number}")
     raise UnsupportedByTemplate("a constant whose elements differ")
 
 

@@ -53,8 +53,17 @@ def _fma(a: Any, b: Any, c: Any) -> Any:
     return np.asarray(np.float64(a) * np.float64(b) + np.float64(c)).astype(np.float32)
 
 
+def _quotient(a: Any, b: Any) -> Any:
+    """a / b of integers, rounded towards 0."""
+    down = np.floor_divide(a, b)
+    return down + ((down * b != a) & ((a < 0) != (b < 0)))
+
+
 #: On numpy arrays. NaN wins in max and min. `fma` is a b + c of f32, rounded once; `multiply_add` once or twice, as is
-#: cheaper. `less` is a condition, false for NaN; `select` takes one of two values by it.
+#: cheaper. `less` and `equal` are conditions, false for NaN; `select` takes one of two values by it.
+#:
+#: Conditions and integers have `and`, `or` and `xor`, bit by bit. Integers have `quotient`, which is rounded towards 0,
+#: and `remainder`, what that leaves; they are by no 0 and no -1. Other steps wrap around.
 ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": np.add,
     "sub": np.subtract,
@@ -64,7 +73,13 @@ ARITHMETIC: dict[str, Callable[..., Any]] = {
     "max": np.maximum,
     "min": np.minimum,
     "less": np.less,
+    "equal": np.equal,
     "select": np.where,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "quotient": _quotient,
+    "remainder": np.fmod,
     "multiply_add": lambda a, b, c: a * b + c,
     "fma": _fma,
 }
@@ -112,7 +127,7 @@ class Formula:
         return operand(self.result)
 
     def evaluate(self, *arguments: np.ndarray) -> np.ndarray:
-        """The result on numpy arrays of one float type, in which every step is computed."""
+        """The result on numpy arrays of one type, in which every step is computed."""
         dtype = arguments[0].dtype
 
         def compute(op: Op, operands: Sequence[np.ndarray | float]) -> np.ndarray:
@@ -172,6 +187,15 @@ class Symbol:
     def __lt__(self, other: Number) -> Symbol:
         return _step("less", self, other)
 
+    def __and__(self, other: Number) -> Symbol:
+        return _step("and", self, other)
+
+    def __or__(self, other: Number) -> Symbol:
+        return _step("or", self, other)
+
+    def __xor__(self, other: Number) -> Symbol:
+        return _step("xor", self, other)
+
 
 Number = Symbol | float
 
@@ -193,6 +217,21 @@ def maximum(x: Number, y: Number) -> Symbol:
 def minimum(x: Number, y: Number) -> Symbol:
     """The smaller of two; NaN where one is NaN."""
     return _step("min", x, y)
+
+
+def equal(x: Number, y: Number) -> Symbol:
+    """Whether two numbers are equal."""
+    return _step("equal", x, y)
+
+
+def quotient(x: Number, y: Number) -> Symbol:
+    """The quotient of integers, rounded towards 0; y is neither 0 nor -1."""
+    return _step("quotient", x, y)
+
+
+def remainder(x: Number, y: Number) -> Symbol:
+    """What the quotient leaves of x; y is neither 0 nor -1."""
+    return _step("remainder", x, y)
 
 
 def select(condition: Symbol, on_true: Number, on_false: Number) -> Symbol:

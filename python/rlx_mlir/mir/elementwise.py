@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Element-wise operations: functions of one and two elements, one record each; constants, comparison, selection, casts.
+"""Element-wise operations: functions of one and two elements, one record each; constants, positions, comparison,
+selection, casts.
 
 A function is added here, by a record, and in `dialects/mir/elementwise.td`; everything else follows from the record.
+Those of integers and conditions alone have theirs in `mir/integers.py`.
 """
 
 from __future__ import annotations
@@ -28,9 +30,10 @@ from rlx_mlir.mir.algebra import (
     polynomial,
     select,
 )
-from rlx_mlir.mir.cost import cost, per_element
+from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
+from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula
 from rlx_mlir.mir.intervals import (
     ANYTHING,
     Interval,
@@ -41,7 +44,7 @@ from rlx_mlir.mir.intervals import (
     quotient,
     within,
 )
-from rlx_mlir.mir.linalg import elementwise
+from rlx_mlir.mir.linalg import SizeLike, as_index, elementwise, empty, generic, size_of
 from rlx_mlir.mir.numerics import F32, F64, is_float, narrow, saturate, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.rewriting import Rewriter
@@ -415,6 +418,8 @@ register(
 
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
+    if x.dtype.kind == "i":
+        return integer_power(x, y)
     x, y = np.broadcast_arrays(x, y)
     pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
     return np.asarray(np.power(*pairs)[:-1].reshape(x.shape))
@@ -499,16 +504,23 @@ register(
 register(
     Elementwise(
         mir.PowOp,
-        "lhs to the power of rhs.",
+        "lhs to the power of rhs; of integers, 1 / lhs^-rhs drops its fraction.",
         formula(POWER),
         anything,
+        reference=power,
         derivatives=(
             formula(lambda x, y: y * POWER(x, y - 1)),
             formula(lambda x, y: POWER(x, y) * LOG(x)),
         ),
+        integers=True,
+        of_integers=integer_power_formula,
         domain="positive",
     )
 )
+
+
+for _record in (*LOGIC, *DIVISION):
+    register(_record)
 
 
 def _reference(record: Elementwise) -> Callable[..., np.ndarray]:
@@ -551,7 +563,7 @@ for _record in FUNCTIONS.values():
     TO_LINALG.pattern(_record.op)(_lowering(_record))
 
 # ----------------------------------------------------------------------------------------------------------------------
-# Constants, comparison, selection, conversion: references
+# Constants, positions, comparison, selection, conversion: references
 # ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -559,6 +571,27 @@ for _record in FUNCTIONS.values():
 def constant(*, value: ir.Attribute) -> np.ndarray:
     """The tensor that the elements attribute holds."""
     return elements_array(value)
+
+
+@reference(mir.IotaOp)
+def iota(
+    like: np.ndarray | None = None,
+    *,
+    axis: int,
+    like_dims: Sequence[int] | None = None,
+    result_shape: Sequence[int],
+    result_dtype: np.dtype,
+) -> np.ndarray:
+    """result[i_0, .., i_n] = i_axis; sizes of -1 are those of `like`, by its dimensions in `like_dims`."""
+    shape = list(result_shape)
+    for dim, size in enumerate(shape):
+        if size < 0:
+            assert like is not None, "the verifier's rule"
+            assert like_dims is not None, "the verifier's rule"
+            shape[dim] = like.shape[like_dims[dim]]
+    line = np.arange(shape[axis], dtype=np.int64)
+    line = line.astype(F32) if is_float(result_dtype) else saturate(line, result_dtype)
+    return np.broadcast_to(line.reshape(-1, *[1] * (len(shape) - axis - 1)), shape)
 
 
 _COMPARE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
@@ -607,6 +640,12 @@ def cast(x: np.ndarray, *, result_dtype: np.dtype) -> np.ndarray:
 cost(mir.CompareOp, mir.WhereOp)(per_element(1))
 
 
+@cost(mir.IotaOp)
+def iota_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """One conversion for each element; of `like`, nothing but the sizes is read."""
+    return Cost(sizes.count(op.result), reads={} if op.like is None else {op.like: 0})
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Dimensions
 # ----------------------------------------------------------------------------------------------------------------------
@@ -616,6 +655,16 @@ cost(mir.CompareOp, mir.WhereOp)(per_element(1))
 def constant_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of the value."""
     return tuple(Size.of(size) for size in op.result.type.shape)
+
+
+@dim_rule(mir.IotaOp)
+def iota_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of the type; where it is dynamic, those of `like` that `like_dims` names."""
+    type, dims = op.result.type, python_value(op.like_dims)
+    return tuple(
+        operands[0][dims[dim]] if type.is_dynamic_dim(dim) else Size.of(type.get_dim_size(dim))
+        for dim in range(type.rank)
+    )
 
 
 dim_rule(mir.CastOp)(same_dims)
@@ -631,6 +680,18 @@ dim_rule(mir.CompareOp, mir.WhereOp)(broadcast_dims)
 def lower_constant(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """constant value -> arith.constant value"""
     rewriter.replace(op, arith.ConstantOp(op.result.type, op.value))
+
+
+@TO_LINALG.pattern(mir.IotaOp)
+def lower_iota(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """iota -> generic: linalg.index of the axis"""
+    type, dims, axis = op.result.type, python_value(op.like_dims), python_value(op.axis)
+    sizes: list[SizeLike] = [
+        as_index(size_of(op.like, dims[dim])) if type.is_dynamic_dim(dim) else int(type.get_dim_size(dim))
+        for dim in range(type.rank)
+    ]
+    destination = (empty(sizes, type.element_type), range(type.rank))
+    rewriter.replace(op, generic(type.rank, [], [destination], lambda _: scalars.index(axis).to(type.element_type)))
 
 
 @TO_LINALG.pattern(mir.CompareOp)

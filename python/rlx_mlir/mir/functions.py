@@ -45,7 +45,8 @@ class Elementwise:
         reference: on numpy arrays of the accumulation type; the formula by default.
         derivatives: by each operand, as formulas of all operands; None for what has none here.
         flops: for each element.
-        integers: whether integers are operands, too.
+        floats, integers, conditions: what operands may be: floats, integers, and i1.
+        of_integers: the formula on integers of so many bits, where it is another one.
         activation: whether products take it into their kernel (`mir.fused_matmul_bias_act`).
         domain: what the fuzzer draws half of the operands from: `normal` numbers, or `positive` ones.
         periodic: whether multiples of a period are subtracted first: its errors are absolute.
@@ -61,7 +62,10 @@ class Elementwise:
     reference: Callable[..., np.ndarray] | None = None
     derivatives: tuple[Formula, ...] | None = None
     flops: int = 1
+    floats: bool = True
     integers: bool = False
+    conditions: bool = False
+    of_integers: Callable[[int], Formula] | None = None
     activation: bool = False
     domain: str = "normal"
     periodic: bool = False
@@ -89,11 +93,17 @@ class Elementwise:
 
     def formula_for(self, element: str) -> Formula:
         """The formula for an element type, in which steps are computed."""
+        if self.of_integers is not None and element.startswith("i"):
+            return self.of_integers(int(element[1:]))
         return self.precise if self.precise is not None and element == "f64" else self.formula
 
     def apply(self, *operands: np.ndarray) -> np.ndarray:
         """The function on numpy arrays of the accumulation type, by the reference."""
         return np.asarray((self.formula.evaluate if self.reference is None else self.reference)(*operands))
+
+    def takes(self, element: str) -> bool:
+        """Whether there is the function of an element type."""
+        return self.conditions if element == "i1" else self.integers if element.startswith("i") else self.floats
 
 
 #: By the word of the operation.
@@ -111,6 +121,10 @@ def named(wanted: Callable[[Elementwise], bool]) -> frozenset[str]:
     return frozenset(record.name for record in FUNCTIONS.values() if wanted(record))
 
 
-def of_arity(arity: int) -> dict[str, Elementwise]:
-    """The functions of so many elements, by word."""
-    return {word: record for word, record in FUNCTIONS.items() if record.arity == arity}
+def of_arity(arity: int, element: str = "") -> dict[str, Elementwise]:
+    """The functions of so many elements, by word; where a type is given, those that there are of it."""
+    return {
+        word: record
+        for word, record in FUNCTIONS.items()
+        if record.arity == arity and (not element or record.takes(element))
+    }

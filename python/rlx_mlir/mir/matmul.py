@@ -26,7 +26,9 @@ from rlx_mlir.rewriting import Rewriter
 
 @reference(mir.MatmulOp)
 def matmul(lhs: np.ndarray, rhs: np.ndarray, *, transpose_rhs: bool = False) -> np.ndarray:
-    """result[.., m, n] = sum_k lhs[.., m, k] rhs[.., k, n], or rhs[.., n, k] with `transpose_rhs`."""
+    """result[.., m, n] = sum_k lhs[.., m, k] rhs[.., k, n], or rhs[.., n, k] with `transpose_rhs`; of i8 it is i32."""
+    if lhs.dtype == np.int8:
+        lhs, rhs = lhs.astype(np.int32), rhs.astype(np.int32)
     matrix = widen(rhs)
     return narrow(np.matmul(widen(lhs), np.swapaxes(matrix, -1, -2) if transpose_rhs else matrix), lhs.dtype)
 
@@ -117,9 +119,16 @@ def fused_matmul_bias_act_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]
 
 
 def contract(
-    lhs: ir.Value, lhs_outer: Map, rhs: ir.Value, rhs_outer: Map, sizes: Sequence[SizeLike], *, transpose_rhs: bool
+    lhs: ir.Value,
+    lhs_outer: Map,
+    rhs: ir.Value,
+    rhs_outer: Map,
+    sizes: Sequence[SizeLike],
+    *,
+    transpose_rhs: bool,
+    type: ir.Type | None = None,
 ) -> ir.Value:
-    """sum_k lhs[outer.., k] rhs[outer.., k, n], or rhs[outer.., n, k], in the accumulation type.
+    """sum_k lhs[outer.., k] rhs[outer.., k, n], or rhs[outer.., n, k], in `type`, by default the accumulation type.
 
     `sizes` are those of the result, [outer.., n]; the maps say which outer loops the operands' outer dimensions are.
     """
@@ -132,7 +141,8 @@ def contract(
         sizes,
         [*range(last - 1), n],
         0,
-        lambda x, w, total: total + x * w.to(total.type),
+        lambda x, w, total: total + x.to(total.type) * w.to(total.type),
+        type=type,
     )
 
 
@@ -154,7 +164,9 @@ def _product(op: ir.AnyOp) -> ir.Value:
         outer.append(next((size for size in sizes if size != 1), 1) if type.is_dynamic_dim(dim) else type.shape[dim])
     rows, columns = size_of(op.lhs, -2), size_of(op.rhs, -2 if transpose else -1)
     lhs_map, rhs_map = [*_batches(op.lhs, outer), type.rank - 2], _batches(op.rhs, outer)
-    return contract(op.lhs, lhs_map, op.rhs, rhs_map, [*outer, rows, columns], transpose_rhs=transpose)
+    # Those of i8 are of i32.
+    total = type.element_type if isinstance(type.element_type, ir.IntegerType) else None
+    return contract(op.lhs, lhs_map, op.rhs, rhs_map, [*outer, rows, columns], transpose_rhs=transpose, type=total)
 
 
 @TO_LINALG.pattern(mir.MatmulOp)

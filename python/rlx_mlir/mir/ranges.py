@@ -71,8 +71,11 @@ def intervals_of(op: ir.AnyOp, known: Known) -> list[Interval]:
     rule = _RULES.get(operation.name)
     found: Interval | Sequence[Interval] = ANYTHING if rule is None else rule(operation.opview, known)
     listed = [found] * len(operation.results) if isinstance(found, Interval) else list(found)
-    # Scalars that code on buffers has are their own element type.
-    kinds = [getattr(result.type, "element_type", result.type) for result in operation.results]
+    # Scalars that code on buffers has are their own element type; the bytes of a packed weight are no numbers.
+    kinds = [
+        result.type if getattr(result.type, "encoding", None) else getattr(result.type, "element_type", result.type)
+        for result in operation.results
+    ]
     return [_fitted(own, kind) for own, kind in zip(listed, kinds, strict=True)]
 
 
@@ -133,6 +136,12 @@ def _of_where(op: ir.AnyOp, known: Known) -> Interval:
 @_rule(mir.ConstantOp)
 def _of_constant(op: ir.AnyOp, known: Known) -> Interval:
     return interval_of_array(elements_array(op.value))
+
+
+@_rule(mir.IotaOp)
+def _of_iota(op: ir.AnyOp, known: Known) -> Interval:
+    last = max(_size(op.result, python_value(op.axis)) - 1, 0.0)
+    return Interval(0.0, min(last, 2.0**31 - 1 if str(op.result.type.element_type) == "i32" else 2.0**63 - 1))
 
 
 # What moves elements ------------------------------------------------------------------------------
@@ -216,8 +225,8 @@ def _of_softmax(op: ir.AnyOp, known: Known) -> Interval:
 @_rule(mir.ReduceOp)
 def _of_reduce(op: ir.AnyOp, known: Known) -> Interval:
     x, kind = known[op.x], python_value(op.kind)
-    if kind == "mean":
-        return x
+    if kind in ("mean", "any", "all"):
+        return x if kind == "mean" else Interval(0.0, 1.0)
     if kind == "prod":
         return ANYTHING
     count = math.prod(_size(op.x, axis) for axis in python_value(op.axes))

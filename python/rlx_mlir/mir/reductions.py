@@ -55,10 +55,12 @@ def _start(kind: str, dtype: np.dtype) -> object:
 
 @reference(mir.ReduceOp)
 def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = False) -> np.ndarray:
-    """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around."""
+    """Sum, mean, largest, smallest or product along `axes`; NaN gives NaN, integers wrap around; any, all of i1."""
     wide = widen(x)
     along: dict[str, Any] = {"axis": tuple(axes), "keepdims": keep_dims}
     total: Any
+    if kind in ("any", "all"):
+        return np.asarray(np.any(x, **along) if kind == "any" else np.all(x, **along))
     if kind in ("max", "min"):
         function: Callable[..., np.ndarray] = np.max if kind == "max" else np.min
         total = function(wide, initial=_start(kind, wide.dtype), **along)
@@ -165,13 +167,15 @@ _COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "max": lambda x, total: total.max(x),
     "min": lambda x, total: total.min(x),
     "prod": lambda x, total: total * x,
+    "any": lambda x, total: total | x,
+    "all": lambda x, total: total & x,
 }
 
 
 def _first(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
-    if kind in ("sum", "mean", "prod"):
-        return 1 if kind == "prod" else 0
+    if kind in ("sum", "mean", "prod", "any", "all"):
+        return 1 if kind in ("prod", "all") else 0
     smallest = -math.inf if is_float(type) else -(1 << (ir.IntegerType(type).width - 1))
     largest = math.inf if is_float(type) else (1 << (ir.IntegerType(type).width - 1)) - 1
     return smallest if kind == "max" else largest
@@ -229,21 +233,21 @@ def lower_softmax(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """cumsum(x) -> a loop along the axis: total += x[t]; result[t] = total, or the one before with exclusive
 
-    Sums of floats carry along what their additions have lost.
+    Sums of floats carry along what their additions have lost. Rows keep the axis, with size 1: where it were dropped,
+    and other dimensions are 1, too, MLIR mistakes these for it.
     """
     axis = python_value(op.axis) % op.x.type.rank
     sizes = sizes_of(op.x)
     type = element_type(op.x)
-    others = [size for dim, size in enumerate(sizes) if dim != axis]
     part: list[SizeLike] = [1 if dim == axis else size for dim, size in enumerate(sizes)]
-    row_type = tensor_type(others, type)
-    loops = range(len(others))
+    row_type = tensor_type(part, type)
+    loops = range(len(part))
     exclusive, floating = bool(op.exclusive), is_float(type)
 
     def written(t: ir.Value, totals: Sequence[ir.Value], result: ir.Value) -> ir.Value:
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
         row = elementwise(row_type, totals, completed) if floating else converted(totals[0], row_type)
-        return write_slice(row, result, offsets, part, drop=[axis])
+        return write_slice(row, result, offsets, part)
 
     def add(x: Scalar, *totals: Scalar) -> Scalar | tuple[Scalar, ...]:
         if not floating:
@@ -254,14 +258,14 @@ def lower_cumsum(op: ir.AnyOp, rewriter: Rewriter) -> None:
     def step(t: ir.Value, *state: ir.Value) -> list[ir.Value]:
         *totals, result = state
         offsets: list[SizeLike] = [t if dim == axis else 0 for dim in range(len(sizes))]
-        row = extract_slice(op.x, offsets, part, drop=[axis])
+        row = extract_slice(op.x, offsets, part)
         if exclusive:
             result = written(t, totals, result)
-        after = generic(len(others), [(row, loops)], [(total, loops) for total in totals], add)
+        after = generic(len(part), [(row, loops)], [(total, loops) for total in totals], add)
         totals = after if floating else [after]
         return [*totals, result if exclusive else written(t, totals, result)]
 
-    start = [*(filled(others, accumulator(type), 0) for _ in range(2 if floating else 1)), empty(sizes, type)]
+    start = [*(filled(part, accumulator(type), 0) for _ in range(2 if floating else 1)), empty(sizes, type)]
     rewriter.replace(op, for_each(0, sizes[axis], start, step)[-1])
 
 

@@ -139,6 +139,14 @@ class Scalar:
     def __neg__(self) -> Scalar:
         return Scalar(arith.NegFOp(self.value).result)
 
+    def quotient(self, other: Scalar) -> Scalar:
+        """The quotient of signed integers, rounded towards 0; the divisor is neither 0 nor -1."""
+        return self._apply(other, None, arith.DivSIOp)
+
+    def remainder(self, other: Scalar) -> Scalar:
+        """What the quotient leaves."""
+        return self._apply(other, None, arith.RemSIOp)
+
     def max(self, other: Scalar | float) -> Scalar:
         """The larger of two; NaN where one is NaN."""
         return self._apply(other, arith.MaximumFOp, arith.MaxSIOp)
@@ -362,7 +370,13 @@ _ARITHMETIC: dict[str, Callable[..., Scalar]] = {
     "max": Scalar.max,
     "min": Scalar.min,
     "less": operator.lt,
+    "equal": lambda a, b: a.compare("eq", b),
     "select": Scalar.select,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+    "quotient": Scalar.quotient,
+    "remainder": Scalar.remainder,
     "multiply_add": lambda a, b, c: a * b + c,
     "fma": lambda a, b, c: Scalar(math.FmaOp(a.value, b.value, c.value).result),
 }

@@ -153,6 +153,13 @@ def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
     return _broadcast(dims(view.result), dims(view.x))
 
 
+def _iota(view: mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
+    if view.like is None:
+        return []
+    own, result = dims(view.like), dims(view.result)
+    return [(own[source], result[at]) for at, source in enumerate(python_value(view.like_dims)) if source >= 0]
+
+
 def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
     width = x[python_value(view.axis)] if hasattr(view, "axis") else x[-1]
@@ -279,6 +286,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.slice": _slice,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
+    "mir.iota": _iota,
     "mir.rope": _rope,
     "mir.cache_update": _cache_update,
     "mir.sample": _sample,

@@ -107,3 +107,89 @@ func.func @concat_one(%x: tensor<?x8xf32>) -> tensor<?x8xf32> {
   %y = mir.concat %x axis 0 : tensor<?x8xf32>
   return %y : tensor<?x8xf32>
 }
+
+// CHECK-LABEL: func @logic_of_one_value
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xi1>, %[[Y:.+]]: tensor<?xi1>)
+//   CHECK-DAG:   %[[NONE:.+]] = mir.constant dense<false> : tensor<4xi1>
+//   CHECK-DAG:   %[[XOR:.+]] = mir.xor %[[Y]], %[[Y]]
+//       CHECK:   return %[[X]], %[[X]], %[[X]], %[[NONE]], %[[XOR]]
+func.func @logic_of_one_value(%x: tensor<4xi1>, %y: tensor<?xi1>)
+    -> (tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<?xi1>) {
+  %0 = mir.and %x, %x : tensor<4xi1>
+  %1 = mir.or %x, %x : tensor<4xi1>
+  %2 = mir.not %x : tensor<4xi1>
+  %3 = mir.not %2 : tensor<4xi1>
+  %4 = mir.xor %x, %x : tensor<4xi1>
+  %5 = mir.xor %y, %y : tensor<?xi1>
+  return %0, %1, %3, %4, %5 : tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<?xi1>
+}
+
+// CHECK-LABEL: func @logic_with_constants
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xi1>)
+//   CHECK-DAG:   %[[NONE:.+]] = mir.constant dense<false> : tensor<4xi1>
+//   CHECK-DAG:   %[[EVERY:.+]] = mir.constant dense<true> : tensor<4xi1>
+//       CHECK:   return %[[X]], %[[NONE]], %[[X]], %[[EVERY]], %[[X]]
+func.func @logic_with_constants(%x: tensor<4xi1>)
+    -> (tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>) {
+  %none = mir.constant dense<false> : tensor<i1>
+  %every = mir.constant dense<true> : tensor<4xi1>
+  %0 = mir.and %every, %x : tensor<4xi1>
+  %1 = mir.and %x, %none : tensor<4xi1>, tensor<i1>
+  %2 = mir.or %x, %none : tensor<4xi1>, tensor<i1>
+  %3 = mir.or %none, %every : tensor<i1>, tensor<4xi1>
+  %4 = mir.xor %none, %x : tensor<i1>, tensor<4xi1>
+  return %0, %1, %2, %3, %4 : tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>, tensor<4xi1>
+}
+
+/// The result has a shape that the operand lacks.
+// CHECK-LABEL: func @no_fold_logic_that_broadcasts
+//       CHECK:   mir.and
+func.func @no_fold_logic_that_broadcasts(%x: tensor<1xi1>) -> tensor<4xi1> {
+  %every = mir.constant dense<true> : tensor<4xi1>
+  %0 = mir.and %every, %x : tensor<4xi1>, tensor<1xi1>
+  return %0 : tensor<4xi1>
+}
+
+/// -1 is all bits of an integer.
+// CHECK-LABEL: func @bits_with_constants
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xi8>)
+//       CHECK:   %[[AND:.+]] = mir.and %[[X]]
+//       CHECK:   return %[[X]], %[[AND]]
+func.func @bits_with_constants(%x: tensor<4xi8>) -> (tensor<4xi8>, tensor<4xi8>) {
+  %ones = mir.constant dense<-1> : tensor<i8>
+  %one = mir.constant dense<1> : tensor<i8>
+  %0 = mir.and %x, %ones : tensor<4xi8>, tensor<i8>
+  %1 = mir.and %x, %one : tensor<4xi8>, tensor<i8>
+  return %0, %1 : tensor<4xi8>, tensor<4xi8>
+}
+
+// CHECK-LABEL: func @division
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xi32>)
+//   CHECK-DAG:   %[[ZEROS:.+]] = mir.constant dense<0> : tensor<4xi32>
+//   CHECK-DAG:   %[[REM:.+]] = mir.floor_rem %[[X]]
+//       CHECK:   return %[[X]], %[[X]], %[[ZEROS]], %[[ZEROS]], %[[ZEROS]], %[[REM]]
+func.func @division(%x: tensor<4xi32>)
+    -> (tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>) {
+  %zero = mir.constant dense<0> : tensor<i32>
+  %one = mir.constant dense<1> : tensor<i32>
+  %minus = mir.constant dense<-1> : tensor<i32>
+  %two = mir.constant dense<2> : tensor<i32>
+  %0 = mir.floor_div %x, %one : tensor<4xi32>, tensor<i32>
+  %1 = mir.trunc_div %x, %one : tensor<4xi32>, tensor<i32>
+  %2 = mir.floor_rem %x, %one : tensor<4xi32>, tensor<i32>
+  %3 = mir.trunc_rem %x, %zero : tensor<4xi32>, tensor<i32>
+  %4 = mir.trunc_rem %x, %minus : tensor<4xi32>, tensor<i32>
+  %5 = mir.floor_rem %x, %two : tensor<4xi32>, tensor<i32>
+  return %0, %1, %2, %3, %4, %5
+      : tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>, tensor<4xi32>
+}
+
+// CHECK-LABEL: func @iota_of_one
+//       CHECK:   %[[ZEROS:.+]] = mir.constant dense<0.000000e+00> : tensor<4x1xf32>
+//       CHECK:   %[[COUNT:.+]] = mir.iota axis 0
+//       CHECK:   return %[[ZEROS]], %[[COUNT]]
+func.func @iota_of_one() -> (tensor<4x1xf32>, tensor<4x1xf32>) {
+  %0 = mir.iota axis 1 to tensor<4x1xf32>
+  %1 = mir.iota axis 0 to tensor<4x1xf32>
+  return %0, %1 : tensor<4x1xf32>, tensor<4x1xf32>
+}

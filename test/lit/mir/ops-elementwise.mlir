@@ -8,6 +8,19 @@ func.func @constant() -> tensor<2xf32> {
   return %c : tensor<2xf32>
 }
 
+// CHECK-LABEL: func @iota
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8x?xf16>)
+//  CHECK-NEXT:   %[[A:.+]] = mir.iota axis 1 to tensor<2x4xi32>
+//  CHECK-NEXT:   %[[B:.+]] = mir.iota axis 0 like %[[X]] dims [2] : tensor<?x8x?xf16> to tensor<?xi64>
+//  CHECK-NEXT:   %[[C:.+]] = mir.iota axis 2 like %[[X]] dims [-1, 0, 1] : tensor<?x8x?xf16> to tensor<4x?x8xf32>
+//  CHECK-NEXT:   return %[[A]], %[[B]], %[[C]]
+func.func @iota(%x: tensor<?x8x?xf16>) -> (tensor<2x4xi32>, tensor<?xi64>, tensor<4x?x8xf32>) {
+  %a = mir.iota axis 1 to tensor<2x4xi32>
+  %b = mir.iota axis 0 like %x dims [2] : tensor<?x8x?xf16> to tensor<?xi64>
+  %c = mir.iota axis 2 like %x dims [-1, 0, 1] : tensor<?x8x?xf16> to tensor<4x?x8xf32>
+  return %a, %b, %c : tensor<2x4xi32>, tensor<?xi64>, tensor<4x?x8xf32>
+}
+
 // CHECK-LABEL: func @unary
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>)
 //  CHECK-NEXT:   %[[GELU:.+]] = mir.gelu %[[X]] : tensor<?x8xf32>
@@ -114,6 +127,40 @@ func.func @broadcast_dynamic(%x: tensor<?x?xf32>, %y: tensor<4x1xf32>, %z: tenso
 func.func @binary_integers(%x: tensor<4xi64>) -> tensor<4xi64> {
   %y = mir.add %x, %x : tensor<4xi64>
   return %y : tensor<4xi64>
+}
+
+// CHECK-LABEL: func @logic
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4x1xi1>, %[[Y:.+]]: tensor<?xi1>)
+//  CHECK-NEXT:   %[[AND:.+]] = mir.and %[[X]], %[[Y]] : tensor<4x1xi1>, tensor<?xi1>
+//  CHECK-NEXT:   %[[OR:.+]] = mir.or %[[AND]], %[[AND]] : tensor<4x?xi1>
+//  CHECK-NEXT:   %[[XOR:.+]] = mir.xor %[[OR]], %[[Y]] : tensor<4x?xi1>, tensor<?xi1>
+//  CHECK-NEXT:   %[[NOT:.+]] = mir.not %[[XOR]] : tensor<4x?xi1>
+//  CHECK-NEXT:   return %[[NOT]]
+func.func @logic(%x: tensor<4x1xi1>, %y: tensor<?xi1>) -> tensor<4x?xi1> {
+  %0 = mir.and %x, %y : tensor<4x1xi1>, tensor<?xi1>
+  %1 = mir.or %0, %0 : tensor<4x?xi1>
+  %2 = mir.xor %1, %y : tensor<4x?xi1>, tensor<?xi1>
+  %3 = mir.not %2 : tensor<4x?xi1>
+  return %3 : tensor<4x?xi1>
+}
+
+// CHECK-LABEL: func @integers
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xi16>, %[[Y:.+]]: tensor<8xi16>)
+//  CHECK-NEXT:   %[[A:.+]] = mir.floor_div %[[X]], %[[Y]] : tensor<?x8xi16>, tensor<8xi16>
+//  CHECK-NEXT:   %[[B:.+]] = mir.floor_rem %[[A]], %[[Y]] : tensor<?x8xi16>, tensor<8xi16>
+//  CHECK-NEXT:   %[[C:.+]] = mir.trunc_div %[[B]], %[[X]] : tensor<?x8xi16>
+//  CHECK-NEXT:   %[[D:.+]] = mir.trunc_rem %[[C]], %[[X]] : tensor<?x8xi16>
+//  CHECK-NEXT:   %[[E:.+]] = mir.pow %[[D]], %[[X]] : tensor<?x8xi16>
+//  CHECK-NEXT:   %[[F:.+]] = mir.and %[[E]], %[[X]] : tensor<?x8xi16>
+//  CHECK-NEXT:   return %[[F]]
+func.func @integers(%x: tensor<?x8xi16>, %y: tensor<8xi16>) -> tensor<?x8xi16> {
+  %0 = mir.floor_div %x, %y : tensor<?x8xi16>, tensor<8xi16>
+  %1 = mir.floor_rem %0, %y : tensor<?x8xi16>, tensor<8xi16>
+  %2 = mir.trunc_div %1, %x : tensor<?x8xi16>
+  %3 = mir.trunc_rem %2, %x : tensor<?x8xi16>
+  %4 = mir.pow %3, %x : tensor<?x8xi16>
+  %5 = mir.and %4, %x : tensor<?x8xi16>
+  return %5 : tensor<?x8xi16>
 }
 
 // CHECK-LABEL: func @compare

@@ -32,6 +32,14 @@ func.func @matmul_c3_batch(%a: tensor<2x4x8xf32>, %b: tensor<3x8x16xf32>) {
 
 // -----
 
+func.func @matmul_of_i16(%a: tensor<4x8xi16>, %b: tensor<8x16xi16>) {
+  // expected-error @below {{operand #0 must be dense tensor of a float, i8, i32 or i64 values}}
+  %r = mir.matmul %a, %b : tensor<4x8xi16>, tensor<8x16xi16>
+  return
+}
+
+// -----
+
 func.func @matmul_element_types(%a: tensor<4x8xf32>, %b: tensor<8x16xf16>) {
   // expected-error @below {{failed to verify that all of {lhs, rhs} have same element type}}
   %r = mir.matmul %a, %b : tensor<4x8xf32>, tensor<8x16xf16>

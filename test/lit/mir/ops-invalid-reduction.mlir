@@ -24,6 +24,22 @@ func.func @reduce_c2_mean(%x: tensor<4x8xi32>) {
 
 // -----
 
+func.func @reduce_c3_any_of_numbers(%x: tensor<4x8xi32>) {
+  // expected-error @below {{expects 'x' to be of i1 with kind any, but its element type is 'i32'}}
+  %r = mir.reduce any %x axes [1] : tensor<4x8xi32>
+  return
+}
+
+// -----
+
+func.func @reduce_c3_sum_of_conditions(%x: tensor<4x8xi1>) {
+  // expected-error @below {{expects 'x' to be of numbers with kind sum, but its element type is 'i1'}}
+  %r = mir.reduce sum %x axes [1] : tensor<4x8xi1>
+  return
+}
+
+// -----
+
 func.func @softmax_c1_axis(%x: tensor<4x8xf32>) {
   // expected-error @below {{expects 'axis' to be a dimension of 'x', whose rank is 2, but got -3}}
   %r = mir.softmax %x axis -3 : tensor<4x8xf32>

@@ -28,6 +28,19 @@ func.func @matmul_batches(%a: tensor<1x3x4x?xf32>, %b: tensor<?x1x8x5xf32>) -> t
   return %r : tensor<?x3x4x5xf32>
 }
 
+/// Sums of i8 are of i32.
+// CHECK-LABEL: func @matmul_integers
+//       CHECK:   mir.matmul %{{.+}}, %{{.+}} : tensor<?x8xi8>, tensor<8x16xi8>
+//       CHECK:   mir.matmul %{{.+}}, %{{.+}} transpose_rhs : tensor<?x16xi32>, tensor<4x16xi32>
+//       CHECK:   mir.matmul %{{.+}}, %{{.+}} : tensor<2x3xi64>, tensor<3x2xi64>
+func.func @matmul_integers(%a: tensor<?x8xi8>, %b: tensor<8x16xi8>, %c: tensor<4x16xi32>, %d: tensor<2x3xi64>,
+    %e: tensor<3x2xi64>) -> (tensor<?x4xi32>, tensor<2x2xi64>) {
+  %0 = mir.matmul %a, %b : tensor<?x8xi8>, tensor<8x16xi8>
+  %1 = mir.matmul %0, %c transpose_rhs : tensor<?x16xi32>, tensor<4x16xi32>
+  %2 = mir.matmul %d, %e : tensor<2x3xi64>, tensor<3x2xi64>
+  return %1, %2 : tensor<?x4xi32>, tensor<2x2xi64>
+}
+
 // CHECK-LABEL: func @fused_matmul_bias_act
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x?x8xf32>, %[[W:.+]]: tensor<8x16xf32>, %[[B:.+]]: tensor<16xf32>)
 //       CHECK:   %[[R:.+]] = mir.fused_matmul_bias_act %[[X]], %[[W]], %[[B]] : tensor<2x?x8xf32>, tensor<8x16xf32>, tensor<16xf32>

@@ -27,6 +27,16 @@ func.func @reduce_integers(%x: tensor<4xi32>) -> tensor<i32> {
   return %a : tensor<i32>
 }
 
+// CHECK-LABEL: func @reduce_conditions
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x4xi1>)
+//       CHECK:   mir.reduce any %[[X]] axes [0] : tensor<?x4xi1>
+//       CHECK:   mir.reduce all %[[X]] axes [0, 1] keep_dims : tensor<?x4xi1>
+func.func @reduce_conditions(%x: tensor<?x4xi1>) -> (tensor<4xi1>, tensor<1x1xi1>) {
+  %a = mir.reduce any %x axes [0] : tensor<?x4xi1>
+  %b = mir.reduce all %x axes [0, 1] keep_dims : tensor<?x4xi1>
+  return %a, %b : tensor<4xi1>, tensor<1x1xi1>
+}
+
 // CHECK-LABEL: func @softmax
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf16>)
 //       CHECK:   %[[A:.+]] = mir.softmax %[[X]] : tensor<?x8xf16>

@@ -6,7 +6,8 @@
   theirs through shared memory.
 
 Where that makes few blocks, the length is cut into parts, and a second pass over [parts, ..] joins them in their order,
-so that results are the same bits at each call. Everything between is f32, or of the elements' type: f64, i32, i64.
+so that results are the same bits at each call. Everything between is f32, or of the elements' type: f64, i32, i64; of
+conditions, which are bytes in memory, it is i32.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ SHORT = 1024
 UNROLL = 4
 _FLOATS = {"sum": "arith.addf", "mean": "arith.addf", "max": "arith.maximumf", "min": "arith.minimumf"}
 _INTEGERS = {"sum": "arith.addi", "max": "arith.maxsi", "min": "arith.minsi", "prod": "arith.muli"}
+_CONDITIONS = {"any": "arith.ori", "all": "arith.andi"}
 _START = {"sum": 0.0, "mean": 0.0, "max": -math.inf, "min": math.inf, "prod": 1.0}
 #: The type of sums, by that of elements.
-_WIDE = {"f32": "f32", "f16": "f32", "bf16": "f32", "f64": "f64", "i32": "i32", "i64": "i64"}
+_WIDE = {"f32": "f32", "f16": "f32", "bf16": "f32", "f64": "f64", "i32": "i32", "i64": "i64", "i1": "i32"}
 
 
 @dataclass(frozen=True)
@@ -59,9 +61,14 @@ class Sizes:
         return [self.outer, self.length, self.inner]
 
 
+def _stored(element: str) -> str:
+    """What memory holds of an element type."""
+    return "i8" if element == "i1" else element
+
+
 @dataclass(frozen=True)
 class Joins:
-    """How numbers are joined, in the type that sums have: f32, but f64, i32 and i64 of elements of these."""
+    """How numbers are joined, in the type that sums have: f32, but f64, i32 and i64 of elements of these, i32 of i1."""
 
     em: DeviceEmitter
     kind: str
@@ -85,11 +92,12 @@ class Joins:
         if self.wide.startswith("f"):
             return self.em.const(_START[self.kind], self.wide)
         end = 1 << (BITS[self.wide] - 1)
-        return self.em.const({"sum": 0, "max": -end, "min": end - 1, "prod": 1}[self.kind], self.wide)
+        ends = {"sum": 0, "max": -end, "min": end - 1, "prod": 1, "any": 0, "all": 1}
+        return self.em.const(ends[self.kind], self.wide)
 
     def two(self, x: Value, y: Value) -> Value:
         """Two numbers."""
-        words = {**_FLOATS, "prod": "arith.mulf"} if self.wide.startswith("f") else _INTEGERS
+        words = {**_FLOATS, "prod": "arith.mulf"} if self.wide.startswith("f") else _INTEGERS | _CONDITIONS
         return self.em.binary(words[self.kind], x, y)
 
     def tree(self, values: Sequence[Value]) -> Value:
@@ -116,14 +124,18 @@ class Joins:
 
     def load(self, base: Value, element: str, lanes: int, place: Index) -> list[Value]:
         """Neighbouring elements, widened."""
-        em = self.em
-        loaded = em.ld(base, element if lanes == 1 else vec(lanes, element), em.index(place))
+        em, stored = self.em, _stored(element)
+        loaded = em.ld(base, stored if lanes == 1 else vec(lanes, stored), em.index(place))
+        if element == "i1":
+            return [em.cast("arith.extui", lane, self.wide) for lane in em.lanes(loaded)]
         return em.lanes(em.widen(loaded) if self.wide == "f32" else loaded)
 
     def store(self, values: Sequence[Value], base: Value, element: str, place: Index) -> None:
         """Neighbouring elements, rounded once."""
         em = self.em
         step = 128 // BITS[element]
+        if element == "i1":
+            values = [em.cast("arith.trunci", value, _stored(element)) for value in values]
         for first in range(0, len(values), step):
             part = values[first : first + step]
             value = em.vector(part) if len(part) > 1 else part[0]

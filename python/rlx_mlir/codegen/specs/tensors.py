@@ -97,7 +97,7 @@ class MoveSpec:
 
 @dataclass(frozen=True)
 class ReduceSpec:
-    """A reduction of x along axes: types of the buffers x and result; kind is sum, mean, max, min or prod."""
+    """A reduction of x along axes: types of the buffers x and result; kind as of `mir.reduce`."""
 
     x: str
     result: str

@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Builders of primitives that make positions, and move elements and change none."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.errors import InputError
+from rlx_mlir.hir import place
+from rlx_mlir.hir.graph import axes_of, axis_of, integer, shape_of
+from rlx_mlir.hir.result_types import check_sequence, context_of, like, sized
+from rlx_mlir.hir.types import DTypeLike, Options, ShapeLike, check_size, dtype_word, element_type
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+def _sizes(op: str, new_shape: ShapeLike) -> list[Size]:
+    """The sizes of a shape; BuildError where an entry is none."""
+    check_sequence(op, new_shape, "sizes and symbols")
+    try:
+        return [Size.parse(e) if isinstance(e, str) else Size.of(check_size(e, new_shape)) for e in new_shape]
+    except InputError as error:
+        raise place.caller().error(f"'{op}': {error}") from None
+
+
+class Shapes:
+    """The builders; what they need of a graph is abstract here."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> ir.Context: ...
+
+    @abstractmethod
+    def _emit(
+        self,
+        op: str,
+        operands: Mapping[str, object],
+        attributes: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+        result: ir.Type | None = None,
+        **unknown: object,
+    ) -> tuple[Value, ...]: ...
+
+    @abstractmethod
+    def _dimension(self, size: Size) -> tuple[Value, int] | None: ...
+
+    def iota(
+        self,
+        new_shape: ShapeLike,
+        axis: int = 0,
+        dtype: DTypeLike = "i32",
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+    ) -> Value:
+        """0, 1, 2, ... along one dimension, the same numbers in every other.
+
+        Args:
+            new_shape: sizes and symbols, or what is computed of symbols, such as `2*s`: a value of the graph has a
+                dimension of that size.
+            axis: along which numbers count; a negative one counts from the end.
+            dtype: i32, i64 or f32.
+        """
+        wanted = _sizes("mir.iota", new_shape)
+        try:
+            element = element_type(dtype_word(dtype), self._context)
+            at = integer(axis, "axis")
+        except InputError as error:
+            raise place.caller().error(f"'mir.iota': {error}") from None
+        at += len(wanted) if at < 0 else 0
+        sources = self._sources(wanted, ())
+        if isinstance(sources, int):
+            raise place.caller().error(
+                f"'mir.iota' takes '{list(new_shape)[sources]}' where a value has a dimension of that size, but "
+                f"new_shape is {list(new_shape)}, and no value has one"
+            )
+        # One value gives sizes; dimensions that others have come by an expansion.
+        counted = [source for source in sources if 0 <= at < len(wanted) and source[1][at] >= 0]
+        value, dims = next(iter(counted or sources), (None, None))
+        sizes = [
+            own.constant if own.constant is not None else -1 if dims is not None and dims[i] >= 0 else 1
+            for i, own in enumerate(wanted)
+        ]
+        declared = shape if len(sources) < 2 else None
+        result = sized(sizes, element, self._context)
+        attributes = {"axis": at, "like_dims": dims}
+        x = self._emit("mir.iota", {"like": value}, attributes, name=name, shape=declared, result=result)[0]
+        return x if len(sources) < 2 else self.expand(x, new_shape, name=name, shape=shape)
+
+    def reshape(
+        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """The same elements in another shape.
+
+        Args:
+            new_shape: sizes; -1 for what the others leave (once); -2, or the symbol that `x` has there, for the size
+                of `x` at that position. Another symbol stands for -1.
+        """
+        own = shape_of(x, "'x' of 'mir.reshape'")
+        check_sequence("mir.reshape", new_shape, "sizes and symbols")
+        entries = [
+            entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
+            for i, entry in enumerate(new_shape)
+        ]
+        return self._emit("mir.reshape", {"x": x}, {"new_shape": entries}, name=name, shape=shape)[0]
+
+    def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Unpack[Options]) -> Value:
+        """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
+        order = axes_of(x, permutation)[::-1] if permutation is None else axes_of(x, permutation)
+        return self._emit("mir.transpose", {"x": x}, {"permutation": order}, **options)[0]
+
+    def narrow(self, x: Value, axis: int, start: int, length: int, **options: Unpack[Options]) -> Value:
+        """Elements start .. start + length - 1 along one dimension; a negative axis counts from the end."""
+        attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
+        return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
+
+    def slice(
+        self,
+        x: Value,
+        axis: int,
+        start: int | None = None,
+        stop: int | None = None,
+        step: int = 1,
+        *,
+        length: int | None = None,
+        **options: Unpack[Options],
+    ) -> Value:
+        """Elements along one dimension as Python's `x[start:stop:step]` takes them; `x[:, 1::2]` builds it.
+
+        Bounds that are negative count from the end, and such that are outside are moved to the ends. Of a symbolic
+        dimension the result has a size that follows, such as `max(s - 1, 0)`.
+
+        Args:
+            axis: the dimension; a negative one counts from the end.
+            start: the first element; without it the first one, or the last one for a negative step.
+            stop: the position that isn't taken any more; without it all up to the end.
+            step: how far the elements are from each other; not 0.
+            length: how many elements there are; another number of a symbolic dimension is refused when it is given.
+        """
+        attributes = {"axis": axis_of(x, axis), "start": start, "stop": stop, "step": step, "length": length}
+        given = {key: value for key, value in attributes.items() if value is not None}
+        return self._emit("mir.slice", {"x": x}, given, **options)[0]
+
+    def dim(
+        self, x: Value, axis: int, dtype: DTypeLike = "i64", *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """The size of a dimension as a number, without dimensions: i64, or another integer or floating-point type."""
+        try:
+            element = element_type(dtype_word(dtype), context_of(x))
+        except InputError as error:
+            raise place.caller().error(f"'mir.dim': {error}") from None
+        result = like(x, element=element, sizes=[])
+        return self._emit("mir.dim", {"x": x}, {"axis": axis_of(x, axis)}, name=name, shape=shape, result=result)[0]
+
+    def concat(self, values: Sequence[Value], axis: int, **options: Unpack[Options]) -> Value:
+        """Values joined along one dimension; a negative axis counts from the end."""
+        check_sequence("mir.concat", values, "values")
+        listed = list(values)
+        if not listed:
+            raise place.caller().error("'mir.concat' expects at least one value, but got none")
+        return self._emit("mir.concat", {"inputs": listed}, {"axis": axis_of(listed[0], axis)}, **options)[0]
+
+    def expand(
+        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+    ) -> Value:
+        """x repeated along dimensions of size 1 and new leading ones.
+
+        Args:
+            new_shape: sizes and symbols, or what is computed of symbols, such as `2*s`: x or another value of the
+                graph has a dimension of that size.
+        """
+        own = shape_of(x, "'x' of 'mir.expand'")
+        wanted = _sizes("mir.expand", new_shape)
+        sources = self._sources(wanted, own)
+        if isinstance(sources, int):
+            raise place.caller().error(
+                f"'mir.expand' takes '{list(new_shape)[sources]}' where a value has a dimension of that size, but x is "
+                f"{list(own)}, new_shape is {list(new_shape)}, and no other value has one"
+            )
+        # One operation for each value that gives sizes; what later ones give is 1 until then.
+        known = [-1 if size.constant is None else size.constant for size in wanted]
+        steps = [({"like": value}, {"like_dims": dims}) for value, dims in sources] or [({}, {})]
+        for number, (operands, attributes) in enumerate(steps):
+            later = {i for _, dims in sources[number + 1 :] for i, axis in enumerate(dims) if axis >= 0}
+            sizes = [1 if i in later else size for i, size in enumerate(known)]
+            declared = None if later else shape
+            result = like(x, sizes=sizes)
+            x = self._emit("mir.expand", {"x": x, **operands}, attributes, name=name, shape=declared, result=result)[0]
+        return x
+
+    def _sources(self, wanted: Sequence[Size], own: Sequence[int | str]) -> list[tuple[Value, list[int]]] | int:
+        """The values that give sizes which x, of shape `own`, doesn't have; or the first dimension that none has.
+
+        Each comes with its dimension for each of the result's, -1 where it isn't from there.
+        """
+        found: dict[ir.Value, tuple[Value, list[int]]] = {}
+        missing = len(wanted) - len(own)
+        for i, size in enumerate(wanted):
+            if size.constant is not None or (i >= missing and own[i - missing] == str(size)):
+                continue
+            source = self._dimension(size)
+            if source is None:
+                return i
+            value, axis = source
+            found.setdefault(value._resolve(), (value, [-1] * len(wanted)))[1][i] = axis
+        return list(found.values())
+
+    def gather(
+        self,
+        table: Value,
+        indices: Value | np.ndarray,
+        axis: int = 0,
+        *,
+        batch_dims: int = 0,
+        **options: Unpack[Options],
+    ) -> Value:
+        """Entries of a table (dense, or the decoded rows of a packed weight) along one dimension.
+
+        Indices count from 0; those outside of the table are clamped to its ends, so -1 is the first entry.
+
+        Args:
+            batch_dims: so many leading dimensions are those of both operands: rows [B, S, E] at indices [B, 1], with
+                axis 1 and batch_dims 1, are [B, 1, E], one row of each batch item.
+        """
+        attributes = {"axis": axis_of(table, axis), "batch_dims": batch_dims}
+        return self._emit("mir.gather", {"table": table, "indices": indices}, attributes, **options)[0]
