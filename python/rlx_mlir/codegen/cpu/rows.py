@@ -40,6 +40,7 @@ from rlx_mlir.codegen.row_graph import (
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
+from .registry import Generator, as_it_is
 from .target import Target, rounded
 
 #: Terms of a partial sum of one block: a vector's lane has one sum for each vector of an unrolled loop.
@@ -437,3 +438,6 @@ class _Kernel:
         if self.stored[sink.index] is not None:
             raise UnsupportedByTemplate("rows: a cache with one element a position isn't supported")
         em.store(value, out, [self.out_starts[sink.index]] if shape_of(out.type) else [])
+
+
+GENERATORS = (Generator("rows", "rows", as_it_is, emit_rows),)
