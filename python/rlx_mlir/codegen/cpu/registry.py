@@ -39,6 +39,7 @@ MODULES = (
     "attention",
     "recurrence",
     "conv",
+    "norm",
 )
 
 
