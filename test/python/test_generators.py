@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from compile_harness import compile_fresh, templates_of
 from cpu_harness import TARGETS
+from documents import blocks
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule
 from rlx_mlir.codegen import UnsupportedByTemplate, cpu
-from rlx_mlir.codegen.cpu import registry
+from rlx_mlir.codegen.cpu import norm, registry
 from rlx_mlir.codegen.cpu.kernel import Scratch, write_kernel
 from rlx_mlir.codegen.cpu.registry import Generator
 from rlx_mlir.codegen.cpu.target import Target
@@ -166,6 +167,13 @@ def test_products_of_f32_may_do_without_tiles() -> None:
     for skipped, name in (((), "gemm_amx_f32_batched"), (("gemm_amx_f32",), "gemm_dense")):
         text = rlx.emit(m, "linalg", **machine, disable_templates=skipped)
         assert f'mir.template = "{name}"' in text
+
+
+def test_the_record_in_the_documentation_is_that_of_the_file() -> None:
+    (block,) = blocks("CONTRIBUTING.md", "python")
+    known = dict(vars(norm))
+    exec(block.text, known)
+    assert known["GENERATORS"] == norm.GENERATORS
 
 
 def test_every_generator_is_in_the_list() -> None:
