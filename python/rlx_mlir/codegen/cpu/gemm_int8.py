@@ -516,7 +516,7 @@ def _multiply_tiles(
 # -- quantisation -----------------------------------------------------------------------------------------------------
 
 
-def block_quantize(target: Target, name: str, x_shape: tuple[int | None, ...]) -> str:
+def block_quantize(name: str, x_shape: tuple[int | None, ...], target: Target) -> str:
     """The kernel of `block_quantize`: per row and block of 32, d = max|x| / 127, q = round-half-even(x / d), sum of q.
 
     Operand: x [..., K] f32, K a static multiple of 32; results q [..., K] i8, scale [..., K / 32] f32 and
@@ -595,5 +595,5 @@ GENERATORS = (
         candidates={"prefill": [{"amx": 0}]},
     ),
     Generator("gemm_int8", "gemm", _configure, _emit, knobs=SHARED, candidates=REGISTER_TILES),
-    Generator("block_quantize", "quantize", as_it_is, lambda name, x, target: block_quantize(target, name, x)),
+    Generator("block_quantize", "quantize", as_it_is, block_quantize),
 )

@@ -327,8 +327,8 @@ class _Columns:
 
     def _norm(self) -> Rows:
         """(x - mean) / sqrt(variance + eps), of rms_norm without the mean"""
-        em = self.em
-        count, centred = self._count(), self._read
+        em, count = self.em, self._count()
+        centred: Rows = self._read
         if self.spec.op == "rms_norm":
 
             def add_square(row: Index, vector: int, sums: Sequence[Value]) -> list[Value]:
