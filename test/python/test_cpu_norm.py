@@ -16,7 +16,7 @@ from compile_harness import Program, check, compile_fresh, every, templates_of
 from covering import products
 from cpu_harness import TARGETS, Kernel, compiled
 
-from rlx_mlir import GraphModule
+from rlx_mlir import Executable, GraphModule
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.cpu.norm import FEWEST, SHORT, configure_norm, emit_norm
 from rlx_mlir.codegen.cpu.target import Target
@@ -216,6 +216,24 @@ def test_modules(dtype: str) -> None:
     )
     ways = check(p, every(b=[0, 1, 9], n=[1, 8, 19]))
     assert list(templates_of(ways.templates).values()).count("norm") == 3
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_bits_do_not_depend_on_threads(op: str) -> None:
+    p = Program("mir")
+    x, vectors = p.input("x", ["b", 35, "n"], "bf16"), [p.param(name, [35], "bf16") for name in ("gamma", "beta")]
+    p.output(y=p.m.softmax(x, axis=1) if op == "softmax" else getattr(p.m.primitives, op)(x, *vectors, axis=1))
+    artifact = compile_fresh(p.finish()).artifact
+    assert list(artifact.templates.values()) == ["norm"]
+    # Calls of little work stay on one thread: here they have a lot of it.
+    artifact = replace(artifact, calls=tuple((*call[:3], [(10**12, [])]) for call in artifact.calls))
+    inputs, params = p.values({"b": 3, "n": 301})
+    found = set()
+    for threads in (1, 2, 3, 5):
+        executable = Executable(artifact, threads=threads)
+        executable.set_params(params)
+        found.add(executable.run(inputs)["y"].tobytes())
+    assert len(found) == 1
 
 
 def test_kernels_are_verified_numerically() -> None:
