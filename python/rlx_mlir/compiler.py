@@ -16,13 +16,12 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
 from rlx_mlir import checks, limits
 from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
 from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError, did_you_mean
-from rlx_mlir.kernel_classes import CLASSES, TEMPLATES
+from rlx_mlir.kernel_classes import CLASSES
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
 from rlx_mlir.runtime.executable import Executable, check_threads
-from rlx_mlir.tuning import cpu as cpu_choices
 from rlx_mlir.tuning.choices import check_choices, format_choices
 
 if TYPE_CHECKING:
@@ -44,10 +43,6 @@ RESUMABLE = STARTS[2:]
 #: What `target` may name.
 TARGETS = ("cpu", "nvptx", "cuda")
 
-#: What `disable_templates` may name.
-_DISABLED = (*CLASSES, "all", *TEMPLATES)
-
-
 #: In place of fusion and outlining: a kernel for each operation as it is written.
 APART = "mir-hoist-params,mir-outline-kernels{apart=true}"
 
@@ -68,8 +63,8 @@ class CompileOptions:
             operations share a kernel or not. `wide`: they may stay in f32 within a kernel, and more operations are
             fused; results then depend on what is.
         maxima: declared maximum of each dynamic size, by its symbol; others are 512.
-        disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, or all) that take
-            the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
+        disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, norm, or all) that
+            take the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
             another one: see docs/performance.md about their accuracy. attention_amx likewise, from attention.
         triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
             where both are empty. Code for other architectures can be looked at and kept, but not run here.
@@ -136,11 +131,9 @@ class CompileOptions:
                     f"{checks.shown(size)}"
                 )
         object.__setattr__(self, "disable_templates", checks.names("disable_templates", self.disable_templates))
-        for name in self.disable_templates:
-            if name not in _DISABLED:
-                raise InputError(f"'disable_templates' expects {', '.join(_DISABLED)}, but got {name!r}")
-        if self.target == "cpu":
-            check_choices(self.choices, cpu_choices.KNOWN)
+        self._check_disabled()
+        if self.target == "cpu" and self.choices != {}:
+            check_choices(self.choices, self.known_choices())
         checks.whole("level", self.level, 0, 3)
         if not isinstance(self.verify, bool) and not (isinstance(self.verify, str) and self.verify == "numeric"):
             raise InputError(f"'verify' expects True, False or 'numeric', but got {checks.shown(self.verify)}")
@@ -169,17 +162,38 @@ class CompileOptions:
         """Whether kernels run on a GPU."""
         return self.target != "cpu"
 
+    def _check_disabled(self) -> None:
+        """Raises InputError where `disable_templates` names neither a class nor what the target has beside them."""
+        others = [name for name in self.disable_templates if name not in (*CLASSES, "all")]
+        if not others:
+            return
+        from rlx_mlir.codegen.cpu.registry import switches
+
+        known = (*CLASSES, "all", *switches())
+        for name in others:
+            if name not in known:
+                raise InputError(f"'disable_templates' expects {', '.join(known)}, but got {name!r}")
+            if self.is_gpu:
+                raise InputError(f"'disable_templates' names {name}, which target {self.target} doesn't have")
+
+    def known_choices(self) -> Mapping[str, range]:
+        """The values that `choices` may have, by name."""
+        if self.is_gpu:
+            from rlx_mlir.tuning.gpu import KNOWN
+
+            return KNOWN
+        from rlx_mlir.codegen.cpu.registry import knobs
+        from rlx_mlir.tuning.cpu import ranges
+
+        return ranges(knobs())
+
     def _check_gpu(self) -> None:
         """Fills in the chip, and checks what only GPUs have."""
         from rlx_mlir import chips
-        from rlx_mlir.tuning import gpu as choices
 
         if self.verify == "numeric":
             raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
-        for name in ("gemm_amx_f32", "attention_amx"):
-            if name in self.disable_templates:
-                raise InputError(f"'disable_templates' names {name}, which target {self.target} doesn't have")
-        check_choices(self.choices, choices.KNOWN, by_rows=True)
+        check_choices(self.choices, self.known_choices(), by_rows=True)
         if not self.chip:
             object.__setattr__(self, "chip", _chip_of_device() if self.target == "cuda" else chips.DEFAULT_CHIP)
         chips.ptx_feature(self.chip, self.ptx)
@@ -382,7 +396,7 @@ def compile_cached(
     if not cache:
         return _compiled(build_artifact(build(), chosen), chosen, threads)
     parts = compile_cache.key_parts(material, chosen.as_dict())
-    if not chosen.choices and (measured := tuned.find(parts)):
+    if not chosen.choices and (measured := tuned.find(parts, chosen.known_choices)):
         chosen = dataclasses.replace(chosen, choices=measured)
         parts = compile_cache.key_parts(material, chosen.as_dict())
     artifact = None if chosen.is_observed else compile_cache.find(compile_cache.key_of(parts))

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from rlx_mlir.runtime.tiles import ATTENTION_AMX, GEMM_AMX_F32
-
 #: Those that have templates for CPUs or schedules for GPUs.
 CLASSES = (
     "gemm",
@@ -24,10 +22,7 @@ CLASSES = (
     "norm",
 )
 
-#: Templates that can be turned off by themselves, since they round otherwise than those they replace.
-TEMPLATES = (GEMM_AMX_F32, ATTENTION_AMX)
-
 #: What has only the generic path.
 GENERIC = "generic"
 
-__all__ = ["CLASSES", "GENERIC", "TEMPLATES"]
+__all__ = ["CLASSES", "GENERIC"]

@@ -16,7 +16,7 @@ from cpu_harness import Kernel, compiled, guarded, protect
 from test_cpu_gemm import TILE_TARGETS, need
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.attention import emit_attention
+from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.cpu.attention_decode import CHUNK
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs.attention import LAYOUTS, AttentionSpec
@@ -84,7 +84,7 @@ class Case(Problem):
     def kernel(self) -> Kernel:
         target = TARGETS[DEFAULT["bits"] if self.bits is None else self.bits]
         need(target)
-        return compiled("k", emit_attention("k", self.spec(), target))
+        return compiled("k", generate("attention", "k", self.spec(), target)[1])
 
     def inputs(self, seed: int = 0) -> list[np.ndarray]:
         rng = np.random.default_rng(seed)
@@ -530,8 +530,9 @@ def test_large_scores_stay_finite() -> None:
 
 
 def test_code_size_is_independent_of_the_problem() -> None:
-    small = emit_attention("k", Case(64, 64, size=64, dynamic=False).spec(), TARGETS[256])
-    large = emit_attention("k", Case(4096, 4096, heads=32, size=128, dynamic=False).spec(), TARGETS[256])
+    small = generate("attention", "k", Case(64, 64, size=64, dynamic=False).spec(), TARGETS[256])[1]
+    spec = Case(4096, 4096, heads=32, size=128, dynamic=False).spec()
+    large = generate("attention", "k", spec, TARGETS[256])[1]
     assert math.isclose(len(small.splitlines()), len(large.splitlines()), rel_tol=0.1)
 
 
@@ -551,4 +552,4 @@ def test_code_size_is_independent_of_the_problem() -> None:
 )
 def test_unsupported(change: dict[str, Any], message: str) -> None:
     with pytest.raises(UnsupportedByTemplate, match=message):
-        emit_attention("k", replace(Case(3, 5).spec(), **change), TARGETS[256])
+        generate("attention", "k", replace(Case(3, 5).spec(), **change), TARGETS[256])

@@ -14,7 +14,7 @@ from test_cpu_attention import Case
 from test_cpu_gemm import TILE_TARGETS, need
 
 from rlx_mlir import Executable
-from rlx_mlir.codegen.cpu.attention import template_of
+from rlx_mlir.codegen.cpu.registry import generate
 
 
 @pytest.fixture(autouse=True)
@@ -188,10 +188,10 @@ def test_scores_that_are_not_finite(where: str, value: float) -> None:
 def test_which_attention_has_tiles() -> None:
     tiles = TILE_TARGETS["bf16"]
     prompt, single = Case(3, 5).spec(), Case(1, 5).spec()
-    assert template_of(prompt, tiles) == "attention_amx"
-    assert template_of(single, tiles) == "attention"
-    assert template_of(prompt, replace(tiles, without=frozenset({"attention_amx"}))) == "attention"
-    assert template_of(prompt, TILE_TARGETS["f16"]) == "attention"
+    assert generate("attention", "k", prompt, tiles)[0] == "attention_amx"
+    assert generate("attention", "k", single, tiles)[0] == "attention"
+    assert generate("attention", "k", prompt, tiles, {"attention_amx"})[0] == "attention"
+    assert generate("attention", "k", prompt, TILE_TARGETS["f16"])[0] == "attention"
 
 
 def network() -> Program:

@@ -467,7 +467,7 @@ def test_block_quantize(target: str) -> None:
     x[0, 0, :32] = 0
     x[0, 1, 32:64] *= np.float32(1e-38)
     x[1, 0, :32] = np.arange(32) * 8 - 127  # ties
-    kernel = compiled("quantize", block_quantize(ALL_TARGETS[target], "quantize", (None, 2, 96)))
+    kernel = compiled("quantize", block_quantize("quantize", (None, 2, 96), ALL_TARGETS[target]))
     expected = quantize(x)
     for result, right in zip(kernel([x], expected, [1, 4]), expected, strict=True):
         np.testing.assert_array_equal(result, right)
@@ -478,7 +478,7 @@ def test_block_quantize_of_what_is_no_number(target: str) -> None:
     need(ALL_TARGETS[target])
     x = np.ones((4, 32), np.float32)
     x[0, 3], x[1, 4], x[2] = np.nan, np.inf, np.float32(190 * 2.0**-149)
-    kernel = compiled("quantize", block_quantize(ALL_TARGETS[target], "quantize", (4, 32)))
+    kernel = compiled("quantize", block_quantize("quantize", (4, 32), ALL_TARGETS[target]))
     q, scale, total = kernel(
         [x], [np.zeros((4, 32), np.int8), np.zeros((4, 1), np.float32), np.zeros((4, 1), np.int32)]
     )
@@ -590,7 +590,7 @@ def test_what_no_template_covers() -> None:
     with pytest.raises(UnsupportedByTemplate, match="block scheme"):
         gemm_int8(target, Product("product", (1, 64), 16), "f16")
     with pytest.raises(UnsupportedByTemplate, match="multiple of 32"):
-        block_quantize(target, "quantize", (4, 33))
+        block_quantize("quantize", (4, 33), target)
 
 
 # -- targets and text -------------------------------------------------------------------------------------------------

@@ -225,7 +225,6 @@ def test_which_products_are_split() -> None:
     assert not splits(TILES, "f32", 512, 8)
     assert not splits(TILES, "bf16", 512, 64)
     assert not splits(TARGETS[512], "f32", 512, 64)
-    assert not splits(replace(TILES, without=frozenset({"gemm_amx_f32"})), "f32", 512, 64)
     with pytest.raises(UnsupportedByTemplate, match="need f32 and tiles of bf16"):
         gemm_split(TARGETS[512], Product("product", (32, 32), 16), "f32")
 

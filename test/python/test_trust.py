@@ -26,6 +26,8 @@ from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.tools import cache as cache_tool
 from rlx_mlir.tools.cli import app
 
+KNOWN = CompileOptions().known_choices
+
 OTHER = 54321
 """A user that is neither this one nor root."""
 
@@ -326,7 +328,7 @@ def test_damaged_choices_count_as_none(
 ) -> None:
     path = tuned.keep(own_parts(), {}, {})
     write(path)
-    assert tuned.find(own_parts()) == {}
+    assert tuned.find(own_parts(), KNOWN) == {}
     assert f"ignoring measured choices {path}: " in refusals(caplog)
     assert product(rlx.compile(module())) == [2, 4, 6]
 
@@ -334,7 +336,7 @@ def test_damaged_choices_count_as_none(
 def test_choices_that_are_whole_are_found(fresh_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tuned.keep(own_parts(), {}, {})
     path.write_text(content({"k": {"tile_rows": 2}}))
-    assert tuned.find(own_parts()) == {"k": {"tile_rows": 2}}
+    assert tuned.find(own_parts(), KNOWN) == {"k": {"tile_rows": 2}}
     assert not caplog.records
 
 
@@ -342,14 +344,14 @@ def test_choices_of_another_module_are_not_used(fresh_cache: Path, caplog: pytes
     own = tuned.keep(own_parts(), {"k": {"tile_rows": 2}}, {})
     others = cache.key_parts({"module": "other"}, CompileOptions().as_dict())
     own.rename(tuned.path_of(others))
-    assert tuned.find(others) == {}
+    assert tuned.find(others, KNOWN) == {}
     assert "of another module" in refusals(caplog)
 
 
 def test_choices_in_a_folder_that_others_can_write(fresh_cache: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tuned.keep(own_parts(), {"k": {"tile_rows": 2}}, {})
     path.parent.chmod(0o777)
-    assert tuned.find(own_parts()) == {}
+    assert tuned.find(own_parts(), KNOWN) == {}
     assert "can be written by others" in refusals(caplog)
     with pytest.raises(CacheError, match="can be written by others"):
         tuned.keep(own_parts(), {}, {})

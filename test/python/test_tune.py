@@ -16,6 +16,7 @@ from test_cli import rlx
 
 import rlx_mlir
 from rlx_mlir import formats, native
+from rlx_mlir.codegen.cpu import registry
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.compiler import CompileOptions, stages
 from rlx_mlir.errors import InputError
@@ -30,7 +31,9 @@ from rlx_mlir.runtime import cache, tuned
 from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.tools.loading import Loading
 from rlx_mlir.tuning.choices import format_choices, text_of
-from rlx_mlir.tuning.cpu import CHANGE_BITS, KNOWN, Choices, parse_choices
+from rlx_mlir.tuning.cpu import SHARED, Choices, parse_choices
+
+KNOWN = CompileOptions().known_choices
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +41,16 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("RLX_DEBUG", "")
     monkeypatch.setenv("NO_COLOR", "1")
+
+
+def candidates(monkeypatch: pytest.MonkeyPatch, **programs: list[dict[str, int]]) -> None:
+    """Generators that have candidates have these, by program."""
+    known = {own.name for own in registry.generators() if own.candidates}
+
+    def made(name: str, program: str) -> list[dict[str, int]]:
+        return programs.get(program, []) if name in known else []
+
+    monkeypatch.setattr(registry, "candidates", made)
 
 
 def product() -> GraphModule:
@@ -121,19 +134,19 @@ def test_choices_of_tiles_of_bf16() -> None:
 
 def test_tiles_are_limited() -> None:
     assert Choices().limited((12, 8, 4, 2, 1)) == (12, 8, 4, 2, 1)
-    assert Choices(tile_rows=5).limited((12, 8, 4, 2, 1)) == (4, 2, 1)
-    assert Choices(tile_rows=1).limited((6, 1)) == (1,)
-    assert (Choices().ahead(1024), Choices(prefetch=0).ahead(1024)) == (1024, 0)
+    assert Choices({"tile_rows": 5}).limited((12, 8, 4, 2, 1)) == (4, 2, 1)
+    assert Choices({"tile_rows": 1}).limited((6, 1)) == (1,)
+    assert (Choices().ahead(1024), Choices({"prefetch": 0}).ahead(1024)) == (1024, 0)
 
 
 def test_choices_are_text_in_pipelines() -> None:
     choices = {"b": {"prefetch": 0}, "a": {"tile_rows": 4, "prefetch": 64}}
     text = format_choices(choices)
     assert text == "a:prefetch:64+a:tile_rows:4+b:prefetch:0"
-    assert parse_choices(text) == {"a": Choices(4, 64), "b": Choices(None, 0)}
+    assert parse_choices(text, SHARED) == {name: Choices(own) for name, own in choices.items()}
     assert f"choices={text}" in dict(stages(CompileOptions(choices=choices)))["linalg"]
     with pytest.raises(InputError, match=r"expects kernel:choice:number, joined by \+, but got 'a:b'"):
-        parse_choices("a:b")
+        parse_choices("a:b", SHARED)
 
 
 @pytest.mark.parametrize(
@@ -160,14 +173,14 @@ def parts() -> dict[str, Any]:
 
 
 def test_choices_are_kept_for_one_build(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert tuned.find(parts()) == {}
+    assert tuned.find(parts(), KNOWN) == {}
     path = tuned.keep(parts(), {"k": {"prefetch": 0}}, {"ratio": 1.5})
-    assert tuned.find(parts()) == {"k": {"prefetch": 0}}
+    assert tuned.find(parts(), KNOWN) == {"k": {"prefetch": 0}}
     assert json.loads(path.read_text())["measured"] == {"ratio": 1.5}
-    assert tuned.find(cache.key_parts({"module": "n"}, CompileOptions().as_dict())) == {}
-    assert tuned.find(cache.key_parts({"module": "m"}, CompileOptions(level=1).as_dict())) == {}
+    assert tuned.find(cache.key_parts({"module": "n"}, CompileOptions().as_dict()), KNOWN) == {}
+    assert tuned.find(cache.key_parts({"module": "m"}, CompileOptions(level=1).as_dict()), KNOWN) == {}
     monkeypatch.setattr(tuned, "compiler_build", lambda: "another")
-    assert tuned.find(parts()) == {}
+    assert tuned.find(parts(), KNOWN) == {}
     tuned.forget(parts())
     assert not path.exists()
 
@@ -177,7 +190,7 @@ def test_a_damaged_file_is_ignored(content: str, caplog: pytest.LogCaptureFixtur
     path = tuned.keep(parts(), {}, {})
     path.write_text(content)
     with caplog.at_level(logging.WARNING, "rlx_mlir.runtime.tuned"):
-        assert tuned.find(parts()) == {}
+        assert tuned.find(parts(), KNOWN) == {}
     assert content == '{"build": 1}' or str(path) in caplog.text
 
 
@@ -270,8 +283,7 @@ def test_noise_is_no_gain(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_changes_bits_may_be_left_out(model: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     faked(monkeypatch, {"amx 0": 0.5, "amx_k 128": 0.5, "prefetch 0": 0.9})
     for own in tune.tune_model(model, threads=1, rounds=3, same_bits=True):
-        assert not {name for kernel in own.kernels for name in kernel.choices} & CHANGE_BITS
-    assert KNOWN.keys() > CHANGE_BITS
+        assert not any(registry.knobs()[name].changes_bits for kernel in own.kernels for name in kernel.choices)
 
 
 def test_one_length_of_prompts_on_a_cpu(model: Any) -> None:
@@ -304,7 +316,7 @@ def test_choices_of_several_sizes_are_joined() -> None:
 
 def test_a_module_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is kept is what `compile` with the same options finds; other sizes of calls don't matter for that."""
-    monkeypatch.setattr(tune, "CANDIDATES", {name: {"decode": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    candidates(monkeypatch, decode=[{"prefetch": 0}])
     faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
     options: Any = {"activations": "int8", "maxima": {"n": 64}}
     (found,) = rlx_mlir.tune(product(), sizes={"n": 5}, rounds=3, threads=1, **options)
@@ -316,7 +328,7 @@ def test_a_module_is_tuned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_module_is_measured_on_given_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are those of the arrays; a cache is updated where it is."""
-    monkeypatch.setattr(tune, "CANDIDATES", {name: {"prefill": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    candidates(monkeypatch, prefill=[{"prefetch": 0}])
     m = GraphModule.hir("attend")
     x, pos = m.input("x", ["batch", "seq", 32]), m.input("pos", ["batch"], "i32")
     caches = [m.input(name, ["batch", 64, 16]) for name in ("k", "v")]
@@ -364,7 +376,7 @@ def test_modules_that_cannot_be_tuned(options: Any, text: str) -> None:
 
 
 def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tune, "CANDIDATES", {name: {"decode": [{"prefetch": 0}]} for name in tune.CANDIDATES})
+    candidates(monkeypatch, decode=[{"prefetch": 0}])
     faked(monkeypatch, {"prefetch 0": 0.5, "chosen": 0.5})
     path = tmp_path / "graph.mlir"
     path.write_text(product().to_text())
@@ -386,14 +398,14 @@ def test_the_command_tunes_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (("--arrays", str(path)), "cannot be read as a .npz file"),
     ):
         assert message in rlx("tune", str(path), *given, status=1).stderr
-    monkeypatch.setattr(tune, "CANDIDATES", {})
+    candidates(monkeypatch)
     assert "product: none of its kernels has choices to try" in rlx("tune", str(path), *rounds).stdout
     assert "'--size' says nothing about a model" in rlx("tune", "smollm2", "--size", "n=3", status=1).stderr
 
 
 def test_the_command(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Loading, "load", lambda self, say: model)
-    monkeypatch.setattr(tune, "CANDIDATES", {"gemm_int8": {"decode": [{"prefetch": 0}]}})
+    candidates(monkeypatch, decode=[{"prefetch": 0}])
     monkeypatch.setattr(decoder, "PROGRAMS", ("decode",))  # each is some modules to compile
     options = ("--threads", "1", "--rounds", "3", "--prompt-tokens", "8", "--dry-run")
     found = json.loads(rlx("tune", "tiny", *options, "--json").stdout)

@@ -18,17 +18,18 @@ from mlir.dialects import bufferization
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.registry import generate, generators_of, knobs, switches
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
-from rlx_mlir.kernel_classes import TEMPLATES
+from rlx_mlir.kernel_classes import CLASSES
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, kernel_class, memref_of, parse_into
+from rlx_mlir.lowering.kernel_specs import READERS
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.signatures import RELATIONS, signature
-from rlx_mlir.lowering.templates import CLASSES, select_template
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.tuning.choices import check_kernels
@@ -71,12 +72,12 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
     target = Target.from_features(features, triple, cpu)
     if is_here and target.has("amx-tile") and not request_tiles():
         target = replace(target, features=target.features - {"amx-tile"})
-    chosen = parse_choices(choices)
+    chosen = parse_choices(choices, knobs())
     skipped = set(filter(None, disable.split("+")))
-    if unknown := sorted(skipped - {*CLASSES, *TEMPLATES, "all"}):
-        known = ", ".join([*CLASSES, *TEMPLATES])
-        raise InputError(f"option 'disable' expects {known} or all, joined by +, but got '{'+'.join(unknown)}'")
-    target = replace(target, without=frozenset(skipped))
+    known = [*(kind for kind in CLASSES if generators_of(kind)), *switches()]
+    if unknown := sorted(skipped - {*known, "all"}):
+        words = ", ".join(known)
+        raise InputError(f"option 'disable' expects {words} or all, joined by +, but got '{'+'.join(unknown)}'")
     block = module.regions[0].blocks[0]
     for prepare in functions(module, PREPARE):
         prepare.operation.erase()
@@ -89,7 +90,7 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
             continue
         try:
             own = replace(target, choices=chosen.get(kernel_name(kernel), BY_RULE))
-            template, text = select_template(kernel_name(kernel), kernel, own)
+            template, text = _generate(kernel, own, skipped)
             made = parse_into(block, text)
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
@@ -101,6 +102,17 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
             op.operation.attributes[TEMPLATE] = ir.StringAttr.get(template)
             _locate(op, place)
         kernel.operation.erase()
+
+
+def _generate(kernel: ir.AnyOp, target: Target, skipped: Collection[str]) -> tuple[str, str]:
+    """The name of the generator that takes the kernel, and the kernel's functions as text.
+
+    Raises UnsupportedByTemplate, with the reason, where none does.
+    """
+    name, kind = kernel_name(kernel), kernel_class(kernel)
+    if not generators_of(kind):
+        raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
+    return generate(kind, name, READERS[kind](name, kernel), target, skipped)
 
 
 def _locate(function: ir.AnyOp, location: ir.Location) -> None:

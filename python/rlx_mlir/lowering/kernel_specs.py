@@ -6,15 +6,12 @@ Each function raises UnsupportedByTemplate, with the reason, where a kernel isn'
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.gemm_batched import BatchedProduct
-from rlx_mlir.codegen.cpu.kernel import Product
 from rlx_mlir.codegen.program import Argument, Program, Ref, Step
 from rlx_mlir.codegen.row_graph import Operand, Result, RowProgram, split_rows
 from rlx_mlir.codegen.row_graph import Step as RowStep
@@ -27,12 +24,14 @@ from rlx_mlir.codegen.specs import (
     GatherSpec,
     MoveSpec,
     NormSpec,
+    ProductSpec,
     RecurrenceSpec,
     ReduceSpec,
     SampleSpec,
     ScanSpec,
     TopKSpec,
 )
+from rlx_mlir.codegen.specs.products import Sizes
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
@@ -40,9 +39,6 @@ from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
-
-Sizes = tuple[int | None, ...]
-"""Sizes of a value, None where dynamic."""
 
 
 def _body(kernel: ir.AnyOp) -> tuple[list[ir.AnyOp], list[ir.Value]]:
@@ -97,68 +93,7 @@ def _rounding(op: ir.AnyOp) -> str:
 # Products -----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ProductKernel:
-    """A kernel of class gemm: outputs = program(x W_0, x W_1, .., arguments).
-
-    Attributes:
-        kind: `matmul` of dense operands, `scaled_matmul` of dense ones of 8 bits, `dequant_matmul` with packed weights,
-            `block_dot` of a quantised x.
-        x, weight, result: sizes; a dense weight is [.., K, N], or [.., N, K] where `transposed`.
-        program: what follows the products; its accumulators are the weights.
-        order: the kernel's operand for each operand of the template: x (or its quantised parts), weights, arguments.
-        element: type of the products' results, of arguments and outputs; of dense operands, too.
-        scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
-        norm: epsilon of the RMS norm that the kernel applies to x first; its operands are x and gamma.
-        quantises: whether it then quantises x: its operand is x, not q, scale and sum.
-        float8: types of x and of the weights in a `scaled_matmul`, whose scales are part of the program.
-    """
-
-    name: str
-    kind: Literal["matmul", "scaled_matmul", "dequant_matmul", "block_dot"]
-    x: Sizes
-    weight: Sizes
-    result: Sizes
-    program: Program
-    order: tuple[int, ...]
-    element: str
-    transposed: bool = False
-    scheme: str = ""
-    layout: str = ""
-    norm: float | None = None
-    quantises: bool = False
-    float8: tuple[str, str] | None = None
-
-    def need_plain(self) -> None:
-        """Raises UnsupportedByTemplate where the kernel changes x before its products."""
-        if self.norm is not None or self.quantises:
-            raise UnsupportedByTemplate(f"{self.name}: norms and quantisation of x are for the schedule of few rows")
-
-    @property
-    def is_matrix(self) -> bool:
-        """Whether the weight is one matrix of known sizes, not empty."""
-        return len(self.weight) == 2 and all(self.weight)
-
-    @property
-    def rows(self) -> int | None:
-        """M, the product of the leading sizes of x; None if that is dynamic."""
-        leading = [size for size in self.x[:-1] if size is not None]
-        return math.prod(leading) if len(leading) == len(self.x) - 1 else None
-
-    def product(self) -> Product:
-        """The kernel as a product with matrices; UnsupportedByTemplate where K or N isn't known."""
-        n = self.result[-1]
-        if n is None:
-            raise UnsupportedByTemplate(f"{self.name}: N isn't known")
-        return Product(self.name, self.x, n, self.program, self.order, self.element)
-
-    def batched(self) -> BatchedProduct:
-        """The kernel as a batch of products of dense operands."""
-        shapes = (self.x, self.weight, self.result)
-        return BatchedProduct(self.name, *shapes, self.program, self.order, self.element, self.transposed)
-
-
-def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
+def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
     """A kernel of class gemm."""
     ops, returned = _body(kernel)
     products = [op for op in ops if isinstance(op.opview, PRODUCTS)]
@@ -193,18 +128,16 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductKernel:
         )
         packed = (scheme_of(weights[0]), layout_of(weights[0]))
         quantises = any(op.name == "mir.block_quantize" for op in before)
-        return ProductKernel(
+        return ProductSpec(
             name, kind, *shapes, program, order, _element(result), False, *packed, norm=norm, quantises=quantises
         )
     transposed = bool(first.opview.transpose_rhs)
     if scaled:
         float8 = (_element(inputs[0]), _element(weights[0]))
-        return ProductKernel(
-            name, "scaled_matmul", *shapes, program, order, _element(result), transposed, float8=float8
-        )
+        return ProductSpec(name, "scaled_matmul", *shapes, program, order, _element(result), transposed, float8=float8)
     if _element(weights[0]) != _element(result):
         raise UnsupportedByTemplate(f"{name}: the operands are of {_element(inputs[0])} and {_element(weights[0])}")
-    return ProductKernel(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
+    return ProductSpec(name, "matmul", *shapes, program, order, _element(result), transposed, norm=norm)
 
 
 def _prologue(inputs: list[ir.Value]) -> tuple[list[ir.AnyOp], list[ir.Value], float | None]:
@@ -652,3 +585,23 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     types: list[Any] = [_buffer_of(value) for value in [*read, *written]]
     q, k, v, g, beta, state, result, state_out = types
     return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
+
+
+#: What reads the kernels of a class.
+READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
+    "gemm": read_product,
+    "rows": read_rows,
+    "attention": read_attention,
+    "quantize": read_quantize,
+    "recurrence": read_recurrence,
+    "conv": read_conv,
+    "top_k": read_top_k,
+    "sample": read_sample,
+    "gather": read_gather,
+    "move": read_move,
+    "broadcast": read_broadcast,
+    "conv2d": read_conv2d,
+    "reduce": read_reduce,
+    "scan": read_scan,
+    "norm": read_norm,
+}

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rlx_mlir.codegen.cpu import registry
 from rlx_mlir.compiler import _check_module, _options, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
 from rlx_mlir.measure.profile import measured
@@ -38,7 +39,6 @@ from rlx_mlir.runtime.executable import Executable
 from rlx_mlir.runtime.loading import executable as executable_for
 from rlx_mlir.runtime.prepare import Prepared
 from rlx_mlir.tuning.choices import AT, changes_bits, text_of
-from rlx_mlir.tuning.cpu import CHANGE_BITS
 
 if TYPE_CHECKING:
     from rlx_mlir.hir import GraphModule
@@ -53,34 +53,6 @@ CPU_PROMPTS, GPU_PROMPTS = (128,), (16, 128, 512)
 TRIES = 8
 
 Candidates = Sequence[Mapping[str, int]]
-
-_REGISTER_TILES: Mapping[str, Candidates] = {
-    # Single tokens wait for memory, prompts compute.
-    "prefill": [{"tile_rows": 4}, {"tile_rows": 2}, {"prefetch": 0}],
-    "decode": [{"prefetch": 0}, {"prefetch": 512}, {"prefetch": 2048}, {"prefetch": 4096}],
-}
-_AMX_PARTS: Mapping[str, Candidates] = {
-    "prefill": [
-        {"amx": 0},
-        {"amx_rows": 128},
-        {"amx_rows": 512},
-        {"amx_group": 12},
-        {"amx_group": 48},
-        {"amx_k": 128},
-        {"amx_k": 512},
-    ],
-}
-#: What is tried on CPUs, by template and program.
-CANDIDATES: Mapping[str, Mapping[str, Candidates]] = {
-    "gemm_int8": _REGISTER_TILES,
-    "gemm_panels": _REGISTER_TILES,
-    "gemm_amx": {"prefill": [{"amx": 0}, {"prefetch": 0}, {"prefetch": 2048}, {"prefetch": 4096}]},
-    "gemm_amx_batched": {"prefill": [{"amx": 0}]},
-    "gemm_amx_int8": {"prefill": [{"amx": 0}]},
-    "attention_amx": {"prefill": [{"amx": 0}]},
-    "gemm_amx_f32": _AMX_PARTS,
-    "gemm_amx_f32_batched": _AMX_PARTS,
-}
 
 
 @dataclass(frozen=True)
@@ -327,11 +299,12 @@ class _Tuner:
     def _of_cpu(self, rule: Executable) -> dict[tuple[int, str], Candidates]:
         (size,) = self._subject.cases
         found: dict[tuple[int, str], Candidates] = {}
+        changing = [knob for knob, own in registry.knobs().items() if own.changes_bits]
         for name in rule.artifact.kernels:
-            by_program = CANDIDATES.get(rule.artifact.templates.get(name, ""), {})
+            template = rule.artifact.templates.get(name, "")
             own: list[Mapping[str, int]] = []
-            for one in itertools.chain.from_iterable(by_program.get(p, ()) for p in self._subject.programs):
-                if one not in own and not (self._plan.same_bits and changes_bits(one, CHANGE_BITS)):
+            for one in itertools.chain.from_iterable(registry.candidates(template, p) for p in self._subject.programs):
+                if one not in own and not (self._plan.same_bits and changes_bits(one, changing)):
                     own.append(one)
             found[size, name] = own
         return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +55,19 @@ def path_of(parts: Parts) -> Path:
     return cache_dir() / "tuned" / f"{key_of(own)}.json"
 
 
-def find(parts: Parts) -> Chosen:
+def find(parts: Parts, known: Callable[[], Mapping[str, range]]) -> Chosen:
     """The choices; none where nothing was measured, by another build of the compiler, or where the file is damaged.
 
     A file that can't be used, whatever is in it, is said in the log.
+
+    Args:
+        parts: what the choices are kept under.
+        known: gives the values of each choice that there is; asked where there is a file.
     """
     path = path_of(parts)
     try:
         check_folder(path.parent)
-        return _read(path, parts["options"].get("target") == "cuda")
+        return _read(path, known, by_rows=parts["options"].get("target") == "cuda")
     except FileNotFoundError:
         return {}
     except (OSError, RlxError) as error:
@@ -71,7 +75,7 @@ def find(parts: Parts) -> Chosen:
         return {}
 
 
-def _read(path: Path, for_gpu: bool) -> Chosen:
+def _read(path: Path, known: Callable[[], Mapping[str, range]], *, by_rows: bool) -> Chosen:
     """The choices in a file, none where another build measured them; CacheError where it is damaged."""
     text = read_small(path, "json_bytes")
     with foreign_errors("it is damaged", CacheError):
@@ -81,12 +85,8 @@ def _read(path: Path, for_gpu: bool) -> Chosen:
         choices = found["choices"]
         if found["key"] != path.stem or found["sha256"] != _digest(choices):
             raise CacheError("it is damaged, or of another module: key and digest in it aren't those of its choices")
-    if for_gpu:
-        from rlx_mlir.tuning.gpu import KNOWN
-    else:
-        from rlx_mlir.tuning.cpu import KNOWN
     try:
-        check_choices(choices, KNOWN, by_rows=for_gpu)
+        check_choices(choices, known(), by_rows=by_rows)
     except InputError as error:
         raise CacheError(f"it is damaged: {error}") from None
     return {kernel: dict(own) for kernel, own in choices.items()}

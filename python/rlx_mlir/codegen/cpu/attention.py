@@ -21,24 +21,21 @@ from __future__ import annotations
 from rlx_mlir.codegen.emit import Emitter, Index, Value, shape_of
 from rlx_mlir.codegen.specs.attention import AttentionSpec, check_attention
 from rlx_mlir.runtime.tiles import ATTENTION_AMX
+from rlx_mlir.tuning.cpu import SHARED
 
 from .attention_amx import TilePrefill
 from .attention_base import Schedule
 from .attention_decode import Decode
 from .attention_prefill import Prefill
 from .kernel import Finish, Scratch, write_kernel, write_shared_kernel
+from .registry import Generator
 from .target import Target
 
-__all__ = ["emit_attention", "template_of"]
+__all__ = ["GENERATORS"]
 
 
-def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
-    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
-
-    Raises UnsupportedByTemplate where an element type, rank, size or attribute is outside what the template covers.
-    """
-    check_attention(spec)
-    kind = schedule_of(spec, target)
+def emit_attention(name: str, spec: AttentionSpec, target: Target, kind: type[Schedule]) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch` of a schedule, as text."""
     names = [operand for operand, _ in spec.operands]
     result = [("out", spec.result)]
 
@@ -75,13 +72,33 @@ def emit_attention(name: str, spec: AttentionSpec, target: Target) -> str:
     return write_shared_kernel(name, spec.operands, result, units=units, scratch=scratch, body=body, finish=finish)
 
 
-def schedule_of(spec: AttentionSpec, target: Target) -> type[Schedule]:
-    """How a problem is computed on a processor."""
-    if shape_of(spec.q)[spec.sequence_axis] == 1:
-        return Decode
-    return TilePrefill if target.tiles("bf16") and ATTENTION_AMX not in target.without else Prefill
+Config = tuple[AttentionSpec, type[Schedule]]
+"""A problem, and the schedule that computes it."""
 
 
-def template_of(spec: AttentionSpec, target: Target) -> str:
-    """The name by which reports call what `emit_attention` makes."""
-    return ATTENTION_AMX if schedule_of(spec, target) is TilePrefill else "attention"
+def _configure(name: str, spec: AttentionSpec, target: Target) -> Config:
+    check_attention(spec)
+    return spec, Decode if shape_of(spec.q)[spec.sequence_axis] == 1 else Prefill
+
+
+def _configure_tiles(name: str, spec: AttentionSpec, target: Target) -> Config | None:
+    _, kind = _configure(name, spec, target)
+    return (spec, TilePrefill) if kind is Prefill and target.tiles("bf16") else None
+
+
+def _emit(name: str, config: Config, target: Target) -> str:
+    return emit_attention(name, config[0], target, config[1])
+
+
+GENERATORS = (
+    Generator(
+        ATTENTION_AMX,
+        "attention",
+        _configure_tiles,
+        _emit,
+        switch=ATTENTION_AMX,
+        knobs=SHARED,
+        candidates={"prefill": [{"amx": 0}]},
+    ),
+    Generator("attention", "attention", _configure, _emit),
+)

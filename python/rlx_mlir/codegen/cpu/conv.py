@@ -12,6 +12,7 @@ from rlx_mlir.codegen.specs.sequence import MAX_TAPS, ConvSpec
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
+from .registry import Generator, as_it_is
 from .target import Target, rounded
 
 __all__ = ["emit_conv"]
@@ -79,3 +80,6 @@ def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:
         body=body,
         order=spec.operand_order,
     )
+
+
+GENERATORS = (Generator("conv", "conv", as_it_is, emit_conv),)

@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, with_element
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.tuning.cpu import SHARED
 
+from . import UnsupportedByTemplate
 from .gemm_packed import (
     FEW_ROWS,
     PREFETCH_BYTES,
@@ -26,6 +29,7 @@ from .gemm_packed import (
 )
 from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_kernel
 from .panels import PANEL_ROWS
+from .registry import Generator
 from .target import ELEMENT_BITS, Target
 
 __all__ = ["Matrix", "column_reader", "copy_columns", "copy_transposed", "gemm_dense", "transpose"]
@@ -309,3 +313,20 @@ def _few_transposed(
                 for j, place in enumerate(local):
                     value = em.reduce("add", sums[i * FEW_VECTORS + j], "reassoc")
                     em.store(value, accumulators.data, [row, em.iadd(place, column)])
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:
+    if spec.kind == "scaled_matmul":
+        raise UnsupportedByTemplate(f"{name}: products of {spec.float8} have no template")
+    return (Product.of(spec), spec.transposed) if spec.kind == "matmul" else None
+
+
+GENERATORS = (
+    Generator(
+        "gemm_dense",
+        "gemm",
+        _configure,
+        lambda name, config, target: gemm_dense(target, config[0], transpose_rhs=config[1]),
+        knobs=SHARED,
+    ),
+)

@@ -15,11 +15,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, vec
 from rlx_mlir.codegen.program import IDENTITY
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.runtime.tiles import GEMM_AMX
+from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, transpose
+from .gemm_packed import has_few_rows
 from .kernel import Accumulators, Finished, Product, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, find_layout, panel_weights
+from .panels import PANEL_ROWS, find_layout, panel_product, panel_weights
+from .registry import Generator
 from .target import Target
 
 __all__ = [
@@ -457,3 +462,21 @@ def copy_pairs(
                 mask = em.mask(em.select(inside, em.index(own), em.index(0)), SIDE)
                 values.append(elements(em.iadd(k, i), mask))
             tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, pair.iv)
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> Product | None:
+    product = panel_product(spec, "dequant_matmul")
+    takes = target.tiles(spec.element) and not has_few_rows(spec) and spec.element == spec.scheme
+    return product if takes else None
+
+
+GENERATORS = (
+    Generator(
+        GEMM_AMX,
+        "gemm",
+        _configure,
+        lambda name, product, target: gemm_amx(target, product),
+        knobs=SHARED,
+        candidates={"prefill": [{"amx": 0}, {"prefetch": 0}, {"prefetch": 2048}, {"prefetch": 4096}]},
+    ),
+)

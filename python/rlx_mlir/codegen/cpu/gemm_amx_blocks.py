@@ -19,12 +19,27 @@ from dataclasses import dataclass
 from functools import partial
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.runtime.tiles import GEMM_AMX_F32
 
 from . import UnsupportedByTemplate
 from .gemm_amx import COLUMNS, ROWS, SIDE, STEP
-from .gemm_amx_f32 import LINE, PARTS, Columns, Part, SplitTiles, need_tiles, panel_kernel, panel_number
+from .gemm_amx_f32 import (
+    KNOBS,
+    LINE,
+    PARTS,
+    Columns,
+    Part,
+    SplitTiles,
+    need_tiles,
+    panel_kernel,
+    panel_number,
+    splits,
+)
+from .gemm_packed import has_few_rows
 from .kernel import Product, Scratch, row_count
-from .panels import RUN, Panel, PanelLayout, Run, block_heads, find_layout
+from .panels import RUN, Panel, PanelLayout, Run, block_heads, find_layout, panel_product
+from .registry import Generator
 from .target import Target
 
 __all__ = ["gemm_blocks", "has_integers"]
@@ -324,3 +339,22 @@ class BlockTiles(SplitTiles):
                     if self._layout.minimum:
                         total = em.fma(x, factors[1][side], total)
                     em.vstore(total, self._sums.data, at)
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+    product = panel_product(spec, "dequant_matmul")
+    if product is None or has_few_rows(spec) or not splits(target, spec.element, None, product.k):
+        return None
+    return (product, spec.scheme) if has_integers(find_layout(spec.scheme, product.k)) else None
+
+
+GENERATORS = (
+    Generator(
+        GEMM_AMX_F32,
+        "gemm",
+        _configure,
+        lambda name, config, target: gemm_blocks(target, *config),
+        switch=GEMM_AMX_F32,
+        knobs=KNOBS,
+    ),
+)

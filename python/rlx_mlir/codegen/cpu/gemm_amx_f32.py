@@ -19,12 +19,14 @@ column: a row's result is the same bits in any batch, and for any cut of the uni
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Branch, Emitter, Index, Value, memref, vec, with_element
+from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.runtime.tiles import GEMM_AMX_F32
+from rlx_mlir.tuning.cpu import SHARED, Knob
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, column_reader, copy_transposed
@@ -32,11 +34,13 @@ from .gemm_amx import COLUMNS, ROWS, SIDE, STEP, Tiles
 from .gemm_batched import BatchedProduct, Sizes
 from .gemm_packed import FEW_ROWS, decode_panel, multiply_tile
 from .kernel import Accumulators, Finished, Product, RowReader, Scratch, row_count, write_kernel
-from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_weights
+from .panels import PANEL_ROWS, Panel, PanelLayout, find_layout, panel_product, panel_weights
+from .registry import Candidates, Generator
 from .target import Target
 
 __all__ = [
     "HIGH",
+    "KNOBS",
     "Columns",
     "Part",
     "SplitTiles",
@@ -125,7 +129,7 @@ class Part:
 
 def row_block(target: Target) -> int:
     """Rows that go through all columns of a group, one block of K after the other."""
-    return target.choices.amx_rows or ROW_BLOCK
+    return target.choices.get("amx_rows") or ROW_BLOCK
 
 
 def splits(target: Target, element: str, rows: int | None, k: int | None) -> bool:
@@ -133,7 +137,7 @@ def splits(target: Target, element: str, rows: int | None, k: int | None) -> boo
 
     rows: that share a right operand; None, as k, where dynamic.
     """
-    if element != "f32" or not target.tiles("bf16") or GEMM_AMX_F32 in target.without:
+    if element != "f32" or not target.tiles("bf16"):
         return False
     fills = k is None or k >= FEWEST_K
     return fills and (rows is None or (rows > FEW_ROWS and (k is None or rows * k >= FEWEST_ELEMENTS)))
@@ -194,9 +198,9 @@ class SplitTiles(Tiles):
         super().__init__(em, scratch)
         self._target, self.k, self._k_total = target, k, k if isinstance(k, int) else None
         self._count = product.program.accumulators
-        most = target.choices.amx_group or self.most_units
+        most = target.choices.get("amx_group") or self.most_units
         self._group = max(1, most // (2 if decoded else 1) // self._count)  # decoded columns take room, too
-        self._block = -(-(target.choices.amx_k or self.k_block) // multiple) * multiple
+        self._block = -(-(target.choices.get("amx_k") or self.k_block) // multiple) * multiple
         self._blocked = again or self._k_total is None or self._k_total > self._block
         steps = self._steps = -(-(self._block if self._blocked else self._k_total or 0) // STEP)
         self._capacity = em.imul(em.iceildiv(em.imin(rows, row_block(target)), ROWS), ROWS) if self._blocked else ROWS
@@ -639,3 +643,59 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
         body=body,
         order=product.operand_order,
     )
+
+
+def _configure_batched(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:
+    in_parts = splits(target, spec.element, spec.sharing, spec.x[-1])
+    if spec.kind != "matmul" or not in_parts or len(spec.x) < 2 or 0 in spec.weight:
+        return None
+    return BatchedProduct.of(spec)
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+    product = panel_product(spec, "dequant_matmul")
+    if product is None or not splits(target, spec.element, spec.sharing, product.k):
+        return None
+    return product, spec.scheme
+
+
+#: Of products in parts: rows, and elements of K, that are cut at a time; blocks of 32 columns that share each cutting.
+KNOBS: Mapping[str, Knob] = {
+    **SHARED,
+    "amx_rows": Knob(range(32, 4097, 32)),
+    "amx_k": Knob(range(32, 4097, 32), changes_bits=True),
+    "amx_group": Knob(range(1, 257)),
+}
+
+CANDIDATES: Mapping[str, Candidates] = {
+    "prefill": [
+        {"amx": 0},
+        {"amx_rows": 128},
+        {"amx_rows": 512},
+        {"amx_group": 12},
+        {"amx_group": 48},
+        {"amx_k": 128},
+        {"amx_k": 512},
+    ],
+}
+
+GENERATORS = (
+    Generator(
+        GEMM_AMX_F32 + "_batched",
+        "gemm",
+        _configure_batched,
+        lambda name, product, target: gemm_split_batched(target, product),
+        switch=GEMM_AMX_F32,
+        knobs=KNOBS,
+        candidates=CANDIDATES,
+    ),
+    Generator(
+        GEMM_AMX_F32,
+        "gemm",
+        _configure,
+        lambda name, config, target: gemm_split(target, *config),
+        switch=GEMM_AMX_F32,
+        knobs=KNOBS,
+        candidates=CANDIDATES,
+    ),
+)

@@ -14,14 +14,18 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.runtime.tiles import GEMM_AMX
+from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm import Matrix, column_reader, copy_columns, copy_transposed
 from .gemm_amx import COLUMNS, ROWS, SIDE, NarrowTiles, copy_pairs
 from .gemm_amx import ROW_BLOCK as AMX_ROW_BLOCK
-from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, multiply_tile, tile_rows
+from .gemm_packed import FEW_ROWS, K_BLOCK, block_length, has_few_rows, multiply_tile, tile_rows
 from .kernel import Accumulators, RowReader, Scratch, row_tiles, write_kernel
 from .panels import PANEL_ROWS
+from .registry import Generator
 from .target import Target
 
 __all__ = ["ROW_BLOCK", "SHARED_ELEMENTS", "BatchedProduct", "Place", "Sizes", "gemm_batched", "uses_tiles"]
@@ -65,6 +69,12 @@ class BatchedProduct:
             raise UnsupportedByTemplate(
                 f"{self.name}: expects operands of at least two dimensions, not empty, but {shapes}"
             )
+
+    @classmethod
+    def of(cls, spec: ProductSpec) -> BatchedProduct:
+        """A kernel as a batch of products of dense operands."""
+        shapes = (spec.x, spec.weight, spec.result)
+        return cls(spec.name, *shapes, spec.program, spec.order, spec.element, spec.transposed)
 
     @property
     def m(self) -> int | None:
@@ -394,3 +404,32 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
         body=body,
         order=product.operand_order,
     )
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:
+    by_tiles = target.tiles(spec.element) and not has_few_rows(spec)
+    if spec.kind != "matmul" or (spec.is_matrix and not by_tiles):
+        return None
+    return BatchedProduct.of(spec)
+
+
+def _configure_tiles(name: str, spec: ProductSpec, target: Target) -> BatchedProduct | None:
+    product = _configure(name, spec, target)
+    return product if product is not None and uses_tiles(target, product) else None
+
+
+def _emit(name: str, product: BatchedProduct, target: Target) -> str:
+    return gemm_batched(target, product)
+
+
+GENERATORS = (
+    Generator(
+        GEMM_AMX + "_batched",
+        "gemm",
+        _configure_tiles,
+        _emit,
+        knobs=SHARED,
+        candidates={"prefill": [{"amx": 0}]},
+    ),
+    Generator("gemm_batched", "gemm", _configure, _emit, knobs=SHARED),
+)

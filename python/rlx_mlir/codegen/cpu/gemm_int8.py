@@ -17,13 +17,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.runtime.tiles import GEMM_AMX
+from rlx_mlir.tuning.cpu import SHARED
 
 from . import UnsupportedByTemplate
 from .gemm_amx import SIDE
 from .gemm_amx_int8 import IntegerTiles, uses_integer_tiles
-from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, panels_per_unit, tile_groups
+from .gemm_packed import FEW_ROWS, PREFETCH_BYTES, REGISTER_TILES, panels_per_unit, tile_groups
 from .kernel import Accumulators, Product, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_weights
+from .panels import PANEL_ROWS, RUN, Panel, PanelLayout, Run, find_layout, over_runs, panel_product, panel_weights
+from .registry import Generator, as_it_is
 from .target import Target
 
 __all__ = ["BLOCK", "block_quantize", "gemm_int8"]
@@ -512,7 +516,7 @@ def _multiply_tiles(
 # -- quantisation -----------------------------------------------------------------------------------------------------
 
 
-def block_quantize(target: Target, name: str, x_shape: tuple[int | None, ...]) -> str:
+def block_quantize(name: str, x_shape: tuple[int | None, ...], target: Target) -> str:
     """The kernel of `block_quantize`: per row and block of 32, d = max|x| / 127, q = round-half-even(x / d), sum of q.
 
     Operand: x [..., K] f32, K a static multiple of 32; results q [..., K] i8, scale [..., K / 32] f32 and
@@ -563,3 +567,33 @@ def block_quantize(target: Target, name: str, x_shape: tuple[int | None, ...]) -
         scratch=lambda em, values, scratch: None,
         body=body,
     )
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+    product = panel_product(spec, "block_dot")
+    return None if product is None else (product, spec.scheme)
+
+
+def _configure_tiles(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+    config = _configure(name, spec, target)
+    if config is None or not uses_integer_tiles(target, spec.rows, find_layout(spec.scheme, config[0].k)):
+        return None
+    return config
+
+
+def _emit(name: str, config: tuple[Product, str], target: Target) -> str:
+    return gemm_int8(target, *config)
+
+
+GENERATORS = (
+    Generator(
+        GEMM_AMX + "_int8",
+        "gemm",
+        _configure_tiles,
+        _emit,
+        knobs=SHARED,
+        candidates={"prefill": [{"amx": 0}]},
+    ),
+    Generator("gemm_int8", "gemm", _configure, _emit, knobs=SHARED, candidates=REGISTER_TILES),
+    Generator("block_quantize", "quantize", as_it_is, block_quantize),
+)

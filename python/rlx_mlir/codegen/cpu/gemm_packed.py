@@ -11,21 +11,26 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.tuning.cpu import SHARED
 
 from .kernel import Accumulators, Product, RowReader, Scratch, row_count, row_tiles, write_kernel
-from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs, panel_weights
+from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs, panel_product, panel_weights
+from .registry import Candidates, Generator
 from .target import Target
 
 __all__ = [
     "FEW_ROWS",
+    "REGISTER_TILES",
     "Group",
     "block_length",
     "decode_panel",
     "exact_gemm",
     "gemm_panels",
+    "has_few_rows",
     "multiply_tile",
     "row_group",
     "row_reader",
@@ -43,6 +48,11 @@ PREFETCH_BYTES = 1024
 
 Group = list[tuple[int, int]]
 """Panels that a register tile covers side by side: (weight, panel within the unit)."""
+
+
+def has_few_rows(spec: ProductSpec) -> bool:
+    """Whether a product has so few rows that its weights are read where they are."""
+    return spec.rows is not None and spec.rows <= FEW_ROWS
 
 
 def tile_rows(target: Target) -> tuple[int, ...]:
@@ -514,3 +524,26 @@ def _few_blocks(
 
     inits = [em.zero(type)] * (size * len(columns))
     return over_runs(panels, 0, product.k // panels[0].layout.block, inits, step, target.choices.ahead(PREFETCH_BYTES))
+
+
+def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:
+    product = panel_product(spec, "dequant_matmul")
+    return None if product is None else (product, spec.scheme)
+
+
+#: What tuning tries for register tiles: single tokens wait for memory, prompts compute.
+REGISTER_TILES: Mapping[str, Candidates] = {
+    "prefill": [{"tile_rows": 4}, {"tile_rows": 2}, {"prefetch": 0}],
+    "decode": [{"prefetch": 0}, {"prefetch": 512}, {"prefetch": 2048}, {"prefetch": 4096}],
+}
+
+GENERATORS = (
+    Generator(
+        "gemm_panels",
+        "gemm",
+        _configure,
+        lambda name, config, target: gemm_panels(target, *config),
+        knobs=SHARED,
+        candidates=REGISTER_TILES,
+    ),
+)

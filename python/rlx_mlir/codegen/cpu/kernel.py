@@ -12,6 +12,7 @@ from typing import Protocol
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs import ProductSpec
 
 from . import UnsupportedByTemplate
 from .target import Target, rounded
@@ -57,6 +58,14 @@ class Product:
         if not self.x_shape or not self.x_shape[-1] or self.n < 1:
             shapes = f"x is {self.x_shape}, N is {self.n}"
             raise UnsupportedByTemplate(f"{self.name}: expects static K and N of at least 1, but {shapes}")
+
+    @classmethod
+    def of(cls, spec: ProductSpec) -> Product:
+        """A kernel as a product with matrices; UnsupportedByTemplate where K or N isn't known."""
+        n = spec.result[-1]
+        if n is None:
+            raise UnsupportedByTemplate(f"{spec.name}: N isn't known")
+        return cls(spec.name, spec.x, n, spec.program, spec.order, spec.element)
 
     @property
     def k(self) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.kernel import Buffers
+from rlx_mlir.codegen.specs import ProductSpec
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.blocks import RUN
 
@@ -27,6 +28,7 @@ __all__ = [
     "block_heads",
     "find_layout",
     "over_runs",
+    "panel_product",
     "panel_weights",
 ]
 
@@ -40,6 +42,19 @@ def find_layout(scheme: str, k: int) -> PanelLayout:
     if k % layout.block:
         raise UnsupportedByTemplate(f"{scheme} panels: K has to be a multiple of {layout.block}, but is {k}")
     return layout
+
+
+def panel_product(spec: ProductSpec, kind: str) -> Product | None:
+    """The product of a kernel with weights in panels; None where it is of another kind.
+
+    Raises UnsupportedByTemplate where the weights lie otherwise.
+    """
+    if spec.kind != kind:
+        return None
+    product = Product.of(spec)
+    if spec.layout != "panels":
+        raise UnsupportedByTemplate(f"{spec.name}: the weight isn't in panels")
+    return product
 
 
 def panel_weights(product: Product, layout: PanelLayout) -> Buffers:

@@ -32,6 +32,7 @@ from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
 from .kernel import Scratch, write_kernel
+from .registry import Generator, as_it_is
 from .target import Target, rounded
 
 __all__ = ["BLOCK", "emit_recurrence"]
@@ -386,3 +387,6 @@ class _Recurrence:
             return em.slice(parts[0], 0, TABLE)
         parts += [em.zero(self.type)] * (TABLE // self.lanes - len(parts))
         return em.shuffle(parts[0], parts[1], range(TABLE))
+
+
+GENERATORS = (Generator("recurrence", "recurrence", as_it_is, emit_recurrence),)

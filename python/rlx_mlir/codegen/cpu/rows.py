@@ -40,10 +40,9 @@ from rlx_mlir.codegen.row_graph import (
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
+from .registry import Generator, as_it_is
+from .sums import TURNS, add_with_loss, with_loss
 from .target import Target, rounded
-
-#: Terms of a partial sum of one block: a vector's lane has one sum for each vector of an unrolled loop.
-TURNS = 32
 
 __all__ = ["Operand", "Result", "RowProgram", "Step", "emit_rows", "rounded"]
 
@@ -254,20 +253,16 @@ class _Kernel:
         em, count = self.em, len(reductions)
         totals, lost = [], list(state[count:])
         for i, (node, total, x) in enumerate(zip(reductions, state, own, strict=False)):
-            after = em.binary(REDUCTIONS[node.op][0], total, x)
-            totals.append(after)
             if REDUCTIONS[node.op][1] == "add":
-                moved = em.subf(after, total)
-                error = em.addf(em.subf(total, em.subf(after, moved)), em.subf(x, moved))
-                lost[i] = em.addf(lost[i], error)
+                after, lost[i] = add_with_loss(em, total, lost[i], x)
+            else:
+                after = em.binary(REDUCTIONS[node.op][0], total, x)
+            totals.append(after)
         return [*totals, *lost]
 
     def completed(self, node: Node, total: Value, lost: Value) -> Value:
-        """A total with what it has lost; differences of infinities are NaN: then the total is what it is."""
-        em = self.em
-        if REDUCTIONS[node.op][1] != "add":
-            return total
-        return em.select(em.cmpf("ord", lost, lost), em.addf(total, lost), total)
+        """A total with what it has lost, where it is a sum."""
+        return with_loss(self.em, total, lost) if REDUCTIONS[node.op][1] == "add" else total
 
     @contextmanager
     def fresh_columns(self) -> Iterator[None]:
@@ -437,3 +432,6 @@ class _Kernel:
         if self.stored[sink.index] is not None:
             raise UnsupportedByTemplate("rows: a cache with one element a position isn't supported")
         em.store(value, out, [self.out_starts[sink.index]] if shape_of(out.type) else [])
+
+
+GENERATORS = (Generator("rows", "rows", as_it_is, emit_rows),)

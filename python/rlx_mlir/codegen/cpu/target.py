@@ -21,7 +21,7 @@ class Target:
     """A processor: the vector width that templates use (128, 256 or 512 bits) and LLVM's names of its features.
 
     `triple` and `cpu` are what code generation is told; an empty triple means x86-64. `choices` are those of the kernel
-    that a template is asked for. `without` names templates that aren't wanted, though the processor could run them.
+    that a generator is asked for.
     """
 
     vector_bits: int
@@ -29,7 +29,6 @@ class Target:
     triple: str = "x86_64-unknown-linux-gnu"
     cpu: str = ""
     choices: Choices = BY_RULE
-    without: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if self.vector_bits not in (128, 256, 512):
@@ -92,7 +91,7 @@ class Target:
     def tiles(self, element: str) -> bool:
         """Whether AMX multiplies tiles of bf16, f16 or i8; the system lends their registers (`runtime/tiles.py`)."""
         feature = {"bf16": "amx-bf16", "f16": "amx-fp16", "i8": "amx-int8"}.get(element, "")
-        usable = self.x86 and self.vector_bits == 512 and self.choices.amx != 0
+        usable = self.x86 and self.vector_bits == 512 and self.choices.get("amx") != 0
         return usable and self.has("amx-tile") and self.has(feature)
 
     @property

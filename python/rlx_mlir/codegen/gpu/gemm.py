@@ -21,7 +21,7 @@ __all__ = ["ProductSpec", "emit_product", "float8_product"]
 
 
 class ProductSpec(Protocol):
-    """What is known of a product; see `lowering.kernel_specs.ProductKernel`."""
+    """What is known of a product; see `specs.ProductSpec`."""
 
     @property
     def kind(self) -> str: ...

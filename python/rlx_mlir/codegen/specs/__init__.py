@@ -2,6 +2,7 @@
 """What kernels compute, without how: the descriptions that generators of every target read."""
 
 from rlx_mlir.codegen.specs.attention import AttentionSpec
+from rlx_mlir.codegen.specs.products import ProductSpec
 from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
 from rlx_mlir.codegen.specs.tensors import (
     BroadcastSpec,
@@ -25,6 +26,7 @@ __all__ = [
     "GatherSpec",
     "MoveSpec",
     "NormSpec",
+    "ProductSpec",
     "RecurrenceSpec",
     "ReduceSpec",
     "SampleSpec",

@@ -10,8 +10,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import shape_of
-from rlx_mlir.codegen.specs import AttentionSpec
-from rlx_mlir.lowering.kernel_specs import ProductKernel, read_attention, read_product
+from rlx_mlir.codegen.specs import AttentionSpec, ProductSpec
+from rlx_mlir.lowering.kernel_specs import read_attention, read_product
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.tuning.choices import AT, changes_bits
 from rlx_mlir.tuning.gpu import CHANGE_BITS
@@ -54,7 +54,7 @@ def list_candidates(
 
 
 def _product(
-    spec: ProductKernel, chip: str, shapes: Sequence[Shape], schedules: Sequence[str]
+    spec: ProductSpec, chip: str, shapes: Sequence[Shape], schedules: Sequence[str]
 ) -> Iterator[dict[str, int]]:
     from rlx_mlir.codegen.gpu.gemm_config import ROW_STEPS
     from rlx_mlir.codegen.gpu.gemm_hopper_config import ROW_LIMITS
@@ -82,7 +82,7 @@ def _product(
         borders = []
 
 
-def _borders(spec: ProductKernel, rows: int, schedules: Sequence[str]) -> Iterator[dict[str, int]]:
+def _borders(spec: ProductSpec, rows: int, schedules: Sequence[str]) -> Iterator[dict[str, int]]:
     """Other ranges of rows for schedules, such that another one is for the call's: these choices are for all rows."""
     from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
     from rlx_mlir.codegen.gpu.gemv import MAX_ROWS
@@ -96,7 +96,7 @@ def _borders(spec: ProductKernel, rows: int, schedules: Sequence[str]) -> Iterat
         yield {"decode_rows": rows - 1 if rows <= FEW_ROWS else rows}
 
 
-def _sizes(spec: ProductKernel, shapes: Sequence[Shape]) -> tuple[int, int]:
+def _sizes(spec: ProductSpec, shapes: Sequence[Shape]) -> tuple[int, int]:
     """N and K."""
     k = shapes[spec.order[0]][-1]
     if spec.result[-1] is not None:
@@ -105,7 +105,7 @@ def _sizes(spec: ProductKernel, shapes: Sequence[Shape]) -> tuple[int, int]:
     return weight[-2 if spec.transposed else -1], k
 
 
-def _few_rows(spec: ProductKernel, chip: str, rows: int) -> Iterator[dict[str, int]]:
+def _few_rows(spec: ProductSpec, chip: str, rows: int) -> Iterator[dict[str, int]]:
     from rlx_mlir.codegen.gpu.gemv import candidates
     from rlx_mlir.lowering.gpu.schedules import Request, few_rows_of
 
@@ -113,7 +113,7 @@ def _few_rows(spec: ProductKernel, chip: str, rows: int) -> Iterator[dict[str, i
 
 
 def _hopper(
-    spec: ProductKernel, chip: str, sizes: tuple[int, int, int], batch: int, *, split: bool
+    spec: ProductSpec, chip: str, sizes: tuple[int, int, int], batch: int, *, split: bool
 ) -> Iterator[dict[str, int]]:
     from rlx_mlir.codegen.gpu.gemm_config import resources
     from rlx_mlir.codegen.gpu.gemm_hopper_config import ACCUMULATORS, PROMOTED_ACCUMULATORS, candidates
@@ -127,7 +127,7 @@ def _hopper(
 
 
 def _portable(
-    spec: ProductKernel, chip: str, sizes: tuple[int, int, int], batch: int, schedules: Sequence[str]
+    spec: ProductSpec, chip: str, sizes: tuple[int, int, int], batch: int, schedules: Sequence[str]
 ) -> Iterator[dict[str, int]]:
     from rlx_mlir.codegen.gpu import gemm_config
     from rlx_mlir.codegen.gpu.gemm_float8 import FLOAT8_TILES

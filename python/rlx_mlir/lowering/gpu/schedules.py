@@ -31,23 +31,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.groups import BROADCASTS
-from rlx_mlir.lowering.kernel_specs import (
-    read_attention,
-    read_broadcast,
-    read_conv,
-    read_conv2d,
-    read_gather,
-    read_move,
-    read_norm,
-    read_product,
-    read_quantize,
-    read_recurrence,
-    read_reduce,
-    read_rows,
-    read_sample,
-    read_scan,
-    read_top_k,
-)
+from rlx_mlir.lowering.kernel_specs import READERS, read_broadcast, read_rows
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.tuning.choices import Chosen, check_kernels, read_choices
 from rlx_mlir.tuning.gpu import KNOWN
@@ -287,23 +271,23 @@ def _conv(request: Request) -> DeviceKernel:
     return emit_conv(request.name, request.spec, request.chip, request.constants)
 
 
-#: By class of kernels: what reads their specification, and the schedules, the best first.
-SCHEDULES: dict[str, tuple[Callable[[str, Any], Any], tuple[Schedule, ...]]] = {
-    "gemm": (read_product, (_few_rows, _gemm_hopper, _gemm_portable)),
-    "rows": (_read_rows, (_pointwise, _rows)),
-    "attention": (read_attention, (_attention,)),
-    "quantize": (read_quantize, (_quantize,)),
-    "recurrence": (read_recurrence, (_recurrence,)),
-    "conv": (read_conv, (_conv,)),
-    "top_k": (read_top_k, (_top_k,)),
-    "sample": (read_sample, (_sample,)),
-    "gather": (read_gather, (_gather,)),
-    "broadcast": (read_broadcast, (_broadcast,)),
-    "conv2d": (read_conv2d, (_conv2d,)),
-    "reduce": (read_reduce, (_reduce,)),
-    "scan": (read_scan, (_scan,)),
-    "norm": (read_norm, (_norm,)),
-    "move": (read_move, (_copies, _transpose)),
+#: The schedules by class of kernels, the best first.
+SCHEDULES: dict[str, tuple[Schedule, ...]] = {
+    "gemm": (_few_rows, _gemm_hopper, _gemm_portable),
+    "rows": (_pointwise, _rows),
+    "attention": (_attention,),
+    "quantize": (_quantize,),
+    "recurrence": (_recurrence,),
+    "conv": (_conv,),
+    "top_k": (_top_k,),
+    "sample": (_sample,),
+    "gather": (_gather,),
+    "broadcast": (_broadcast,),
+    "conv2d": (_conv2d,),
+    "reduce": (_reduce,),
+    "scan": (_scan,),
+    "norm": (_norm,),
+    "move": (_copies, _transpose),
 }
 
 
@@ -365,13 +349,13 @@ def select_schedule(
     name: str, kernel: ir.AnyOp, kind: str, chip: str, constants: frozenset[int], choices: Mapping[str, int]
 ) -> DeviceKernel:
     """The kernel of the first schedule that covers it; UnsupportedByTemplate with all reasons where none does."""
-    if kind not in SCHEDULES or not SCHEDULES[kind][1]:
+    if kind not in SCHEDULES:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no schedule")
-    read, schedules = SCHEDULES[kind]
+    read = _read_rows if kind == "rows" else READERS[kind]
     chosen = Chosen(name, choices)
     request = Request(name, read(name, kernel), chip, constants, chosen)
     reasons = []
-    for schedule in schedules:
+    for schedule in SCHEDULES[kind]:
         try:
             made = schedule(request)
         except UnsupportedByTemplate as reason:

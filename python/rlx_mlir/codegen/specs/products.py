@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What products of matrices compute, with what follows them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.program import Program
+
+__all__ = ["ProductSpec", "Sizes"]
+
+Sizes = tuple[int | None, ...]
+"""Sizes of a value, None where dynamic."""
+
+
+@dataclass(frozen=True)
+class ProductSpec:
+    """A kernel of class gemm: outputs = program(x W_0, x W_1, .., arguments).
+
+    Attributes:
+        kind: `matmul` of dense operands, `scaled_matmul` of dense ones of 8 bits, `dequant_matmul` with packed weights,
+            `block_dot` of a quantised x.
+        x, weight, result: sizes; a dense weight is [.., K, N], or [.., N, K] where `transposed`.
+        program: what follows the products; its accumulators are the weights.
+        order: the kernel's operand for each operand of the template: x (or its quantised parts), weights, arguments.
+        element: type of the products' results, of arguments and outputs; of dense operands, too.
+        scheme, layout: of packed weights: their format, and `rows`, `panels` or `planes`; empty for dense ones.
+        norm: epsilon of the RMS norm that the kernel applies to x first; its operands are x and gamma.
+        quantises: whether it then quantises x: its operand is x, not q, scale and sum.
+        float8: types of x and of the weights in a `scaled_matmul`, whose scales are part of the program.
+    """
+
+    name: str
+    kind: Literal["matmul", "scaled_matmul", "dequant_matmul", "block_dot"]
+    x: Sizes
+    weight: Sizes
+    result: Sizes
+    program: Program
+    order: tuple[int, ...]
+    element: str
+    transposed: bool = False
+    scheme: str = ""
+    layout: str = ""
+    norm: float | None = None
+    quantises: bool = False
+    float8: tuple[str, str] | None = None
+
+    def need_plain(self) -> None:
+        """Raises UnsupportedByTemplate where the kernel changes x before its products."""
+        if self.norm is not None or self.quantises:
+            raise UnsupportedByTemplate(f"{self.name}: norms and quantisation of x are for the schedule of few rows")
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether the weight is one matrix of known sizes, not empty."""
+        return len(self.weight) == 2 and all(self.weight)
+
+    @property
+    def rows(self) -> int | None:
+        """M, the product of the leading sizes of x; None if that is dynamic."""
+        leading = [size for size in self.x[:-1] if size is not None]
+        return math.prod(leading) if len(leading) == len(self.x) - 1 else None
+
+    @property
+    def sharing(self) -> int | None:
+        """The rows that share a right operand; None where their number is dynamic."""
+        if len(self.weight) == 2:
+            return self.rows
+        return self.x[-2] if len(self.x) > 1 else 1
