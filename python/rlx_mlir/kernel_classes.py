@@ -30,4 +30,7 @@ TEMPLATES = (GEMM_AMX_F32, ATTENTION_AMX)
 #: What has only the generic path.
 GENERIC = "generic"
 
-__all__ = ["CLASSES", "GENERIC", "TEMPLATES"]
+#: What calls a function of the user's own: there is no other path.
+OWN = "own"
+
+__all__ = ["CLASSES", "GENERIC", "OWN", "TEMPLATES"]

@@ -84,11 +84,11 @@ class GraphModule(Blocks, Editing):
         return module
 
     @classmethod
-    def _empty(cls, name: str, stage: str, policy: str) -> GraphModule:
+    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> GraphModule:
         here = place.caller()
         if not checks.is_text(name) or not name:
             raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
-        context = ir.new_context()
+        context = ir.new_context() if context is None else context
         with context, here.location(context, name):
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):

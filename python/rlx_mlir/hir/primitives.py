@@ -19,6 +19,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.indexing import index
@@ -58,7 +59,7 @@ def pair(entry: int | Sequence[int]) -> list[int]:
     raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
-class Primitives(ElementwiseBuilders):
+class Primitives(ElementwiseBuilders, CustomBuilder):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod
@@ -70,7 +71,7 @@ class Primitives(ElementwiseBuilders):
         *,
         name: str | None = None,
         shape: ShapeLike | None = None,
-        result: ir.Type | None = None,
+        result: ir.Type | list[ir.Type] | None = None,
         **unknown: object,
     ) -> tuple[Value, ...]: ...
 

@@ -17,6 +17,7 @@ __all__ = [
     "PREPARE",
     "ROLE",
     "argument_attributes",
+    "declare_into",
     "dictionary",
     "entry_function",
     "functions",
@@ -115,6 +116,13 @@ def memref_of(kind: ir.Type) -> str:
     tensor = ir.RankedTensorType(kind)
     dims = "x".join(["?" if size < 0 else str(size) for size in tensor.shape] + [str(tensor.element_type)])
     return f"memref<{dims}>"
+
+
+def declare_into(block: ir.Block, text: str) -> None:
+    """Parses functions that the program which runs the code has, and appends them to the block of a module."""
+    parsed = ir.Module.parse(text)
+    for op in list(parsed.body.operations):
+        block.append(op)
 
 
 def parse_into(block: ir.Block, text: str) -> list[ir.AnyOp]:

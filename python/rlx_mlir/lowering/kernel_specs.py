@@ -22,6 +22,7 @@ from rlx_mlir.codegen.specs import (
     AttentionSpec,
     BroadcastSpec,
     BroadcastStep,
+    CallSpec,
     Conv2dSpec,
     ConvSpec,
     GatherSpec,
@@ -38,7 +39,9 @@ from rlx_mlir.lowering.functions import memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
+from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.own_ops import native_parameters
 from rlx_mlir.rewriting import operations
 
 Sizes = tuple[int | None, ...]
@@ -643,3 +646,13 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     types: list[Any] = [_buffer_of(value) for value in [*read, *written]]
     q, k, v, g, beta, state, result, state_out = types
     return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
+
+
+def read_call(kernel: ir.AnyOp) -> CallSpec:
+    """A kernel of class own: one operation of the user's own, all of whose results are the kernel's."""
+    (op,), _ = _body(kernel)
+    own = registered(op)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    parameters = native_parameters(own, own.parameters(parameters_of(op))) if own.is_native else []
+    operands, results = (tuple(memref_of(value.type) for value in values) for values in (op.operands, op.results))
+    return CallSpec(operands, results, tuple(numbers[value] for value in op.operands), tuple(parameters))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.call import emit_call
 from rlx_mlir.codegen.cpu.attention import emit_attention, template_of
 from rlx_mlir.codegen.cpu.conv import emit_conv
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
@@ -21,9 +22,11 @@ from rlx_mlir.codegen.cpu.panels import find_layout
 from rlx_mlir.codegen.cpu.recurrence import emit_recurrence
 from rlx_mlir.codegen.cpu.rows import emit_rows
 from rlx_mlir.codegen.cpu.target import Target
+from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import kernel_class
 from rlx_mlir.lowering.kernel_specs import (
     read_attention,
+    read_call,
     read_conv,
     read_product,
     read_quantize,
@@ -39,6 +42,8 @@ def select_template(name: str, kernel: ir.AnyOp, target: Target) -> tuple[str, s
     Raises UnsupportedByTemplate, with the reason, where no template covers the kernel.
     """
     kind = kernel_class(kernel)
+    if kind == OWN:
+        return OWN, emit_call(name, read_call(kernel))
     if kind not in CLASSES:
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
     return CLASSES[kind](name, kernel, target)

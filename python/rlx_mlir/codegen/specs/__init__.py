@@ -6,6 +6,7 @@ from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
 from rlx_mlir.codegen.specs.tensors import (
     BroadcastSpec,
     BroadcastStep,
+    CallSpec,
     Conv2dSpec,
     GatherSpec,
     MoveSpec,
@@ -20,6 +21,7 @@ __all__ = [
     "AttentionSpec",
     "BroadcastSpec",
     "BroadcastStep",
+    "CallSpec",
     "Conv2dSpec",
     "ConvSpec",
     "GatherSpec",
