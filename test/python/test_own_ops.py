@@ -361,12 +361,12 @@ def test_a_lowering_gives_what_infer_says(lowering: Callable[..., Any], message:
 
 
 def test_gpus_take_the_lowering() -> None:
-    register_two(lowering=lower_two, kernel=two_reference)
-    assert ".visible .entry" in rlx.emit(two_module(), "ptx", target="nvptx")
-    own_ops.unregister_op("own.two")
-    register_two(kernel=two_reference)
-    with pytest.raises(UnsupportedError, match=r"'own.two' has a kernel, which CPUs call, but GPUs need a lowering"):
-        rlx.emit(two_module(), "ptx", target="nvptx")
+    register_scaled(kernel=scaled)
+    assert "mul.rn.f32" in rlx.emit(scaled_module(scale=3.0), "ptx", target="nvptx")
+    own_ops.unregister_op("own.scaled")
+    register_scaled(kernel=scaled, lowering=None)
+    with pytest.raises(UnsupportedError, match=r"'own.scaled' has a kernel, which CPUs call, but GPUs need a lowering"):
+        rlx.emit(scaled_module(), "ptx", target="nvptx")
 
 
 def test_verification_finds_a_lowering_that_computes_something_else() -> None:
