@@ -30,6 +30,8 @@ Parameters = dict[str, Any]
 _NAME = re.compile(r"(?!(?:mir|hir)\.)[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+", re.ASCII)
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
 _FUNCTIONS = ("infer", "reference", "lowering", "kernel", "vjp", "jvp", "batching", "sample")
+#: In what ctypes notes of a function: it is called with the interpreter's lock.
+_NEEDS_LOCK = 4
 #: What builders take beside parameters.
 _RESERVED = ("name", "shape")
 
@@ -234,6 +236,7 @@ def register_op(
     for word, function in given.items():
         if function is not None and not callable(function):
             raise InputError(f"'{word}' of '{name}' is a function, but got {checks.shown(function)}")
+    _check_native(name, kernel)
     assert infer is not None
     assert reference is not None
     own = OwnOp(name, infer, reference, lowering, kernel, vjp, jvp, batching, sample, _checked_signature(name, given))
@@ -282,6 +285,19 @@ def native_parameters(own: OwnOp, parameters: Mapping[str, Any]) -> list[float]:
             raise InputError(f"the kernel of '{own.name}' is of C and takes numbers, but '{name}' is {value!r}")
         values.append(float(value))
     return values
+
+
+def _check_native(name: str, kernel: object) -> None:
+    """Raises InputError where a function of C can't be called by compiled code."""
+    if not isinstance(kernel, ctypes._CFuncPtr):
+        return
+    if not ctypes.cast(kernel, ctypes.c_void_p).value:
+        raise InputError(f"'kernel' of '{name}' is a function of C at no address")
+    if kernel._flags_ & _NEEDS_LOCK:
+        raise InputError(
+            f"'kernel' of '{name}' is a function of a ctypes.PyDLL, which needs the interpreter's lock, but compiled "
+            "code has given it up: take it from a ctypes.CDLL"
+        )
 
 
 def _operand_count(signature: inspect.Signature) -> int | None:

@@ -390,6 +390,21 @@ def test_compiled_code_calls_a_kernel() -> None:
     assert bound.run({"x": np.ones((5, 4), np.float32)})["y"].shape == (10, 4)
 
 
+def test_modules_of_blocks_have_them_too() -> None:
+    register_scaled()
+    register_two(kernel=two_reference)
+    m = GraphModule.hir("net")
+    x, w = m.input("x", ["rows", 4]), m.param("w", [4])
+    y, n = m.primitives.custom("own.two", m.rms_norm(m.custom("own.scaled", x, scale=1.0), w), w)
+    m.set_outputs({"y": y, "n": n})
+    arrays = {"x": RNG.standard_normal((3, 4)).astype(np.float32), "w": np.ones(4, np.float32)}
+    executable = rlx.compile(m, cache=False, verify="numeric")
+    executable.set_params({"w": arrays["w"]})
+    found, expected = executable.run({"x": arrays["x"]}), rlx.interpret(m, arrays)
+    assert np.allclose(found["y"], expected["y"], rtol=1e-5)
+    assert "own_two_0" in str(executable.dispatch_report())
+
+
 def test_a_kernel_is_preferred_to_a_lowering() -> None:
     calls: list[float] = []
 
@@ -702,6 +717,14 @@ def test_what_a_function_of_c_returns_is_an_error(library: ctypes.CDLL) -> None:
     for _ in range(2):
         with pytest.raises(ExecutionError, match=r"the kernel of 'own.half_sum' gave the error number 17"):
             executable(given, given)
+
+
+def test_functions_of_c_have_an_address_and_need_no_lock(library: ctypes.CDLL) -> None:
+    nothing = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)()
+    with pytest.raises(InputError, match="a function of C at no address"):
+        half_sum_module(nothing)
+    with pytest.raises(InputError, match=r"a function of a ctypes.PyDLL, which needs the interpreter's lock"):
+        half_sum_module(ctypes.PyDLL(library._name).half_sum)
 
 
 def test_functions_of_c_take_numbers(library: ctypes.CDLL) -> None:

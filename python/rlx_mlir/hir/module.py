@@ -420,6 +420,10 @@ class _PrimitiveView(Images):
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
+    def custom(self, op: str, *operands: Value | np.ndarray, **options: Any) -> Any:
+        """As `GraphModule.custom`."""
+        return self._module.custom(op, *operands, **options)
+
 
 def _check_arguments(function: ir.Operation) -> None:
     """Raises InputError where two arguments, or two results, have one name: callers know them by it.
