@@ -18,6 +18,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
+from _ctypes import CFuncPtr  # the class of functions of C, which ctypes doesn't name
 
 from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
@@ -53,12 +54,12 @@ class TensorSpec:
         if isinstance(self.shape, str) or not isinstance(self.shape, Sequence):
             raise InputError(f"the shape of a TensorSpec is a sequence of sizes, but got {checks.shown(self.shape)}")
         object.__setattr__(self, "shape", tuple(self.shape))
-        word = self.dtype if isinstance(self.dtype, str) else None
-        if word not in DTYPES:
-            word = _WORDS.get(checks.element_type("dtype", self.dtype))
-        if word is None:
-            raise InputError(f"the dtype of a TensorSpec is one of {', '.join(DTYPES)}, but got {self.dtype!r}")
-        object.__setattr__(self, "dtype", word)
+        word = self.dtype
+        if not isinstance(word, str) or word not in DTYPES:
+            found = checks.element_type("dtype", word)
+            if found not in _WORDS:
+                raise InputError(f"the dtype of a TensorSpec is one of {', '.join(DTYPES)}, but got {word!r}")
+            object.__setattr__(self, "dtype", _WORDS[found])
 
     @staticmethod
     def of(array: np.ndarray) -> TensorSpec:
@@ -92,7 +93,7 @@ class OwnOp:
     @property
     def is_native(self) -> bool:
         """Whether the kernel is a function of C."""
-        return isinstance(self.kernel, ctypes._CFuncPtr)
+        return isinstance(self.kernel, CFuncPtr)
 
     @property
     def parameter_names(self) -> tuple[str, ...]:
@@ -289,7 +290,7 @@ def native_parameters(own: OwnOp, parameters: Mapping[str, Any]) -> list[float]:
 
 def _check_native(name: str, kernel: object) -> None:
     """Raises InputError where a function of C can't be called by compiled code."""
-    if not isinstance(kernel, ctypes._CFuncPtr):
+    if not isinstance(kernel, CFuncPtr):
         return
     if not ctypes.cast(kernel, ctypes.c_void_p).value:
         raise InputError(f"'kernel' of '{name}' is a function of C at no address")
@@ -330,7 +331,7 @@ def _checked_signature(name: str, given: Mapping[str, Callable[..., Any] | None]
     keywords = {p.name: None for p in signature.parameters.values() if p.kind is p.KEYWORD_ONLY}
     for word in ("reference", "lowering", "kernel"):
         function = given[word]
-        if function is None or isinstance(function, ctypes._CFuncPtr):
+        if function is None or isinstance(function, CFuncPtr):
             continue
         operands = [None] * ((2 if count is None else count) + (word == "lowering"))
         try:
@@ -358,16 +359,13 @@ def _parameter(op: str, name: str, value: object) -> Any:
 def _scalar(op: str, name: str, value: object) -> Scalar:
     if isinstance(value, np.generic):
         value = value.item()
-    fits = isinstance(value, bool | float) or checks.is_text(value)
-    if isinstance(value, int) and -(2**63) <= value < 2**63:
-        fits = True
-    if not fits:
-        raise InputError(
-            f"parameter '{name}' of '{op}' is a boolean, a number, a text or a list of these, but got "
-            f"{checks.shown(value)}"
-        )
-    scalar: Any = value
-    return scalar
+    if isinstance(value, bool | float) or (isinstance(value, int) and -(2**63) <= value < 2**63):
+        return value
+    if isinstance(value, str) and checks.is_text(value):
+        return value
+    raise InputError(
+        f"parameter '{name}' of '{op}' is a boolean, a number, a text or a list of these, but got {checks.shown(value)}"
+    )
 
 
 def _described(result: object) -> str:

@@ -99,16 +99,20 @@ class CustomBuilder:
 
 def parameters_attribute(values: Mapping[str, Any], context: ir.Context) -> ir.Attribute:
     """Parameters as the attribute that holds them."""
-    return ir.DictAttr.get({name: _attribute(value, context) for name, value in values.items()}, context)
+    held: ir.Attribute = ir.DictAttr.get({name: _attribute(value, context) for name, value in values.items()}, context)
+    return held
 
 
 def _attribute(value: bool | int | float | str | Sequence[Any], context: ir.Context) -> ir.Attribute:
+    made: ir.Attribute
     if isinstance(value, bool):
-        return ir.BoolAttr.get(value, context)
-    if isinstance(value, int):
-        return ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), value)
-    if isinstance(value, float):
-        return ir.FloatAttr.get(ir.F64Type.get(context), value, loc=ir.Location.unknown(context))
-    if isinstance(value, str):
-        return ir.StringAttr.get(value, context)
-    return ir.ArrayAttr.get([_attribute(each, context) for each in value], context)
+        made = ir.BoolAttr.get(value, context)
+    elif isinstance(value, int):
+        made = ir.IntegerAttr.get(ir.IntegerType.get_signless(64, context), value)
+    elif isinstance(value, float):
+        made = ir.FloatAttr.get(ir.F64Type.get(context), value, loc=ir.Location.unknown(context))
+    elif isinstance(value, str):
+        made = ir.StringAttr.get(value, context)
+    else:
+        made = ir.ArrayAttr.get([_attribute(each, context) for each in value], context)
+    return made

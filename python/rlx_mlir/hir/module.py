@@ -20,9 +20,10 @@ from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.types import Options, first_message
 from rlx_mlir.hir.values import Operand, Value
-from rlx_mlir.mir.dims import check_symbol
+from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.runtime.shown import preformatted
+from rlx_mlir.semantics.dims import Dims
 from rlx_mlir.semantics.function import (
     KERNEL,
     arguments,
@@ -420,9 +421,18 @@ class _PrimitiveView(Images):
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
 
-    def custom(self, op: str, *operands: Value | np.ndarray, **options: Any) -> Any:
-        """As `GraphModule.custom`."""
-        return self._module.custom(op, *operands, **options)
+    @property
+    def _context(self) -> ir.Context:
+        return self._module._context
+
+    def _all_dims(self) -> dict[ir.Value, Dims]:
+        return self._module._all_dims()
+
+    def _dimension(self, size: Size) -> tuple[Value, int] | None:
+        return self._module._dimension(size)
+
+    def _resolve(self, value: Value) -> ir.Value:
+        return self._module._resolve(value)
 
 
 def _check_arguments(function: ir.Operation) -> None:

@@ -178,8 +178,9 @@ def _array(pointer: int | None, shape: tuple[int, ...], dtype: np.dtype) -> np.n
     count = math.prod(shape) * dtype.itemsize
     if not count or pointer is None:
         return np.empty(shape, dtype)
-    memory = (ctypes.c_char * count).from_address(pointer)
-    return np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+    memory: Any = (ctypes.c_char * count).from_address(pointer)
+    array: np.ndarray = np.frombuffer(memory, np.uint8).view(dtype).reshape(shape)
+    return array
 
 
 __all__ = ["Linked"]
