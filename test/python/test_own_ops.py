@@ -759,6 +759,24 @@ def test_commands_load_files_that_register(tmp_path: Path) -> None:
     assert "mir.add" in shell("rlx emit x.mlir --stage kernels --load loaded_ops.py", tmp_path)
 
 
+@pytest.mark.slow
+def test_the_fuzzer_draws_and_replays_them(tmp_path: Path) -> None:
+    """The kernel is wrong, so a case with it is found, kept, and found again."""
+    (tmp_path / "drawn_ops.py").write_text(
+        "import rlx_mlir as rlx\n"
+        "def sample(rng): return [rlx.TensorSpec((3, 4), 'f32')], {'by': 2.0}\n"
+        "rlx.register_op('own.drawn', infer=lambda x, *, by: x, reference=lambda x, *, by: x + 1, "
+        "kernel=lambda x, *, by: x + by, sample=sample)\n"
+    )
+    script = (
+        "if rlx fuzz graphs --op mir.custom --load drawn_ops.py --count 1 --out found; then exit 1; fi; "
+        "if rlx fuzz replay found/graphs-0-*.mlir; then exit 1; fi; cat found/*.mlir"
+    )
+    found = shell(script, tmp_path)
+    assert 'mir.custom "own.drawn"' in found
+    assert "mismatch" in found
+
+
 def test_the_page_about_them(tmp_path: Path) -> None:
     document = "docs/own-operations.md"
     if shutil.which("cc") is None:

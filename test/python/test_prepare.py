@@ -29,6 +29,7 @@ def elementwise(p: Program, dtype: str) -> None:
     x = p.input("x", [6, 5], dtype)
     p.output(add=x + (w + v), sub=x - (w - g), mul=x * (w * g), div=x + w / v, neg=x + (-w))
     p.output(max=x + m.maximum(w, g), min=x + m.minimum(v, w))
+    p.output(scalar=x * (p.param("s", [], dtype) + p.param("t", [], dtype)))
 
 
 def movement(p: Program) -> None:

@@ -152,7 +152,7 @@ class _Work:
     def compute(self, index: int) -> Array:
         """The value, contiguous."""
         with np.errstate(all="ignore"):  # infinities and NaN are values like others
-            return np.ascontiguousarray(self._value(index))
+            return np.asarray(self._value(index), order="C")  # ascontiguousarray gives a scalar a dimension
 
     def _value(self, index: int) -> Array:
         if index < self._count:
