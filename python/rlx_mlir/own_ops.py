@@ -175,8 +175,8 @@ class OwnOp:
     def digest(self) -> str | None:
         """What identifies the parts that decide about compiled code; None where their source can't be told.
 
-        A function is told by its file, place and code. What it gets from its surroundings, or an object with a method
-        `__call__`, isn't in the file, so it isn't told.
+        A function is told by its file, place, code and defaults. What it gets from its surroundings, or an object with
+        a method `__call__`, isn't in the file, so it isn't told.
         """
         own = [_source(part) for part in (self.infer, self.lowering, None if self.is_native else self.kernel)]
         if None in own:
@@ -386,9 +386,13 @@ def _source(function: Callable[..., Any] | None) -> str | None:
         file = Path(inspect.getsourcefile(plain) or "").read_bytes()
     except (OSError, TypeError):
         return None
+    defaults = [plain.__defaults__ or (), plain.__kwdefaults__ or {}]
+    values = [*defaults[0], *defaults[1].values()]
+    if not all(value is None or isinstance(value, bool | int | float | str) for value in values):
+        return None
     code = plain.__code__
     constants = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
-    where = [plain.__qualname__, str(code.co_firstlineno), code.co_code.hex(), *constants]
+    where = [plain.__qualname__, str(code.co_firstlineno), code.co_code.hex(), *constants, repr(defaults)]
     return hashlib.sha256(file + "\n".join(where).encode()).hexdigest()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_harness import emulated_device
 from documents import blocks, run_python, shell
 
 import rlx_mlir as rlx
@@ -25,6 +26,7 @@ from rlx_mlir.errors import (
     InputError,
     NumericError,
     RlxError,
+    StageError,
     UnsupportedError,
 )
 from rlx_mlir.rewriting.plugins import load_passes
@@ -369,6 +371,14 @@ def test_gpus_take_the_lowering() -> None:
         rlx.emit(scaled_module(), "ptx", target="nvptx")
 
 
+def test_a_gpu_computes_what_the_lowering_builds() -> None:
+    register_scaled(kernel=scaled)
+    given = RNG.standard_normal((5, 4)).astype(np.float32)
+    with emulated_device():
+        executable = rlx.compile(scaled_module(scale=3.0), target="cuda", cache=False)
+        assert np.array_equal(executable.run({"x": given})["y"], given * 3)
+
+
 def test_verification_finds_a_lowering_that_computes_something_else() -> None:
     register_scaled(lowering=lambda m, x, *, scale: x * (scale + 1))
     with pytest.raises(RlxError, match="mir-lower-custom"):
@@ -403,6 +413,18 @@ def test_modules_of_blocks_have_them_too() -> None:
     found, expected = executable.run({"x": arrays["x"]}), rlx.interpret(m, arrays)
     assert np.allclose(found["y"], expected["y"], rtol=1e-5)
     assert "own_two_0" in str(executable.dispatch_report())
+
+
+def test_text_of_later_stages_goes_on() -> None:
+    register_two(kernel=two_reference)
+    for stage in ("kernels", "lir"):
+        text = rlx.emit(two_module(), stage)
+        check_two(rlx.compile(GraphModule.from_text(text), cache=False))
+    m = GraphModule.mir("net")
+    m.set_outputs({"y": m.neg(m.input("x", [4]))})
+    text = rlx.emit(m, "kernels").replace('"rows"', '"own"')
+    with pytest.raises(StageError, match=r"'neg_0' is of class own: it holds one mir.custom on its arguments"):
+        rlx.compile(GraphModule.from_text(text), cache=False)
 
 
 def test_a_kernel_is_preferred_to_a_lowering() -> None:
@@ -636,15 +658,22 @@ rlx.register_op("own.filed", infer=infer, reference=reference, lowering=lowering
 def test_what_has_no_source_of_its_own_is_not_cached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     for factor in (2.0, 3.0):
-        register_scaled(lowering=lambda m, x, *, scale, factor=factor: x * factor, reference=lambda x, *, scale: x)
-        executable = rlx.compile(scaled_module())
-        own_ops.unregister_op("own.scaled")
-        closed = (lambda inner: lambda m, x, *, scale: x * inner)(factor)
-        register_scaled(lowering=closed)
+        register_scaled(lowering=(lambda inner: lambda m, x, *, scale: x * inner)(factor))
         assert own_ops.find_op("own.scaled").digest is None
         executable = rlx.compile(scaled_module())
         assert np.array_equal(executable(x=np.ones((1, 4), np.float32)), np.full((1, 4), factor))
         own_ops.unregister_op("own.scaled")
+    assert not list((tmp_path / "cache").rglob("*.rlx"))
+
+
+def test_defaults_are_part_of_the_source() -> None:
+    digests = []
+    for factor in (2.0, 3.0, 2.0, np.ones(1)):
+        own = register_scaled(lowering=lambda m, x, *, scale, factor=factor: x * factor)
+        digests.append(own.digest)
+        own_ops.unregister_op("own.scaled")
+    assert digests[0] == digests[2] != digests[1]
+    assert digests[3] is None
 
 
 def test_a_file_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ from rlx_mlir.codegen.specs import (
     TopKSpec,
 )
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.functions import memref_of
+from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
@@ -650,7 +650,7 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
 
 def read_call(kernel: ir.AnyOp) -> CallSpec:
     """A kernel of class own: one operation of the user's own, all of whose results are the kernel's."""
-    (op,), _ = _body(kernel)
+    op = called_operation(kernel)
     own = registered(op)
     numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
     parameters = native_parameters(own, own.parameters(parameters_of(op))) if own.is_native else []

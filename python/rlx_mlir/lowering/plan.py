@@ -14,6 +14,7 @@ from rlx_mlir.lowering.functions import (
     KERNEL,
     PREPARE,
     argument_attributes,
+    called_operation,
     entry_function,
     functions,
     kernel_class,
@@ -222,7 +223,7 @@ def own_calls(module: ir.AnyModule) -> tuple[OwnCall, ...]:
     for kernel in functions(module, KERNEL):
         if kernel_class(kernel) != OWN:
             continue
-        op, _ = operations(kernel, nested=False)
+        op = called_operation(kernel)
         own = registered(op)
         numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
         operands, results = ([_element_and_rank(value) for value in values] for values in (op.operands, op.results))
