@@ -8,6 +8,7 @@
 include "mir/attention.td"
 include "mir/base.td"
 include "mir/conv.td"
+include "mir/custom.td"
 include "mir/elementwise.td"
 include "mir/fused.td"
 include "mir/matmul.td"

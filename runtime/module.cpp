@@ -181,12 +181,16 @@ namespace {
 // Functions
 //===----------------------------------------------------------------------===//
 
-void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects) {
+void makeObjectCode(ObjectCode *self, const std::vector<nb::bytes> &objects,
+                    const std::vector<std::pair<std::string, uintptr_t>> &functions) {
   std::vector<std::string_view> views;
   for (const nb::bytes &object : objects)
     views.emplace_back(static_cast<const char *>(object.data()), object.size());
+  std::vector<HostSymbol> symbols = cuda::hostSymbols();
+  for (const auto &[name, address] : functions)
+    symbols.push_back({name.c_str(), reinterpret_cast<void *>(address)});
   nb::gil_scoped_release released;
-  new (self) ObjectCode(views, cuda::hostSymbols());
+  new (self) ObjectCode(views, symbols);
 }
 
 void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
@@ -274,7 +278,7 @@ NB_MODULE(_runtime, m) {
   cuda::bind(m); // its translator of errors comes after the one above, and is asked first
 
   nb::class_<ObjectCode>(m, "ObjectCode")
-      .def("__init__", &makeObjectCode, nb::arg("objects"))
+      .def("__init__", &makeObjectCode, nb::arg("objects"), nb::arg("functions") = nb::tuple())
       .def(
           "lookup",
           [](ObjectCode &self, const std::string &name) {

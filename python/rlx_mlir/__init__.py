@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.model import Model as Model
     from rlx_mlir.models.model import load_model as load_model
+    from rlx_mlir.own_ops import TensorSpec as TensorSpec
+    from rlx_mlir.own_ops import register_op as register_op
+    from rlx_mlir.own_ops import unregister_op as unregister_op
     from rlx_mlir.runtime.artifact import Artifact as Artifact
     from rlx_mlir.runtime.cuda import CudaExecutable as CudaExecutable
     from rlx_mlir.runtime.device import DeviceArray as DeviceArray
@@ -55,7 +58,10 @@ _EXPORTS: dict[str, str | None] = {
     "errors": None,
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
+    "TensorSpec": "rlx_mlir.own_ops",
+    "register_op": "rlx_mlir.own_ops",
     "tune": "rlx_mlir.measure.tune",
+    "unregister_op": "rlx_mlir.own_ops",
 }
 
 __all__ = sorted(_EXPORTS)

@@ -78,8 +78,11 @@ class ObjectCode:
     The code stays in memory as long as this object or a `Plan` on it lives. May be used from several threads.
     """
 
-    def __init__(self, objects: Sequence[bytes]) -> None:
+    def __init__(self, objects: Sequence[bytes], functions: Sequence[tuple[str, int]] = ()) -> None:
         """Copies and adds the objects; linking happens at the first `lookup`.
+
+        Args:
+            functions: name and address of each function of this program that the objects call; they have to stay.
 
         Raises ExecutionError, which names the object by its index, where one is cut off, no object or for another
         machine, or where a symbol is defined twice. Bytes changed inside an object may pass unseen, or end the process

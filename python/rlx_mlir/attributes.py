@@ -18,7 +18,7 @@ _ENUM = re.compile(r"#\w+<\w+ (\w+)>")
 
 
 def python_value(attribute: ir.Attribute | None) -> Any:
-    """The value of an attribute: numbers, strings, lists and words of enumerations; None stays None.
+    """The value of an attribute: numbers, strings, lists, dictionaries and words of enumerations; None stays None.
 
     Unit attributes become True. Attributes of other kinds (types, elements, encodings) are returned as they are.
     """
@@ -33,6 +33,9 @@ def python_value(attribute: ir.Attribute | None) -> Any:
             raise InputError(f"{attribute} is no text in UTF-8") from None
     if isinstance(attribute, ir.ArrayAttr):
         return [python_value(element) for element in attribute]
+    if isinstance(attribute, ir.DictAttr):
+        entries = (attribute[number] for number in range(len(attribute)))
+        return {entry.name: python_value(entry.attr) for entry in entries}
     if isinstance(attribute, ir.DenseI64ArrayAttr | ir.DenseI32ArrayAttr | ir.DenseF32ArrayAttr):
         return list(attribute)
     if match := _ENUM.fullmatch(str(attribute)):

@@ -20,7 +20,7 @@ from rlx_mlir.kernel_classes import CLASSES
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
-from rlx_mlir.runtime.artifact import Artifact, BufferSpec, Preparation
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec, OwnCall, Preparation
 from rlx_mlir.runtime.executable import Executable, check_threads
 from rlx_mlir.tuning.choices import check_choices, format_choices
 
@@ -359,8 +359,20 @@ def compile(
         raise InputError(f"'{module.name}' gives nothing: set_outputs says what it returns")
     if not cache:
         return _compiled(build_artifact(module, chosen), chosen, threads)
-    material = {"module": module.to_text()}
+    material: dict[str, object] = {"module": module.to_text()}
+    if chosen.passes or "mir.custom" in str(material["module"]):
+        own = own_operations()
+        if None in own.values():  # an entry could be taken for another operation's
+            return _compiled(build_artifact(module, chosen), chosen, threads)
+        material["own operations"] = own
     return cast(Executable, compile_cached(material, lambda: module, threads=threads, target=target, **options))
+
+
+def own_operations() -> dict[str, str | None]:
+    """What decides about code of the operations that users registered: all of them, as lowerings may use others."""
+    from rlx_mlir.own_ops import registered_ops
+
+    return {own.name: own.digest for own in registered_ops()}
 
 
 def _check_module(module: object) -> None:
@@ -428,9 +440,10 @@ def stages(
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
+    custom = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}}"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"inline,symbol-dce,{wide}{APART if apart else f'rlx-fuse,{quantize}rlx-to-kernels'}"),
+        ("kernels", f"inline,symbol-dce,{custom},{wide}{APART if apart else f'rlx-fuse,{quantize}rlx-to-kernels'}"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
@@ -440,7 +453,7 @@ def stages(
         schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
         assemble = f"gpu-assemble-ptx{{chip={options.chip} cubin={options.machine_code}}}"
         steps[1:] = [
-            ("kernels", f"inline,symbol-dce,{wide}rlx-fuse,{quantize}rlx-gpu-to-kernels"),
+            ("kernels", f"inline,symbol-dce,{custom},{wide}rlx-fuse,{quantize}rlx-gpu-to-kernels"),
             steps[2],
             ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
             ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),
@@ -525,6 +538,7 @@ class Compilation:
         self.parameters: tuple[BufferSpec, ...] = ()
         self.templates: dict[str, str] = {}
         self.kinds: dict[str, str] = {}
+        self.own: tuple[OwnCall, ...] = ()
         self.kernels: Any = None
         self.ptx = ""
         self.cubin, self.assembler = b"", ""
@@ -673,7 +687,7 @@ class Compilation:
         from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
         from rlx_mlir.lowering.lir import argument_dims
         from rlx_mlir.lowering.outline import CLASS
-        from rlx_mlir.lowering.plan import PlanReader, read_preparation
+        from rlx_mlir.lowering.plan import PlanReader, own_calls, read_preparation
         from rlx_mlir.rewriting.steps import clone
 
         if stage == "kernels":
@@ -681,6 +695,7 @@ class Compilation:
             kernels = functions(self.module, KERNEL)
             self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
             self.watch.kernels = tuple(self.kinds)
+            self.own = own_calls(self.module)
             if self.verifier is not None:
                 self.kernels = clone(self.module)
             if self.options.maxima:
@@ -767,6 +782,7 @@ class Compilation:
             kinds=self.kinds,
             conditions=tuple(plan.conditions),
             positions=tuple(plan.positions),
+            own=self.own,
             chip=self.options.chip,
             device_code=self.ptx.encode(),
             device_kernels=self.device_kernels,

@@ -25,4 +25,7 @@ CLASSES = (
 #: What has only the generic path.
 GENERIC = "generic"
 
-__all__ = ["CLASSES", "GENERIC"]
+#: What calls a function of the user's own: there is no other path.
+OWN = "own"
+
+__all__ = ["CLASSES", "GENERIC", "OWN"]

@@ -16,8 +16,8 @@ from cpu_harness import Kernel, compiled, guarded, protect
 from test_cpu_gemm import TILE_TARGETS, need
 
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.cpu.attention_decode import CHUNK
+from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.specs.attention import LAYOUTS, AttentionSpec
 from rlx_mlir.dtypes import DTYPES

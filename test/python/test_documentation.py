@@ -40,6 +40,7 @@ ELSEWHERE = {
     "docs/writing-a-pass.md": "test_packaging.py",
     "docs/debugging.md": "test_reports.py",
     "docs/formats.md": "test_own_formats.py",
+    "docs/own-operations.md": "test_own_ops.py",
     "CONTRIBUTING.md": "test_generators.py",
 }
 HERE = ("docs/fuzzing.md", "docs/gpu.md", "docs/models.md", "docs/security.md", "docs/tutorial.md")

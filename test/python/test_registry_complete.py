@@ -30,6 +30,8 @@ OPS: dict[str, Any] = {
     if issubclass(op, ir.OpView) and op is not ir.OpView
 }
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+#: What users register brings its own lowering, or a function to call.
+REGISTERED = frozenset({"mir.custom"})
 #: Operations that no class of kernels is for: they are computed by loops, or only in preparation.
 GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.iota", "mir.repack"})
 
@@ -93,7 +95,7 @@ def lit_text() -> str:
 PARTS: dict[str, Callable[[str], bool]] = {
     "reference": lambda name: name in REFERENCES,
     "dim rule": lambda name: name in DIM_RULES,
-    "lowering to linalg": lambda name: name in {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY,
+    "lowering to linalg": lambda name: name in {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY | REGISTERED,
     "kernel class": lambda name: ("generic" in kernel_class(name)) == (name in GENERIC),
     "fuzzer": lambda name: name in GENERATORS,
     "documented example": lambda name: name in example(name),

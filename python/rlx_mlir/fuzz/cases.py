@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.numerics import FLOAT8
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.rewriting.plugins import load_passes
 from rlx_mlir.semantics.function import arguments
 
 _MARK = "// fuzz: "
@@ -36,7 +37,8 @@ class Case:
     Attributes:
         module: at stage hir or mir.
         runs: for each run, the value of every input and parameter.
-        options: of `compile`: activations, level, features; and `apart`: whether to compile without fusion, too.
+        options: of `compile`: activations, level, features; `apart`: whether to compile without fusion, too; `load`:
+            files that register operations of the user's own.
     """
 
     module: GraphModule
@@ -60,6 +62,7 @@ class Case:
     def load(cls, path: Path) -> Case:
         """Reads what `save` wrote; InputError where a file isn't a case."""
         settings = read_settings(path)
+        load_operations(settings["options"].get("load", ()))
         module = GraphModule.from_text(path)
         known = {argument.name: argument for argument in arguments(module.entry)}
         runs: list[dict[str, np.ndarray]] = [{} for _ in range(settings["runs"])]
@@ -76,6 +79,12 @@ class Case:
                     # bfloat16 is read as bytes without a type, floats of 8 bits as integers.
                     runs[int(number)][name] = array if array.dtype == dtype else array.view(dtype)
         return cls(module, runs, settings["options"])
+
+
+def load_operations(files: Iterable[str]) -> None:
+    """Runs files that register operations, once a process."""
+    for file in files:
+        load_passes(file)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -237,4 +246,4 @@ def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
     return tied
 
 
-__all__ = ["Case", "case_of", "random_case", "read_settings", "symbol_sizes"]
+__all__ = ["Case", "case_of", "load_operations", "random_case", "read_settings", "symbol_sizes"]

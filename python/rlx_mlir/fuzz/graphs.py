@@ -18,7 +18,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.compiler import Compilation, CompileOptions, build_artifact
 from rlx_mlir.errors import RlxError, UnsupportedError
-from rlx_mlir.fuzz.cases import Case, case_of, random_case
+from rlx_mlir.fuzz.cases import Case, case_of, load_operations, random_case
 from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.fuzz.sensitivity import Expected, expected, run_module
 from rlx_mlir.hir import GraphModule
@@ -60,7 +60,10 @@ def handle(task: Task) -> Outcome:
         return check(case_of(GraphModule.from_text(Path(task["module"]))))
     path = Path(task["file"])
     if "seed" in task:
+        load_operations(task.get("load", ()))
         case, counts = random_case(task["seed"], task["index"], tuple(task.get("ops", ())))
+        if "load" in task:
+            case.options["load"] = task["load"]
         case.save(path)  # before anything can go wrong
     else:
         case, counts = Case.load(path), {}
@@ -215,6 +218,7 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Outcome | None]:
     threads = _THREADS if most >= _MANY_ELEMENTS else _FEW_THREADS
     given = dict(case.options)
     apart = given.pop("apart", False)
+    given.pop("load", None)
     ways: list[tuple[str, tuple[str, ...]]] = [("templates", ()), ("generic", ("all",))]
     for way, disabled in [*ways, ("apart", ())] if apart else ways:
         options = {**given, "disable_templates": disabled}

@@ -121,9 +121,7 @@ def _function(op: ir.AnyOp) -> str:
 class _Perturbed:
     """Computes operations as correct code might: with errors, in a wide type."""
 
-    def __init__(
-        self, rng: np.random.Generator, stochastic: bool, exact: bool = False, *, rounds: bool = True
-    ) -> None:
+    def __init__(self, rng: np.random.Generator, stochastic: bool, exact: bool = False, *, rounds: bool = True) -> None:
         """Computes with errors drawn from `rng`.
 
         Args:

@@ -340,7 +340,7 @@ class Graph:
         *,
         name: str | None = None,
         shape: ShapeLike | None = None,
-        result: ir.Type | None = None,
+        result: ir.Type | list[ir.Type] | None = None,
         **unknown: object,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
@@ -350,7 +350,7 @@ class Graph:
             attributes: by ODS name, see `_attributes`.
             name: of the block, inside of the scopes.
             shape: what the caller believes the first result's shape to be; None entries aren't compared.
-            result: type of the result, for operations that can't infer it.
+            result: type of the result, for operations that can't infer it; a list where they have any number.
             unknown: keywords that the builder doesn't have, which are an error.
 
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
@@ -372,7 +372,9 @@ class Graph:
         scopes = ".".join([*self._scopes, name] if name else self._scopes)
         built: ir.Operation | None = None
         constants: list[ir.Value] = []
-        values: dict[str, Any] = {} if result is None else {"result": result}
+        values: dict[str, Any] = {}
+        if result is not None:
+            values["outputs" if isinstance(result, list) else "result"] = result
         for key, operand in operands.items():
             what = f"'{key}' of '{op}'"
             if isinstance(operand, list | tuple):

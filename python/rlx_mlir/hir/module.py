@@ -23,6 +23,7 @@ from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
 from rlx_mlir.runtime.shown import preformatted
+from rlx_mlir.semantics.dims import Dims
 from rlx_mlir.semantics.function import (
     KERNEL,
     arguments,
@@ -84,11 +85,11 @@ class GraphModule(Blocks, Editing):
         return module
 
     @classmethod
-    def _empty(cls, name: str, stage: str, policy: str) -> GraphModule:
+    def _empty(cls, name: str, stage: str, policy: str, context: ir.Context | None = None) -> GraphModule:
         here = place.caller()
         if not checks.is_text(name) or not name:
             raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
-        context = ir.new_context()
+        context = ir.new_context() if context is None else context
         with context, here.location(context, name):
             module = ir.Module.create()
             with ir.InsertionPoint(module.body):
@@ -426,6 +427,19 @@ class _PrimitiveView(Images):
 
     def _matmul(self, lhs: Operand, rhs: Operand, *, transpose_rhs: bool = False, **options: Unpack[Options]) -> Value:
         return self._module._matmul(lhs, rhs, transpose_rhs=transpose_rhs, **options)
+
+    @property
+    def _context(self) -> ir.Context:
+        return self._module._context
+
+    def _all_dims(self) -> dict[ir.Value, Dims]:
+        return self._module._all_dims()
+
+    def _dimension(self, size: Size) -> tuple[Value, int] | None:
+        return self._module._dimension(size)
+
+    def _resolve(self, value: Value) -> ir.Value:
+        return self._module._resolve(value)
 
 
 def _check_arguments(function: ir.Operation) -> None:

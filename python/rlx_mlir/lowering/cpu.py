@@ -18,13 +18,23 @@ from mlir.dialects import bufferization
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
+from rlx_mlir.codegen.cpu.call import declare_call
 from rlx_mlir.codegen.cpu.registry import generate, generators_of, knobs, switches
 from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
-from rlx_mlir.kernel_classes import CLASSES
+from rlx_mlir.kernel_classes import CLASSES, OWN
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.extents import check_extents
-from rlx_mlir.lowering.functions import KERNEL, PREPARE, ROLE, functions, kernel_class, memref_of, parse_into
+from rlx_mlir.lowering.functions import (
+    KERNEL,
+    PREPARE,
+    ROLE,
+    declare_into,
+    functions,
+    kernel_class,
+    memref_of,
+    parse_into,
+)
 from rlx_mlir.lowering.kernel_specs import READERS
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
@@ -85,13 +95,15 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
         attributes = kernel.operation.attributes
-        if "all" in skipped or kernel_class(kernel) in skipped:
+        if kernel_class(kernel) != OWN and ("all" in skipped or kernel_class(kernel) in skipped):
             attributes[TEMPLATE] = ir.StringAttr.get("generic: templates are disabled")
             continue
         try:
             own = replace(target, choices=chosen.get(kernel_name(kernel), BY_RULE))
             template, text = _generate(kernel, own, skipped)
             made = parse_into(block, text)
+            if template == OWN:
+                declare_into(block, declare_call(kernel_name(kernel)))
         except UnsupportedByTemplate as reason:
             attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
             continue

@@ -9,6 +9,8 @@ from typing import Any
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import StageError
+from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics import function as entry
 from rlx_mlir.semantics.function import KERNEL, PREPARE, role
 
@@ -17,6 +19,8 @@ __all__ = [
     "PREPARE",
     "ROLE",
     "argument_attributes",
+    "called_operation",
+    "declare_into",
     "dictionary",
     "entry_function",
     "functions",
@@ -62,6 +66,21 @@ def kernel_class(kernel: ir.AnyOp) -> str:
     if "mir.kernel" not in attributes:
         raise StageError(f"kernel '{kernel.name.value}' has no class: attribute 'mir.kernel' is missing")
     return str(python_value(attributes["mir.kernel"]))
+
+
+def called_operation(kernel: ir.AnyOp) -> ir.AnyOp:
+    """The operation of the user's own that a kernel of class own calls; StageError where it holds anything else."""
+    *ops, terminator = operations(kernel, nested=False)
+    if (
+        [op.name for op in ops] != ["mir.custom"]
+        or list(terminator.operands) != list(ops[0].results)
+        or not all(isinstance(value.owner, ir.Block) for value in ops[0].operands)
+    ):
+        raise StageError(
+            f"kernel '{kernel.name.value}' is of class {OWN}: it holds one mir.custom on its arguments, and gives all "
+            "results of it"
+        )
+    return ops[0]
 
 
 def argument_attributes(function: ir.AnyOp) -> list[dict[str, Any]]:
@@ -115,6 +134,13 @@ def memref_of(kind: ir.Type) -> str:
     tensor = ir.RankedTensorType(kind)
     dims = "x".join(["?" if size < 0 else str(size) for size in tensor.shape] + [str(tensor.element_type)])
     return f"memref<{dims}>"
+
+
+def declare_into(block: ir.Block, text: str) -> None:
+    """Parses functions that the program which runs the code has, and appends them to the block of a module."""
+    parsed = ir.Module.parse(text)
+    for op in list(parsed.body.operations):
+        block.append(op)
 
 
 def parse_into(block: ir.Block, text: str) -> list[ir.AnyOp]:

@@ -19,6 +19,7 @@ from rlx_mlir.codegen.specs import (
     AttentionSpec,
     BroadcastSpec,
     BroadcastStep,
+    CallSpec,
     Conv2dSpec,
     ConvSpec,
     GatherSpec,
@@ -33,11 +34,14 @@ from rlx_mlir.codegen.specs import (
 )
 from rlx_mlir.codegen.specs.products import Sizes
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.functions import memref_of
+from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import layout_of, scheme_of
+from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.own_ops import native_parameters
 from rlx_mlir.rewriting import operations
 
 
@@ -587,6 +591,16 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
 
 
+def read_call(name: str, kernel: ir.AnyOp) -> CallSpec:
+    """A kernel of class own: one operation of the user's own, all of whose results are the kernel's."""
+    op = called_operation(kernel)
+    own = registered(op)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    parameters = native_parameters(own, own.parameters(parameters_of(op))) if own.is_native else []
+    operands, results = (tuple(memref_of(value.type) for value in values) for values in (op.operands, op.results))
+    return CallSpec(operands, results, tuple(numbers[value] for value in op.operands), tuple(parameters))
+
+
 #: What reads the kernels of a class.
 READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "gemm": read_product,
@@ -604,4 +618,5 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "reduce": read_reduce,
     "scan": read_scan,
     "norm": read_norm,
+    OWN: read_call,
 }

@@ -15,7 +15,7 @@ from mlir.dialects import func
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.kernel_classes import GENERIC
+from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
@@ -77,6 +77,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     entry = tensor_entry(module)
     erase_dead(entry)
     _copy_results(entry)
+    _store_constants(entry)
     _join_in_groups(entry)
     if prologues:
         sink_parts(entry)
@@ -101,10 +102,22 @@ def _copy_results(entry: ir.AnyOp) -> None:
             root = reshape.x
         if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":
             with ir.InsertionPoint(terminator), terminator.location:
-                terminator.operands[number] = (
-                    mir.concat([value], axis=0) if shape_of(value) else mir.expand(value.type, value)
-                )
+                terminator.operands[number] = _copied(value)
         seen.add(root)
+
+
+def _store_constants(entry: ir.AnyOp) -> None:
+    """Constants that functions of the user's own read are written to memory: they are no part of kernels that call."""
+    for op in [op for op in operations(entry, nested=False) if op.name == "mir.custom"]:
+        for number, value in enumerate(op.operands):
+            if producer(value, mir.ConstantOp) is not None:
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[number] = _copied(value)
+
+
+def _copied(value: ir.Value) -> ir.Value:
+    """The same by an operation that has a kernel."""
+    return mir.concat([value], axis=0) if shape_of(value) else mir.expand(value.type, value)
 
 
 def _join_in_groups(entry: ir.AnyOp) -> None:
@@ -254,6 +267,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "move"
     if view.operation.name in BROADCASTS:
         return "broadcast"
+    if isinstance(view, mir.CustomOp):
+        return OWN
     if isinstance(view, mir.ConvOp):
         return "conv2d"
     if isinstance(view, mir.ReduceOp):
@@ -424,7 +439,8 @@ class _Library:
             result
             for op in group.ops
             for result in op.results
-            if any(identity(use.owner) not in members for use in result.uses)
+            # A function that is called gives all of its results, whether they are read or not.
+            if group.kind == OWN or any(identity(use.owner) not in members for use in result.uses)
         ]
         last = group.ops[-1]
         with last.location:
@@ -493,5 +509,7 @@ def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:
 
 def _stem(group: Group) -> str:
     """A name that says what the kernel does: its operations, shortened where there are many."""
+    if group.kind == OWN:
+        return str(python_value(group.ops[0].attributes["op"])).replace(".", "_")
     words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops if op.name != "mir.reshape"))
     return "_".join(words[:3])

@@ -9,9 +9,12 @@ from typing import Any, Literal
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import CompileError, shortened
+from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import (
+    KERNEL,
     PREPARE,
     argument_attributes,
+    called_operation,
     entry_function,
     functions,
     kernel_class,
@@ -19,10 +22,18 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
 from rlx_mlir.mir import dims
+from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.dims import Size, largest, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import operations
-from rlx_mlir.runtime.artifact import BufferSpec, PositionCondition, Preparation, PrepareStep, SizeCondition
+from rlx_mlir.runtime.artifact import (
+    BufferSpec,
+    OwnCall,
+    PositionCondition,
+    Preparation,
+    PrepareStep,
+    SizeCondition,
+)
 from rlx_mlir.runtime.prepare import constant_step
 from rlx_mlir.runtime.sizes import Derived, Factor, Terms
 from rlx_mlir.semantics import function as hir_function
@@ -204,6 +215,35 @@ def read_preparation(module: ir.AnyModule) -> Preparation:
         for own, value in zip(result_attributes(function), terminator.operands, strict=True)
     )
     return Preparation(tuple(names), tuple(steps), results)
+
+
+def own_calls(module: ir.AnyModule) -> tuple[OwnCall, ...]:
+    """The kernels that call operations of the user's own."""
+    calls = []
+    for kernel in functions(module, KERNEL):
+        if kernel_class(kernel) != OWN:
+            continue
+        op = called_operation(kernel)
+        own = registered(op)
+        numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+        operands, results = ([_element_and_rank(value) for value in values] for values in (op.operands, op.results))
+        calls.append(
+            OwnCall(
+                str(kernel.name.value).removesuffix(".mir"),
+                own.name,
+                own.parameters(parameters_of(op)),
+                tuple(operands),
+                tuple(results),
+                tuple(numbers[value] for value in op.operands),
+                own.is_native,
+            )
+        )
+    return tuple(calls)
+
+
+def _element_and_rank(value: ir.Value) -> tuple[str, int]:
+    kind = ir.RankedTensorType(value.type)
+    return str(kind.element_type), kind.rank
 
 
 def _step_attributes(op: ir.AnyOp) -> dict[str, object]:

@@ -7,6 +7,7 @@ from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
+from rlx_mlir.mir.custom import registered
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.function import function_name, functions, role
@@ -49,6 +50,17 @@ def _problem(op: ir.AnyOp, lowered: set[str], on_tensors: set[str]) -> str:
         return "" if op.name in lowered else "no pattern lowers the block to primitives"
     if dialect != "mir":
         return f"modules are made of operations of hir, mir and func, not of {dialect}"
+    if op.name == "mir.custom":
+        return _problem_of_custom(op)
     if op.name not in on_tensors:
         return "no pattern lowers the operation to loops"
     return "" if op.name in DIM_RULES else "it has no rule for sizes"
+
+
+def _problem_of_custom(op: ir.AnyOp) -> str:
+    """Why an operation of the user's own can't be compiled; '' where its lowering or its kernel can be asked."""
+    try:
+        registered(op)
+    except UnsupportedError as error:
+        return str(error)
+    return ""

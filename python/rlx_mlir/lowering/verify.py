@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.kernel_classes import CLASSES, GENERIC
+from rlx_mlir.kernel_classes import CLASSES, GENERIC, OWN
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
@@ -135,8 +135,8 @@ def _kernels(module: ir.Operation) -> Problems:
 def _has_class(kernel: ir.AnyOp) -> Problems:
     attributes = kernel.operation.attributes
     own = python_value(attributes[CLASS]) if CLASS in attributes else None
-    if own not in (*CLASSES, GENERIC):
-        yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join((*CLASSES, GENERIC))}, but got {own!r}"
+    if own not in (*CLASSES, GENERIC, OWN):
+        yield f"{_at(kernel)}: a kernel has a '{CLASS}' of {', '.join((*CLASSES, GENERIC, OWN))}, but got {own!r}"
 
 
 def _preparation(module: ir.Operation, entry: ir.AnyOp) -> Problems:

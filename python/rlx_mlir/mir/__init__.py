@@ -4,6 +4,7 @@
 from rlx_mlir.mir import (
     attention,
     conv,
+    custom,
     elementwise,
     fused,
     matmul,
@@ -32,6 +33,7 @@ __all__ = [
     "attention",
     "conv",
     "cost_of",
+    "custom",
     "elementwise",
     "evaluate",
     "fused",

@@ -101,7 +101,7 @@ def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activ
         activations: as of `compile`.
     """
     copy = clone(module)
-    run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce")
+    run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom")
     before = count_operations(copy)
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
     with recording(copy) as recorder:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Files of the user's own that register passes: they are code, and run with the user's rights."""
+"""Files of the user's own that register passes and operations: they are code, and run with the user's rights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from pathlib import Path
 
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.errors import InputError
+from rlx_mlir.own_ops import registered_ops, unregister_op
 from rlx_mlir.rewriting.registry import PASSES
 
 
 def load_passes(path: str | os.PathLike[str]) -> list[str]:
-    """Runs a Python file that registers passes, once a process; the names of those that are new.
+    """Runs a Python file that registers passes or operations, once a process; the names of the passes that are new.
 
     The module has the file's name without `.py`, and its folder isn't put on the path of imports.
 
@@ -29,6 +30,7 @@ def load_passes(path: str | os.PathLike[str]) -> list[str]:
             return []
         raise InputError(f"'{path}' can't be loaded: there is a module '{file.stem}' already; name the file otherwise")
     before = set(PASSES)
+    own = {op.name for op in registered_ops()}
     spec = importlib.util.spec_from_file_location(file.stem, file)
     assert spec is not None
     assert spec.loader is not None
@@ -41,5 +43,7 @@ def load_passes(path: str | os.PathLike[str]) -> list[str]:
         del sys.modules[file.stem]
         for name in set(PASSES) - before:
             del PASSES[name]
+        for name in {op.name for op in registered_ops()} - own:
+            unregister_op(name)
         raise
     return [name for name in PASSES if name not in before]

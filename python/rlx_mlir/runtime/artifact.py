@@ -19,7 +19,7 @@ from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 6
+VERSION = 7
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -87,6 +87,28 @@ class PositionCondition:
 
 
 @dataclass(frozen=True)
+class OwnCall:
+    """A kernel that calls an operation of the user's own.
+
+    Attributes:
+        kernel: its name.
+        op: the name of the operation.
+        parameters: of the operation.
+        operands, results: element type and number of dimensions of each.
+        order: the kernel's operand for each of `operands`.
+        native: its kernel is a function of C, not of Python.
+    """
+
+    kernel: str
+    op: str
+    parameters: dict[str, Any]
+    operands: tuple[tuple[str, int], ...]
+    results: tuple[tuple[str, int], ...]
+    order: tuple[int, ...]
+    native: bool
+
+
+@dataclass(frozen=True)
 class PrepareStep:
     """One operation of `@prepare`: its operands are sources, then the results of earlier steps."""
 
@@ -132,6 +154,8 @@ class Artifact:
     conditions: tuple[SizeCondition, ...] = ()
     #: What must hold of positions.
     positions: tuple[PositionCondition, ...] = ()
+    #: What kernels call that isn't in the code.
+    own: tuple[OwnCall, ...] = ()
     #: Of an entry of the cache: what its key is made of, see `rlx_mlir.runtime.cache.key_parts`.
     key: dict[str, object] = field(default_factory=dict)
     #: Of one for a GPU: the chip, such as `sm_90a`, its kernels as text of PTX, and their names by number. The rest
@@ -247,6 +271,17 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
             "positions": tuple(
                 PositionCondition(**{**own, **{key: _size(own[key]) for key in ("count", "rows", "limit")}})
                 for own in description["positions"]
+            ),
+            "own": tuple(
+                OwnCall(
+                    **{
+                        **call,
+                        "operands": tuple((dtype, rank) for dtype, rank in call["operands"]),
+                        "results": tuple((dtype, rank) for dtype, rank in call["results"]),
+                        "order": tuple(call["order"]),
+                    }
+                )
+                for call in description["own"]
             ),
             "preparation": Preparation(
                 tuple(preparation["sources"]),

@@ -24,6 +24,7 @@ from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
+from rlx_mlir.runtime.own import Linked
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.sizes import evaluate, symbols_of
@@ -127,11 +128,11 @@ class Executable:
             )
         check_threads(threads)
         self.artifact = artifact
-        code = native.ObjectCode([artifact.code])
         with described(artifact):
+            linked = Linked(artifact)
             try:
-                self._plan = native.Plan(
-                    code,
+                plan = native.Plan(
+                    linked.code,
                     symbols=artifact.symbols,
                     arena_bytes=artifact.arena_bytes,
                     slots=artifact.slots,
@@ -151,6 +152,7 @@ class Executable:
                 sizes = ", ".join(f"{symbol} = {size}" for symbol, size in artifact.symbols)
                 hint = f"; it was compiled for sizes up to {sizes}: 'maxima' declares others" if sizes else ""
                 raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
+        self._plan: Any = linked.guard(plan)
         self._maxima = dict(artifact.symbols)
         self._bound = None if artifact.parameters else Parameters()
 

@@ -44,6 +44,8 @@ def blocks(*names: str) -> tuple[type[ir.OpView], ...]:
 def default_label(op: ir.Operation) -> str:
     """What a block without a name is called; the operations that it lowers to carry it."""
     name = str(op.name)
+    if name == "mir.custom":
+        return str(python_value(op.attributes["op"]))
     if name.startswith("mir."):
         return name.partition(".")[2]
     if name == "hir.swiglu":

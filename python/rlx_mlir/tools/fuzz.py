@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rlx_mlir.tools.options import Commands
+from rlx_mlir.tools.options import Commands, LoadOption, own_passes
 
 app = typer.Typer(
     cls=Commands,
@@ -63,6 +63,7 @@ def graphs(
     first: FirstOption = 0,
     out: OutOption = _OUT,
     op: Annotated[list[str] | None, typer.Option(help="Draw only these operations; may be repeated.")] = None,
+    load: LoadOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Compile random graphs, and compare their results with those of the interpreter."""
@@ -74,6 +75,9 @@ def graphs(
         if unknown := [name for name in op if name not in GENERATORS]:
             raise InputError(f"no operation is named {', '.join(unknown)}; known are {', '.join(sorted(GENERATORS))}")
     settings = {"ops": op} if op else {}
+    if load:
+        own_passes(None, load)  # before any case, where one can't be loaded
+        settings["load"] = [str(path.absolute()) for path in load]
     _run("graphs", seed, count, minutes, jobs, first, out, as_json, **settings)
 
 

@@ -138,7 +138,9 @@ PassesOption = Annotated[
     list[str] | None,
     typer.Option("--pass", help="A pipeline of your own beside a pass of the compiler's: after:rlx-fuse=my-pass."),
 ]
-LoadOption = Annotated[list[Path] | None, typer.Option("--load", help="Python file that registers passes; it is run.")]
+LoadOption = Annotated[
+    list[Path] | None, typer.Option("--load", help="Python file that registers passes or operations; it is run.")
+]
 OutputOption = Annotated[Path | None, typer.Option("-o", "--output", help="File to write, in place of stdout.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 

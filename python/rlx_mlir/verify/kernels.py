@@ -24,6 +24,7 @@ from rlx_mlir.locations import describe_location
 from rlx_mlir.lowering.outline import CLASS, TIED
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
+from rlx_mlir.runtime.own import Linked
 from rlx_mlir.runtime.prepare import prepare
 from rlx_mlir.runtime.sizes import evaluate
 from rlx_mlir.semantics.function import PREPARE, Argument, arguments, function_name, functions, role
@@ -109,7 +110,8 @@ class _Checker:
     def __init__(self, artifact: Artifact, module: ir.Module) -> None:
         self._artifact = artifact
         self._module = module
-        self._code = native.ObjectCode([artifact.code])
+        self._linked = Linked(artifact)
+        self._code = self._linked.code
         self._functions = {function_name(f): f for f in functions(module)}
         self._plans: dict[tuple[str, tuple[int, ...]], native.Plan] = {}
         self.checked: dict[str, int] = dict.fromkeys(artifact.kernels, 0)
@@ -223,7 +225,8 @@ class _Checker:
                 calls=[(0, buffers, [[(1, [i])] for i in range(len(sizes))], None)],
                 threads=1,
             )
-        self._plans[key].run(_addresses(operands), [], _addresses(results), sizes)
+        with self._linked.guarded():
+            self._plans[key].run(_addresses(operands), [], _addresses(results), sizes)
         return results
 
     def _dynamic(self, call: Call) -> list[int]:

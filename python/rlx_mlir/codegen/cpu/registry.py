@@ -40,6 +40,7 @@ MODULES = (
     "recurrence",
     "conv",
     "norm",
+    "call",
 )
 
 

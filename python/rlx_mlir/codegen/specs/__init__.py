@@ -7,6 +7,7 @@ from rlx_mlir.codegen.specs.sequence import ConvSpec, RecurrenceSpec
 from rlx_mlir.codegen.specs.tensors import (
     BroadcastSpec,
     BroadcastStep,
+    CallSpec,
     Conv2dSpec,
     GatherSpec,
     MoveSpec,
@@ -21,6 +22,7 @@ __all__ = [
     "AttentionSpec",
     "BroadcastSpec",
     "BroadcastStep",
+    "CallSpec",
     "Conv2dSpec",
     "ConvSpec",
     "GatherSpec",

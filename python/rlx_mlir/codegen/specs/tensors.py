@@ -171,3 +171,19 @@ class BroadcastSpec:
     operands: tuple[str, ...]
     result: str
     steps: tuple[BroadcastStep, ...]
+
+
+@dataclass(frozen=True)
+class CallSpec:
+    """A call of a function of the user's own.
+
+    Attributes:
+        operands, results: their buffers.
+        order: the kernel's operand for each of `operands`.
+        parameters: what a function of C gets beside them.
+    """
+
+    operands: tuple[str, ...]
+    results: tuple[str, ...]
+    order: tuple[int, ...]
+    parameters: tuple[float, ...] = ()

@@ -24,7 +24,7 @@ from typing import Any
 from rlx_mlir import chips, ir
 from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
 from rlx_mlir.errors import CompileError
-from rlx_mlir.lowering.functions import ROLE, parse_into
+from rlx_mlir.lowering.functions import ROLE, declare_into, parse_into
 from rlx_mlir.lowering.gpu.build import LAUNCH_SIZES, bodies, constant_value, found, location_of, name_of
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
@@ -154,9 +154,7 @@ def launches_to_calls(module: ir.Operation) -> None:
             op.operation.location = place
             for inner in operations(op):
                 inner.location = place
-        parsed = ir.Module.parse(declared)
-        for op in list(parsed.body.operations):
-            block.append(op)
+        declare_into(block, declared)
     for op in [op for op in block.operations if op.operation.name in ("gpu.module", "gpu.binary")]:
         op.operation.erase()
     if "gpu.container_module" in module.attributes:
