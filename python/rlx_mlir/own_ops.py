@@ -260,13 +260,14 @@ def unregister_op(name: str) -> None:
 
 def find_op(name: str) -> OwnOp:
     """The record of an operation; InputError where none is registered under the name."""
+    checks.text("op", name, "the name of an operation")
     with _lock:
         own = _registered.get(name)
         known = sorted(_registered)
     if own is None:
         listed = ", ".join(known) or "none is"
         raise InputError(
-            f"no operation '{name}' is registered{did_you_mean(str(name), known)}; registered: {listed}; register_op "
+            f"no operation '{name}' is registered{did_you_mean(name, known)}; registered: {listed}; register_op "
             "registers one, and the commands' options --load and --rlx-load run a file that does"
         )
     return own

@@ -187,6 +187,19 @@ def values_of_graphs() -> dict[str, Call]:
     }
 
 
+def own_same(x: Any, *, scale: float = 1.0) -> Any:
+    """An operation of the user's own."""
+    return x
+
+
+def register(name: Any, **parts: Any) -> None:
+    """Registers an operation, and forgets it."""
+    rlx.unregister_op(rlx.register_op(name, **parts).name)
+
+
+register.__signature__ = inspect.signature(rlx.register_op)  # type: ignore[attr-defined]
+
+
 def modules() -> dict[str, Call]:
     m, other = small(), small("g")
     text, code = m.to_text(), m.bytecode()
@@ -210,7 +223,9 @@ def modules() -> dict[str, Call]:
         own = fresh.nodes()[0]
         return fresh.set_operands(own if node is ... else node, own.operands if operands is ... else operands)
 
+    rlx.register_op("wrong.same", infer=own_same, reference=own_same, kernel=own_same)
     return {
+        "custom": Call(m.custom, ("wrong.same", m.value("x")), more=("scale",)),
         "block": Call(m.block, ("b", lambda b: None), theirs=("class",)),
         "bind": Call(m.bind, ({"rows": 2},)),
         "bytecode": Call(m.bytecode),
@@ -304,7 +319,12 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "load_model": Call(
             rlx.load_model, (model,), {"context": 64, "chunk": 8}, theirs=("class", "None", "2**63", "2**64")
         ),
+        "TensorSpec": Call(rlx.TensorSpec, ((2,), "f32")),
+        "register_op": Call(
+            register, ("wrong.other",), {"infer": own_same, "reference": own_same, "kernel": own_same}, more=("x",)
+        ),
         "tune": Call(rlx.tune, (None,)),
+        "unregister_op": Call(rlx.unregister_op, ("wrong.nothing",)),
     }
 
 
