@@ -557,6 +557,11 @@ def test_plan_names_a_missing_address(code):
         plan.run([1], [1], [1, 1], [1, 1])
 
 
+def nested(depth):
+    """A size that is computed of others so deep."""
+    return 0 if depth == 0 else ("max", 0, [(1, [nested(depth - 1)])])
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -577,6 +582,11 @@ def test_plan_names_a_missing_address(code):
             {"calls": [(0, [], [[(1, ["seq"])]], None)]},
             "a factor .kind, number, size. must be a list or tuple, but it is",
         ),
+        ({"calls": [(0, [], [[(1, [("log", 2, [(1, [0])])])]], None)]}, "must be a floordiv or a max, but it is 'log'"),
+        ({"calls": [(0, [], [[(1, [("floordiv", 0, [(1, [0])])])]], None)]}, "divided by 1 or more, but it is by 0"),
+        ({"calls": [(0, [], [[(1, [("max", 0, [(1, [7])])])]], None)]}, "a dim names symbol 7 of 2"),
+        ({"calls": [(0, [], [[(1, [("max", 2**62, 1), ("max", 4, 1)])]], None)]}, "a dim exceeds 64 bits"),
+        ({"calls": [(0, [], [[(1, [nested(65)])]], None)]}, "computed of others at most 64 deep"),
         ({"threads": 1025}, "threads must be from 1 to 1024, but it is 1025"),
         ({"arena_bytes": 1 << 60}, "cannot have 1152921504606846976 bytes of memory for the arena"),
     ],

@@ -247,9 +247,8 @@ def slice_sizes(size: Size, start: int | None, stop: int | None, step: int) -> t
 
 def sliced(op: ir.AnyOp, size: Size) -> tuple[Size, Size]:
     """`slice_sizes` of a `mir.slice`, whose dimension has the size."""
-    return slice_sizes(
-        size, *(None if a is None else python_value(a) for a in (op.start, op.stop)), python_value(op.step)
-    )
+    start, stop = (None if bound is None else python_value(bound) for bound in (op.start, op.stop))
+    return slice_sizes(size, start, stop, python_value(op.step))
 
 
 @dim_rule(mir.SliceOp)
@@ -433,8 +432,8 @@ def lower_expand(op: ir.AnyOp, rewriter: Rewriter) -> None:
         if not type.is_dynamic_dim(dim):
             sizes.append(int(type.get_dim_size(dim)))
             continue
-        operand, position = _expand_source(op, dim)
-        sizes.append(size_of(op.operation.operands[operand], position))
+        source, position = _expand_source(op, dim)
+        sizes.append(size_of(op.operation.operands[source], position))
     loops = range(type.rank)
     operand = (op.x, broadcast_map(op.x, loops, sizes))
     rewriter.replace(op, generic(type.rank, [operand], [(empty(sizes, type.element_type), loops)], lambda x, _: x))

@@ -150,7 +150,10 @@ def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
-    return _broadcast(dims(view.result), dims(view.x))
+    yield from _broadcast(dims(view.result), dims(view.x))
+    if view.like is not None:
+        entries = enumerate(python_value(view.like_dims))
+        yield from ((dims(view.result)[at], dims(view.like)[entry]) for at, entry in entries if entry >= 0)
 
 
 def _iota(view: mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
