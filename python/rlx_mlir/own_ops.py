@@ -11,6 +11,7 @@ import hashlib
 import inspect
 import re
 import threading
+from _ctypes import CFuncPtr  # the class of functions of C, which ctypes doesn't name
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,6 @@ from types import CodeType, FunctionType
 from typing import Any
 
 import numpy as np
-from _ctypes import CFuncPtr  # the class of functions of C, which ctypes doesn't name
 
 from rlx_mlir import checks
 from rlx_mlir.dtypes import DTYPES
@@ -387,9 +387,9 @@ def _source(function: Callable[..., Any] | None) -> str | None:
         file = Path(inspect.getsourcefile(plain) or "").read_bytes()
     except (OSError, TypeError):
         return None
-    defaults = [plain.__defaults__ or (), plain.__kwdefaults__ or {}]
-    values = [*defaults[0], *defaults[1].values()]
-    if not all(value is None or isinstance(value, bool | int | float | str) for value in values):
+    named = plain.__kwdefaults__ or {}
+    defaults = [*(plain.__defaults__ or ()), *named, *named.values()]
+    if not all(value is None or isinstance(value, bool | int | float | str) for value in defaults):
         return None
     code = plain.__code__
     constants = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]

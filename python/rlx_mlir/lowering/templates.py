@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from rlx_mlir import ir
 from rlx_mlir.codegen.cpu import UnsupportedByTemplate
-from rlx_mlir.codegen.cpu.call import emit_call
 from rlx_mlir.codegen.cpu.attention import emit_attention, template_of
+from rlx_mlir.codegen.cpu.call import emit_call
 from rlx_mlir.codegen.cpu.conv import emit_conv
 from rlx_mlir.codegen.cpu.gemm import gemm_dense
 from rlx_mlir.codegen.cpu.gemm_amx import gemm_amx

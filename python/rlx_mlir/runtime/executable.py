@@ -23,8 +23,8 @@ from rlx_mlir.place import located
 from rlx_mlir.runtime import shown
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.description import check_description, check_prepared, described, extents
-from rlx_mlir.runtime.own import Linked
 from rlx_mlir.runtime.dispatch import DispatchReport, dispatch_report
+from rlx_mlir.runtime.own import Linked
 from rlx_mlir.runtime.prepare import Prepared, Shared, prepare
 from rlx_mlir.runtime.processor import check_target
 from rlx_mlir.runtime.sizes import evaluate, symbols_of
