@@ -387,9 +387,9 @@ def _source(function: Callable[..., Any] | None) -> str | None:
         file = Path(inspect.getsourcefile(plain) or "").read_bytes()
     except (OSError, TypeError):
         return None
-    defaults = [plain.__defaults__ or (), plain.__kwdefaults__ or {}]
-    values = [*defaults[0], *defaults[1].values()]
-    if not all(value is None or isinstance(value, bool | int | float | str) for value in values):
+    named = plain.__kwdefaults__ or {}
+    defaults = [*(plain.__defaults__ or ()), *named, *named.values()]
+    if not all(value is None or isinstance(value, bool | int | float | str) for value in defaults):
         return None
     code = plain.__code__
     constants = [repr(each) for each in code.co_consts if not isinstance(each, CodeType)]
