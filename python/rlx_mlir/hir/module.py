@@ -406,13 +406,6 @@ class _PrimitiveView(Images):
     def __init__(self, module: GraphModule) -> None:
         self._module = module
 
-    @property
-    def _context(self) -> ir.Context:
-        return self._module._context
-
-    def _dimension(self, size: Size) -> tuple[Value, int] | None:
-        return self._module._dimension(size)
-
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 

@@ -47,7 +47,7 @@ class Shapes:
         *,
         name: str | None = None,
         shape: ShapeLike | None = None,
-        result: ir.Type | None = None,
+        result: ir.Type | list[ir.Type] | None = None,
         **unknown: object,
     ) -> tuple[Value, ...]: ...
 

@@ -10,6 +10,7 @@ from rlx_mlir.codegen.specs import CallSpec
 
 from .kernel import Scratch, write_kernel
 from .registry import Generator, as_it_is
+from .target import Target
 
 __all__ = ["GENERATORS", "declare_call", "emit_call", "host_symbols"]
 
@@ -88,4 +89,8 @@ def _array(em: Emitter, values: list[Value]) -> Value:
     return array
 
 
-GENERATORS = (Generator("own", "own", as_it_is, lambda name, spec, target: emit_call(name, spec)),)
+def _emit(name: str, spec: CallSpec, target: Target) -> str:
+    return emit_call(name, spec)
+
+
+GENERATORS = (Generator("own", "own", as_it_is, _emit),)
