@@ -560,7 +560,7 @@ class Compilation:
 
         Raises InputError for options that mean something to those passes only.
         """
-        from rlx_mlir.lowering.plan import PARAMETERS, noted_parameters, unnoted_parameters
+        from rlx_mlir.lowering.plan import check_noted, noted_parameters
 
         plain = CompileOptions()
         given = {name: getattr(self.options, name) != getattr(plain, name) for name in ("activations", "intermediates")}
@@ -571,22 +571,18 @@ class Compilation:
                 raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
         if module.stage == "kernels":
             self._check_maxima(module)
+        problem = f"'{self.name}' can't be compiled from stage {module.stage} on"
         try:
             self._run_pipeline(f"rlx-verify-stage{{stage={module.stage}}}")
         except PassError as error:
-            raise StageError(f"'{self.name}' can't be compiled from stage {module.stage} on: {error}") from error
+            raise StageError(f"{problem}: {error}") from error
         with self.module.context:
             self.parameters = noted_parameters(self.module)
             for stage in RESUMABLE:
                 self._read(stage)
                 if stage == module.stage:
                     break
-            if unknown := unnoted_parameters(self.module, self.parameters, self.preparation):
-                raise StageError(
-                    f"'{self.name}' can't be compiled from stage {module.stage} on: '{PARAMETERS}' of the module, "
-                    f"which lists the parameters, doesn't have {', '.join(unknown)}; "
-                    "text of `emit` and of `rlx emit` has it"
-                )
+            check_noted(self.module, self.parameters, self.preparation, problem)
 
     def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
-from rlx_mlir.errors import CompileError, shortened
+from rlx_mlir.errors import CompileError, StageError, shortened
 from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -314,15 +314,19 @@ def noted_parameters(module: ir.Module) -> tuple[BufferSpec, ...]:
     return tuple(specs)
 
 
-def unnoted_parameters(module: ir.AnyModule, noted: Sequence[BufferSpec], preparation: Preparation) -> list[str]:
-    """The parameters that `@prepare` and the entry function read, but which `noted_parameters` doesn't have."""
+def check_noted(module: ir.AnyModule, noted: Sequence[BufferSpec], preparation: Preparation, problem: str) -> None:
+    """StageError, which starts with the problem, where code reads parameters that `noted_parameters` doesn't have."""
     read = list(preparation.sources)
     made = {name for name, _ in preparation.results}
     for own in argument_attributes(entry_function(module)):
         if own.get("mir.kind") == hir_function.PARAM and own["mir.name"] not in made:
             read.append(own["mir.name"])
     known = {spec.name for spec in noted}
-    return [name for name in dict.fromkeys(read) if name not in known]
+    if unknown := [name for name in dict.fromkeys(read) if name not in known]:
+        raise StageError(
+            f"{problem}: '{PARAMETERS}' of the module, which lists the parameters, doesn't have {', '.join(unknown)}; "
+            "text of `emit` and of `rlx emit` has it"
+        )
 
 
 def declared_parameters(module: ir.AnyModule) -> tuple[BufferSpec, ...]:
