@@ -35,10 +35,22 @@ def index(graph: Builders, x: Value, key: object) -> Value:
         return result
     sizes = result.shape
     shape = [1 if at is None else _size(sizes[at], at, i) for i, at in enumerate(kept)]
-    if shape.count(-1) > 1:
-        moved = [sizes[at] for i, at in enumerate(kept) if at is not None and shape[i] == -1]
-        raise _error(f"one symbolic dimension may move, but {' and '.join(map(repr, moved))} would: reshape in steps")
-    return graph.reshape(result, shape)
+    return graph.reshape(result, shape) if shape.count(-1) <= 1 else _moved(graph, result, kept)
+
+
+def _moved(graph: Builders, x: Value, kept: list[int | None]) -> Value:
+    """The dimensions that stay, and new ones for None, where several symbolic ones move.
+
+    `reshape` keeps any number of sizes where they are: dimensions that go are moved to the end before, and new ones
+    come from there.
+    """
+    stay = [at for at in kept if at is not None]
+    gone = [at for at in range(len(x.shape)) if at not in stay]
+    new = [i for i, at in enumerate(kept) if at is None]
+    result = graph.transpose(x, [*stay, *gone]) if gone else x
+    result = graph.reshape(result, [-2] * len(stay) + [1] * len(new))
+    places = iter(range(len(stay))), iter(range(len(stay), len(kept)))
+    return graph.transpose(result, [next(places[at is None]) for at in kept]) if new else result
 
 
 def _error(message: str) -> Exception:
