@@ -105,6 +105,8 @@ def test_sizes_are_the_numbers_they_stand_for(tree: Both, sizes: dict[str, int])
         ("max(a, b) - max(b, a)", "0"),
         ("min(n, 4) + max(n, 4)", "4 + n"),
         ("max(2*n - 2, 0)", "2*max(-1 + n, 0)"),
+        ("max(max(n - 1, 0) - 1, 0)", "max(-2 + n, 0)"),
+        ("max(2*max(n, 3) - 10, 0)", "2*max(-5 + n, 0)"),
         ("(a + 1)*(a - 1)", "-1 + a*a"),
         ("--n - -1", "1 + n"),
         ("floordiv(max, 2) + mod", "floordiv(max, 2) + mod"),

@@ -109,6 +109,7 @@ def test_neighbours_meet() -> None:
     """Slices of one size are of one size: nothing is checked, and nothing is refused."""
     m = GraphModule.mir("differences")
     x = m.input("x", ["s", 4])
+    assert x[1:][:-1].shape == x[:-1][1:].shape == m.slice(x, 0, 2).shape == ("max(-2 + s, 0)", 4)
     m.set_outputs({"y": x[1:] - x[:-1], "z": m.sum(x[::2], 0) + m.sum(x[1::2], 0)})
     compiled = compile_fresh(m, verify="numeric")
     assert not compiled.artifact.conditions

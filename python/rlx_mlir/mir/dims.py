@@ -281,6 +281,9 @@ def maximum(left: Size, right: Size) -> Size:
     if first < 0:
         left, right, difference = right, left, -difference
     part = Size(tuple((factors, coefficient // common) for factors, coefficient in difference.terms))
+    match part.terms:
+        case ((), below), ((Positive() as inner,), 1):  # max(max(p, 0) - c, 0), in which c isn't negative
+            return right + maximum(inner.size + below, Size.of(0)) * common
     return right + _factor(Positive(part)) * common
 
 
