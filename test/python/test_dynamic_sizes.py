@@ -11,7 +11,7 @@ import pytest
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 
 Shapes = dict[str, list[int | str]]
 Build = Callable[[GraphModule, dict[str, Any]], Any]
@@ -117,20 +117,39 @@ def test_outputs_that_the_bias_knows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shapes", "build", "message"),
+    ("shapes", "build", "good", "bad", "message"),
     [
         (
             {"x": [1, 1, "a"], "c": [3, 2]},
             lambda m, v: m.rope(v["x"], v["c"], v["c"], head_dim=4, style="half"),
-            "a width of a needn't be heads of 4 elements",
+            (0, 4, 12),
+            6,
+            r"'mir.rope'.* expects that a is equal to 4\*floordiv\(a, 4\), but 6 and 4 were given: 'a' is 6",
         ),
         (
             {"x": [1, 2, 4, 4], "w": ["a", 1, 3, 3]},
             lambda m, v: m.conv2d(v["x"], v["w"], groups=2),
-            "a channels needn't be 2 equal groups",
+            (0, 2, 6),
+            3,
+            r"'mir.conv'.* expects that a is equal to 2\*floordiv\(a, 2\), but 3 and 2 were given: 'a' is 3",
+        ),
+        (
+            {"x": [3, "a"]},
+            lambda m, v: m.fused_swiglu(v["x"]),
+            (0, 2, 66),
+            5,
+            r"'mir.fused_swiglu'.* expects that a is equal to 2\*floordiv\(a, 2\), but 5 and 4 were given: 'a' is 5",
         ),
     ],
 )
-def test_sizes_that_need_not_be_divisible_are_refused(shapes: Shapes, build: Build, message: str) -> None:
-    with pytest.raises(UnsupportedError, match=message):
-        rlx.compile(built(shapes, build), cache=False)
+def test_sizes_that_have_to_be_divisible(
+    shapes: Shapes, build: Build, good: tuple[int, ...], bad: int, message: str
+) -> None:
+    module = built(shapes, build)
+    compiled = rlx.compile(module, cache=False)
+    rng = np.random.default_rng(0)
+    for size in good:
+        given = {k: rng.standard_normal(a.shape).astype(np.float32) for k, a in ones(shapes, a=size).items()}
+        np.testing.assert_allclose(compiled.run(given)["y"], interpret(module, given)["y"], rtol=1e-4, atol=1e-5)
+    with pytest.raises(InputError, match=message):
+        compiled.run(ones(shapes, a=bad))

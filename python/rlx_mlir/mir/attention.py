@@ -12,7 +12,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
@@ -263,10 +263,7 @@ def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 
 @dim_rule(mir.RopeOp)
 def rope_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """Those of `x`; raises UnsupportedError where its width needn't be a multiple of a head's."""
-    width, head_dim = operands[0][-1], python_value(op.head_dim)
-    if width.divided_by(Size.of(head_dim)) is None:
-        raise UnsupportedError(f"a width of {width} needn't be heads of {head_dim} elements")
+    """Those of `x`."""
     return operands[0]
 
 

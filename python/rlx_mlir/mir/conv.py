@@ -11,7 +11,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
@@ -86,11 +86,9 @@ def conv_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 @dim_rule(mir.ConvOp)
 def conv_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
-    """[N, Co, Ho, Wo]; raises UnsupportedError where the groups needn't divide a symbolic number of channels."""
+    """[N, Co, Ho, Wo]"""
     x, weight = operands
-    kernel, groups = op.weight.type.shape[2:], python_value(op.groups)
-    if weight[0].divided_by(Size.of(groups)) is None:
-        raise UnsupportedError(f"{weight[0]} channels needn't be {groups} equal groups")
+    kernel = op.weight.type.shape[2:]
     sizes = [x[0], weight[0]]
     for size, k, padding, dilation, stride in zip(
         x[2:], kernel, *(python_value(a) for a in (op.padding, op.dilation, op.stride)), strict=True

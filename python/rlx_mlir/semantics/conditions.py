@@ -173,7 +173,17 @@ def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(x, dims(view.residual))
 
 
+def _multiple(size: Size, number: int) -> Rule:
+    """The size is a multiple of the number."""
+    return size, size // number * number
+
+
+def _fused_swiglu(view: mir.FusedSwigluOp, dims: DimsOf) -> Iterable[Rule]:
+    yield _multiple(dims(view.x)[-1], 2)
+
+
 def _rope(view: mir.RopeOp, dims: DimsOf) -> Iterable[Rule]:
+    yield _multiple(dims(view.x)[-1], python_value(view.head_dim))
     yield from _equal(dims(view.cos), dims(view.sin))
     if view.pos is not None and len(dims(view.x)) > 2:
         yield dims(view.pos)[0], dims(view.x)[0]
@@ -223,6 +233,7 @@ def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
 def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
     yield x[1], dims(view.weight)[1] * python_value(view.groups)
+    yield _multiple(dims(view.weight)[0], python_value(view.groups))
     kernel = view.weight.type.shape[2:]
     for size, taps, padding, dilation in zip(
         x[2:], kernel, python_value(view.padding), python_value(view.dilation), strict=True
@@ -290,6 +301,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.reshape": _reshape,
     "mir.expand": _expand,
     "mir.iota": _iota,
+    "mir.fused_swiglu": _fused_swiglu,
     "mir.rope": _rope,
     "mir.cache_update": _cache_update,
     "mir.sample": _sample,
