@@ -155,6 +155,26 @@ def test_dispatch_report_has_times_after_profiling() -> None:
     assert " us" in str(report)
 
 
+def test_dispatch_report_counts_bytes() -> None:
+    m = GraphModule.mir("memory")
+    x, cache = m.input("x", ["n", 64]), m.input("cache", [1, 8, 64])
+    w, packed = m.param("w", [64, 48]), m.param("packed", [40, 64], packed="q4_0")
+    biased = m.matmul(x, w) + m.constant(np.arange(48, dtype=np.float32)) * m.param("scale", [48])
+    new = m.cache_update(cache, m.reshape(m.narrow(x, 0, 0, 1), [1, 1, 64]), m.input("pos", [1], "i32"))
+    outputs = {"y": m.sum(m.silu(biased), 0), "z": m.dequant_matmul(x, packed), "cache_out": new}
+    m.set_outputs(outputs, tied={"cache_out": cache})
+    executable = compile(m, cache=False, maxima={"n": 100})
+    found, most = executable.dispatch_report({"n": 5}).memory, executable.dispatch_report().memory
+    assert found.code == most.code == len(executable.artifact.code)
+    assert found.parameters == 64 * 48 * 4 + 40 * 64 // 32 * 18 + 48 * 4
+    assert found.prepared >= 48 * 4
+    assert found.constants == 48 * 4
+    assert found.arena == most.arena == executable.artifact.arena_bytes
+    assert (found.inputs, most.inputs) == (5 * 256 + 8 * 256 + 4, 100 * 256 + 8 * 256 + 4)
+    assert (found.outputs, most.outputs) == (48 * 4 + 5 * 160, 48 * 4 + 100 * 160)
+    assert ", inputs 3.3 KiB, outputs 992 B\n" in str(executable.dispatch_report({"n": 5}))
+
+
 def test_dispatch_report_says_which_templates_were_disabled() -> None:
     report = compile(mlp(), cache=False, disable_templates=("all",)).dispatch_report()
     assert {row.template for row in report.kernels} == {"generic"}

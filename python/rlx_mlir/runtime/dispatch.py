@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The dispatch report: how each kernel of a compiled module got its code, and how much of the work it does."""
+"""The dispatch report: how each kernel of a compiled module got its code, how much of the work it does, and memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.memory import MemoryReport, memory_report
 from rlx_mlir.runtime.shown import preformatted
 from rlx_mlir.runtime.sizes import evaluate
 
@@ -41,11 +42,12 @@ class KernelRow:
 
 @dataclass(frozen=True)
 class DispatchReport:
-    """The kernels of a module, the one with most work first, and the sizes that the work was estimated for."""
+    """The kernels of a module, the one with most work first; the sizes that the work was estimated for; its memory."""
 
     name: str
     sizes: Mapping[str, int]
     kernels: tuple[KernelRow, ...]
+    memory: MemoryReport
 
     def to_dict(self) -> dict[str, object]:
         """The report as JSON can write it."""
@@ -65,6 +67,7 @@ class DispatchReport:
         by_template: Counter[str] = Counter()
         for row in self.kernels:
             by_template[row.template] += row.calls
+        lines.append(f"  {self.memory}")
         lines.append("  calls by template: " + (", ".join(f"{k} {n}" for k, n in by_template.most_common()) or "none"))
         timed = any(row.seconds is not None for row in self.kernels)
         width = max((len(row.name) for row in self.kernels), default=6)
@@ -121,4 +124,5 @@ def dispatch_report(
                 None if seconds is None else seconds.get(name, 0.0),
             )
         )
-    return DispatchReport(artifact.name, chosen, tuple(sorted(rows, key=lambda row: -row.work)))
+    ranked = tuple(sorted(rows, key=lambda row: -row.work))
+    return DispatchReport(artifact.name, chosen, ranked, memory_report(artifact, chosen))

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How many bytes a compiled module takes: code, constants, parameters, and what a call needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.sizes import evaluate
+
+__all__ = ["MemoryReport", "memory_report"]
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Bytes of a compiled module, for sizes of its symbols.
+
+    Attributes:
+        code: of the host's kernels, and of a GPU's.
+        constants: that preparation starts from; those of kernels are a part of the code.
+        parameters: as callers give them.
+        prepared: what is made of parameters once, and kept beside those that are read as they are.
+        arena: of values between kernels, for the declared maxima, with memory reused.
+        inputs: of one call.
+        outputs: of one call, but for those that may take an input's memory.
+    """
+
+    code: int
+    constants: int
+    parameters: int
+    prepared: int
+    arena: int
+    inputs: int
+    outputs: int
+
+    def __str__(self) -> str:
+        words = [f"{name} {_shown(size)}" for name, size in vars(self).items()]
+        return "memory: " + ", ".join(words)
+
+
+def memory_report(artifact: Artifact, sizes: Mapping[str, int]) -> MemoryReport:
+    """The bytes of a compiled module, for a size of each of its symbols."""
+    values = [sizes[name] for name, _ in artifact.symbols]
+
+    def total(specs: Iterable[BufferSpec]) -> int:
+        return sum(_elements(spec, values, sizes) * DTYPES[spec.dtype].itemsize for spec in specs)
+
+    made = {name for name, _ in artifact.preparation.results}
+    return MemoryReport(
+        code=len(artifact.code) + len(artifact.device_code) + len(artifact.cubin),
+        constants=sum(len(step.attributes.get("data", "")) * 3 // 4 for step in artifact.preparation.steps),
+        parameters=total(artifact.parameters),
+        prepared=total(spec for spec in artifact.plan_parameters if spec.name in made),
+        arena=artifact.arena_bytes,
+        inputs=total(artifact.inputs),
+        outputs=total(spec for spec in artifact.outputs if spec.tied is None),
+    )
+
+
+def _elements(spec: BufferSpec, values: list[int], sizes: Mapping[str, int]) -> int:
+    """How many elements there are; parameters that callers set have their sizes in words."""
+    if spec.sizes:
+        return math.prod(evaluate(size, values) for size in spec.sizes)
+    return math.prod(size if isinstance(size, int) else sizes.get(size, 0) for size in spec.shape)
+
+
+def _shown(size: int) -> str:
+    """Bytes as people read them."""
+    if size < 1 << 10:
+        return f"{size} B"
+    power = min((size.bit_length() - 1) // 10, 3)
+    return f"{size / (1 << 10 * power):.1f} {('', 'KiB', 'MiB', 'GiB')[power]}"
