@@ -16,7 +16,7 @@ from test_cli import rlx
 
 import rlx_mlir
 from rlx_mlir import GraphModule, compile, emit
-from rlx_mlir.errors import InputError, StageError
+from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.rewriting import PatternSet, apply_patterns, recording, run_pipeline
 from rlx_mlir.rewriting.recording import recorder_of
 from rlx_mlir.rewriting.steps import clone
@@ -103,6 +103,25 @@ def test_fusion_report_says_what_was_not_joined_and_why(
 def test_quantised_activations_are_part_of_the_report() -> None:
     assert "mir-quantize-activations" not in str(mlp().fusion_report())
     assert "quantize_product (mir-quantize-activations): block 'down'" in str(mlp().fusion_report(activations="int8"))
+
+
+def test_fusion_reports_that_are_clean(tmp_path: Path) -> None:
+    mlp().fusion_report().assert_clean()
+    m = GraphModule.mir("shared")
+    x, w = m.input("x", [4, 64]), m.param("w", [64, 32])
+    product = m.matmul(x, w)
+    m.set_outputs({"y": product + m.param("b", [32]), "z": m.silu(product)})
+    report = m.fusion_report()
+    assert report.missed
+    with pytest.raises(
+        CompileError, match=r"(?s)'shared' has operations that could be joined, but aren't\n +1  \w+"
+    ) as raised:
+        report.assert_clean()
+    assert report.missed[0][1].reason in str(raised.value)
+    (tmp_path / "shared.mlir").write_text(m.to_text())
+    for options, status in (([], 0), (["--json", "--assert-clean"], 1), (["--assert-clean"], 1)):
+        done = rlx("report", tmp_path / "shared.mlir", *options, status=status)
+        assert ("could be joined, but aren't" in done.stderr) == bool(status)
 
 
 def test_fusion_report_needs_a_stage_before_fusion() -> None:

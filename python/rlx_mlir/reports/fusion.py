@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from rlx_mlir import ir
+from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
 from rlx_mlir.rewriting.steps import clone
 from rlx_mlir.runtime.shown import preformatted
@@ -35,6 +36,13 @@ class FusionReport:
     fused: tuple[tuple[str, Rewrite], ...]
     missed: tuple[tuple[str, Miss], ...]
 
+    def assert_clean(self) -> None:
+        """Raises CompileError, which lists them, where a pattern looked at operations and declined to join them."""
+        if self.missed:
+            raise CompileError(
+                f"'{self.name}' has operations that could be joined, but aren't\n" + "\n".join(self._not_fused())
+            )
+
     def to_dict(self) -> dict[str, object]:
         """The report as JSON can write it."""
         return {
@@ -60,15 +68,18 @@ class FusionReport:
             lines.append(f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}")
         if not by_pattern:
             lines.append("  nothing")
+        if self.missed:
+            lines += ["", "not fused", *self._not_fused()]
+        return "\n".join(lines)
+
+    def _not_fused(self) -> Iterator[str]:
+        """Two lines for each reason."""
         by_reason: dict[tuple[str, str, str, str], list[str]] = {}
         for name, miss in self.missed:
             by_reason.setdefault((name, miss.pattern, miss.reason, miss.hint), []).append(f"{miss.op} {miss.where}")
-        if by_reason:
-            lines += ["", "not fused"]
         for (name, pattern, reason, hint), places in by_reason.items():
-            lines.append(f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}")
-            lines.append(f"        {reason}" + (f" -> {hint}" if hint else ""))
-        return "\n".join(lines)
+            yield f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}"
+            yield f"        {reason}" + (f" -> {hint}" if hint else "")
 
 
 def _listed(places: Iterable[str]) -> str:

@@ -496,6 +496,9 @@ def report(
     ranges: Annotated[
         str, typer.Option(metavar="TYPE", help="Also which values may be beyond an element type, such as f16.")
     ] = "",
+    assert_clean: Annotated[
+        bool, typer.Option("--assert-clean", help="Exit with 1 where a pattern looked at operations and declined.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
@@ -514,10 +517,12 @@ def report(
     if as_json:
         found = {"fusion": fusion.to_dict(), "dispatch": dispatch.to_dict()}
         print_json(found if bounds is None else {**found, "ranges": bounds.to_dict()})
-        return
-    typer.echo(f"\n{dispatch}")
-    if bounds is not None:
-        typer.echo(f"\n{bounds}")
+    else:
+        typer.echo(f"\n{dispatch}")
+        if bounds is not None:
+            typer.echo(f"\n{bounds}")
+    if assert_clean:
+        fusion.assert_clean()
 
 
 @app.command(epilog=example("rlx models"))
