@@ -115,3 +115,18 @@ def test_what_was_used_last_is_kept(kept: Path, loaded: list[str]) -> None:
     assert set(kept.iterdir()) == {first, second}
     emulated_results.tidy(first.stat().st_size + 10)
     assert list(kept.iterdir()) == [first]
+
+
+def test_results_outlive_the_memory_they_were_in(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are copies, which nothing overwrites: the emulated memory itself goes when the kernel is done."""
+    given: list[np.ndarray] = []
+    keep = emulated_results.keep
+
+    def noted(name: str, stats: Stats, arrays: Any) -> None:
+        given.extend(arrays)
+        keep(name, stats, arrays)
+
+    monkeypatch.setattr(emulated_results, "keep", noted)
+    run()
+    assert len(given) == 4
+    assert all(array.flags.owndata for array in given)
