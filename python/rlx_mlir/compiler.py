@@ -132,7 +132,7 @@ class CompileOptions:
                 )
         object.__setattr__(self, "disable_templates", checks.names("disable_templates", self.disable_templates))
         self._check_disabled()
-        if self.target == "cpu" and self.choices != {}:
+        if self.target == "cpu" and (not isinstance(self.choices, Mapping) or self.choices):
             check_choices(self.choices, self.known_choices())
         checks.whole("level", self.level, 0, 3)
         if not isinstance(self.verify, bool) and not (isinstance(self.verify, str) and self.verify == "numeric"):

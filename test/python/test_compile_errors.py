@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from rlx_mlir import GraphModule, compile, emit, interpret, ir
+from rlx_mlir.codegen.cpu.registry import generate
 from rlx_mlir.errors import CompileError, InputError, PassError, RlxError, StageError, UnsupportedError
-from rlx_mlir.lowering import fuse, hir_to_mir, templates
+from rlx_mlir.lowering import cpu, fuse, hir_to_mir
 from rlx_mlir.mir.registry import DIM_RULES, REFERENCES, TO_LINALG
 from rlx_mlir.rewriting import PatternSet, Rewriter, run_pipeline
 from rlx_mlir.semantics.function import arguments
@@ -198,10 +199,12 @@ def test_a_mistake_in_a_rule_for_sizes_names_kernel_and_block(monkeypatch: Patch
 
 
 def test_a_mistake_in_a_template_says_how_to_go_round_it(monkeypatch: Patch) -> None:
-    def mistake(name: str, kernel: Any, target: Any) -> tuple[str, str]:
-        raise IndexError("list index out of range")
+    def mistake(kernels: str, *of_kernel: Any) -> tuple[str, str]:
+        if kernels == "gemm":
+            raise IndexError("list index out of range")
+        return generate(kernels, *of_kernel)
 
-    monkeypatch.setitem(templates.CLASSES, "gemm", mistake)
+    monkeypatch.setattr(cpu, "generate", mistake)
     text, _ = failure(lambda: compile(model(), cache=False))
     assert text.startswith(
         "pass 'cpu-apply-templates': kernel 'dequant_matmul_0': 'mir.dequant_matmul' in block 'blk.0.q' "
@@ -210,16 +213,18 @@ def test_a_mistake_in_a_template_says_how_to_go_round_it(monkeypatch: Patch) -> 
     compile(model(), cache=False, disable_templates=("gemm",))
 
 
-def broken(name: str, kernel: Any, target: Any, line: str) -> tuple[str, str]:
-    """The code of a kernel of rows with one more line."""
-    template, text = templates._rows(name, kernel, target)
+def broken(kernels: str, *of_kernel: Any, line: str) -> tuple[str, str]:
+    """The code of a kernel, with one more line where it is one of rows."""
+    template, text = generate(kernels, *of_kernel)
+    if kernels != "rows":
+        return template, text
     lines = text.splitlines()
     lines.insert(next(i for i, own in enumerate(lines) if ".body(" in own) + 1, line)
     return template, "\n".join(lines)
 
 
 def test_code_of_a_template_that_does_not_parse_names_the_kernel(monkeypatch: Patch) -> None:
-    monkeypatch.setitem(templates.CLASSES, "rows", lambda *kernel: broken(*kernel, line="%x = arith.addd 1 : index"))
+    monkeypatch.setattr(cpu, "generate", lambda *kernel: broken(*kernel, line="%x = arith.addd 1 : index"))
     text, _ = failure(lambda: compile(model(), cache=False))
     assert "kernel 'rms_norm_softmax_0': 'mir.rms_norm' in block 'blk.1.norm'" in text
     assert "arith.addd" in text
@@ -229,7 +234,7 @@ def test_code_of_a_template_that_does_not_lower_names_kernel_block_and_line(monk
     cast = "%odd = builtin.unrealized_conversion_cast %begin : index to i77\n"
     cast += "%back = builtin.unrealized_conversion_cast %odd : i77 to i8\n"
     cast += "memref.store %back, %scratch[%begin] : memref<?xi8>"
-    monkeypatch.setitem(templates.CLASSES, "rows", lambda *kernel: broken(*kernel, line=cast))
+    monkeypatch.setattr(cpu, "generate", lambda *kernel: broken(*kernel, line=cast))
     text, _ = failure(lambda: compile(model(), cache=False, verify=False))
     place = f"block 'probabilities' ({line_of('probabilities')})"
     assert f"'builtin.unrealized_conversion_cast' in kernel rms_norm_softmax_0, {place} (and 5 more)" in text

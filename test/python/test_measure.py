@@ -138,12 +138,14 @@ def test_the_longer_of_two_times_bounds() -> None:
 # Work -------------------------------------------------------------------------------------------------
 
 #: Operations that move data, or only change its form: no arithmetic is counted for them.
-MOVES = {f"mir.{word}" for word in ("cast", "concat", "constant", "expand", "repack", "reshape", "transpose")}
+MOVES = {f"mir.{word}" for word in ("cast", "concat", "constant", "repack", "reshape", "transpose")}
+#: What a function that users register computes, nobody knows.
+UNKNOWN = {"mir.custom"}
 
 
 def test_every_operation_has_a_cost_or_moves_data() -> None:
     known = {name for name in REFERENCES if name.startswith("mir.")}
-    assert known - COSTS.keys() == MOVES
+    assert known - COSTS.keys() == MOVES | UNKNOWN
     assert not COSTS.keys() - known
 
 

@@ -146,6 +146,7 @@ LINES = (
     "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse",
     "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json",
     "report {module} --target nvptx --chip sm_80",
+    "report {clean} --assert-clean",
     "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json",
     "bench --kernels softmax --vs numpy --threads 1 --rounds 1 --json",
     "profile {llama} --prompt-tokens 4 --decode 2 --rounds 1 --trace {out}.json --plot {out}.html --json --device cpu "
@@ -159,7 +160,7 @@ LINES = (
     "cache explain {llama} --activations exact --context 64 --chunk 16 --json",
     "cache clear --models --json",
     "check-gpu --only copies --number 0 --timeout 300 --json",
-    "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --json",
+    "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --load {passes} --json",
     "fuzz gguf {llama} --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz text --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --corpus {corpus} --json",
     "fuzz bytecode --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --corpus {corpus} --json",
@@ -205,6 +206,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     x = module.input("x", ["n", 24])
     module.set_outputs({"y": module.add(module.matmul(x, module.param("w", [24, 40])), np.float32(1))})
     (tmp_path / "m.mlir").write_text(module.to_text())
+    (tmp_path / "clean.mlir").write_text(product().to_text())
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
     case_of(module).save(tmp_path / "case.mlir")
     (tmp_path / "passes_of_options.py").write_text("")
@@ -215,6 +217,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
         "llama": tiny_llama,
         "bert": folder,
         "module": tmp_path / "m.mlir",
+        "clean": tmp_path / "clean.mlir",
         "passes": tmp_path / "passes_of_options.py",
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",

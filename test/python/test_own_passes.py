@@ -33,7 +33,7 @@ def change(op, rewriter):
     return rewriter.replace(op, mir.{operation}(op.lhs, op.rhs))
 
 
-@compiler_pass("mir-{name}")
+@compiler_pass("test-{name}")
 def run(module):
     """Turn differences into something else."""
     apply_patterns(module, PATTERNS.select())
@@ -56,14 +56,14 @@ def difference() -> GraphModule:
 
 @pytest.fixture(scope="module", autouse=True)
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
-    assert load_passes(write(tmp_path_factory.mktemp("passes"), "own_sums", "add")) == ["mir-own-sums"]
+    assert load_passes(write(tmp_path_factory.mktemp("passes"), "own_sums", "add")) == ["test-own-sums"]
 
 
 @pytest.mark.parametrize(
     "place", ["after:rlx-fuse", "before:rlx-fuse", "after:rlx-fuse/cse", "before:mir-pack-weights"]
 )
 def test_a_pass_runs_at_its_place(place: str) -> None:
-    assert rlx.compile(difference(), passes={place: "mir-own-sums"}).run({"x": ONES, "y": ONES})["d"][0] == 2
+    assert rlx.compile(difference(), passes={place: "test-own-sums"}).run({"x": ONES, "y": ONES})["d"][0] == 2
     assert rlx.compile(difference()).run({"x": ONES, "y": ONES})["d"][0] == 0
 
 
@@ -112,12 +112,12 @@ def test_blocks_are_reached_before_they_are_lowered() -> None:
 
 
 def test_numeric_verification_checks_them() -> None:
-    with pytest.raises(NumericError, match="after pass 'mir-own-sums': output 'd' differs"):
-        rlx.compile(difference(), passes={"after:rlx-fuse": "mir-own-sums"}, verify="numeric")
+    with pytest.raises(NumericError, match="after pass 'test-own-sums': output 'd' differs"):
+        rlx.compile(difference(), passes={"after:rlx-fuse": "test-own-sums"}, verify="numeric")
 
 
 def test_for_gpus_too() -> None:
-    passes = {"after:rlx-fuse": "mir-own-sums"}
+    passes = {"after:rlx-fuse": "test-own-sums"}
     assert "add.rn.f32" in rlx.emit(difference(), "ptx", target="nvptx", passes=passes)
     assert "add.rn.f32" not in rlx.emit(difference(), "ptx", target="nvptx")
 
@@ -130,7 +130,7 @@ def test_results_are_kept_by_the_source_of_passes(tmp_path: Path) -> None:
         "m.set_outputs({'d': m.sub(m.input('x', [2]), m.input('y', [2]))})\n"
         "import rlx_mlir.compiler\nbuild = rlx.compiler.build_artifact\ncount = []\n"
         "rlx.compiler.build_artifact = lambda *own: count.append(1) or build(*own)\n"
-        "run = rlx.compile(m, passes={'after:rlx-fuse': 'mir-own-change'})\n"
+        "run = rlx.compile(m, passes={'after:rlx-fuse': 'test-own-change'})\n"
         "print(run(x=np.full(2, 3, np.float32), y=np.full(2, 5, np.float32))[0], len(count))\n"
     )
 
@@ -151,9 +151,9 @@ def test_results_are_kept_by_the_source_of_passes(tmp_path: Path) -> None:
 def test_passes_without_a_source_are_not_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     names: dict[str, object] = {"__name__": "nowhere"}
     exec(SOURCE.format(name="own-unread", operation="add"), names)  # as in an interactive session
-    options = CompileOptions(passes={"after:rlx-fuse": "mir-own-unread"})
+    options = CompileOptions(passes={"after:rlx-fuse": "test-own-unread"})
     assert options.is_observed
-    assert not CompileOptions(passes={"after:rlx-fuse": "mir-own-sums"}).is_observed
+    assert not CompileOptions(passes={"after:rlx-fuse": "test-own-sums"}).is_observed
 
 
 def test_files_that_are_no_passes(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_files_that_are_no_passes(tmp_path: Path) -> None:
         load_passes(broken)
     assert "own_broken" not in sys.modules
     broken.write_text(SOURCE.format(name="own-broken", operation="add"))
-    assert load_passes(broken) == ["mir-own-broken"]  # nothing of the failure is left
+    assert load_passes(broken) == ["test-own-broken"]  # nothing of the failure is left
     assert load_passes(broken) == []
     taken = tmp_path / "json.py"
     taken.write_text("")
@@ -177,7 +177,7 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(difference().to_text())
     path = write(tmp_path, "own_products", "mul")
     words = ["emit", str(tmp_path / "m.mlir"), "--stage", "kernels", "--load", str(path)]
-    result = CliRunner().invoke(app, [*words, "--pass", "after:rlx-fuse=mir-own-products"])
+    result = CliRunner().invoke(app, [*words, "--pass", "after:rlx-fuse=test-own-products"])
     assert result.exit_code == 0, result.output
     assert "mir.mul" in result.output
     assert "mir.sub" not in result.output
@@ -194,7 +194,7 @@ def test_rlx_opt_loads_them(tmp_path: Path) -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([*command, *words], capture_output=True, text=True, timeout=300, check=False)
 
-    done = run(f"--rlx-load={path}", "--mir-own-quotients")
+    done = run(f"--rlx-load={path}", "--test-own-quotients")
     assert "mir.div" in done.stdout, done.stderr
     done = run("--rlx-load=none.py")
     assert done.returncode == 1

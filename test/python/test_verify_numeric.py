@@ -18,7 +18,7 @@ from covering import products
 from rlx_mlir import GraphModule, compile, formats, ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import CompileError, InputError, NumericError
-from rlx_mlir.lowering import fuse, hir_to_mir, parameters, plan, templates
+from rlx_mlir.lowering import fuse, hir_to_mir, kernel_specs, parameters, plan
 from rlx_mlir.mir.registry import TO_LINALG
 from rlx_mlir.rewriting import PatternSet, Rewriter, operations, recording, run_pipeline
 from rlx_mlir.rewriting.pipelines import pass_name, split
@@ -265,15 +265,13 @@ def _once(root: Any, patterns: Any) -> None:
 
 
 def test_a_bug_in_a_template_is_named_by_kernel_and_template(monkeypatch: Patch) -> None:
-    rows = templates.CLASSES["rows"]
-
-    def forget_eps(name: str, kernel: Any, target: Any) -> tuple[str, str]:
+    def forget_eps(name: str, kernel: Any) -> Any:
         for op in operations(kernel):
             if "eps" in op.attributes:
                 op.attributes["eps"] = ir.FloatAttr.get(ir.F32Type.get(), 0.5)
-        return rows(name, kernel, target)
+        return kernel_specs.read_rows(name, kernel)
 
-    monkeypatch.setitem(templates.CLASSES, "rows", forget_eps)
+    monkeypatch.setitem(kernel_specs.READERS, "rows", forget_eps)
     error = failure(packed_mlp())
     assert error.culprit == "rms_norm_0"
     assert "kernel 'rms_norm_0' (rows) differs from its operations: result 0 at [" in str(error)

@@ -261,7 +261,7 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
             "plan_parameters": buffers(description["plan_parameters"]),
             "outputs": buffers(description["outputs"]),
             "calls": tuple(
-                (kernel, buffers, [sizes.read(size) for size in dims], sizes.read(work))
+                (kernel, [tuple(buffer) for buffer in buffers], [sizes.read(size) for size in dims], sizes.read(work))
                 for kernel, buffers, dims, work in description["calls"]
             ),
             "conditions": tuple(
