@@ -160,7 +160,7 @@ LINES = (
     "cache explain {llama} --activations exact --context 64 --chunk 16 --json",
     "cache clear --models --json",
     "check-gpu --only copies --number 0 --timeout 300 --json",
-    "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --load {passes} --json",
+    "fuzz graphs --seed 1 --count 1 --minutes 5 -j 1 --first 4 --out {out} --op mir.add --load {operations} --json",
     "fuzz gguf {llama} --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz text --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --corpus {corpus} --json",
     "fuzz bytecode --seed 1 --count 1 --minutes 5 -j 1 --first 0 --out {out} --corpus {corpus} --json",
@@ -209,7 +209,8 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     (tmp_path / "clean.mlir").write_text(product().to_text())
     np.savez(tmp_path / "arrays.npz", x=np.ones((5, 24), np.float32), w=np.ones((24, 40), np.float32))
     case_of(module).save(tmp_path / "case.mlir")
-    (tmp_path / "passes_of_options.py").write_text("")
+    for name in ("passes", "operations"):  # each is loaded once in a process
+        (tmp_path / f"{name}_of_options.py").write_text("")
     bert = tiny_encoders.BERT
     folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
@@ -219,6 +220,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
         "module": tmp_path / "m.mlir",
         "clean": tmp_path / "clean.mlir",
         "passes": tmp_path / "passes_of_options.py",
+        "operations": tmp_path / "operations_of_options.py",
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",
