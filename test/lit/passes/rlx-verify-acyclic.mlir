@@ -21,3 +21,13 @@ func.func @no_way_to_other(%x: i32) -> i32 {
   %1 = arith.addi %c0, %0 : i32
   cf.br ^other
 }
+
+// -----
+
+/// Folding would ask the type.
+func.func @no_dimension(%x: memref<?xf32>) -> index {
+  %c = arith.constant -2147483648 : index
+  // expected-error @below {{asks for dimension -2147483648 of a value of rank 1}}
+  %d = memref.dim %x, %c : memref<?xf32>
+  return %d : index
+}
