@@ -141,6 +141,9 @@ class _Perturbed:
 
     def __call__(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
         name = op.operation.name
+        if name == "mir.repack":  # weights are packed in the type that they have
+            types = [ir.RankedTensorType(operand.type).element_type for operand in op.operation.operands]
+            return evaluate(op, [self._stored(value, type) for value, type in zip(operands, types, strict=True)])
         if self._rounds and (
             name in EXACT or (name in _WIDE and not self._stochastic and _is_narrow(operands[0].dtype))
         ):
@@ -172,6 +175,13 @@ class _Perturbed:
         finite = value[np.isfinite(value)]
         size = _COMPUTED[_name(accumulator(dtype))] * (least + float(np.abs(finite).max(initial=0)))
         return np.asarray(value + size * self._rng.uniform(-1, 1, value.shape))
+
+    @staticmethod
+    def _stored(value: Any, element: ir.Type) -> Any:
+        """The value in the element type that the module says."""
+        if isinstance(value, PackedWeight) or not is_float(value.dtype):
+            return value
+        return narrow(value.astype(F64), DTYPES[str(element)])
 
     @staticmethod
     def _masking(given: Any, wide: Any) -> Any:

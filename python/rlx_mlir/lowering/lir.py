@@ -21,6 +21,7 @@ from rlx_mlir.lowering.functions import (
     argument_attributes,
     entry_function,
     functions,
+    kernel_class,
     memref_of,
     raw_argument_attributes,
     result_attributes,
@@ -409,7 +410,7 @@ def plan(module: ir.Operation, *, maxima: str) -> None:
     kernels = []
     for kernel in functions(module, KERNEL):
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
-        kind = kernel.operation.attributes[CLASS]
+        kind = ir.StringAttr.get(kernel_class(kernel))
         own = f"{CLASS} = {kind}"
         if (words := relations(kernel)) != [0]:
             own += f", {RELATIONS} = array<i64: {', '.join(map(str, words))}>"
