@@ -28,6 +28,7 @@ from rlx_mlir.place import located
 from rlx_mlir.reports.fusion import count_operations, format_changes
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, Preparation
+from rlx_mlir.runtime.shown import size_text
 
 if TYPE_CHECKING:
     from rlx_mlir.runtime.artifact import Artifact
@@ -92,15 +93,6 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], *, right: str =
         ).rstrip()
         for row in texts
     ]
-
-
-def size_text(count: int) -> str:
-    """Bytes with a unit."""
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.1f} GiB"
 
 
 def _source(op: ir.Operation) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
+from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.types import ShapeLike, dtype_word, tensor_type
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.custom import dims_of, spec_of
@@ -20,31 +21,14 @@ from rlx_mlir.own_ops import TensorSpec, find_op
 from rlx_mlir.semantics.dims import Dims
 
 
-class CustomBuilder:
+class CustomBuilder(Emitting):
     """`custom`; what it needs of a graph is abstract here."""
-
-    @property
-    @abstractmethod
-    def _context(self) -> ir.Context: ...
 
     @abstractmethod
     def _all_dims(self) -> dict[ir.Value, Dims]: ...
 
     @abstractmethod
     def _resolve(self, value: Value) -> ir.Value: ...
-
-    @abstractmethod
-    def _emit(
-        self,
-        op: str,
-        operands: Mapping[str, object],
-        attributes: Mapping[str, object] | None = None,
-        *,
-        name: str | None = None,
-        shape: ShapeLike | None = None,
-        result: ir.Type | list[ir.Type] | None = None,
-        **unknown: object,
-    ) -> tuple[Value, ...]: ...
 
     def custom(
         self,

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
+from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.result_types import check_sequence, context_of, like, sized
 from rlx_mlir.hir.types import DTypeLike, Options, ShapeLike, check_size, dtype_word, element_type
@@ -31,25 +32,8 @@ def _sizes(op: str, new_shape: ShapeLike) -> list[Size]:
         raise place.caller().error(f"'{op}': {error}") from None
 
 
-class Shapes:
+class Shapes(Emitting):
     """The builders; what they need of a graph is abstract here."""
-
-    @property
-    @abstractmethod
-    def _context(self) -> ir.Context: ...
-
-    @abstractmethod
-    def _emit(
-        self,
-        op: str,
-        operands: Mapping[str, object],
-        attributes: Mapping[str, object] | None = None,
-        *,
-        name: str | None = None,
-        shape: ShapeLike | None = None,
-        result: ir.Type | list[ir.Type] | None = None,
-        **unknown: object,
-    ) -> tuple[Value, ...]: ...
 
     @abstractmethod
     def _dimension(self, size: Size) -> tuple[Value, int] | None: ...

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
+from rlx_mlir.runtime.shown import size_text
 from rlx_mlir.runtime.sizes import evaluate
 
 __all__ = ["MemoryReport", "memory_report"]
@@ -37,7 +38,7 @@ class MemoryReport:
     outputs: int
 
     def __str__(self) -> str:
-        words = [f"{name} {_shown(size)}" for name, size in vars(self).items()]
+        words = [f"{name} {size_text(size)}" for name, size in vars(self).items()]
         return "memory: " + ", ".join(words)
 
 
@@ -65,11 +66,3 @@ def _elements(spec: BufferSpec, values: list[int], sizes: Mapping[str, int]) -> 
     if spec.sizes:
         return math.prod(evaluate(size, values) for size in spec.sizes)
     return math.prod(size if isinstance(size, int) else sizes.get(size, 0) for size in spec.shape)
-
-
-def _shown(size: int) -> str:
-    """Bytes as people read them."""
-    if size < 1 << 10:
-        return f"{size} B"
-    power = min((size.bit_length() - 1) // 10, 3)
-    return f"{size / (1 << 10 * power):.1f} {('', 'KiB', 'MiB', 'GiB')[power]}"

@@ -93,6 +93,15 @@ def preformatted(report: object) -> str:
     return f'<pre style="{_FACE}">{escape(str(report))}</pre>'
 
 
+def size_text(count: float) -> str:
+    """Bytes with a unit."""
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 

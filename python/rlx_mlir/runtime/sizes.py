@@ -23,7 +23,7 @@ Factor = int | Derived
 #: A size as a polynomial: terms of (coefficient, factors).
 Terms = list[tuple[int, list[Factor]]]
 
-#: How deep sizes may be computed of each other. `passes` and the run time in C++ have the same limit.
+#: How deep sizes may be computed of each other. `mir/dims.py` and the run time in C++ have the same limit.
 DEPTH = 64
 
 

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What builders need of the graph that they append operations to."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping
+
+from rlx_mlir import ir
+from rlx_mlir.hir.types import ShapeLike
+from rlx_mlir.hir.values import Value
+
+
+class Emitting:
+    """A graph, or a view of one, that appends operations; `Graph._emit` says how."""
+
+    @property
+    @abstractmethod
+    def _context(self) -> ir.Context: ...
+
+    @abstractmethod
+    def _emit(
+        self,
+        op: str,
+        operands: Mapping[str, object],
+        attributes: Mapping[str, object] | None = None,
+        *,
+        name: str | None = None,
+        shape: ShapeLike | None = None,
+        result: ir.Type | list[ir.Type] | None = None,
+        **unknown: object,
+    ) -> tuple[Value, ...]: ...
