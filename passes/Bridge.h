@@ -102,6 +102,9 @@ struct TextMeasure {
 };
 TextMeasure measureText(const char *text, size_t size);
 
+/// Names the first string of IR that isn't UTF-8, and its operation; empty where there is none.
+std::string foreignString(MlirOperation root);
+
 /// Says what is wrong with a source before it is parsed, or returns "".
 using SourceCheck = std::function<std::string(const char *text, size_t size)>;
 

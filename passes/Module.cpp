@@ -152,6 +152,8 @@ NB_MODULE(_compiler, m) {
       },
       nb::arg("text"),
       "(how deep brackets and terms are nested, digits of the longest number) of MLIR's text.");
+  m.def("foreign_string", &rlx::foreignString, nb::arg("root"),
+        "Names the first string of IR that isn't UTF-8, and its operation; or ''.");
   m.def(
       "lsp_main",
       [](std::vector<std::string> arguments) {

@@ -175,6 +175,9 @@ def target_features(triple: str, cpu: str) -> str:
 def measure_text(text: bytes) -> tuple[int, int]:
     """How deep brackets and terms of affine expressions are nested in a text, and the digits of its longest number."""
 
+def foreign_string(root: Operation) -> str:
+    """Names the first string of IR that isn't UTF-8, and its operation; "" where there is none."""
+
 def tuning_features(triple: str) -> list[str]:
     """Names of those features of an architecture that say what is fast on a CPU, not what it has.
 

@@ -587,7 +587,8 @@ class Compilation:
     def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported
 
-        check_supported(self.module, self.name, policy=module.fusion_policy or "direct")
+        policy = module.fusion_policy or "direct"
+        check_supported(self.module, self.name, policy=policy, gpu=self.options.is_gpu)
 
     def _check_maxima(self, module: GraphModule) -> None:
         """Raises InputError where a maximum is of a symbol that the module, as it is given, doesn't have."""

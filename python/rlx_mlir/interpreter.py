@@ -233,12 +233,12 @@ def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
             )
 
 
-def _evaluate(op: ir.Operation, operands: Sequence[object]) -> list[object]:
+def _evaluate(op: ir.Operation, operands: Sequence[object]) -> list[Any]:
     """The results of one operation, which must fit its result types."""
     if op.name not in REFERENCES:
         raise UnsupportedError(_without_reference(op))
     try:
-        computed = evaluate(op.opview, operands)
+        computed = evaluate(op.opview, operands, _evaluate)
     except InputError as error:
         raise InputError(f"{describe_operation(op)}: {error}") from None
     except (ValueError, IndexError) as error:  # numpy's, where dynamic sizes that meet aren't as they have to be

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What is checked of IR that somebody sent, before MLIR reads it.
+"""What is checked of IR that somebody sent, before MLIR reads it and after.
 
 MLIR's parser calls itself for each bracket, and a stack that overflows ends the process: nesting is limited before. Its
 reader of bytecode checks some of what it relies on in assertions, which end the process, too; no limit helps against
@@ -12,14 +12,20 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 
+if TYPE_CHECKING:
+    from rlx_mlir import ir
+
 #: How MLIR's bytecode begins.
 BYTECODE = b"ML\xefR"
-#: Seconds, and bytes of memory beside those of the interpreter, that reading bytecode may take.
-_SECONDS = 60
+#: Seconds, and bytes of bytecode for a further second, and bytes of memory beside those of the interpreter, that
+#: reading it may take. MLIR's reader goes through a list of types as often as a damaged count says, which may be 2^62.
+_SECONDS = 10
+_BYTES_A_SECOND = 1 << 20
 _MEMORY = 4 << 30
 _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from rlx_mlir.sources import _read_bytecode; _read_bytecode()"
 
@@ -44,21 +50,35 @@ def check_source(content: bytes, what: str) -> None:
 
 def check_bytecode(content: bytes, what: str) -> None:
     """Lets another process read the bytecode; InputError where that fails, however it fails."""
+    seconds = _seconds(content)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _PROGRAM, *sys.path],
             input=content,
             capture_output=True,
-            timeout=_SECONDS,
+            timeout=seconds,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise InputError(f"{what} is damaged: reading it takes more than {_SECONDS} seconds") from None
+        raise InputError(f"{what} is damaged: reading it takes more than {seconds} seconds") from None
     if done.returncode < 0:
         raise InputError(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"]
         raise InputError(f"{what} doesn't parse: {lines[-1]}")
+
+
+def _seconds(content: bytes) -> int:
+    """The seconds that reading bytecode may take."""
+    return _SECONDS + len(content) // _BYTES_A_SECOND
+
+
+def check_strings(module: ir.Module, what: str) -> None:
+    """Raises InputError where a name, or another string of a module that was read, isn't UTF-8."""
+    from rlx_mlir import ir
+
+    if found := ir.native.foreign_string(module.operation):
+        raise InputError(f"{what}: {found}")
 
 
 def check_file(path: Path) -> None:
@@ -77,16 +97,22 @@ def problem(content: bytes) -> str:
     return ""
 
 
+def _limit(kind: int, most: int) -> None:
+    """Limits what this process may take, unless less is allowed already."""
+    soft, hard = resource.getrlimit(kind)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(kind, (most, hard))
+
+
 def _read_bytecode() -> None:
     """Reads bytecode from standard input and prints what it holds: some of it is only read when it is asked for."""
     from rlx_mlir import ir
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     content = sys.stdin.buffer.read()
-    memory = _MEMORY + 16 * len(content)
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    if soft == resource.RLIM_INFINITY or soft > memory:
-        resource.setrlimit(resource.RLIMIT_AS, (memory, hard))
+    # It ends also where the process that waits for it is gone.
+    _limit(resource.RLIMIT_CPU, _seconds(content) + 1)
+    _limit(resource.RLIMIT_AS, _MEMORY + 16 * len(content))
     context = ir.new_context()
     context.allow_unregistered_dialects = True
     context.enable_multithreading(False)
@@ -97,4 +123,4 @@ def _read_bytecode() -> None:
         sys.exit(" ".join(message.split()))
 
 
-__all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "problem"]
+__all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "check_strings", "problem"]

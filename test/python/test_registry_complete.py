@@ -18,7 +18,7 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, pointer
 from rlx_mlir.dialects import mir
 from rlx_mlir.fuzz.operations import GENERATORS
 from rlx_mlir.lowering import fuse, groups, outline
-from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, ranges
+from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, ranges
 from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.verify import tolerance
@@ -33,7 +33,9 @@ EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: What users register brings its own lowering, or a function to call.
 REGISTERED = frozenset({"mir.custom"})
 #: Operations that no class of kernels is for: they are computed by loops, or only in preparation.
-GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.iota", "mir.repack"})
+GENERIC = frozenset(
+    {"mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.repack", "mir.scan", "mir.while"}
+)
 
 
 def example(name: str) -> str:
@@ -123,8 +125,14 @@ def functions_of_the_dialect() -> list[str]:
     ]
 
 
+#: What operations have that end regions.
+OF_TERMINATORS = ("documented example", "round trip in lit")
+
+
 def missing(name: str) -> list[str]:
     """The parts that an operation lacks."""
+    if name in TERMINATORS:
+        return [part for part in OF_TERMINATORS if not PARTS[part](name)]
     parts = PARTS | (OF_FUNCTIONS if name in functions_of_the_dialect() else {})
     return [part for part, is_there in parts.items() if not is_there(name)]
 
@@ -220,9 +228,11 @@ def test_references_take_the_attributes_of_their_operations():
     """Keywords are the names of attributes in the ODS (or what the result type tells)."""
     wrong = []
     for name, op in OPS.items():
+        if name in TERMINATORS:
+            continue
         attributes = {k for k, v in vars(op).items() if isinstance(v, property)}
         for parameter in inspect.signature(REFERENCES[name]).parameters.values():
-            known = attributes | {"result_dtype", "result_shape"}
+            known = attributes | {"regions", "result_dtype", "result_shape", "result_types"}
             if parameter.kind is inspect.Parameter.KEYWORD_ONLY and parameter.name not in known:
                 wrong.append(f"{name}: '{parameter.name}'")
     assert not wrong, wrong

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import io
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -125,6 +127,47 @@ def test_damaged_bytecode_is_an_error(tmp_path: Path) -> None:
                 read(path)
             said.append(str(caught.value))
     assert any("reading it ends a process with signal" in text for text in said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        MODULE.replace("@f", r'@"\FF"', 1),
+        MODULE.replace("mir.tanh %y", r'mir.tanh %y {mir.a = "\C3\28"}', 1),
+        r'module { func.func private @"\80"() func.func @f(%x: tensor<4xf32>) { return } }',
+        r'module attributes {mir.a = [{b = "\F5"}]} { func.func @f(%x: tensor<4xf32>) { return } }',
+        r'module attributes {"mir.\FE" = 1} { func.func @f(%x: tensor<4xf32>) { return } }',
+    ],
+)
+def test_names_that_are_no_text(text: str, tmp_path: Path) -> None:
+    """Names, and what is nested in attributes: no string is handed to Python that Python can't read."""
+    with ir.new_context():
+        buffer = io.BytesIO()
+        ir.Module.parse(text).operation.write_bytecode(buffer)
+    (tmp_path / "m.mlir").write_text(text, encoding="utf-8")
+    for read, source in (
+        (GraphModule.from_text, text),
+        (GraphModule.from_text, tmp_path / "m.mlir"),
+        (GraphModule.from_bytecode, buffer.getvalue()),
+    ):
+        with pytest.raises(InputError, match=r'"(mir\.)?\\[0-9A-F\\(]+" is no text in UTF-8, a string of'):
+            read(source)
+
+
+def test_text_of_other_languages_and_machine_code_are_read() -> None:
+    text = r'module attributes {mir.a = "\C3\A9", mir.b = #gpu.object<#nvvm.target, bin = "\7F\FF">} {' + MODULE + "}"
+    assert len(GraphModule.from_text(text).inputs) == len(GraphModule.from_text(MODULE).inputs)
+
+
+def test_bytecode_that_is_read_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLIR's reader goes through types as often as a damaged number says; the process that reads ends by itself."""
+    monkeypatch.setattr("rlx_mlir.sources._SECONDS", 1)
+    data = (Path(__file__).parent / "data" / "endless.mlirbc").read_bytes()
+    with pytest.raises(InputError, match=r"the bytecode is damaged: reading it (takes more than 1 s|ends a process)"):
+        GraphModule.from_bytecode(data)
+    program = "import rlx_mlir.sources as s; s._SECONDS = 0; s._read_bytecode()"
+    done = subprocess.run([sys.executable, "-c", program], input=data, timeout=120, check=False)
+    assert done.returncode == -signal.SIGXCPU
 
 
 def test_strings_that_are_no_text() -> None:

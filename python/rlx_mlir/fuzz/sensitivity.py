@@ -141,6 +141,8 @@ class _Perturbed:
 
     def __call__(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
         name = op.operation.name
+        if len(op.operation.regions):
+            return evaluate(op, operands, self)
         if name == "mir.repack":  # weights are packed in the type that they have
             types = [ir.RankedTensorType(operand.type).element_type for operand in op.operation.operands]
             return evaluate(op, [self._stored(value, type) for value, type in zip(operands, types, strict=True)])

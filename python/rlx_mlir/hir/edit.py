@@ -183,6 +183,8 @@ class Editing(Graph):
         argument of its type.
         """
         here = place.caller()
+        if self._open:
+            raise here.error("a region of an operation is being built, which returns what its function gives")
         if isinstance(values, Mapping):
             if names is not None:
                 raise here.error("outputs are named by the mapping or by 'names', but got both")

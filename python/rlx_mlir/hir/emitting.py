@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.hir.types import ShapeLike
@@ -28,5 +28,6 @@ class Emitting:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
+        regions: Sequence[ir.Block] = (),
         **unknown: object,
     ) -> tuple[Value, ...]: ...

@@ -67,7 +67,7 @@ _ENUMS = {
 
 
 #: Attributes that are there or not, and those that are floats; numbers of others are integers.
-_FLAGS = ("exclusive", "gate_first", "keep_dims", "transpose_rhs", "transpose_weight")
+_FLAGS = ("exclusive", "gate_first", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
 _NUMBERS = ("eps", "scale", "softcap")
 
 
@@ -101,6 +101,8 @@ class Graph:
         self._generation = 0
         self._changed_by = ""
         self._dims: dict[ir.Value, dimensions.Dims] | None = None
+        self._open: list[ir.Block] = []
+        self._kept: list[ir.Operation] = []
         self._known: Signature | None = None
 
     @property
@@ -156,7 +158,9 @@ class Graph:
     def _value(self, handle: ir.Value) -> Value:
         """A handle of an MLIR value of this module."""
         if isinstance(handle, ir.BlockArgument):
-            return Value(self, handle, self._signature.names[handle.arg_number])
+            of_entry = not self._kept or handle.owner == self._block
+            name = self._signature.names[handle.arg_number] if of_entry else f"argument {handle.arg_number}"
+            return Value(self, handle, name)
         owner = ir.OpResult(handle).owner
         return Value(self, handle, place.block_name(owner.location) or owner.name.partition(".")[2])
 
@@ -176,6 +180,41 @@ class Graph:
             )
         return value._handle
 
+    def _read(self, value: Value) -> ir.Value:
+        """The MLIR value for an operation that is added now; BuildError for one of a region that is built already."""
+        handle = self._resolve(value)
+        if self._kept and not self._is_in_reach(handle):
+            raise place.caller().error(
+                f"value '{value._label}' belongs to a region that is built already: what a region computes leaves it "
+                "as a result of the operation"
+            )
+        return handle
+
+    def _is_in_reach(self, handle: ir.Value) -> bool:
+        """Whether operations that are added now may read the value."""
+        block = handle.owner if isinstance(handle, ir.BlockArgument) else handle.owner.operation.block
+        return block == self._block or block in self._open
+
+    # -- regions -----------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _inside(self, block: ir.Block) -> Iterator[None]:
+        """Operations are added to the block of a region."""
+        self._open.append(block)
+        try:
+            yield
+        finally:
+            self._open.pop()
+
+    def _keep(self, op: ir.Operation) -> None:
+        """Keeps an operation that stands nowhere: values of its regions, where building failed, are handles still."""
+        self._kept.append(op)
+
+    @property
+    def _insertion_point(self) -> ir.InsertionPoint:
+        """Where operations are added."""
+        return ir.InsertionPoint(self._open[-1]) if self._open else ir.InsertionPoint.at_block_terminator(self._block)
+
     def _all_dims(self) -> dict[ir.Value, dimensions.Dims]:
         if self._dims is None:
             self._dims = dimensions.propagate(self._function)
@@ -190,7 +229,9 @@ class Graph:
     def _dimension(self, size: Size) -> tuple[Value, int] | None:
         """The first value of the graph that has a dimension of the size, and which; None where none has."""
         for handle, dims in self._all_dims().items():
-            if size in dims and packing(ir.RankedTensorType(handle.type)) is None:
+            if size not in dims or packing(ir.RankedTensorType(handle.type)) is not None:
+                continue
+            if not self._kept or self._is_in_reach(handle):
                 return Value(self, handle, str(size)), dims.index(size)
         return None
 
@@ -303,7 +344,7 @@ class Graph:
     def _operand(self, value: object, what: str, here: place.Place, constants: list[ir.Value]) -> ir.Value:
         """The MLIR value of an operand; arrays become constants, which are noted."""
         if isinstance(value, Value):
-            return self._resolve(value)
+            return self._read(value)
         if isinstance(value, np.ndarray | np.generic):
             constants.append(self._resolve(self.constant(value)))
             return constants[-1]
@@ -341,6 +382,7 @@ class Graph:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
+        regions: Sequence[ir.Block] = (),
         **unknown: object,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
@@ -351,6 +393,7 @@ class Graph:
             name: of the block, inside of the scopes.
             shape: what the caller believes the first result's shape to be; None entries aren't compared.
             result: type of the result, for operations that can't infer it; a list where they have any number.
+            regions: the block of each region, which the operation takes.
             unknown: keywords that the builder doesn't have, which are an error.
 
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
@@ -374,7 +417,7 @@ class Graph:
         constants: list[ir.Value] = []
         values: dict[str, Any] = {}
         if result is not None:
-            values["outputs" if isinstance(result, list) else "result"] = result
+            values["results_" if regions else "outputs" if isinstance(result, list) else "result"] = result
         for key, operand in operands.items():
             what = f"'{key}' of '{op}'"
             if isinstance(operand, list | tuple):
@@ -387,8 +430,10 @@ class Graph:
                 raise InputError(f"'{missing[0]}' is needed, but got None")
             first = scopes or op.partition(".")[2]
             location = here.location(self._context, first)
-            with self._context, location, ir.InsertionPoint.at_block_terminator(self._block):
+            with self._context, location, self._insertion_point:
                 built = operation_classes()[op](**values).operation
+                for region, block in zip(built.regions, regions, strict=True):
+                    block.append_to(region)
                 built.verify()
             self._check_shape(built, shape)
             label = scopes or default_label(built)
@@ -398,6 +443,8 @@ class Graph:
             text = first_message(error) if isinstance(error, ir.MLIRError) else describe(error)
             if built is not None:
                 text = _explained(text, built, {key: values[key] for key in operands if key in values})
+                for block in regions:  # handles of what is inside go on to exist
+                    block.append_to(self._kept[-1].regions[0])
                 built.erase()
             for constant in constants:
                 self._all_dims().pop(constant)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,7 @@ from rlx_mlir.semantics.function import (
     role,
 )
 from rlx_mlir.semantics.ops import operation_classes
-from rlx_mlir.sources import BYTECODE, check_file, check_source
+from rlx_mlir.sources import BYTECODE, check_file, check_source, check_strings
 from rlx_mlir.unsupported import list_operations, unknown_in_text
 
 if TYPE_CHECKING:
@@ -148,8 +149,9 @@ class GraphModule(Blocks, Editing):
                     module = ir.Module.parse(str(text), context)
         except ir.MLIRError as error:
             raise InputError(_parse_error(error, path, text)) from None
-        except (OSError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:  # such as a message with a name that is no text
             raise InputError(f"{path or 'text'}: {error}") from None
+        check_strings(module, str(path or "the IR"))
         return cls.from_ir(module, stage=stage)
 
     @classmethod
@@ -177,6 +179,7 @@ class GraphModule(Blocks, Editing):
             raise InputError(_parse_error(error)) from None
         except (RuntimeError, ValueError) as error:
             raise InputError(f"{what} doesn't parse: {error}") from None
+        check_strings(module, what)
         return cls.from_ir(module, stage=stage)
 
     @classmethod
@@ -433,6 +436,18 @@ class _PrimitiveView(Images):
 
     def _resolve(self, value: Value) -> ir.Value:
         return self._module._resolve(value)
+
+    def _read(self, value: Value) -> ir.Value:
+        return self._module._read(value)
+
+    def _value(self, handle: ir.Value) -> Value:
+        return self._module._value(handle)
+
+    def _inside(self, block: ir.Block) -> AbstractContextManager[None]:
+        return self._module._inside(block)
+
+    def _keep(self, op: ir.Operation) -> None:
+        self._module._keep(op)
 
 
 def _check_arguments(function: ir.Operation) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of, integer
@@ -58,7 +59,7 @@ def pair(entry: int | Sequence[int]) -> list[int]:
     raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
-class Primitives(Shapes, ElementwiseBuilders, CustomBuilder):
+class Primitives(Shapes, ElementwiseBuilders, CustomBuilder, ControlBuilders):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

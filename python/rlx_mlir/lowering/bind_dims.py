@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import InputError, StageError, UnsupportedError
+from rlx_mlir.mir.control import REGIONS, argument_types
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import Option, compiler_pass
 from rlx_mlir.semantics.dims import evaluate, propagate
@@ -118,17 +119,31 @@ class _Binder:
 
     def infer(self, function: ir.Operation) -> None:
         """Infers the operations of a function again, from the types of its arguments."""
-        dims = propagate(function)
-        for op in list(body(function).operations):
+        self._infer_block(body(function), propagate(function))
+        outputs = [operand.type for operand in terminator(function).operands]
+        set_signature(function, outputs=outputs)
+
+    def _infer_block(self, block: ir.Block, dims: dict[ir.Value, tuple[Size, ...]]) -> None:
+        for op in list(block.operations):
             operation = op.operation
             if operation.name == "func.call":
                 self._call(operation)
+            elif operation.name in REGIONS:
+                self._regions(operation, dims)
             elif len(operation.results) and not _all_static(operation):
                 self._rebuild(operation, dims)
             elif len(operation.results):
                 self._verified(operation, operation.verify)
-        outputs = [operand.type for operand in terminator(function).operands]
-        set_signature(function, outputs=outputs)
+
+    def _regions(self, op: ir.Operation, dims: dict[ir.Value, tuple[Size, ...]]) -> None:
+        """Gives the arguments of regions the types of what they are, and results those of what regions give."""
+        for region in op.regions:
+            for argument, type in zip(region.blocks[0].arguments, argument_types(op), strict=True):
+                argument.set_type(type)
+            self._infer_block(region.blocks[0], dims)
+        for result in op.results:
+            result.set_type(self._bound_type(result, dims))
+        self._verified(op, op.verify)
 
     def _rebuild(self, op: ir.Operation, dims: dict[ir.Value, tuple[Size, ...]]) -> None:
         """Makes the operation anew with inferred types, and puts it in the place of the old one."""

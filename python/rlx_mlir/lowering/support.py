@@ -7,15 +7,16 @@ from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
+from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.custom import registered
-from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TO_LINALG
+from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TERMINATORS, TO_LINALG
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.function import function_name, functions, role
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.unsupported import list_operations
 
 
-def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct") -> None:
+def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", gpu: bool = False) -> None:
     """Raises UnsupportedError, which lists every operation that can't be compiled, with places and reasons.
 
     Raises CompileError where the memory of a value can't be addressed.
@@ -24,13 +25,17 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct") 
         module: at stage hir or mir.
         name: of the module, for the message.
         policy: how blocks lower.
+        gpu: it is compiled for a GPU.
     """
     lowered = {pattern.root for pattern in PATTERNS.select(policy)}
     on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY
     found = []
     for function in functions(module):
         for op in operations(function):
-            if reason := _problem(op, lowered, on_tensors):
+            reason = _problem(op, lowered, on_tensors)
+            if gpu and not reason and op.name in REGIONS:
+                reason = "operations with regions run on CPUs only"
+            if reason:
                 found.append((op, reason))
         if role(function) is not None:
             found.append((function, f"'{function_name(function)}' is a {role(function)}: the compiler makes those"))
@@ -44,7 +49,7 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct") 
 def _problem(op: ir.AnyOp, lowered: set[str], on_tensors: set[str]) -> str:
     """Why an operation can't be compiled; '' where it can."""
     dialect = op.name.partition(".")[0]
-    if dialect == "func":
+    if dialect == "func" or op.name in TERMINATORS:
         return ""
     if dialect == "hir":
         return "" if op.name in lowered else "no pattern lowers the block to primitives"

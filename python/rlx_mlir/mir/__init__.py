@@ -3,6 +3,7 @@
 
 from rlx_mlir.mir import (
     attention,
+    control,
     conv,
     custom,
     elementwise,
@@ -18,19 +19,21 @@ from rlx_mlir.mir import (
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
-from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TO_LINALG, evaluate, result_dims
+from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, evaluate, result_dims
 
 __all__ = [
     "COSTS",
     "DIM_RULES",
     "PREPARE_ONLY",
     "REFERENCES",
+    "TERMINATORS",
     "TO_LINALG",
     "Cost",
     "PackedWeight",
     "Packing",
     "Sizes",
     "attention",
+    "control",
     "conv",
     "cost_of",
     "custom",

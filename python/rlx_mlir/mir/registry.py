@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,15 +19,24 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.rewriting import PatternSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 #: Numpy function of each operation, by the operation's name: operands by position (None where an optional one is
-#: absent, a `PackedWeight` where the type is packed, all of them for a variadic one), attributes by keyword under their
-#: ODS names as Python values (enumerations as their words). Functions whose result doesn't follow from these take
-#: `result_dtype` or `result_shape`, too (-1 where the size is the operand's). `evaluate` calls them so.
+#: absent, a `PackedWeight` where the type is packed, all of them for a variadic one, a list for each of several
+#: variadic ones), attributes by keyword under their ODS names as Python values (enumerations as their words). Functions
+#: whose result doesn't follow from these take `result_dtype` or `result_shape`, too (-1 where the size is the
+#: operand's); those of operations with regions take `regions`, which are `Run`s, and may take `result_types`, element
+#: types and shapes of all results. `evaluate` calls them so.
 REFERENCES: dict[str, Callable[..., Any]] = {}
+
+#: Runs a region on the values of its arguments; gives the values of its terminator's operands.
+Run = Callable[[Sequence[object]], list[Any]]
+
+#: Operations that end regions: they compute nothing.
+TERMINATORS = frozenset({"mir.condition", "mir.yield"})
 
 #: Symbolic result dimensions of each operation, by name: a function of the operation and its operands' dimensions.
 DIM_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {}
@@ -76,12 +86,16 @@ def _parameters(name: str) -> frozenset[str]:
     return frozenset(inspect.signature(REFERENCES[name]).parameters)
 
 
-def evaluate(op: ir.AnyOp, operands: Sequence[object]) -> list[Any]:
+Evaluate = Callable[[ir.Operation, Sequence[object]], list[Any]]
+
+
+def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = None) -> list[Any]:
     """The results of an operation by its reference.
 
     Args:
         op: the operation.
         operands: the values of its operands, in order: arrays, and a `PackedWeight` where the type is packed.
+        inner: evaluates the operations of its regions; by default this function.
 
     Raises KeyError where the operation has no reference, InputError where a condition at run time doesn't hold.
     """
@@ -93,7 +107,11 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object]) -> list[Any]:
     values = list(operands)
     if segments is not None:
         present = iter(values)
-        values = [next(present) if size else None for size in segments]
+        several = [kind < 0 for kind in type(op.opview)._ODS_OPERAND_SEGMENTS]
+        values = [
+            list(islice(present, size)) if many else next(present) if size else None
+            for size, many in zip(segments, several, strict=True)
+        ]
     declared = operation.results[0].type
     if "result_dtype" in _parameters(name):
         attributes["result_dtype"] = numpy_dtype(declared.element_type)
@@ -101,5 +119,32 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object]) -> list[Any]:
         attributes["result_shape"] = [
             -1 if declared.is_dynamic_dim(i) else declared.get_dim_size(i) for i in range(declared.rank)
         ]
+    if "result_types" in _parameters(name):
+        attributes["result_types"] = _result_types(op, operands)
+    if "regions" in _parameters(name):
+        attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in operation.regions]
     results = REFERENCES[name](*values, **attributes)
     return list(results) if isinstance(results, tuple) else [results]
+
+
+def _result_types(op: ir.AnyOp, operands: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:
+    """Element types and shapes of the results, by the rule for dimensions."""
+    arrays = [value.bytes if isinstance(value, PackedWeight) else value for value in operands]
+    found = result_dims(op.operation.opview, [tuple(map(Size.of, array.shape)) for array in arrays])
+    return [
+        (numpy_dtype(ir.RankedTensorType(result.type).element_type), tuple(size.evaluate({}) for size in dims))
+        for result, dims in zip(op.operation.results, found, strict=True)
+    ]
+
+
+def _runner(block: ir.Block, inner: Evaluate) -> Run:
+    """What runs the block of a region."""
+    ops = [op.operation for op in block.operations]
+
+    def run(values: Sequence[object]) -> list[Any]:
+        known: dict[ir.Value, Any] = dict(zip(block.arguments, values, strict=True))
+        for op in ops[:-1]:
+            known.update(zip(op.results, inner(op, [known[operand] for operand in op.operands]), strict=True))
+        return [known[operand] for operand in ops[-1].operands]
+
+    return run

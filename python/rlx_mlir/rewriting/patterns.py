@@ -217,11 +217,14 @@ def apply_patterns(root: ir.AnyModule, patterns: Iterable[Pattern], *, limit: in
 
 
 def erase_dead(root: ir.AnyModule, dialects: Iterable[str] = ("mir", "hir")) -> int:
-    """Erases operations of the (side-effect free) dialects whose results nothing uses; returns their number."""
+    """Erases operations of the (side-effect free) dialects whose results nothing uses; returns their number.
+
+    Those without results end regions, and stay; what is in an operation that goes goes with it.
+    """
     prefixes = tuple(f"{dialect}." for dialect in dialects)
     count = 0
     for op in reversed([op for op in operations(root) if op.name.startswith(prefixes)]):
-        if all(next(iter(result.uses), None) is None for result in op.results):
+        if len(op.results) and all(next(iter(result.uses), None) is None for result in op.results):
             op.erase()
             count += 1
     return count

@@ -15,10 +15,12 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
+from rlx_mlir.mir.control import carried_rules, inner_dims
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import sliced
+from rlx_mlir.rewriting import operations
 
 Dims = tuple[Size, ...]
 #: Gives the dimensions of a value.
@@ -46,6 +48,10 @@ def conditions(op: ir.AnyOp, dims_of: DimsOf) -> list[Condition]:
         known = left.constant is not None and right.constant is not None
         if left != right and not (known and at_least and (left.constant or 0) >= (right.constant or 0)):
             found.append(Condition(left, right, at_least, _where(op)))
+    if len(op.operation.regions):  # whether a region runs or not: nobody knows before
+        inner = inner_dims(op, [dims_of(operand) for operand in op.operation.operands])
+        for nested in operations(op, nested=False):
+            found += conditions(nested, inner.__getitem__)
     return found
 
 
@@ -258,6 +264,10 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
     yield chosen[1], Size.of(1), True
 
 
+def _carried(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    return carried_rules(view, [dims(value) for value in view.operation.operands])
+
+
 def _outputs(weight: ir.Value, dims: DimsOf, transposed: object) -> Size:
     if packing(weight.type) is None:
         return dims(weight)[0 if transposed else 1]
@@ -309,5 +319,8 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.gated_delta_net": _gated_delta_net,
     "mir.conv": _conv,
     "mir.gather": _gather,
+    "mir.if": _carried,
+    "mir.while": _carried,
+    "mir.scan": _carried,
     **_BLOCK_RULES,
 }

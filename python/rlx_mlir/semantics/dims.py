@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, UnsupportedError
+from rlx_mlir.mir.control import inner_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
@@ -133,7 +134,7 @@ def operation_dims(op: ir.Operation, operands: Sequence[Dims]) -> list[Dims]:
 
 
 def propagate(function: ir.Operation) -> dict[ir.Value, Dims]:
-    """The dimensions of every value in a function's body, from the symbols of its arguments."""
+    """The dimensions of every value in a function, from the symbols of its arguments."""
     dims: dict[ir.Value, Dims] = {}
     for value, argument in zip(body(function).arguments, arguments(function), strict=True):
         dims[value] = type_dims(value.type, argument.symbols)
@@ -143,13 +144,15 @@ def propagate(function: ir.Operation) -> dict[ir.Value, Dims]:
 
 
 def add_results(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
-    """Adds the dimensions of an operation's results."""
+    """Adds the dimensions of an operation's results, and of the values in its regions."""
     if len(op.results):
         try:
             computed = operation_dims(op, [dims[operand] for operand in op.operands])
         except Exception as error:
             raise CompileError(blame(op, error)) from error
         dims.update(zip(op.results, computed, strict=True))
+        if len(op.regions):
+            dims.update(inner_dims(op, [dims[operand] for operand in op.operands]))
 
 
 def words(sizes: Sequence[Size]) -> tuple[int | str, ...]:

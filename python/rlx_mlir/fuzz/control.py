@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""How operations with regions are drawn: choices, and loops of few steps in which values don't grow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rlx_mlir.errors import BuildError
+from rlx_mlir.fuzz.draft import FLOATS, Draft, Skip, word
+from rlx_mlir.fuzz.primitives import generates
+from rlx_mlir.hir import Value
+
+#: A step: the value it is of, and one of its shape that it may read.
+Step = Callable[[Any, Value, Value], Value]
+
+#: What a step may do, such that values stay as large as they are.
+STEPS: tuple[Step, ...] = (
+    lambda m, x, other: m.add(m.mul(x, 0.5), m.mul(other, 0.5)),
+    lambda m, x, other: m.maximum(x, other),
+    lambda m, x, other: m.minimum(other, x),
+    lambda m, x, _: m.neg(x),
+    lambda m, x, _: m.abs(x),
+    lambda m, x, _: m.mul(x, 0.75),
+    lambda m, x, other: m.sub(m.mul(x, 0.25), other),
+    lambda m, x, other: m.where(m.compare("lt", x, other), x, other),
+    lambda m, x, other: other,
+)
+
+
+def _step(draft: Draft, other: Value) -> Callable[[Value], Value]:
+    """One to three random steps, which may read a value from outside."""
+    steps = [draft.choose(STEPS) for _ in range(draft.integer(1, 3))]
+
+    def run(x: Value) -> Value:
+        for step in steps:
+            x = step(draft.module, x, other)
+        return x
+
+    return run
+
+
+def _pair(draft: Draft, least_rank: int = 0) -> tuple[Value, Value]:
+    """A value and one like it."""
+    x = draft.any(FLOATS, least_rank)
+    return x, draft.like(x.shape, word(x))
+
+
+def _built(draft: Draft, build: Callable[[], Any]) -> None:
+    """Runs a builder, whose results can be operands from then on."""
+    before = len(draft.values)
+    try:
+        found = build()
+    except BuildError:  # such as sizes that two values don't share for sure
+        del draft.values[before:]
+        raise Skip from None
+    del draft.values[before:]
+    listed: Sequence[Any] = found if isinstance(found, tuple) else (found,)
+    for each in listed:
+        draft.values += each if isinstance(each, tuple) else [each] if each is not None else []
+
+
+@generates("mir.if")
+def choice(draft: Draft) -> None:
+    x, other = _pair(draft)
+    condition = draft.new([], "i1", param=0.1)
+    then, otherwise = _step(draft, other), _step(draft, x)
+    _built(draft, lambda: draft.module.cond(condition, lambda: then(x), lambda: otherwise(other)))
+
+
+@generates("mir.while")
+def loop(draft: Draft) -> None:
+    m = draft.module
+    x, other = _pair(draft)
+    steps, limit = draft.integer(0, 4), draft.choose([None, None, 0, 2])
+    count = draft.new([], "i32", domain="choice", param=0.1)
+    swaps, step = draft.chance(0.3), _step(draft, other)
+
+    def body(value: Value, old: Value, i: Value) -> tuple[Value, Value, Value]:
+        following = old if swaps else step(value)
+        return following, value, m.add(i, 1)
+
+    def build() -> Any:
+        return m.while_loop(lambda value, old, i: m.compare("lt", i, steps), body, (x, other, count), limit=limit)
+
+    _built(draft, build)
+
+
+@generates("mir.scan")
+def scan(draft: Draft) -> None:
+    m = draft.module
+    xs = draft.any(FLOATS, 1)
+    if draft.largest(xs.shape[0]) > 300:
+        raise Skip
+    entry = xs.shape[1:]
+    init = draft.like(entry, word(xs))
+    other = draft.like(entry, word(xs))
+    step, length = _step(draft, other), draft.integer(0, 5)
+    only, reverse, stacks = draft.chance(0.2), draft.chance(0.4), draft.chance(0.7)
+
+    def body(carried: Value, *given: Value) -> tuple[Value, Value | None]:
+        following = m.add(m.mul(step(carried), 0.5), m.mul(given[0], 0.5)) if given else step(carried)
+        return following, m.neg(following) if stacks else None
+
+    sequences = None if only else xs
+    _built(
+        draft,
+        lambda: m.scan(body, init, sequences, length=length if sequences is None else None, reverse=reverse),
+    )
