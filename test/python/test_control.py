@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule
@@ -320,6 +321,30 @@ def test_numeric_verification_knows_regions() -> None:
     np.testing.assert_allclose(
         rlx.compile(newton(8), cache=False, verify="numeric").run({"x": x})["y"], np.sqrt(x), rtol=1e-6
     )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scans_on_gpus(reverse: bool) -> None:
+    """The host takes the steps, each a few launches; run by the emulator of PTX."""
+    m = GraphModule.mir("steps")
+    x, w, start = m.input("x", ["t", 5]), m.param("w", [5, 5]), m.input("start", [1, 5])
+
+    def step(state: Any, old: Any, own: Any) -> Any:
+        following = m.tanh(m.add(m.matmul(state, w), own))
+        return (following, state), m.sub(following, m.mul(old, 0.5))
+
+    (last, before), every = m.scan(step, (start, start), x, reverse=reverse)
+    m.set_outputs({"last": last, "before": before, "every": every})
+    rng = np.random.default_rng(4)
+    arrays = {"w": rng.standard_normal((5, 5)).astype(F32), "start": rng.standard_normal((1, 5)).astype(F32)}
+    with emulated_device("sm_80"):
+        executable = rlx.compile(m, target="cuda", cache=False)
+        executable.set_params({"w": arrays["w"]})
+        for steps in (0, 1, 2, 7):
+            x_ = rng.standard_normal((steps, 5)).astype(F32)
+            found = executable.run({"x": x_, "start": arrays["start"]})
+            for name, value in rlx.interpret(m, {**arrays, "x": x_}).items():
+                np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
 def test_gpus_say_what_they_lack() -> None:

@@ -17,7 +17,9 @@ from rlx_mlir.unsupported import list_operations
 _LARGE = 1 << 28
 
 
-@compiler_pass("mir-to-linalg", anchor="func.func", dependent=("arith", "linalg", "math", "scf", "tensor"))
+@compiler_pass(
+    "mir-to-linalg", anchor="func.func", dependent=("arith", "bufferization", "linalg", "math", "scf", "tensor")
+)
 def mir_to_linalg(function: ir.Operation) -> None:
     """Lower every MIR operation to linalg, tensor, arith, math and scf on tensors.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from mlir.dialects import scf, tensor
+from mlir.dialects import bufferization, scf, tensor
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -37,6 +37,8 @@ Dims = tuple[Size, ...]
 
 #: Operations that have regions.
 REGIONS = frozenset({"mir.if", "mir.scan", "mir.while"})
+#: Those whose regions run or not by a value that is computed.
+BY_VALUE = frozenset({"mir.if", "mir.while"})
 
 #: Operations of MIR whose results are views of their operands once they are buffers.
 _VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.ConstantOp)
@@ -203,11 +205,11 @@ def _one_or_all(dims: Sequence[Dims]) -> Any:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _copied(source: ir.Value, target: ir.Value) -> ir.Value:
-    """The target with the elements of the source: what is carried stays where it is in memory."""
-    loops = range(len(sizes_of(source)))
-    copy: ir.Value = generic(len(loops), [(source, loops)], [(target, loops)], lambda x, _: x)
-    return copy
+def _kept(source: ir.Value, target: ir.Value) -> ir.Value:
+    """The source in the memory of the target: what is carried stays where it is."""
+    kept = bufferization.MaterializeInDestinationOp(target.type, source, target)
+    value: ir.Value = kept.results[0]
+    return value
 
 
 def _cast(value: ir.Value, type: ir.Type) -> ir.Value:
@@ -216,7 +218,16 @@ def _cast(value: ir.Value, type: ir.Type) -> ir.Value:
 
 
 def _own_copy(source: ir.Value) -> ir.Value:
-    return _copied(source, empty(sizes_of(source), element_type(source)))
+    """The elements in memory of their own: canonicalisation would drop a loop that copies."""
+    copy: ir.Value = bufferization.AllocTensorOp(source.type, [], copy=source).results[0]
+    return copy
+
+
+def _copied(source: ir.Value, target: ir.Value) -> ir.Value:
+    """The elements of the source in place of the target's."""
+    loops = range(len(sizes_of(source)))
+    copy: ir.Value = generic(len(loops), [(source, loops)], [(target, loops)], lambda x, _: x)
+    return copy
 
 
 def _move(block: ir.Block, values: Sequence[ir.Value], target: ir.Block) -> list[ir.Value]:
@@ -239,7 +250,7 @@ def _carry(values: Sequence[ir.Value], targets: Sequence[ir.Value], block: ir.Bl
         owner = value.owner
         fresh = not isinstance(owner, ir.Block) and owner.operation.block == block and owner.name.startswith("mir.")
         own.append(value if fresh and not isinstance(owner.opview, _VIEWS) else _own_copy(value))
-    return [_copied(value, target) for value, target in zip(own, targets, strict=True)]
+    return [_kept(value, target) for value, target in zip(own, targets, strict=True)]
 
 
 def _result_sizes(op: ir.AnyOp, number: int) -> list[SizeLike]:

@@ -3,14 +3,14 @@
 /// What a step gives is written to the memory of what is carried; what is captured is read where it is.
 // CHECK-LABEL: func @while
 //  CHECK-SAME:   (%[[X:.+]]: tensor<4xf32>, %[[B:.+]]: tensor<f32>)
-//       CHECK:   %[[INIT:.+]] = linalg.generic {{.+}} ins(%[[X]] : tensor<4xf32>)
+//       CHECK:   %[[INIT:.+]] = bufferization.alloc_tensor() copy(%[[X]]) : tensor<4xf32>
 //       CHECK:   %[[Y:.+]] = scf.while (%[[A:.+]] = %[[INIT]]) : (tensor<4xf32>) -> tensor<4xf32> {
 //       CHECK:     %[[GO:.+]] = tensor.extract
 //       CHECK:     scf.condition(%[[GO]]) %[[A]] : tensor<4xf32>
 //       CHECK:   } do {
 //       CHECK:   ^bb0(%[[C:.+]]: tensor<4xf32>):
 //       CHECK:     %[[NEXT:.+]] = linalg.generic {{.+}} ins(%[[C]], %[[B]] : tensor<4xf32>, tensor<f32>)
-//       CHECK:     %[[KEPT:.+]] = linalg.generic {{.+}} ins(%[[NEXT]] : tensor<4xf32>) outs(%[[C]] : tensor<4xf32>)
+//       CHECK:     %[[KEPT:.+]] = bufferization.materialize_in_destination %[[NEXT]] in %[[C]]
 //       CHECK:     scf.yield %[[KEPT]] : tensor<4xf32>
 //       CHECK:   return %[[Y]]
 func.func @while(%x: tensor<4xf32>, %b: tensor<f32>) -> tensor<4xf32> {
@@ -50,10 +50,10 @@ func.func @limit(%x: tensor<f32>, %p: tensor<i1>) -> tensor<f32> {
 /// Carried values that change places are copied before one of them is written.
 // CHECK-LABEL: func @swap
 //       CHECK:   scf.for %{{.+}} iter_args(%[[A:.+]] = %{{.+}}, %[[B:.+]] = %{{.+}}) -> (tensor<4xf32>, tensor<4xf32>) {
-//       CHECK:     %[[OLD_B:.+]] = linalg.generic {{.+}} ins(%[[B]] : tensor<4xf32>)
-//       CHECK:     %[[OLD_A:.+]] = linalg.generic {{.+}} ins(%[[A]] : tensor<4xf32>)
-//       CHECK:     %[[NEW_A:.+]] = linalg.generic {{.+}} ins(%[[OLD_B]] : tensor<4xf32>) outs(%[[A]] : tensor<4xf32>)
-//       CHECK:     %[[NEW_B:.+]] = linalg.generic {{.+}} ins(%[[OLD_A]] : tensor<4xf32>) outs(%[[B]] : tensor<4xf32>)
+//       CHECK:     %[[OLD_B:.+]] = bufferization.alloc_tensor() copy(%[[B]])
+//       CHECK:     %[[OLD_A:.+]] = bufferization.alloc_tensor() copy(%[[A]])
+//       CHECK:     %[[NEW_A:.+]] = bufferization.materialize_in_destination %[[OLD_B]] in %[[A]]
+//       CHECK:     %[[NEW_B:.+]] = bufferization.materialize_in_destination %[[OLD_A]] in %[[B]]
 //       CHECK:     scf.yield %[[NEW_A]], %[[NEW_B]]
 func.func @swap(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %z:2 = mir.scan (%x, %y) length 5 : (tensor<4xf32>, tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {

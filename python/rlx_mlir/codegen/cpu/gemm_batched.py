@@ -8,7 +8,7 @@ batch, the tiles and the units are.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -273,95 +273,138 @@ def gemm_batched(target: Target, product: BatchedProduct) -> str:
     """
     if uses_tiles(target, product):
         return _gemm_tiles(target, product)
-    weights = product.program.accumulators
-    lanes = target.lanes("f32")
-    tiles = tile_rows(target)
-    columns = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
-    vectors = columns // lanes
-    block = K_BLOCK if product.k is None else block_length(product.k, 32)
-    blocked = product.k is None or block < product.k
-    # One tile of rows reads the right operand once: as it is, where its rows lie along the columns.
-    direct = not product.transpose_rhs and product.batched and product.m is not None and product.m <= tiles[0]
-
-    def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
-        reader = RowReader(em, target, product.element, scratch, tiles[0], block)
-        copied = scratch.take([0 if direct else weights, block, columns], "f32")
-        return Accumulators(em, target, product, columns, scratch, ROW_BLOCK if blocked else tiles[0]), reader, copied
-
-    def body(
-        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
-    ) -> None:
-        accumulators, reader, copied = parts(em, values, scratch)
-        x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + weights]]
-        arguments = values[1 + weights :]
-        sizes = Sizes(em, product, values[0], values[1], columns)
-
-        with em.loop(begin, end, hint="unit") as unit:
-            here, column_block = sizes.place(unit.iv)
-            x_row, out_row, rows, base = here.x_row, here.out_row, here.rows, here.base
-            column = em.imul(column_block, columns)
-
-            def copy(k0: Index, k1: Index) -> None:
-                for i, weight in enumerate(dense):
-                    matrix = Matrix(weight, sizes.n, product.k, base)
-                    for part in range(0, columns, PANEL_ROWS):
-                        write = copy_transposed if product.transpose_rhs else copy_columns
-                        write(em, target, matrix, em.iadd(column, part), (k0, k1), copied, (i, part))
-
-            def loads(i: int, k0: Index) -> Callable[[Index, int], Value]:
-                if not direct:
-                    return lambda k, v: em.vload(copied, [i, em.isub(k, k0), v * lanes], accumulators.type)
-                readers = [
-                    column_reader(em, target, sizes.n, columns, dense[i], em.iadd(column, v * lanes))
-                    for v in range(vectors)
-                ]
-                return lambda k, v: readers[v](em.iadd(base, k))
-
-            def over_rows(k0: Index, k1: Index) -> None:
-                if not direct:
-                    copy(k0, k1)
-                sources = [loads(i, k0) for i in range(weights)]
-
-                def tile(start: Index, size: int) -> None:
-                    whole = product.k is not None and product.k % lanes == 0
-                    reader.bind(x, em.iadd(x_row, start), size, k0, k1, whole=whole)
-                    for i, load in enumerate(sources):
-                        at = [
-                            (em.iadd(start, r) if blocked else r, i * columns + v * lanes)
-                            for r in range(size)
-                            for v in range(vectors)
-                        ]
-                        inits = [
-                            em.vload(accumulators.data, place, accumulators.type)
-                            if blocked
-                            else em.zero(accumulators.type)
-                            for place in at
-                        ]
-                        sums = multiply_tile(em, target, reader, size, vectors, (k0, k1), product.k, load, inits)
-                        for total, place in zip(sums, at, strict=True):
-                            em.vstore(total, accumulators.data, place)
-                    if not blocked:
-                        accumulators.finish(arguments, outputs, column_block, em.iadd(out_row, start), size)
-
-                row_tiles(em, rows, tiles, tile)
-
-            if not blocked:
-                over_rows(0, sizes.k)
-            else:
-                accumulators.clear(rows)
-                with em.loop(0, sizes.k, block, hint="kb") as kb:
-                    over_rows(kb.iv, em.imin(em.iadd(kb.iv, block), sizes.k))
-                accumulators.finish(arguments, outputs, column_block, out_row, rows)
-
+    kernel = _Blocks(target, product)
     return write_kernel(
         product.name,
         product.operands(),
         product.results(),
-        units=lambda em, values: Sizes(em, product, values[0], values[1], columns).units,
-        scratch=parts,
-        body=body,
+        units=lambda em, values: kernel.sizes(em, values).units,
+        scratch=kernel.parts,
+        body=kernel.body,
         order=product.operand_order,
     )
+
+
+class _Blocks:
+    """The code of one kernel of vectors, and what follows from the product's sizes and the target."""
+
+    def __init__(self, target: Target, product: BatchedProduct) -> None:
+        self.target, self.product = target, product
+        self.weights = product.program.accumulators
+        self.lanes = target.lanes("f32")
+        self.tiles = tile_rows(target)
+        self.columns = 2 * PANEL_ROWS if target.vector_bits == 512 else PANEL_ROWS
+        self.vectors = self.columns // self.lanes
+        self.block = K_BLOCK if product.k is None else block_length(product.k, 32)
+        self.blocked = product.k is None or self.block < product.k
+        # One tile of rows reads the right operand once: as it is, where its rows lie along the columns.
+        few = product.batched and product.m is not None and product.m <= self.tiles[0]
+        self.direct = not product.transpose_rhs and few
+
+    def sizes(self, em: Emitter, values: Sequence[Value]) -> Sizes:
+        """Rows, columns and units."""
+        return Sizes(em, self.product, values[0], values[1], self.columns)
+
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
+        """Takes the scratch memory."""
+        reader = RowReader(em, self.target, self.product.element, scratch, self.tiles[0], self.block)
+        copied = scratch.take([0 if self.direct else self.weights, self.block, self.columns], "f32")
+        rows = ROW_BLOCK if self.blocked else self.tiles[0]
+        return Accumulators(em, self.target, self.product, self.columns, scratch, rows), reader, copied
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units."""
+        parts = self.parts(em, values, scratch)
+        x, dense = em.rows(values[0]), [em.rows(value) for value in values[1 : 1 + self.weights]]
+        arguments = values[1 + self.weights :]
+        sizes = self.sizes(em, values)
+        with em.loop(begin, end, hint="unit") as unit:
+            here, column_block = sizes.place(unit.iv)
+            own = _Unit(self, em, sizes, here, em.imul(column_block, self.columns), x, dense, parts)
+
+            def finish(start: Index, size: Index) -> None:
+                parts[0].finish(arguments, outputs, column_block, start, size)
+
+            if not self.blocked:
+                own.over_rows(0, sizes.k, lambda start, size: finish(em.iadd(here.out_row, start), size))
+            else:
+                parts[0].clear(here.rows)
+                with em.loop(0, sizes.k, self.block, hint="kb") as kb:
+                    own.over_rows(kb.iv, em.imin(em.iadd(kb.iv, self.block), sizes.k))
+                finish(here.out_row, here.rows)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """One unit: rows of one product by the columns from `column` on."""
+
+    kernel: _Blocks
+    em: Emitter
+    sizes: Sizes
+    place: Place
+    column: Index
+    x: Value
+    dense: Sequence[Value]
+    parts: tuple[Accumulators, RowReader, Value]
+
+    def over_rows(self, k0: Index, k1: Index, finish: Callable[[Index, int], None] | None = None) -> None:
+        """Adds the products along [k0, k1) to all rows; `finish` makes results of each tile of them."""
+        if not self.kernel.direct:
+            self._copy(k0, k1)
+        sources = [self._loads(i, k0) for i in range(self.kernel.weights)]
+
+        def tile(start: Index, size: int) -> None:
+            self._tile(start, size, sources, k0, k1)
+            if finish is not None:
+                finish(start, size)
+
+        row_tiles(self.em, self.place.rows, self.kernel.tiles, tile)
+
+    def _copy(self, k0: Index, k1: Index) -> None:
+        """Copies the right operands' block of rows and columns to scratch memory, as f32."""
+        kernel, em = self.kernel, self.em
+        write = copy_transposed if kernel.product.transpose_rhs else copy_columns
+        for i, weight in enumerate(self.dense):
+            matrix = Matrix(weight, self.sizes.n, kernel.product.k, self.place.base)
+            for part in range(0, kernel.columns, PANEL_ROWS):
+                write(em, kernel.target, matrix, em.iadd(self.column, part), (k0, k1), self.parts[2], (i, part))
+
+    def _loads(self, i: int, k0: Index) -> Callable[[Index, int], Value]:
+        """What reads a vector of a row of a right operand."""
+        kernel, em, (accumulators, _, copied) = self.kernel, self.em, self.parts
+        if not kernel.direct:
+            return lambda k, v: em.vload(copied, [i, em.isub(k, k0), v * kernel.lanes], accumulators.type)
+        readers = [
+            column_reader(
+                em, kernel.target, self.sizes.n, kernel.columns, self.dense[i], em.iadd(self.column, v * kernel.lanes)
+            )
+            for v in range(kernel.vectors)
+        ]
+        return lambda k, v: readers[v](em.iadd(self.place.base, k))
+
+    def _tile(
+        self, start: Index, size: int, sources: Sequence[Callable[[Index, int], Value]], k0: Index, k1: Index
+    ) -> None:
+        """The sums of a tile of rows."""
+        kernel, em, (accumulators, reader, _) = self.kernel, self.em, self.parts
+        k, vectors = kernel.product.k, kernel.vectors
+        whole = k is not None and k % kernel.lanes == 0
+        reader.bind(self.x, em.iadd(self.place.x_row, start), size, k0, k1, whole=whole)
+        for i, load in enumerate(sources):
+            at = [
+                (em.iadd(start, r) if kernel.blocked else r, i * kernel.columns + v * kernel.lanes)
+                for r in range(size)
+                for v in range(vectors)
+            ]
+            inits = [
+                em.vload(accumulators.data, place, accumulators.type) if kernel.blocked else em.zero(accumulators.type)
+                for place in at
+            ]
+            sums = multiply_tile(em, kernel.target, reader, size, vectors, (k0, k1), k, load, inits)
+            for total, place in zip(sums, at, strict=True):
+                em.vstore(total, accumulators.data, place)
 
 
 def _gemm_tiles(target: Target, product: BatchedProduct) -> str:

@@ -210,101 +210,137 @@ def gemm_int8(target: Target, product: Product, scheme: str) -> str:
         raise UnsupportedByTemplate(
             f"{product.name}: integer products need a block scheme, but the weights are {scheme}"
         )
-    target = _int8_target(target)
-    weights = product.program.accumulators
-    panels = -(-product.n // PANEL_ROWS)
-    per_unit = panels_per_unit(target, weights)
-    groups = tile_groups(target, weights)
-    vectors = len(groups[0]) * PANEL_ROWS // target.lanes("f32")
-    few = product.rows is not None and product.rows <= FEW_ROWS
-    tiled = uses_integer_tiles(target, product.rows, layout)
-    # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
-    joined = layout.bits < 8 and not few
-    sizes = _tile_rows(target, product.rows, few)
-    leading = product.x_shape[:-1]
-    blocks = product.k // BLOCK
+    kernel = _IntegerProduct(_int8_target(target), product, layout)
+    *leading, k = product.x_shape
     operands = [
-        ("q", memref(product.x_shape, "i8")),
-        ("scale", memref((*leading, blocks), "f32")),
-        ("sum", memref((*leading, blocks), "i32")),
+        ("q", memref((*leading, k), "i8")),
+        ("scale", memref((*leading, kernel.blocks), "f32")),
+        ("sum", memref((*leading, kernel.blocks), "i32")),
         *panel_weights(product, layout),
         *product.arguments(),
     ]
-
-    def parts(
-        em: Emitter, values: list[Value], scratch: Scratch
-    ) -> tuple[Accumulators, Value, Value, Value | None, Value | None, IntegerTiles | None]:
-        columns = vectors * target.lanes("f32")
-        count = len(groups) if joined else 0
-        data = scratch.take([count, blocks, 8, columns], "i32")
-        factors = scratch.take([count, blocks, _factors(layout), columns], "f32")
-        sums = [row_count(em, values[0]), product.k // layout.sub]
-        corrections = scratch.take(sums, "i32") if _bias(target, layout) else None
-        shifts = scratch.take(sums, "f32") if layout.minimum else None
-        tiles = IntegerTiles(em, scratch) if tiled else None
-        most = SIDE if tiled else sizes[0]
-        accumulators = Accumulators(em, target, product, per_unit * PANEL_ROWS, scratch, most)
-        return accumulators, data, factors, corrections, shifts, tiles
-
-    def body(
-        em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
-    ) -> None:
-        accumulators, data, factors, corrections, shifts, tiles = parts(em, values, scratch)
-        q, scale, total = (em.rows(value) for value in values[:3])
-        x = _Activations(q, scale, total, corrections, shifts, BLOCK // layout.sub)
-        _add_shifts(em, target, x, row_count(em, values[0]), blocks, _bias(target, layout))
-        flat = [em.bytes(value) for value in values[3 : 3 + weights]]
-
-        def panel_of(unit: Value, weight: int, position: int) -> Panel:
-            index = em.iadd(em.imul(unit, per_unit), position)
-            if panels % per_unit and position:
-                index = em.imin(index, panels - 1)  # beyond the last one; these columns are never stored
-            return Panel(em, target, layout, flat[weight], em.imul(index, layout.panel_bytes(product.k)))
-
-        if tiles:
-            tiles.configure()
-        with em.loop(begin, end, hint="unit") as unit:
-            sources = []
-            for g, group in enumerate(groups):
-                here = [panel_of(unit.iv, weight, position) for weight, position in group]
-                source = _from_panels(em, here, product.k // layout.block, few or joined)
-                if joined:
-                    _join(em, target, source, vectors, g, data, factors, layout)
-                    source = _from_scratch(em, target, g, data, factors, layout, blocks)
-                sources.append(source)
-
-            def tile(first: Index, size: int) -> None:
-                for g, source in enumerate(sources):
-                    sums = _multiply(em, target, layout, x, first, size, vectors, source, joined)
-                    for r in range(size):
-                        for v in range(vectors):
-                            column = (g * vectors + v) * target.lanes("f32")
-                            em.vstore(sums[r * vectors + v], accumulators.data, [r, column])
-                accumulators.finish(values[3 + weights :], outputs, unit.iv, first, size)
-
-            rows = row_count(em, values[0])
-            done: Index = 0
-            if tiles:
-                done = em.isub(rows, em.irem(rows, SIDE))
-                with em.loop(0, done, SIDE, hint="row") as row:
-                    for g, v in itertools.product(range(len(groups)), range(vectors)):
-                        sums = _multiply_tiles(em, target, tiles, x, row.iv, (data, factors), (g, v), vectors, blocks)
-                        for r, value in enumerate(sums):
-                            em.vstore(value, accumulators.data, [r, (g * vectors + v) * SIDE])
-                    accumulators.finish(values[3 + weights :], outputs, unit.iv, row.iv, SIDE)
-            row_tiles(em, rows, sizes, tile, done)
-        if tiles:
-            tiles.release()
-
     return write_kernel(
         product.name,
         operands,
         product.outputs(),
-        units=lambda em, values: -(-panels // per_unit),
-        scratch=parts,
-        body=body,
+        units=lambda em, values: -(-kernel.panels // kernel.per_unit),
+        scratch=kernel.parts,
+        body=kernel.body,
         order=product.operand_order,
     )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The scratch memory of a kernel: of rows of results, of weights for all tiles, of what activations lack."""
+
+    accumulators: Accumulators
+    data: Value
+    factors: Value
+    corrections: Value | None
+    shifts: Value | None
+    tiles: IntegerTiles | None
+
+
+class _IntegerProduct:
+    """The code of one kernel, and what follows from the product's sizes and the target."""
+
+    def __init__(self, target: Target, product: Product, layout: PanelLayout) -> None:
+        self._target, self._product, self._layout = target, product, layout
+        self._weights = product.program.accumulators
+        self.blocks = product.k // BLOCK
+        self.panels = -(-product.n // PANEL_ROWS)
+        self.per_unit = panels_per_unit(target, self._weights)
+        self._groups = tile_groups(target, self._weights)
+        self._lanes = target.lanes("f32")
+        self._vectors = len(self._groups[0]) * PANEL_ROWS // self._lanes
+        self._few = product.rows is not None and product.rows <= FEW_ROWS
+        self._tiled = uses_integer_tiles(target, product.rows, layout)
+        # Planes are joined to bytes once for all tiles; few rows do it in registers, and bytes need nothing.
+        self._joined = layout.bits < 8 and not self._few
+        self._sizes = _tile_rows(target, product.rows, self._few)
+
+    def parts(self, em: Emitter, values: list[Value], scratch: Scratch) -> _Parts:
+        """Takes the scratch memory."""
+        layout = self._layout
+        columns = self._vectors * self._lanes
+        count = len(self._groups) if self._joined else 0
+        data = scratch.take([count, self.blocks, 8, columns], "i32")
+        factors = scratch.take([count, self.blocks, _factors(layout), columns], "f32")
+        sums = [row_count(em, values[0]), self._product.k // layout.sub]
+        corrections = scratch.take(sums, "i32") if _bias(self._target, layout) else None
+        shifts = scratch.take(sums, "f32") if layout.minimum else None
+        tiles = IntegerTiles(em, scratch) if self._tiled else None
+        most = SIDE if self._tiled else self._sizes[0]
+        columns_of_unit = self.per_unit * PANEL_ROWS
+        accumulators = Accumulators(em, self._target, self._product, columns_of_unit, scratch, most)
+        return _Parts(accumulators, data, factors, corrections, shifts, tiles)
+
+    def body(
+        self, em: Emitter, values: list[Value], outputs: list[Value], begin: Value, end: Value, scratch: Scratch
+    ) -> None:
+        """Computes a range of units."""
+        parts = self.parts(em, values, scratch)
+        q, scale, total = (em.rows(value) for value in values[:3])
+        x = _Activations(q, scale, total, parts.corrections, parts.shifts, BLOCK // self._layout.sub)
+        rows = row_count(em, values[0])
+        _add_shifts(em, self._target, x, rows, self.blocks, _bias(self._target, self._layout))
+        flat = [em.bytes(value) for value in values[3 : 3 + self._weights]]
+        arguments = values[3 + self._weights :]
+        if parts.tiles:
+            parts.tiles.configure()
+        with em.loop(begin, end, hint="unit") as unit:
+            sources = [self._source(em, unit.iv, flat, g, parts) for g in range(len(self._groups))]
+
+            def tile(first: Index, size: int) -> None:
+                self._tile(em, x, sources, parts.accumulators, first, size)
+                parts.accumulators.finish(arguments, outputs, unit.iv, first, size)
+
+            rows = row_count(em, values[0])
+            done: Index = 0
+            if parts.tiles:
+                done = em.isub(rows, em.irem(rows, SIDE))
+                with em.loop(0, done, SIDE, hint="row") as row:
+                    self._tiles(em, x, parts.tiles, parts, row.iv)
+                    parts.accumulators.finish(arguments, outputs, unit.iv, row.iv, SIDE)
+            row_tiles(em, rows, self._sizes, tile, done)
+        if parts.tiles:
+            parts.tiles.release()
+
+    def _panel(self, em: Emitter, flat: Sequence[Value], unit: Value, weight: int, position: int) -> Panel:
+        index = em.iadd(em.imul(unit, self.per_unit), position)
+        if self.panels % self.per_unit and position:
+            index = em.imin(index, self.panels - 1)  # beyond the last one; these columns are never stored
+        offset = em.imul(index, self._layout.panel_bytes(self._product.k))
+        return Panel(em, self._target, self._layout, flat[weight], offset)
+
+    def _source(self, em: Emitter, unit: Value, flat: Sequence[Value], group: int, parts: _Parts) -> _Source:
+        """Where a group of columns finds its weights: in the panels, or where they were joined."""
+        here = [self._panel(em, flat, unit, weight, position) for weight, position in self._groups[group]]
+        source = _from_panels(em, here, self._product.k // self._layout.block, self._few or self._joined)
+        if self._joined:
+            _join(em, self._target, source, self._vectors, group, parts.data, parts.factors, self._layout)
+            source = _from_scratch(em, self._target, group, parts.data, parts.factors, self._layout, self.blocks)
+        return source
+
+    def _tile(
+        self, em: Emitter, x: _Activations, sources: Sequence[_Source], total: Accumulators, first: Index, size: int
+    ) -> None:
+        """The sums of a tile of rows, by vectors."""
+        for g, source in enumerate(sources):
+            sums = _multiply(em, self._target, self._layout, x, first, size, self._vectors, source, self._joined)
+            for r in range(size):
+                for v in range(self._vectors):
+                    column = (g * self._vectors + v) * self._lanes
+                    em.vstore(sums[r * self._vectors + v], total.data, [r, column])
+
+    def _tiles(self, em: Emitter, x: _Activations, tiles: IntegerTiles, parts: _Parts, row: Value) -> None:
+        """The sums of a tile of rows, by tiles of AMX."""
+        vectors, weights = self._vectors, (parts.data, parts.factors)
+        for g, v in itertools.product(range(len(self._groups)), range(vectors)):
+            sums = _multiply_tiles(em, self._target, tiles, x, row, weights, (g, v), vectors, self.blocks)
+            for r, value in enumerate(sums):
+                em.vstore(value, parts.accumulators.data, [r, (g * vectors + v) * SIDE])
 
 
 def _factors(layout: PanelLayout) -> int:

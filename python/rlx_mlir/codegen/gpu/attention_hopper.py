@@ -630,8 +630,7 @@ def prefill_hopper(
         *((x, "i32") for x in ("tiles", "heads", "live")),
     ]
     memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
-    threads = (1 + CONSUMERS) * GROUP
-    with device.kernel(symbol, [*parameters, *memory], threads, min_blocks=1) as values:
+    with device.kernel(symbol, [*parameters, *memory], _THREADS, min_blocks=1) as values:
         kernel.bind(values)
         kernel.emit(values[:4], *values[-6:])
     joins = Join(device, spec)
@@ -640,52 +639,79 @@ def prefill_hopper(
         device.launch_dependents()
         device.wait_dependencies()
         joins.emit(*values[-3:])
-    slots = resources(chip).processors
+    host = _PrefillHost(spec, config, symbol, resources(chip).processors)
+    results = [("out", spec.result)]
+    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host.emit, scratch=host.take)
 
-    def parts_of(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index]:
+
+#: Threads of a block: the warp group that loads, and those that multiply.
+_THREADS = (1 + CONSUMERS) * GROUP
+
+
+@dataclass(frozen=True)
+class _PrefillHost:
+    """How the host launches the kernel and the one that joins parts.
+
+    slots: blocks that run at one time.
+    """
+
+    spec: AttentionSpec
+    config: HopperConfig
+    symbol: str
+    slots: int
+
+    def _batch(self, em: HostEmitter, q: Value) -> Index:
+        return 1 if len(shape_of(self.spec.q)) == 2 else em.dim(q, 0)
+
+    def _parts(self, em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index]:
         """(parts of the keys, rows of their results): parts, where there are few tiles for many keys."""
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(operands[0], 0)
+        spec, config = self.spec, self.config
+        batch = self._batch(em, operands[0])
         queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
         tiles = em.imul(em.imul(em.iceildiv(queries, TILE), batch), spec.num_heads)
         most = em.imin(em.idiv(keys, config.least * config.keys), config.parts)
-        parts = em.imax(em.imin(em.idiv(slots, em.imax(tiles, 1)), most), 1)
+        parts = em.imax(em.imin(em.idiv(self.slots, em.imax(tiles, 1)), most), 1)
         rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
         return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))
 
-    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        _, rows = parts_of(em, operands)
-        return scratch.take([em.imul(rows, spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
+    def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
+        """The memory of parts: results, and the maxima and sums of their rows."""
+        _, rows = self._parts(em, operands)
+        return scratch.take([em.imul(rows, self.spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
 
-    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+    def _map(self, em: HostEmitter, batch: Index, buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
+        """The tensor map of heads, of which a box is so many rows of `span` bytes."""
+        spec = self.spec
+        length = em.dim(buffer, spec.sequence_axis)
+        if spec.layout == "bhsd":
+            sizes, pitch = [em.imul(batch, heads), length, spec.head_dim], spec.head_dim
+        else:
+            sizes, pitch = [batch, length, heads * spec.head_dim], heads * spec.head_dim
+        strides, box = [em.imul(length, pitch), pitch, 1], [1, rows, span // 2]
+        return em.tensor_map(buffer, sizes, strides, box, swizzle=span)
+
+    def emit(self, em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        """The launches."""
+        spec, config = self.spec, self.config
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(named["q"], 0)
-
-        def map_of(buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
-            length = em.dim(buffer, spec.sequence_axis)
-            if spec.layout == "bhsd":
-                sizes, pitch = [em.imul(batch, heads), length, spec.head_dim], spec.head_dim
-            else:
-                sizes, pitch = [batch, length, heads * spec.head_dim], heads * spec.head_dim
-            strides, box = [em.imul(length, pitch), pitch, 1], [1, rows, span // 2]
-            return em.tensor_map(buffer, sizes, strides, box, swizzle=span)
-
+        batch = self._batch(em, named["q"])
         queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
         tiles, heads = em.iceildiv(queries, TILE), em.imul(batch, spec.num_heads)
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
         fitting = em.idiv(LIVE_BYTES, em.imax(em.imul(keys, 4 * spec.head_dim), 1))
         live = em.imax(em.imin(em.imul(fitting, spec.group), heads), 1)
-        parts, _ = parts_of(em, operands)
+        parts, _ = self._parts(em, operands)
         lengths = Problem.size_arguments(em, spec, named)
-        own = [*take(em, operands, scratch), em.i32(parts)]
+        own = [*self.take(em, operands, scratch), em.i32(parts)]
         em.launch(
-            symbol,
+            self.symbol,
             [em.imul(tiles, heads), parts],
-            threads,
+            _THREADS,
             [
-                map_of(named["q"], spec.num_heads, TILE),
-                map_of(named["k"], spec.kv_heads, config.keys),
-                map_of(named["v"], spec.kv_heads, config.keys, value_span(spec.head_dim)),
-                map_of(results[0], spec.num_heads, QUERIES),
+                self._map(em, batch, named["q"], spec.num_heads, TILE),
+                self._map(em, batch, named["k"], spec.kv_heads, config.keys),
+                self._map(em, batch, named["v"], spec.kv_heads, config.keys, value_span(spec.head_dim)),
+                self._map(em, batch, results[0], spec.num_heads, QUERIES),
                 *operands,
                 results[0],
                 *lengths,
@@ -697,13 +723,10 @@ def prefill_hopper(
         )
         joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
         em.launch(
-            f"{symbol}_join",
+            f"{self.symbol}_join",
             [joined, spec.num_heads, batch],
             JOIN_THREADS,
             [results[0], *lengths, *own],
             shared=join_shared_bytes(spec.head_dim),
             pdl=True,
         )
-
-    results = [("out", spec.result)]
-    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host, scratch=take)
