@@ -27,7 +27,6 @@ Read = TypeVar("Read")
 #: One value or several, as callers write them.
 Values = Value | Sequence[Value]
 
-UNKNOWN = ir.ShapedType.get_dynamic_size()
 _CONSTANTS = ("mir.constant", "hir.constant")
 
 
@@ -244,7 +243,7 @@ class ControlBuilders(Emitting):
             types = [value.type for value in inits]
             for value in stacked:
                 own = ir.RankedTensorType(value.type)
-                shape = [UNKNOWN if steps is None else steps, *own.shape]
+                shape = [ir.ShapedType.get_dynamic_size() if steps is None else steps, *own.shape]
                 types.append(_tensor(shape, own.element_type))
             found = self._emit_regions("mir.scan", operands, attributes, regions, types, options)
         last, all_of = found[: len(inits)], found[len(inits) :]
