@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.lowering.donation import donated, origin
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -120,6 +121,7 @@ class _Planner:
         self._conditions: list[Condition] = []
         self._positions: dict[tuple[ir.Value, str, str, str], str] = {}
         self._roots: dict[ir.Value, ir.Value] = {}
+        self._donated: dict[int, ir.Value] = {}
         self._lines: list[str] = []
         self._sizes: dict[str, str] = {}
         self._names: dict[ir.Value, str] = {}
@@ -128,6 +130,7 @@ class _Planner:
     def run(self) -> str:
         """The planned function as text."""
         self._measure()
+        self._donated = donated(self._entry, self._kernels, self._roots, self._dims)
         self._find_symbols()
         outputs = self._place_outputs()
         slots = self._place_slots(set(outputs))
@@ -254,10 +257,11 @@ class _Planner:
             }
             if self._dims[value]:
                 described["mir.dims"] = self._words(value)
-            if root in inputs:
-                described["mir.tied"] = ir.StringAttr.get(inputs[root])
+            if (memory := self._donated.get(number, root)) in inputs:
+                described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
-            if self._roots[value] == value or isinstance(root.owner, ir.Block):
+            # An argument that is returned as it was given is read where it is: no call writes the output.
+            if root == value or (isinstance(root.owner, ir.Block) and not isinstance(origin(value).owner, ir.Block)):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
             self._bind_symbols(argument)
@@ -412,6 +416,8 @@ def plan(module: ir.Operation, *, maxima: str) -> None:
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
         kind = ir.StringAttr.get(kernel_class(kernel))
         own = f"{CLASS} = {kind}"
+        if TIED in kernel.operation.attributes:
+            own += f", {TIED} = {kernel.operation.attributes[TIED]}"
         if (words := relations(kernel)) != [0]:
             own += f", {RELATIONS} = array<i64: {', '.join(map(str, words))}>"
         kernels.append(f"func.func private @{kernel.name.value}({types}) attributes {{{own}}}")

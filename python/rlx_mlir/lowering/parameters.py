@@ -35,6 +35,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
+from rlx_mlir.semantics.function import arguments, ties
 
 QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
 
@@ -291,9 +292,11 @@ def hoist_params(module: ir.Operation) -> None:
     for op in reversed([op for number, op in fixed.items() if number in needed]):
         if next(iter(op.results[0].uses), None) is None:
             op.erase()
+    tied = {own.index for own in arguments(function.operation) if own.name in ties(function.operation).values()}
     for number in reversed(range(len(block.arguments))):
         argument = block.arguments[number]
-        if is_parameter_attribute(attributes[number]) and next(iter(argument.uses), None) is None:
+        unread = next(iter(argument.uses), None) is None and number not in tied
+        if is_parameter_attribute(attributes[number]) and unread:
             block.erase_argument(number)
             del attributes[number]
     set_signature(function, attributes)
