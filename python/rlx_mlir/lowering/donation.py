@@ -23,11 +23,13 @@ from rlx_mlir.errors import CompileError, UnsupportedError
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.lowering.groups import BROADCASTS, Group
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import identity, operations
 from rlx_mlir.runtime.artifact import BufferSpec
 from rlx_mlir.semantics import function as semantics
 from rlx_mlir.semantics.dims import Dims, propagate
+from rlx_mlir.semantics.function import viewed
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,9 @@ class Tie:
 
     def refused(self, reason: str) -> UnsupportedError:
         """The error that the tie doesn't hold."""
-        return UnsupportedError(f"output '{self.output}' can't take the memory of '{self.name}', to which it is tied: {reason}")
+        return UnsupportedError(
+            f"output '{self.output}' can't take the memory of '{self.name}', to which it is tied: {reason}"
+        )
 
 
 def ties_of(entry: ir.AnyOp) -> list[Tie]:
@@ -69,11 +73,19 @@ def ties_of(entry: ir.AnyOp) -> list[Tie]:
     return sorted(found, key=lambda tie: tie.number)
 
 
-def origin(value: ir.Value) -> ir.Value:
-    """The value that another one is a view of."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "mir.reshape":
-        value = value.owner.operands[0]
-    return value
+def check_packed(entry: ir.AnyOp) -> None:
+    """Raises UnsupportedError where the function returns a packed weight other than a parameter that is tied to itself.
+
+    No operation makes packed values at run time: weights are packed when parameters are set.
+    """
+    function = entry.operation
+    unchanged = {tie.number for tie in ties_of(entry) if viewed(tie.value) == tie.argument}
+    for own in semantics.results(function):
+        if own.index not in unchanged and packing(ir.RankedTensorType(own.type)) is not None:
+            raise UnsupportedError(
+                f"output '{own.name}' is a packed weight, but no operation makes packed values at run time: a packed "
+                "parameter is returned tied to itself, or not at all"
+            )
 
 
 #: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
@@ -155,9 +167,9 @@ def separate(entry: ir.AnyOp, groups: list[Group], single: Callable[[ir.AnyOp], 
         return found
     dims = propagate(entry.operation)
     for tie in ties:
-        result = origin(tie.value)
+        result = viewed(tie.value)
         number = next((n for n, group in enumerate(found) if _owner(result) in group.members), None)
-        if number is None or result == origin(tie.argument):
+        if number is None or result == viewed(tie.argument):
             continue
         cut = _Cut(found[number], result, tie.argument, dims)
         if cut.is_needed:
@@ -172,7 +184,7 @@ class _Cut:
         self._group, self._result, self._argument, self._dims = group, result, argument, dims
 
     def _is_given(self, value: ir.Value) -> bool:
-        return _owner(value) not in self._group.members and origin(value) == self._argument
+        return _owner(value) not in self._group.members and viewed(value) == self._argument
 
     @property
     def is_needed(self) -> bool:
@@ -244,7 +256,7 @@ def sink_writers(entry: ir.AnyOp) -> None:
 
 
 def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
-    result = origin(tie.value)
+    result = viewed(tie.value)
     if isinstance(result.owner, ir.Block):
         return False
     *ops, terminator = operations(entry, nested=False)
@@ -264,7 +276,7 @@ def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
 
 
 def _reads(call: ir.AnyOp, argument: ir.Value) -> bool:
-    return any(origin(operand) == argument for operand in call.operands)
+    return any(viewed(operand) == argument for operand in call.operands)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -305,9 +317,7 @@ def donated(
             other = semantics.arguments(entry.operation)[ir.BlockArgument(root).arg_number]
             raise tie.refused(f"it is an update of '{other.name}', in place")
         if tie.value.type != tie.argument.type or dims[tie.value] != dims[tie.argument]:
-            raise tie.refused(
-                f"it is {_shown(tie.value, dims)}, but '{tie.name}' is {_shown(tie.argument, dims)}"
-            )
+            raise tie.refused(f"it is {_shown(tie.value, dims)}, but '{tie.name}' is {_shown(tie.argument, dims)}")
         _check(tie, root, calls, kernels, roots, dims)
         found[tie.number] = tie.argument
     return found
@@ -358,7 +368,7 @@ def _late_reader(tie: Tie, call: ir.AnyOp, kernels: Mapping[str, ir.AnyOp], plac
     copied = len(ops) == 1 and len(reader.operands) == 1 and reader.results[0].type == reader.operands[0].type
     if copied and reader.name in ("mir.concat", "mir.expand"):
         outputs = zip(semantics.results(function), semantics.terminator(function).operands, strict=True)
-        names = [own.name for own, value in outputs if origin(value) == call.results[0]]
+        names = [own.name for own, value in outputs if viewed(value) == call.results[0]]
         if names:
             return f"output '{names[0]}' is '{tie.name}' as it was given"
     return f"{describe_operation(reader)} reads '{tie.name}' after the result is there"
@@ -377,7 +387,9 @@ def updated_by(kernel: ir.AnyOp, buffers: Sequence[tuple[str, int]]) -> set[int]
     return {number for (kind, number), own in zip(results, tied, strict=True) if own >= 0 and kind == "output"}
 
 
-def mark_updated(outputs: Sequence[BufferSpec], calls: Sequence[tuple[Any, ...]], in_place: set[int]) -> list[BufferSpec]:
+def mark_updated(
+    outputs: Sequence[BufferSpec], calls: Sequence[tuple[Any, ...]], in_place: set[int]
+) -> list[BufferSpec]:
     """The outputs of a plan, with those marked that start as the argument to which they are tied.
 
     They are those that calls update in place, and those that no call writes.

@@ -11,7 +11,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
 from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
-from rlx_mlir.semantics.function import ties
+from rlx_mlir.semantics.function import replaced
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
 
@@ -135,7 +135,7 @@ def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] |
 
 
 def is_parameter(value: ir.Value) -> bool:
-    """Whether the value is a parameter of its function, and stays what it is: no output is tied to it."""
+    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to."""
     if not isinstance(value.owner, ir.Block):
         return False
     argument = ir.BlockArgument(value)
@@ -145,7 +145,7 @@ def is_parameter(value: ir.Value) -> bool:
     own = attributes["arg_attrs"][argument.arg_number]
     if "mir.kind" not in own or python_value(own["mir.kind"]) != "param":
         return False
-    return "mir.name" not in own or python_value(own["mir.name"]) not in ties(value.owner.owner).values()
+    return "mir.name" not in own or python_value(own["mir.name"]) not in replaced(value.owner.owner)
 
 
 def shape_of(value: ir.Value) -> list[int]:

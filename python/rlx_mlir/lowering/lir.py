@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.lowering.donation import donated, origin
+from rlx_mlir.lowering.donation import donated
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -34,6 +34,7 @@ from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, pro
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
+from rlx_mlir.semantics.function import viewed
 from rlx_mlir.unsupported import blame
 
 #: Attribute of the planned function: what must hold of its symbols.
@@ -107,6 +108,11 @@ def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
             tuple(Size.of(check_symbol(word) if size < 0 else size) for size, word in zip(shape, words, strict=True))
         )
     return found
+
+
+def _is_given(value: ir.Value) -> bool:
+    """Whether a result is an argument as it was given, which is read where it is: no call writes the output."""
+    return isinstance(viewed(value).owner, ir.Block)
 
 
 class _Planner:
@@ -260,13 +266,13 @@ class _Planner:
             if (memory := self._donated.get(number, root)) in inputs:
                 described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
-            # An argument that is returned as it was given is read where it is: no call writes the output.
-            if root == value or (isinstance(root.owner, ir.Block) and not isinstance(origin(value).owner, ir.Block)):
+            if not _is_given(value) and (root == value or isinstance(root.owner, ir.Block)):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
             self._bind_symbols(argument)
         for value, number in zip(returned, range(len(returned)), strict=True):
-            self._names[value] = f"%out{number}"
+            if not _is_given(value):
+                self._names[value] = f"%out{number}"
         for root, number in outputs.items():
             if root not in self._names:  # The output is a view of what a call makes.
                 self._names[root] = self._recast(f"%out{number}", returned[number], root)

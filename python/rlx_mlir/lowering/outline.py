@@ -16,7 +16,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
-from rlx_mlir.lowering.donation import TIED, origin, separate, sink_writers, ties_of
+from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
@@ -26,6 +26,7 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
+from rlx_mlir.semantics.function import viewed
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
@@ -75,6 +76,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = tensor_entry(module)
     erase_dead(entry)
+    check_packed(entry)
     _copy_results(entry)
     _store_constants(entry)
     _join_in_groups(entry)
@@ -98,10 +100,10 @@ def _copy_results(entry: ir.AnyOp) -> None:
     An argument that is tied to itself is none: the run time gives its memory, or a copy.
     """
     *_, terminator = operations(entry, nested=False)
-    unchanged = {tie.number for tie in ties_of(entry) if origin(tie.value) == tie.argument}
+    unchanged = {tie.number for tie in ties_of(entry) if viewed(tie.value) == tie.argument}
     seen: set[ir.Value] = set()
     for number, value in enumerate(terminator.operands):
-        root = origin(value)
+        root = viewed(value)
         if number in unchanged:
             continue
         if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":

@@ -147,6 +147,26 @@ def ties(function: ir.Operation) -> dict[str, str]:
     return {output: _string(name, "") for output, name in _dictionary(function.attributes[_TIES]).items()}
 
 
+def replaced(function: ir.Operation) -> frozenset[str]:
+    """The names of the arguments to which outputs are tied that are other values: calls that donate them change them."""
+    if not (by_output := ties(function)):
+        return frozenset()
+    returned = {own.name: value for own, value in zip(results(function), terminator(function).operands, strict=True)}
+    named = {own.name: value for own, value in zip(arguments(function), body(function).arguments, strict=False)}
+    return frozenset(
+        name
+        for output, name in by_output.items()
+        if output not in returned or name not in named or viewed(returned[output]) != named[name]
+    )
+
+
+def viewed(value: ir.Value) -> ir.Value:
+    """The value that another one is a view of: itself where no reshape makes it."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "mir.reshape":
+        value = value.owner.operands[0]
+    return value
+
+
 def set_ties(function: ir.Operation, by_output: Mapping[str, str]) -> None:
     """Writes the ties of a function in place of those that it has."""
     if by_output:

@@ -282,8 +282,8 @@ class _Memory:
         for spec in artifact.outputs:
             shape = tuple(evaluate(size, self._sizes) for size in spec.sizes)
             outputs.append(empty_aligned(shape, DTYPES[spec.dtype]))
-            if spec.tied is not None:
-                np.copyto(outputs[-1], inputs[spec.tied])
+            if spec.tied is not None and spec.updated:
+                np.copyto(outputs[-1], values[spec.tied])
         arena = empty_aligned((artifact.arena_bytes,), np.dtype(np.uint8))
         self._arrays = {"input": list(inputs.values()), "param": params, "output": [*outputs, arena]}
         self._plans = [self._single(code, call) for call in artifact.calls]
