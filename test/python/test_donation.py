@@ -54,8 +54,14 @@ def step(drawn: Drawn, rng: np.random.Generator, square: tuple[Value, np.ndarray
     if x.shape != y.shape:
         y, b = x, a
     kind = rng.integers(0, 12)
-    if kind < 4:
-        made = ((a + b, x + y), (a - b, x - y), (a * b, x * y), (m.maximum(a, b), np.maximum(x, y)))[kind]
+    if kind == 0:
+        made = a + b, x + y
+    elif kind == 1:
+        made = a - b, x - y
+    elif kind == 2:
+        made = a * b, x * y
+    elif kind == 3:
+        made = m.maximum(a, b), np.maximum(x, y)
     elif kind == 4:
         made = m.tanh(a), np.tanh(x)
     elif kind == 5:
@@ -98,7 +104,7 @@ def draw(seed: int) -> Drawn:
         step(drawn, rng, square, fixed)
     chosen = rng.permutation(len(drawn.values))[: rng.integers(1, 4)]
     outputs = {f"o{i}": drawn.values[at] for i, at in enumerate(chosen)}
-    free = [name for name in drawn.arrays if name != "q"] + ["q"]
+    free = [name for name in drawn.arrays if name != "q" or fixed]
     for name, (_, array) in outputs.items():
         fits = [own for own in free if drawn.arrays[own].shape == array.shape]
         if fits and rng.integers(0, 4):

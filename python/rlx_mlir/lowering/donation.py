@@ -138,7 +138,7 @@ def _unsafe(
             return op, "reads or writes elements in other places than its kernel writes the result to"
         reads = any(given(operand) for operand in op.operands)
         if reads and identity(op) not in needed:
-            return op, "reads it beside the result, in one kernel"
+            return op, "may read it after the result is there, in one kernel"
         if reads or any(_owner(operand) in carried for operand in op.operands):
             carried.add(identity(op))
             own = [operand for operand in op.operands if given(operand) or _owner(operand) in carried]
@@ -195,7 +195,10 @@ class _Cut:
         )
 
     def _last(self) -> set[int]:
-        """The operations to cut off: element-wise ones that read the argument for the result, and those after them."""
+        """The operations to cut off: element-wise ones that read the argument for the result, and those after them.
+
+        An operation of another kind is cut off by itself, where it doesn't read the argument. Empty where none can be.
+        """
         ops, needed = self._group.ops, _slice(self._group.ops, self._result)
         chosen: set[int] = set()
         for op in reversed(ops):
@@ -203,6 +206,9 @@ class _Cut:
             fits = op.name in BROADCASTS and self._dims[op.results[0]] == self._dims[self._result]
             if identity(op) in needed and fits and users <= chosen:
                 chosen.add(identity(op))
+        maker = self._result.owner
+        if not chosen and not any(self._is_given(operand) for operand in maker.operands):
+            return {identity(maker)}
         rest = [op for op in ops if identity(op) in chosen]
         readers = {identity(op) for op in rest if any(self._is_given(operand) for operand in op.operands)}
         return (_dependents(rest, readers) | {_owner(self._result)}) & chosen
@@ -236,11 +242,8 @@ class _Cut:
 
 def _next(op: ir.AnyOp) -> ir.AnyOp:
     """The operation after one that isn't a block's last."""
-    listed = iter(op.operation.block.operations)
-    for other in listed:
-        if other.operation == op.operation:
-            break
-    return next(listed)
+    listed = list(op.operation.block.operations)
+    return listed[1 + next(number for number, other in enumerate(listed) if identity(other) == identity(op))]
 
 
 def sink_writers(entry: ir.AnyOp) -> None:
@@ -305,22 +308,20 @@ def donated(
     names = [own.name for own in semantics.results(entry.operation)]
     taken = {roots[value]: name for value, name in zip(returned, names, strict=True)}
     calls = [op for op in operations(entry, nested=False) if op.name == "func.call"]
-    found: dict[int, ir.Value] = {}
-    for tie in ties:
-        root = roots[tie.value]
-        if root == tie.argument:
-            continue
+    others = [tie for tie in ties if roots[tie.value] != tie.argument]
+    for tie in others:
         if tie.argument in taken:
             raise tie.refused(f"output '{taken[tie.argument]}' has it")
         taken[tie.argument] = tie.output
+    for tie in others:
+        root = roots[tie.value]
         if isinstance(root.owner, ir.Block):
             other = semantics.arguments(entry.operation)[ir.BlockArgument(root).arg_number]
             raise tie.refused(f"it is an update of '{other.name}', in place")
         if tie.value.type != tie.argument.type or dims[tie.value] != dims[tie.argument]:
             raise tie.refused(f"it is {_shown(tie.value, dims)}, but '{tie.name}' is {_shown(tie.argument, dims)}")
         _check(tie, root, calls, kernels, roots, dims)
-        found[tie.number] = tie.argument
-    return found
+    return {tie.number: tie.argument for tie in others}
 
 
 def _shown(value: ir.Value, dims: Mapping[ir.Value, tuple[Size, ...]]) -> str:
