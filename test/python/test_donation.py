@@ -7,16 +7,19 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain, combinations
+from pathlib import Path
 
 import numpy as np
 import pytest
 import seeds
+from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
-from rlx_mlir import GraphModule
+from rlx_mlir import DeviceArray, GraphModule
 from rlx_mlir.compiler import CompileOptions, build_artifact
-from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.errors import BuildError, InputError, UnsupportedError
 from rlx_mlir.hir.values import Value
+from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.executable import Executable
 
 #: Rows and columns of the random graphs: less than a vector, vectors with tails, and enough for several threads.
@@ -151,3 +154,277 @@ def test_random_ties(disabled: tuple[str, ...]) -> None:
                 check(drawn, executable, donate, f"seed {seed}, {threads} threads, donate {donate}")
     assert found["refused"] >= 2
     assert found["accepted"] >= 10
+
+
+# -- an optimiser's step ----------------------------------------------------------------------------------------------
+
+
+ADAM = {"w2": "w", "m2": "m", "v2": "v"}
+RATES = {"keep": 0.9, "keep2": 0.99, "rate": 0.01, "epsilon": 1e-8}
+
+
+def adam(shape: list[int | str], kind: str = "param", dtype: str = "f32") -> GraphModule:
+    """One step of Adam for one tensor: the parameter, and the means of gradients and of their squares."""
+    graph = GraphModule.hir("adam")
+    w, m, v = (getattr(graph, kind)(name, shape, dtype) for name in "wmv")
+    g = graph.input("g", shape, dtype)
+    m2 = m * RATES["keep"] + g * (1 - RATES["keep"])
+    v2 = v * RATES["keep2"] + g * g * (1 - RATES["keep2"])
+    w2 = w - m2 / (graph.sqrt(v2) + RATES["epsilon"]) * RATES["rate"]
+    graph.set_outputs({"w2": w2, "m2": m2, "v2": v2}, tied=ADAM)
+    return graph
+
+
+def adam_step(state: dict[str, np.ndarray], g: np.ndarray) -> None:
+    """The same in numpy."""
+    state["m"] = state["m"] * RATES["keep"] + g * (1 - RATES["keep"])
+    state["v"] = state["v"] * RATES["keep2"] + g * g * (1 - RATES["keep2"])
+    state["w"] = state["w"] - state["m"] / (np.sqrt(state["v"]) + RATES["epsilon"]) * RATES["rate"]
+
+
+def state_of(shape: tuple[int, ...], dtype: type = np.float32) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {name: rng.uniform(0.1, 1, shape).astype(dtype) for name in "wmv"}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("kind", "dtype", "disabled"),
+    [("param", "f32", ()), ("input", "f32", ()), ("param", "f64", ()), ("param", "f32", ("all",))],
+    ids=["params", "inputs", "f64", "generic"],
+)
+def test_adam_takes_no_copies(threads: int, kind: str, dtype: str, disabled: tuple[str, ...]) -> None:
+    shape, numpy_dtype = (301, 70), np.float32 if dtype == "f32" else np.float64
+    executable = rlx.compile(adam(list(shape), kind, dtype), cache=False, threads=threads, disable_templates=disabled)
+    own = state_of(shape, numpy_dtype)
+    wanted = {name: array.astype(np.float64) for name, array in own.items()}
+    g = np.zeros(shape, numpy_dtype)
+    given = own if kind == "input" else {}
+    executable.set_params({} if given else own)
+    call = executable.bind({**given, "g": g}, donate=["w", "m", "v"])
+    addresses = {name: array.ctypes.data for name, array in own.items()}
+    assert all(call.results[output] is own[name] for output, name in ADAM.items())
+    for number in range(10):
+        g[...] = np.random.default_rng(number).standard_normal(shape)
+        call()
+        adam_step(wanted, g.astype(np.float64))
+        for name in "wmv":
+            np.testing.assert_allclose(own[name], wanted[name], rtol=2e-5, atol=2e-6, err_msg=f"{name}, step {number}")
+    assert addresses == {name: array.ctypes.data for name, array in own.items()}
+    assert all(call.results[output] is own[name] for output, name in ADAM.items())
+
+
+def test_parameters_that_are_donated_are_read_by_the_next_run() -> None:
+    graph = GraphModule.hir("descend")
+    w, x = graph.param("w", [4, 4]), graph.input("x", [2, 4])
+    y = x @ w  # a product with a parameter that changes: its panels aren't kept
+    graph.set_outputs({"y": y, "w2": w - graph.transpose(x) @ y * 0.25}, tied={"w2": "w"})
+    executable = rlx.compile(graph, cache=False)
+    own, x = np.eye(4, dtype=np.float32), np.arange(8, dtype=np.float32).reshape(2, 4) / 8
+    executable.set_params({"w": own})
+    wanted = own.copy()
+    for _ in range(3):
+        results = executable.run({"x": x}, donate=["w"])
+        assert results["w2"] is own
+        np.testing.assert_allclose(results["y"], x @ wanted, rtol=1e-6)
+        wanted = wanted - x.T @ (x @ wanted) * np.float32(0.25)
+        np.testing.assert_allclose(own, wanted, rtol=1e-5)
+    kept = own.copy()
+    results = executable.run({"x": x})
+    np.testing.assert_array_equal(own, kept)
+    np.testing.assert_allclose(results["w2"], wanted - x.T @ (x @ wanted) * np.float32(0.25), rtol=1e-5)
+
+
+def test_ties_go_through_artefacts(tmp_path: Path) -> None:
+    executable = rlx.compile(adam(["n", 5], "input"), cache=False, maxima={"n": 9})
+    executable.artifact.save(tmp_path / "adam.rlx")
+    loaded = Executable(Artifact.load(tmp_path / "adam.rlx"))
+    assert {spec.name: spec.tied for spec in loaded.outputs} == ADAM
+    assert not any(spec.updated for spec in loaded.outputs)
+    for rows in (0, 1, 7):
+        own, g = state_of((rows, 5)), np.ones((rows, 5), np.float32)
+        wanted = dict(own)
+        adam_step(wanted, g)
+        copies = {name: array.copy() for name, array in own.items()}
+        results = loaded.run({**copies, "g": g}, donate=["m"])
+        assert results["m2"] is copies["m"]
+        for output, name in ADAM.items():
+            np.testing.assert_allclose(results[output], wanted[name], rtol=2e-5, atol=2e-6)
+        np.testing.assert_array_equal(copies["w"], own["w"])
+
+
+def test_an_output_may_be_what_it_is_tied_to() -> None:
+    m = GraphModule.hir("same")
+    x, w, packed = m.input("x", [6]), m.param("w", [2, 3]), m.param("p", [4, 32], packed="q8_0")
+    outputs = {"x2": x, "w2": w, "p2": packed, "y": x * m.reshape(w, [6])}
+    m.set_outputs(outputs, tied={"x2": x, "w2": w, "p2": packed})
+    executable = rlx.compile(m, cache=False)
+    assert [spec.updated for spec in executable.outputs] == [True, True, True, False]
+    assert len(executable.artifact.kernels) == 1
+    given, own = np.arange(6, dtype=np.float32), np.ones((2, 3), np.float32)
+    blocks = rlx.formats.encode("q8_0", np.ones((4, 32), np.float32))
+    executable.set_params({"w": own, "p": blocks})
+    results = executable.run({"x": given}, donate=["x"])
+    assert results["x2"] is given
+    assert not np.shares_memory(results["w2"], own)
+    np.testing.assert_array_equal(results["w2"], own)
+    np.testing.assert_array_equal(results["p2"].view(np.uint8), blocks)
+    assert executable.run({"x": given}, donate=["w", "p"])["w2"] is own
+
+
+# -- what is refused --------------------------------------------------------------------------------------------------
+
+
+def read_later(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    new = x + y
+    return {"new": new, "other": new @ x}
+
+
+def read_beside(m: GraphModule, x: Value, y: Value) -> dict[str, Value]:
+    new = m.tanh(x)
+    return {"new": new, "other": new - x}
+
+
+REFUSALS: dict[str, tuple[Callable[[GraphModule, Value, Value], dict[str, Value]], str]] = {
+    "a product": (lambda m, x, y: {"new": y @ x}, "'mir.matmul' .*reads or writes elements in other places"),
+    "a transpose": (lambda m, x, y: {"new": m.transpose(x)}, "'mir.transpose' .*in other places"),
+    "a reversal": (lambda m, x, y: {"new": x[::-1]}, "'mir.slice' .*in other places"),
+    "a sum": (lambda m, x, y: {"new": m.cumsum(x)}, "'mir.cumsum' .*in other places"),
+    "a norm": (lambda m, x, y: {"new": m.softmax(x)}, "'mir.softmax' .*in other places"),
+    "a reader after it": (read_later, "'mir.matmul' .*reads 'x' after the result is there"),
+    "a reader beside it": (read_beside, "'mir.sub' .*may read it after the result is there, in one kernel"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSALS)
+def test_ties_that_do_not_hold(name: str) -> None:
+    build, message = REFUSALS[name]
+    m = GraphModule.hir("refused")
+    x, y = m.input("x", [4, 4]), m.param("y", [4, 4])
+    m.set_outputs(build(m, x, y), tied={"new": "x"})
+    with pytest.raises(UnsupportedError, match="output 'new' " + REFUSED + message) as caught:
+        rlx.compile(m, cache=False)
+    assert "test_donation.py:" in str(caught.value)
+
+
+def test_an_argument_that_is_returned_keeps_its_memory() -> None:
+    m = GraphModule.hir("swap")
+    x, y = m.input("x", [4]), m.input("y", [4])
+    m.set_outputs({"a": x, "b": y}, tied={"a": y, "b": x})
+    with pytest.raises(UnsupportedError, match=REFUSED + "output '[ab]' is '[xy]' as it was given"):
+        rlx.compile(m, cache=False)
+
+
+def test_an_update_has_the_memory_of_its_cache_alone() -> None:
+    m = GraphModule.hir("caches")
+    cache, other = m.input("cache", [1, 4, 2]), m.input("other", [1, 4, 2])
+    new = m.cache_update(cache, m.input("row", [1, 1, 2]), m.input("pos", [1], "i32"))
+    m.set_outputs({"new": new, "z": other + 1}, tied={"new": other})
+    with pytest.raises(UnsupportedError, match=r"to which it is tied: it is an update of 'cache', in place"):
+        rlx.compile(m, cache=False)
+    m.set_outputs({"new": new, "z": other + 1}, tied={"z": cache})
+    with pytest.raises(UnsupportedError, match=r"'z' can't .*'cache', to which it is tied: output 'new' has it"):
+        rlx.compile(m, cache=False)
+
+
+def test_sizes_of_ties_are_equal() -> None:
+    m = GraphModule.hir("sizes")
+    x, y = m.input("x", ["n", 2]), m.input("y", ["k", 2])
+    m.set_outputs({"new": y + 1}, tied={"new": x})
+    with pytest.raises(UnsupportedError, match=REFUSED + r"it is \[k, 2\] of f32, but 'x' is \[n, 2\] of f32"):
+        rlx.compile(m, cache=False)
+
+
+def test_an_argument_has_one_output() -> None:
+    m = GraphModule.hir("two")
+    x = m.input("x", [4])
+    with pytest.raises(BuildError, match=r"outputs 'a' and 'b' are tied to 'x', but its memory is one's"):
+        m.set_outputs({"a": x + 1, "b": x + 2}, tied={"a": x, "b": "x"})
+
+
+def test_packed_weights_are_not_made_at_run_time() -> None:
+    m = GraphModule.hir("packed")
+    w = m.param("w", [4, 32], packed="q8_0")
+    for value in (w, m.repack(w)):
+        m.set_outputs({"w2": value})
+        with pytest.raises(UnsupportedError, match=r"'w2' is a packed weight, but no operation makes packed values at"):
+            rlx.compile(m, cache=False)
+
+
+def shared(executable: Executable) -> None:
+    own = state_of((4, 3))
+    executable.set_params({**own, "v": own["w"]})
+
+
+def read_only(executable: Executable) -> None:
+    own = state_of((4, 3))
+    own["w"].flags.writeable = False
+    executable.set_params(own)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "donate", "g", "message"),
+    [
+        (shared, ["w"], None, "output 'w2' shares memory with a parameter"),
+        (read_only, ["w"], None, "parameter 'w' can't be donated: only a contiguous, writeable array"),
+        (None, ["g"], None, "input 'g' can't be donated: no output of 'adam' is tied to it"),
+        (None, ["x"], None, "'adam' has no input 'x' to donate; it has g, w, m, v"),
+        (None, ["w"], "w", "output 'w2' and input 'g' share memory"),
+    ],
+    ids=["one array for two", "read-only", "not tied", "unknown", "read too"],
+)
+def test_donations_that_are_refused(
+    prepare: Callable[[Executable], None] | None, donate: list[str], g: str | None, message: str
+) -> None:
+    executable = rlx.compile(adam([4, 3]), cache=False)
+    own = state_of((4, 3))
+    executable.set_params(own)
+    if prepare is not None:
+        prepare(executable)
+    given = {"g": np.ones((4, 3), np.float32) if g is None else own[g]}
+    with pytest.raises(InputError, match=message):
+        executable.run(given, donate=donate)
+    executable.set_params(own)
+    executable.run({"g": np.ones((4, 3), np.float32)}, donate=["w", "m"])
+
+
+def test_outputs_of_donated_parameters_have_no_other_array() -> None:
+    executable = rlx.compile(adam([4, 3]), cache=False)
+    own, g = state_of((4, 3)), np.ones((4, 3), np.float32)
+    executable.set_params(own)
+    out = np.zeros((4, 3), np.float32)
+    with pytest.raises(InputError, match="output 'w2' goes to the memory of 'w', which is donated, but an array was"):
+        executable.run({"g": g}, donate=["w"], outputs={"w2": out})
+    with pytest.raises(InputError, match="output 'w2' shares memory with a parameter"):
+        executable.run({"g": g}, outputs={"w2": own["w"]})
+    assert executable.run({"g": g}, donate=["m"], outputs={"w2": out})["w2"] is out
+
+
+# -- GPUs -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["host", "gpu"])
+def test_adam_on_a_gpu(where: str) -> None:
+    with emulated_device() as cuda:
+        executable = rlx.compile(adam([9, 20]), target="cuda", cache=False)
+        own, g = state_of((9, 20)), np.zeros((9, 20), np.float32)
+        wanted = {name: array.astype(np.float64) for name, array in own.items()}
+        executable.set_params(own)
+        there = DeviceArray.from_numpy(g) if where == "gpu" else g
+        call = executable.bind({"g": there}, donate=["w", "m", "v"])
+        addresses = {name: array.address for name, array in call.results.items()}
+        for number in range(4):
+            g[...] = np.random.default_rng(number).standard_normal(g.shape)
+            if where == "gpu":
+                there.write(g)
+            cuda.trace()
+            call()
+            assert not [line for line in cuda.trace() if "copy" in line]
+            adam_step(wanted, g.astype(np.float64))
+        for output, name in ADAM.items():
+            np.testing.assert_allclose(call.results[output].numpy(), wanted[name], rtol=2e-5, atol=2e-6)
+        assert addresses == {name: array.address for name, array in call.results.items()}
+        plain = executable.run({"g": there})
+        adam_step(wanted, g.astype(np.float64))
+        np.testing.assert_allclose(plain["w2"], wanted["w"], rtol=2e-5, atol=2e-6)
+        assert not np.allclose(plain["w2"], call.results["w2"].numpy())

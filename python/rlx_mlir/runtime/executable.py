@@ -361,6 +361,13 @@ class Executable:
         """By name, the parameters that calls read."""
         return {spec.name: number for number, spec in enumerate(self.artifact.plan_parameters)}
 
+    @cached_property
+    def _written_ties(self) -> dict[str, str]:
+        """By output, what it is tied to, where calls write it: an argument that is returned as it is stays so."""
+        written = {number for _, buffers, *_ in self.artifact.calls for kind, number, *_ in buffers if kind == "output"}
+        outputs = (spec for number, spec in enumerate(self.outputs) if number in written)
+        return {spec.name: spec.tied for spec in outputs if spec.tied is not None}
+
     def _check_names(self, what: str, given: object, specs: Sequence[BufferSpec]) -> None:
         if not isinstance(given, Mapping):
             raise InputError(
@@ -413,11 +420,12 @@ class Executable:
         """
         if not outputs and not donate:
             return
-        own = {spec.name: spec.tied for spec in self.outputs if spec.tied is not None and spec.tied in donate}
+        own = {name: tied for name, tied in self._written_ties.items() if tied in donate}
+        taken = set(own.values())
         spans = []
         for (name, array), start in zip(arrays.items(), addresses, strict=True):
             size = array.nbytes
-            if size and name not in donate:
+            if size and name not in taken:
                 spans.append((start, start + size, "", name))
         for (name, array), start in zip(results.items(), into, strict=True):
             size = array.nbytes
