@@ -19,6 +19,7 @@ from rlx_mlir import DeviceArray, GraphModule
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import BuildError, InputError, UnsupportedError
 from rlx_mlir.hir.values import Value
+from rlx_mlir.interpreter import interpret
 from rlx_mlir.runtime.artifact import Artifact
 from rlx_mlir.runtime.executable import Executable
 
@@ -154,6 +155,43 @@ def test_random_ties(disabled: tuple[str, ...]) -> None:
                 check(drawn, executable, donate, f"seed {seed}, {threads} threads, donate {donate}")
     assert found["refused"] >= 2
     assert found["accepted"] >= 10
+
+
+#: Graphs whose kernels have to be cut, ordered or left whole for `new` to take the memory of `x`; all [257, 257].
+ACCEPTED: dict[str, Callable[[GraphModule, Value, Value], dict[str, Value]]] = {
+    "beside a later result": lambda m, x, y: {"new": y + 1, "other": m.tanh(x) + 1},
+    "beside an earlier result": lambda m, x, y: {"other": m.tanh(x) + 1, "new": y + 1},
+    "before readers": lambda m, x, y: {"new": x - y, "other": m.transpose(x) * 2, "third": m.softmax(x)},
+    "after a product of itself": lambda m, x, y: {"new": x - x @ y * 0.01},
+    "of a product": lambda m, x, y: {"new": y @ y * 0.01 + x, "other": y @ x},
+    "after a norm of itself": lambda m, x, y: {"new": m.softmax(x) * x - y},
+    "a norm of a sum": lambda m, x, y: {"new": m.softmax(x + y)},
+    "a centre": lambda m, x, y: {"new": x - m.mean(x, -1, keep_dims=True)},
+    "a choice": lambda m, x, y: {"new": m.where(m.lt(x, y), x, y * 2)},
+    "a view": lambda m, x, y: {"new": m.reshape(m.reshape(x, [257 * 257]) * 2, [257, 257]) + y},
+    "twice": lambda m, x, y: {"new": x * x + x},
+    "a move of it": lambda m, x, y: {"new": m.transpose(x) + y},
+}
+
+
+@pytest.mark.parametrize("disabled", [(), ("all",)], ids=["templates", "generic"])
+@pytest.mark.parametrize("name", ACCEPTED)
+def test_kernels_are_cut_for_ties(name: str, disabled: tuple[str, ...]) -> None:
+    m = GraphModule.hir("accepted")
+    x, y = m.input("x", [257, 257]), m.input("y", [257, 257])
+    m.set_outputs(ACCEPTED[name](m, x, y), tied={"new": "x"})
+    rng = np.random.default_rng(0)
+    given = {word: rng.uniform(-1, 1, (257, 257)).astype(np.float32) for word in "xy"}
+    wanted = interpret(m, given)
+    artifact = build_artifact(m, CompileOptions(disable_templates=disabled))
+    for threads in (1, 2, 3):
+        executable = Executable(artifact, threads=threads)
+        for donate in ((), ("x",)):
+            copies = {word: array.copy() for word, array in given.items()}
+            results = executable.run(copies, donate=donate)
+            assert (results["new"] is copies["x"]) == bool(donate)
+            for output, array in results.items():
+                np.testing.assert_allclose(array, wanted[output], rtol=1e-4, atol=1e-5, err_msg=f"{output}, {donate}")
 
 
 # -- an optimiser's step ----------------------------------------------------------------------------------------------
