@@ -142,10 +142,10 @@ def test_random_ties(disabled: tuple[str, ...]) -> None:
     for seed in range(40):
         drawn = draw(seed)
         try:
-            options = CompileOptions(disable_templates=disabled)
-            artifact = build_artifact(drawn.module, options)
+            artifact = build_artifact(drawn.module, CompileOptions(disable_templates=disabled))
         except UnsupportedError as error:
-            assert "to which it is tied: " in str(error), f"seed {seed}: {error}"
+            if "to which it is tied: " not in str(error):
+                raise
             found["refused"] += 1
             continue
         found["accepted"] += bool(drawn.tied)

@@ -230,7 +230,7 @@ def _set_outputs(draft: Draft) -> None:
 
 
 def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
-    """Ties of outputs: of new caches to inputs, and now and then of element-wise results to an argument of their type."""
+    """Ties of outputs: of new caches to inputs, and now and then of element-wise results to arguments of their type."""
     tied: dict[str, Value] = {}
     inputs = {value: name for name, value in ((r, draft.module.value(r)) for r in draft.recipes) if name[0] == "i"}
     for node in draft.module:

@@ -379,7 +379,7 @@ def _late_reader(tie: Tie, call: ir.AnyOp, kernels: Mapping[str, ir.AnyOp], plac
 
 
 def updated_by(kernel: ir.AnyOp, buffers: Sequence[tuple[str, int]]) -> set[int]:
-    """The outputs that a call of a declared kernel updates in place: it reads what is there, and writes a part of it."""
+    """The outputs that a call of a declared kernel updates in place: it reads them, and writes a part."""
     attributes = kernel.operation.attributes
     if TIED not in attributes:
         return set()

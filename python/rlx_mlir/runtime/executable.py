@@ -538,7 +538,7 @@ class Executable:
     def _check_donated(
         self, name: str, bound: Parameters, inputs: Mapping[str, object], arrays: Mapping[str, object], *, is_tied: bool
     ) -> None:
-        """Raises InputError where there is no such input or parameter, no output is tied to it, or it can't be written."""
+        """Raises InputError where there is no such argument, no output is tied to it, or it can't be written."""
         number = self._parameter_numbers.get(name)
         if name not in arrays and number is None:
             known = ", ".join((*arrays, *self._parameter_numbers)) or "none"

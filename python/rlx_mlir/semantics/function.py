@@ -148,7 +148,7 @@ def ties(function: ir.Operation) -> dict[str, str]:
 
 
 def replaced(function: ir.Operation) -> frozenset[str]:
-    """The names of the arguments to which outputs are tied that are other values: calls that donate them change them."""
+    """The names of the arguments to which other values are tied: calls that donate them change them."""
     if not (by_output := ties(function)):
         return frozenset()
     returned = {own.name: value for own, value in zip(results(function), terminator(function).operands, strict=True)}
