@@ -466,3 +466,42 @@ def test_adam_on_a_gpu(where: str) -> None:
         adam_step(wanted, g.astype(np.float64))
         np.testing.assert_allclose(plain["w2"], wanted["w"], rtol=2e-5, atol=2e-6)
         assert not np.allclose(plain["w2"], call.results["w2"].numpy())
+
+
+def test_unchanged_parameters_on_a_gpu() -> None:
+    m = GraphModule.hir("same")
+    w, x = m.param("w", [5]), m.input("x", [5])
+    m.set_outputs({"w2": w, "x2": x, "y": w + x}, tied={"w2": w, "x2": x})
+    with emulated_device():
+        executable = rlx.compile(m, target="cuda", cache=False)
+        own, given = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
+        executable.set_params({"w": own})
+        for on_device in (False, True):
+            results = executable.run({"x": given}, device_outputs=on_device)
+            for name, wanted in (("w2", own), ("x2", given), ("y", own + given)):
+                found = results[name].numpy() if on_device else results[name]
+                np.testing.assert_array_equal(found, wanted, err_msg=name)
+        donated = executable.run({"x": given}, donate=["w", "x"])
+        assert donated["x2"] is given
+        assert donated["w2"].address == executable.run({"x": given}, donate=["w"])["w2"].address
+
+
+def test_positions_that_are_parameters_stay_on_a_gpu() -> None:
+    m = GraphModule.hir("count")
+    table, pos = m.input("cache", [1, 4, 2]), m.param("pos", [1], "i32")
+    outputs = {"cache2": m.cache_update(table, m.input("row", [1, 1, 2]), pos), "pos2": pos + 1}
+    m.set_outputs(outputs, tied={"cache2": table, "pos2": pos})
+    given = {"cache": np.zeros((1, 4, 2), np.float32), "row": np.ones((1, 1, 2), np.float32)}
+    executable = rlx.compile(m, cache=False)
+    executable.set_params({"pos": np.zeros(1, np.int32)})
+    for step in range(4):
+        executable.run(given, donate=["cache", "pos"])
+        np.testing.assert_array_equal(given["cache"][0, :, 0], np.arange(4) <= step)
+    with pytest.raises(InputError, match="'pos' is 4 at index 0"):
+        executable.run(given, donate=["cache", "pos"])
+    with emulated_device():
+        there = rlx.compile(m, target="cuda", cache=False)
+        there.set_params({"pos": np.zeros(1, np.int32)})
+        with pytest.raises(InputError, match="parameter 'pos' can't be donated: it holds positions, which the host"):
+            there.run(given, donate=["cache", "pos"])
+        assert there.run(given, donate=["cache"])["pos2"][0] == 1

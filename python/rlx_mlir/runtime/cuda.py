@@ -432,8 +432,9 @@ class CudaExecutable(Executable):
         sizes: list[int],
         device_outputs: bool,
     ) -> tuple[dict[str, AnyArray], list[int]]:
-        """The arrays that results go to, and of each the number of the input that it starts with, or -1."""
-        numbers = {spec.name: number for number, spec in enumerate(self.inputs)}
+        """The arrays that results go to, and of each the number of the input or parameter that it starts with, or -1."""
+        given_specs = (*self.inputs, *self.artifact.plan_parameters)
+        numbers = {spec.name: number for number, spec in enumerate(given_specs)}
         results: dict[str, AnyArray] = {}
         tied = []
         for spec in self.outputs:
@@ -441,10 +442,6 @@ class CudaExecutable(Executable):
             array = given.get(spec.name)
             if spec.tied is not None and spec.tied in donate:
                 array = self._tied_array(spec.tied, bound, arrays)
-            elif spec.updated and spec.tied not in numbers:
-                raise InputError(
-                    f"output '{spec.name}' is an update of parameter '{spec.tied}', in place: donate the parameter"
-                )
             elif isinstance(array, DeviceArray):
                 self._check_device_output(spec, array, shape)
             elif array is not None:
@@ -455,22 +452,9 @@ class CudaExecutable(Executable):
             else:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             results[spec.name] = array
-            tied.append(self._start(spec, arrays, array, numbers))
+            start = None if spec.tied is None else self._tied_array(spec.tied, bound, arrays)
+            tied.append(numbers[str(spec.tied)] if _starts_with(spec, start, array) else -1)
         return results, tied
-
-    @staticmethod
-    def _start(spec: BufferSpec, arrays: Mapping[str, AnyArray], array: AnyArray, numbers: Mapping[str, int]) -> int:
-        """The number of the input that a result starts with, or shares the plan's copy of on the GPU; -1 for none.
-
-        What is on the GPU stays there where it is donated; the plan has its own copy of what isn't.
-        """
-        if spec.tied is None or spec.tied not in numbers:
-            return -1
-        given = arrays[spec.tied]
-        if given is array and isinstance(array, DeviceArray):
-            return -1
-        on_host = not (isinstance(given, DeviceArray) or isinstance(array, DeviceArray))
-        return numbers[spec.tied] if spec.updated or on_host else -1
 
     def _check_donated(
         self, name: str, bound: Parameters, inputs: Mapping[str, object], arrays: Mapping[str, object], *, is_tied: bool
@@ -536,6 +520,16 @@ def check_chip(artifact: Artifact, device: native.CudaDevice) -> None:
 
 def _argument(array: AnyArray, address: int, tied: int, known: int = 0) -> tuple[int, int, bool, int, int]:
     return address, array.nbytes, isinstance(array, DeviceArray), known, tied
+
+
+def _starts_with(spec: BufferSpec, given: AnyArray | None, array: AnyArray) -> bool:
+    """Whether a result gets the contents of what it is tied to, or shares the plan's copy of that on the GPU.
+
+    What is on the GPU stays there where it is donated; the plan has its own copy of what isn't.
+    """
+    if given is None or (given is array and isinstance(array, DeviceArray)):
+        return False
+    return spec.updated or not (isinstance(given, DeviceArray) or isinstance(array, DeviceArray))
 
 
 def _address(array: AnyArray) -> int:
