@@ -256,9 +256,9 @@ def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:
     if written := [name for name, array in given.items() if array.tobytes() != before[name]]:
         return f"inputs {written} were written"
     tied = {spec.tied for spec in executable.outputs if spec.tied is not None}
-    copies = {name: array.copy() for name, array in inputs.items()}
+    copies = {name: np.array(array) for name, array in inputs.items()}
     if params:
-        executable.set_params({name: array.copy() for name, array in params.items()})
+        executable.set_params({name: np.array(array) for name, array in params.items()})
     again = executable.run(copies, donate=tied)
     for name, array in got.items():
         if array.tobytes() != again[name].tobytes():
