@@ -15,7 +15,7 @@ import seeds
 from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
-from rlx_mlir import DeviceArray, GraphModule
+from rlx_mlir import CudaExecutable, DeviceArray, GraphModule
 from rlx_mlir.compiler import CompileOptions, build_artifact
 from rlx_mlir.errors import BuildError, InputError, UnsupportedError
 from rlx_mlir.hir.values import Value
@@ -48,7 +48,7 @@ class Drawn:
 
 def softmax(x: np.ndarray) -> np.ndarray:
     weights = np.exp(x - x.max(-1, keepdims=True))
-    return weights / weights.sum(-1, keepdims=True)
+    return np.asarray(weights / weights.sum(-1, keepdims=True))
 
 
 def step(drawn: Drawn, rng: np.random.Generator, square: tuple[Value, np.ndarray], fixed: bool) -> None:
@@ -258,19 +258,19 @@ def test_parameters_that_are_donated_are_read_by_the_next_run() -> None:
     y = x @ w  # a product with a parameter that changes: its panels aren't kept
     graph.set_outputs({"y": y, "w2": w - graph.transpose(x) @ y * 0.25}, tied={"w2": "w"})
     executable = rlx.compile(graph, cache=False)
-    own, x = np.eye(4, dtype=np.float32), np.arange(8, dtype=np.float32).reshape(2, 4) / 8
+    own, rows = np.eye(4, dtype=np.float32), np.arange(8, dtype=np.float32).reshape(2, 4) / 8
     executable.set_params({"w": own})
     wanted = own.copy()
     for _ in range(3):
-        results = executable.run({"x": x}, donate=["w"])
+        results = executable.run({"x": rows}, donate=["w"])
         assert results["w2"] is own
-        np.testing.assert_allclose(results["y"], x @ wanted, rtol=1e-6)
-        wanted = wanted - x.T @ (x @ wanted) * np.float32(0.25)
+        np.testing.assert_allclose(results["y"], rows @ wanted, rtol=1e-6)
+        wanted = wanted - rows.T @ (rows @ wanted) * np.float32(0.25)
         np.testing.assert_allclose(own, wanted, rtol=1e-5)
     kept = own.copy()
-    results = executable.run({"x": x})
+    results = executable.run({"x": rows})
     np.testing.assert_array_equal(own, kept)
-    np.testing.assert_allclose(results["w2"], wanted - x.T @ (x @ wanted) * np.float32(0.25), rtol=1e-5)
+    np.testing.assert_allclose(results["w2"], wanted - rows.T @ (rows @ wanted) * np.float32(0.25), rtol=1e-5)
 
 
 def test_ties_go_through_artefacts(tmp_path: Path) -> None:
@@ -441,20 +441,26 @@ def test_outputs_of_donated_parameters_have_no_other_array() -> None:
 # -- GPUs -------------------------------------------------------------------------------------------------------------
 
 
+def on_gpu(module: GraphModule) -> CudaExecutable:
+    found = rlx.compile(module, target="cuda", cache=False)
+    assert isinstance(found, CudaExecutable)
+    return found
+
+
 @pytest.mark.parametrize("where", ["host", "gpu"])
 def test_adam_on_a_gpu(where: str) -> None:
     with emulated_device() as cuda:
-        executable = rlx.compile(adam([9, 20]), target="cuda", cache=False)
+        executable = on_gpu(adam([9, 20]))
         own, g = state_of((9, 20)), np.zeros((9, 20), np.float32)
         wanted = {name: array.astype(np.float64) for name, array in own.items()}
         executable.set_params(own)
-        there = DeviceArray.from_numpy(g) if where == "gpu" else g
-        call = executable.bind({"g": there}, donate=["w", "m", "v"])
+        there = DeviceArray.from_numpy(g)
+        given = {"g": there if where == "gpu" else g}
+        call = executable.bind(given, donate=["w", "m", "v"])
         addresses = {name: array.address for name, array in call.results.items()}
         for number in range(4):
             g[...] = np.random.default_rng(number).standard_normal(g.shape)
-            if where == "gpu":
-                there.write(g)
+            there.write(g)
             cuda.trace()
             call()
             assert not [line for line in cuda.trace() if "copy" in line]
@@ -462,7 +468,7 @@ def test_adam_on_a_gpu(where: str) -> None:
         for output, name in ADAM.items():
             np.testing.assert_allclose(call.results[output].numpy(), wanted[name], rtol=2e-5, atol=2e-6)
         assert addresses == {name: array.address for name, array in call.results.items()}
-        plain = executable.run({"g": there})
+        plain = executable.run(given)
         adam_step(wanted, g.astype(np.float64))
         np.testing.assert_allclose(plain["w2"], wanted["w"], rtol=2e-5, atol=2e-6)
         assert not np.allclose(plain["w2"], call.results["w2"].numpy())
@@ -473,7 +479,7 @@ def test_unchanged_parameters_on_a_gpu() -> None:
     w, x = m.param("w", [5]), m.input("x", [5])
     m.set_outputs({"w2": w, "x2": x, "y": w + x}, tied={"w2": w, "x2": x})
     with emulated_device():
-        executable = rlx.compile(m, target="cuda", cache=False)
+        executable = on_gpu(m)
         own, given = np.arange(5, dtype=np.float32), np.ones(5, np.float32)
         executable.set_params({"w": own})
         for on_device in (False, True):
@@ -500,7 +506,7 @@ def test_positions_that_are_parameters_stay_on_a_gpu() -> None:
     with pytest.raises(InputError, match="'pos' is 4 at index 0"):
         executable.run(given, donate=["cache", "pos"])
     with emulated_device():
-        there = rlx.compile(m, target="cuda", cache=False)
+        there = on_gpu(m)
         there.set_params({"pos": np.zeros(1, np.int32)})
         with pytest.raises(InputError, match="parameter 'pos' can't be donated: it holds positions, which the host"):
             there.run(given, donate=["cache", "pos"])

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.lowering.donation import donated
+from rlx_mlir.lowering.donation import TIED, donated
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -28,7 +28,7 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
     tensor_entry,
 )
-from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, product
 from rlx_mlir.mir.registry import result_dims

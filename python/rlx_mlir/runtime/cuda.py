@@ -432,7 +432,7 @@ class CudaExecutable(Executable):
         sizes: list[int],
         device_outputs: bool,
     ) -> tuple[dict[str, AnyArray], list[int]]:
-        """The arrays that results go to, and of each the number of the input or parameter that it starts with, or -1."""
+        """The arrays that results go to, and of each the number of the input or parameter it starts with, or -1."""
         given_specs = (*self.inputs, *self.artifact.plan_parameters)
         numbers = {spec.name: number for number, spec in enumerate(given_specs)}
         results: dict[str, AnyArray] = {}

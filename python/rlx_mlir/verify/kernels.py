@@ -21,7 +21,8 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, NumericError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
-from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.donation import TIED
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.own import Linked
