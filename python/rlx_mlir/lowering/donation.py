@@ -166,14 +166,17 @@ def separate(entry: ir.AnyOp, groups: list[Group], single: Callable[[ir.AnyOp], 
     if not (ties := ties_of(entry)):
         return found
     dims = propagate(entry.operation)
+    holders = {member: group for group in found for member in group.members}
     for tie in ties:
         result = viewed(tie.value)
-        number = next((n for n, group in enumerate(found) if _owner(result) in group.members), None)
-        if number is None or result == viewed(tie.argument):
+        group = holders.get(_owner(result))
+        if group is None:
             continue
-        cut = _Cut(found[number], result, tie.argument, dims)
+        cut = _Cut(group, result, tie.argument, dims)
         if cut.is_needed:
-            found[number : number + 1] = cut.apply(single)
+            number = next(n for n, other in enumerate(found) if other is group)
+            found[number : number + 1] = parts = cut.apply(single)
+            holders.update({member: part for part in parts for member in part.members})
     return found
 
 
@@ -260,7 +263,7 @@ def sink_writers(entry: ir.AnyOp) -> None:
 
 def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
     result = viewed(tie.value)
-    if isinstance(result.owner, ir.Block):
+    if isinstance(result.owner, ir.Block) or _calls_of(tie.argument) <= {_owner(result)}:
         return False
     *ops, terminator = operations(entry, nested=False)
     first = next(number for number, op in enumerate(ops) if identity(op) == _owner(result))
@@ -276,6 +279,15 @@ def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
         if identity(op) in behind:
             op.move_before(anchor)
     return True
+
+
+def _calls_of(value: ir.Value) -> set[int]:
+    """The calls that read a value, or a view of it."""
+    found: set[int] = set()
+    for use in value.uses:
+        owner = use.owner.operation
+        found |= _calls_of(owner.results[0]) if owner.name == "mir.reshape" else {identity(owner)}
+    return found
 
 
 def _reads(call: ir.AnyOp, argument: ir.Value) -> bool:
@@ -308,6 +320,10 @@ def donated(
     names = [own.name for own in semantics.results(entry.operation)]
     taken = {roots[value]: name for value, name in zip(returned, names, strict=True)}
     calls = [op for op in operations(entry, nested=False) if op.name == "func.call"]
+    readers: dict[ir.Value, set[int]] = {}
+    for number, call in enumerate(calls):
+        for operand in call.operands:
+            readers.setdefault(roots[operand], set()).add(number)
     others = [tie for tie in ties if roots[tie.value] != tie.argument]
     for tie in others:
         if tie.argument in taken:
@@ -320,7 +336,7 @@ def donated(
             raise tie.refused(f"it is an update of '{other.name}', in place")
         if tie.value.type != tie.argument.type or dims[tie.value] != dims[tie.argument]:
             raise tie.refused(f"it is {_shown(tie.value, dims)}, but '{tie.name}' is {_shown(tie.argument, dims)}")
-        _check(tie, root, calls, kernels, roots, dims)
+        _check(tie, root, calls, readers, kernels, roots, dims)
     return {tie.number: tie.argument for tie in others}
 
 
@@ -333,17 +349,21 @@ def _check(
     tie: Tie,
     root: ir.Value,
     calls: Sequence[ir.AnyOp],
+    readers: Mapping[ir.Value, set[int]],
     kernels: Mapping[str, ir.AnyOp],
     roots: Mapping[ir.Value, ir.Value],
     dims: Mapping[ir.Value, tuple[Size, ...]],
 ) -> None:
-    """Raises UnsupportedError where something reads the argument after the result is written, or while it is."""
-    number = next(n for n, call in enumerate(calls) if identity(call) == _owner(root))
-    for call in calls[number + 1 :]:
-        places = [at for at, operand in enumerate(call.operands) if roots[operand] == tie.argument]
-        if places:
-            raise tie.refused(_late_reader(tie, call, kernels, places))
-    call = calls[number]
+    """Raises UnsupportedError where something reads the argument after the result is written, or while it is.
+
+    `readers` are the numbers of the calls that read each root.
+    """
+    call = root.owner.operation
+    number = calls.index(call)
+    for at in sorted(readers.get(tie.argument, ())):
+        if at > number:
+            places = [i for i, operand in enumerate(calls[at].operands) if roots[operand] == tie.argument]
+            raise tie.refused(_late_reader(tie, calls[at], kernels, places))
     kernel = kernels[python_value(call.attributes["callee"])]
     read = [a for a, operand in zip(kernel.arguments, call.operands, strict=True) if roots[operand] == tie.argument]
     if not read:

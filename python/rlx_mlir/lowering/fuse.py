@@ -11,7 +11,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
 from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
-from rlx_mlir.semantics.function import replaced
+from rlx_mlir.semantics.function import is_replaced
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
 
@@ -145,7 +145,7 @@ def is_parameter(value: ir.Value) -> bool:
     own = attributes["arg_attrs"][argument.arg_number]
     if "mir.kind" not in own or python_value(own["mir.kind"]) != "param":
         return False
-    return "mir.name" not in own or python_value(own["mir.name"]) not in replaced(value.owner.owner)
+    return not is_replaced(argument)
 
 
 def shape_of(value: ir.Value) -> list[int]:

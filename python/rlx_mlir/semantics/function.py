@@ -130,13 +130,13 @@ def arguments(function: ir.Operation) -> list[Argument]:
 
 def results(function: ir.Operation) -> list[Result]:
     """The results of a function."""
-    types = function_type(function).results
+    types, by_output = function_type(function).results, ties(function)
     found = []
     for i, (type, attributes) in enumerate(
         zip(types, attribute_dictionaries(function, "res_attrs", len(types)), strict=True)
     ):
         name = _string(attributes.get("mir.name"), f"output{i}")
-        found.append(Result(i, name, type, ties(function).get(name)))
+        found.append(Result(i, name, type, by_output.get(name)))
     return found
 
 
@@ -147,17 +147,33 @@ def ties(function: ir.Operation) -> dict[str, str]:
     return {output: _string(name, "") for output, name in _dictionary(function.attributes[_TIES]).items()}
 
 
-def replaced(function: ir.Operation) -> frozenset[str]:
-    """The names of the arguments to which other values are tied: calls that donate them change them."""
-    if not (by_output := ties(function)):
-        return frozenset()
-    returned = {own.name: value for own, value in zip(results(function), terminator(function).operands, strict=True)}
-    named = {own.name: value for own, value in zip(arguments(function), body(function).arguments, strict=False)}
-    return frozenset(
-        name
-        for output, name in by_output.items()
-        if output not in returned or name not in named or viewed(returned[output]) != named[name]
+def is_replaced(argument: ir.BlockArgument) -> bool:
+    """Whether another value is tied to an argument of a function: calls that donate it change it."""
+    function = argument.owner.owner
+    if _TIES not in function.attributes:
+        return False
+    own = (
+        ir.ArrayAttr(function.attributes["arg_attrs"])[argument.arg_number]
+        if "arg_attrs" in function.attributes
+        else {}
     )
+    name = _string(own["mir.name"] if "mir.name" in own else None, f"arg{argument.arg_number}")
+    output = next((tie.name for tie in ir.DictAttr(function.attributes[_TIES]) if tie.attr.value == name), None)
+    return output is not None and output not in _returned_as(argument, function)
+
+
+def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:
+    """The names of the results that are a value, or views of it."""
+    found: set[str] = set()
+    for use in value.uses:
+        owner = use.owner.operation
+        if owner.name == "mir.reshape":
+            found |= _returned_as(owner.results[0], function)
+        elif owner.name == "func.return":
+            listed = ir.ArrayAttr(function.attributes["res_attrs"]) if "res_attrs" in function.attributes else None
+            own = {} if listed is None else listed[use.operand_number]
+            found.add(_string(own["mir.name"] if "mir.name" in own else None, f"output{use.operand_number}"))
+    return found
 
 
 def viewed(value: ir.Value) -> ir.Value:
