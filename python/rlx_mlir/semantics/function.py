@@ -152,12 +152,7 @@ def is_replaced(argument: ir.BlockArgument) -> bool:
     function = argument.owner.owner
     if _TIES not in function.attributes:
         return False
-    own = (
-        ir.ArrayAttr(function.attributes["arg_attrs"])[argument.arg_number]
-        if "arg_attrs" in function.attributes
-        else {}
-    )
-    name = _string(own["mir.name"] if "mir.name" in own else None, f"arg{argument.arg_number}")
+    name = _name_at(function, "arg_attrs", argument.arg_number, "arg")
     output = next((tie.name for tie in ir.DictAttr(function.attributes[_TIES]) if tie.attr.value == name), None)
     return output is not None and output not in _returned_as(argument, function)
 
@@ -170,10 +165,16 @@ def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:
         if owner.name == "mir.reshape":
             found |= _returned_as(owner.results[0], function)
         elif owner.name == "func.return":
-            listed = ir.ArrayAttr(function.attributes["res_attrs"]) if "res_attrs" in function.attributes else None
-            own = {} if listed is None else listed[use.operand_number]
-            found.add(_string(own["mir.name"] if "mir.name" in own else None, f"output{use.operand_number}"))
+            found.add(_name_at(function, "res_attrs", use.operand_number, "output"))
     return found
+
+
+def _name_at(function: ir.Operation, attributes: str, number: int, stem: str) -> str:
+    """The name of one argument or result, without reading those of all others."""
+    if attributes not in function.attributes:
+        return f"{stem}{number}"
+    own = ir.DictAttr(ir.ArrayAttr(function.attributes[attributes])[number])
+    return _string(own["mir.name"], "") if "mir.name" in own else f"{stem}{number}"
 
 
 def viewed(value: ir.Value) -> ir.Value:
