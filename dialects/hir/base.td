@@ -28,8 +28,9 @@ def HIR_Dialect : Dialect {
     There are no operations for them. They are arguments of the function, which say
     by attributes what they are: `mir.name` is the name that callers use, `mir.kind`
     is `"input"` (given at each call) or `"param"` (bound once), `mir.dims` has one
-    word for each dimension, the symbol of a dynamic one. Results carry `mir.name`,
-    and `mir.tied` where they may take the memory of an argument.
+    word for each dimension, the symbol of a dynamic one. Results carry `mir.name`.
+    The function's `mir.ties` is a dictionary from results to the arguments whose
+    memory they take in calls that donate these.
 
     ### Weights
 

@@ -25,7 +25,9 @@ def MIR_Dialect : Dialect {
     - `mir.name`: the name by which callers pass the argument or read the result;
     - `mir.kind`: `"input"` (given at each call) or `"param"` (bound once); planned
       functions have buffers of kind `"output"` too;
-    - `mir.tied`: on an output, the input whose memory it may take;
+    - `mir.tied`: on an output of a planned function, the input or parameter whose
+      memory it takes in calls that donate that. Before, the function says so: `mir.ties`
+      is a dictionary from outputs to arguments of the same type;
     - `mir.dims`: one word per dimension, the symbol of a dynamic dimension and
       the empty word for a static one. Equal symbols mean equal sizes. Outputs of
       planned functions have sizes that follow from symbols, in words, too: sums of

@@ -181,7 +181,8 @@ Argument: TypeAlias = tuple[int, int, bool, int, int]
 """(address, bytes, on the GPU, known, tied) of an input or output.
 
 `known`, of an input on the GPU that holds positions: where the host has what it will hold; 0 where it is fetched.
-`tied`, of an output: the number of the input whose contents it starts with; -1 for none, or where they are there.
+`tied`, of an output: the number of the input whose contents it starts with, those of parameters following those of
+inputs; -1 for none, or where they are there.
 """
 
 def cuda_device_count() -> int:

@@ -21,9 +21,10 @@ from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.locations import block_name, source_line
+from rlx_mlir.lowering.donation import TIED
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import ALIGNMENT
-from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.place import located
 from rlx_mlir.reports.fusion import count_operations, format_changes
 from rlx_mlir.rewriting import operations

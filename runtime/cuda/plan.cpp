@@ -164,9 +164,9 @@ void CudaPlan::checkArguments(const Arguments &arguments) const {
   capacities(arguments.inputs, options.inputBytes, spec.inputs, "input");
   capacities(arguments.outputs, options.outputBytes, spec.outputs, "output");
   for (const Argument &output : arguments.outputs)
-    if (output.tied >= int(spec.inputs.size()))
-      throw InputError("there is no input " + std::to_string(output.tied) + " among " +
-                       std::to_string(spec.inputs.size()));
+    if (output.tied >= int(spec.inputs.size() + spec.params.size()))
+      throw InputError("there is no input or param " + std::to_string(output.tied) + " among " +
+                       std::to_string(spec.inputs.size() + spec.params.size()));
 }
 
 /// Rows that kernels would write or read outside of their tables end the process's use of the GPU,
@@ -232,8 +232,8 @@ void CudaPlan::placeArguments(const Arguments &arguments) {
   for (size_t i = 0; i < arguments.outputs.size(); ++i) {
     const Argument &output = arguments.outputs[i];
     // An output that is copied to the host may be where the input that it starts with was copied.
-    const bool copied =
-        !output.onDevice && output.tied >= 0 && !arguments.inputs[output.tied].onDevice;
+    const bool copied = !output.onDevice && output.tied >= 0 && output.tied < int(inputs.size()) &&
+                        !arguments.inputs[output.tied].onDevice;
     if (copied && std::find(outputs.begin(), outputs.end(), inputs[output.tied]) == outputs.end())
       outputs.push_back(inputs[output.tied]);
     else
@@ -289,9 +289,13 @@ void CudaPlan::upload(const Arguments &arguments, bool wait) {
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const int tied = arguments.outputs[i].tied;
-    if (tied >= 0 && outputs[i] != inputs[tied] && arguments.outputs[i].bytes > 0)
-      check(api.cuMemcpyDtoDAsync(outputs[i], inputs[tied], size_t(arguments.outputs[i].bytes),
-                                  stream),
+    if (tied < 0 || arguments.outputs[i].bytes == 0)
+      continue;
+    const size_t number = size_t(tied);
+    const Address from =
+        number < inputs.size() ? inputs[number] : (*params)[number - inputs.size()];
+    if (outputs[i] != from)
+      check(api.cuMemcpyDtoDAsync(outputs[i], from, size_t(arguments.outputs[i].bytes), stream),
             what);
   }
 }

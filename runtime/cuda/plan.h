@@ -30,8 +30,8 @@ struct Argument {
   /// Of an input on the GPU that holds positions, where the host has what it will hold when the run
   /// reads it; 0 where nobody knows: then it is fetched.
   uintptr_t known = 0;
-  /// Of an output, the number of the input whose contents it starts with; -1 where it has none, or
-  /// where they are there already.
+  /// Of an output, the number of the input whose contents it starts with, those of params following
+  /// those of inputs; -1 where it has none, or where they are there already.
   int tied = -1;
 };
 

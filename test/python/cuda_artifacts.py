@@ -154,7 +154,7 @@ def artifact(**changes: Any) -> Artifact:
         "inputs": (buffer("x", "f32", "n"), buffer("cache", "f32", 4, 8), buffer("pos", "i32", 1)),
         "parameters": (buffer("raw", "f32", 8),),
         "plan_parameters": (buffer("w", "f32", 8),),
-        "outputs": (buffer("y", "f32", "n"), buffer("cache_out", "f32", 4, 8, tied="cache")),
+        "outputs": (buffer("y", "f32", "n"), buffer("cache_out", "f32", 4, 8, tied="cache", updated=True)),
         "calls": (
             (0, (("input", 0, 0), ("arena", 0, 0)), (N,), [(8, [0])]),
             (1, (("arena", 0, 0), ("output", 0, 0), ("param", 0, 0)), (N,), [(8, [0])]),

@@ -65,8 +65,8 @@ def run_foreign(
         )
 
     def output(spec: BufferSpec) -> np.ndarray:
-        if spec.tied:  # calls write the rest of it only
-            return np.ascontiguousarray(inputs[spec.tied])
+        if spec.tied and spec.updated:  # calls write the rest of it only
+            return np.ascontiguousarray({**params, **inputs}[spec.tied])
         return np.zeros([value(terms) for terms in spec.sizes], numpy_dtype(spec.dtype))
 
     packed = {**params, **prepare(artifact.preparation, params, {})}

@@ -18,7 +18,7 @@ from rlx_mlir import Executable, GraphModule, formats, interpret
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
-from rlx_mlir.runtime.prepare import OPERATIONS, Prepared, prepare
+from rlx_mlir.runtime.prepare import OPERATIONS, Prepared, constant_step, prepare
 
 SCHEMES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32")
 
@@ -325,3 +325,12 @@ def test_random_programs_of_parameters() -> None:
         np.testing.assert_allclose(
             executable.run(inputs)["y"], interpret(module, {**inputs, **params})["y"], rtol=1e-5, atol=1e-6
         )
+
+
+def test_constants_of_no_dimension_are_prepared() -> None:
+    for shape in ((), (1,), (2, 3), (0,)):
+        array = np.full(shape, 0.5, np.float32)
+        step = PrepareStep("constant", (), constant_step(array))
+        found = prepare(Preparation((), (step,), (("c", 0),)), {}, None)["c"]
+        assert found.shape == shape
+        np.testing.assert_array_equal(found, array)

@@ -15,7 +15,7 @@ from documents import blocks, run, shell
 from test_cli import rlx
 
 import rlx_mlir
-from rlx_mlir import GraphModule, compile, emit
+from rlx_mlir import Executable, GraphModule, compile, emit
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.rewriting import PatternSet, apply_patterns, recording, run_pipeline
 from rlx_mlir.rewriting.recording import recorder_of
@@ -174,6 +174,15 @@ def test_dispatch_report_has_times_after_profiling() -> None:
     assert " us" in str(report)
 
 
+def bound_parameters(executable: Executable) -> tuple[np.ndarray, ...]:
+    """The parameters as code reads them."""
+    shapes = {spec.name: spec for spec in executable.params}
+    executable.set_params({n: np.zeros(s.shape, np.uint8 if s.packed else np.float32) for n, s in shapes.items()})
+    bound = executable._bound
+    assert bound is not None
+    return bound.arrays
+
+
 def test_dispatch_report_counts_bytes() -> None:
     m = GraphModule.mir("memory")
     x, cache = m.input("x", ["n", 64]), m.input("cache", [1, 8, 64])
@@ -191,7 +200,13 @@ def test_dispatch_report_counts_bytes() -> None:
     assert found.arena == most.arena == executable.artifact.arena_bytes
     assert (found.inputs, most.inputs) == (5 * 256 + 8 * 256 + 4, 100 * 256 + 8 * 256 + 4)
     assert (found.outputs, most.outputs) == (48 * 4 + 5 * 160, 48 * 4 + 100 * 160)
-    assert ", inputs 3.3 KiB, outputs 992 B\n" in str(executable.dispatch_report({"n": 5}))
+    assert found.donated == most.donated == 8 * 256
+    read = sum(array.nbytes for array in bound_parameters(executable))
+    assert found.peak_donated == read + found.arena + found.inputs + found.outputs
+    assert found.peak == found.peak_donated + 8 * 256
+    text = str(executable.dispatch_report({"n": 5}))
+    assert ", inputs 3.3 KiB, outputs 992 B, donated 2.0 KiB, peak " in text
+    assert ", peak donated " in text
 
 
 def test_dispatch_report_says_which_templates_were_disabled() -> None:

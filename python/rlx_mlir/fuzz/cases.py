@@ -22,6 +22,7 @@ from rlx_mlir.fuzz import operations as _operations  # noqa: F401  (registers ge
 from rlx_mlir.fuzz.draft import FLOATS, LARGE_SIZES, LONG_SIZES, SIZES, Draft, Recipe, Skip, make_value, word
 from rlx_mlir.fuzz.primitives import GENERATORS, SINGLE, SUMS
 from rlx_mlir.hir import GraphModule, Value
+from rlx_mlir.lowering.groups import BROADCASTS
 from rlx_mlir.mir.numerics import FLOAT8
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting.plugins import load_passes
@@ -229,7 +230,7 @@ def _set_outputs(draft: Draft) -> None:
 
 
 def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
-    """Ties of outputs that are new caches to inputs."""
+    """Ties of outputs: of new caches to inputs, and now and then of element-wise results to arguments of their type."""
     tied: dict[str, Value] = {}
     inputs = {value: name for name, value in ((r, draft.module.value(r)) for r in draft.recipes) if name[0] == "i"}
     for node in draft.module:
@@ -241,9 +242,22 @@ def _ties(draft: Draft, outputs: Mapping[str, Value]) -> dict[str, Value]:
             pairs = list(zip(caches[-2:], node.results[1:], strict=False))
         for cache, result in pairs:
             name = next((n for n, v in outputs.items() if v == result), None)
-            if name and cache in inputs and cache not in tied.values() and draft.chance(0.5):
+            is_alone = cache not in tied.values() and draft.module.use_count(cache) == 1
+            if name and cache in inputs and is_alone and draft.chance(0.5):
                 tied[name] = cache
+    made = {value for node in draft.module if node.op in BROADCASTS for value in node.results}
+    for name, value in outputs.items():
+        free = [draft.module.value(own) for own in draft.recipes]
+        fits = [own for own in free if _may_take(draft.module, value, own) and own not in tied.values()]
+        if name not in tied and value in made and fits and draft.chance(0.4):
+            tied[name] = draft.choose(fits)
     return tied
+
+
+def _may_take(module: GraphModule, output: Value, argument: Value) -> bool:
+    """Whether an output may be tied to an argument, and often can: most are refused that have several readers."""
+    is_alike = output.shape == argument.shape and output.packed is None and output.dtype == argument.dtype
+    return is_alike and argument.packed is None and module.use_count(argument) <= 2
 
 
 __all__ = ["Case", "case_of", "load_operations", "random_case", "read_settings", "symbol_sizes"]

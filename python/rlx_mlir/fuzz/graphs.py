@@ -242,17 +242,23 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Outcome | None]:
 
 
 def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:
-    """The results; or what is wrong with how they came about: inputs written, other bits in a second run."""
+    """The results; or what is wrong with how they came about: inputs written, other bits in a second run.
+
+    The second run donates what outputs are tied to: copies of inputs and of parameters.
+    """
     params = {spec.name: run[spec.name] for spec in executable.params}
     inputs = {spec.name: run[spec.name] for spec in executable.inputs}
     if params:
         executable.set_params(params)
-    before = {name: array.tobytes() for name, array in inputs.items()}
+    given = {**params, **inputs}
+    before = {name: array.tobytes() for name, array in given.items()}
     got = executable.run(inputs)
-    if written := [name for name, array in inputs.items() if array.tobytes() != before[name]]:
+    if written := [name for name, array in given.items() if array.tobytes() != before[name]]:
         return f"inputs {written} were written"
     tied = {spec.tied for spec in executable.outputs if spec.tied is not None}
-    copies = {name: array.copy() for name, array in inputs.items()}
+    copies = {name: np.array(array) for name, array in inputs.items()}
+    if params:
+        executable.set_params({name: np.array(array) for name, array in params.items()})
     again = executable.run(copies, donate=tied)
     for name, array in got.items():
         if array.tobytes() != again[name].tobytes():

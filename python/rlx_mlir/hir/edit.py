@@ -175,12 +175,15 @@ class Editing(Graph):
         Args:
             values: the outputs, or outputs by name; one value may stand twice.
             names: of the outputs, `output0`, `output1`, … by default.
-            tied: by output name, an argument of the same type, or its name, whose memory the output may take.
-                Compiled code takes it where the output is an updated cache or state, and needs no tie to do so; other
-                outputs get memory of their own.
+            tied: by output name, an input or parameter of the same type, or its name, whose memory the output takes
+                in calls that donate it, such as `executable.run(inputs, donate=["w"])`; other calls give a new array.
+                Each argument has one such output. Compiling raises UnsupportedError, with the reason, where something
+                reads the argument after the output is written: element-wise operations may compute one from the other,
+                products, sums and transposes may not. Caches that are updated in place need no tie. No operation makes
+                packed weights, so that a packed parameter is tied to itself alone.
 
         Raises BuildError where names are empty, repeat or don't fit the values, or an output is tied to what isn't an
-        argument of its type.
+        argument of its type, or has another output.
         """
         here = place.caller()
         if self._open:
@@ -218,6 +221,12 @@ class Editing(Graph):
                 raise here.error(
                     f"output '{name}', {handle.type}, is tied to an argument of its type, but got {target.type} "
                     f"of '{self._value(target).name}'"
+                )
+        by_target: dict[ir.Value, str] = {}
+        for name, target in resolved.items():
+            if (other := by_target.setdefault(target, name)) != name:
+                raise here.error(
+                    f"outputs '{other}' and '{name}' are tied to '{self._value(target).name}', but its memory is one's"
                 )
         context = self._context
         old = terminator(self._function)

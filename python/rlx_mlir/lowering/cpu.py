@@ -24,6 +24,7 @@ from rlx_mlir.codegen.cpu.target import Target
 from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.kernel_classes import CLASSES, OWN
 from rlx_mlir.locations import KERNEL as KERNEL_PLACE
+from rlx_mlir.lowering.donation import TIED
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -38,7 +39,6 @@ from rlx_mlir.lowering.functions import (
 from rlx_mlir.lowering.kernel_specs import READERS
 from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
-from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.lowering.signatures import RELATIONS, signature
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.runtime.tiles import request_tiles

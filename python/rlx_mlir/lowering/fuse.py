@@ -11,6 +11,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
 from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
+from rlx_mlir.semantics.function import is_replaced
 
 BIAS_ACT, RESIDUAL_NORM, SWIGLU, SHARED_INPUT = PatternSet(), PatternSet(), PatternSet(), PatternSet()
 
@@ -134,7 +135,7 @@ def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] |
 
 
 def is_parameter(value: ir.Value) -> bool:
-    """Whether the value is a parameter of its function."""
+    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to."""
     if not isinstance(value.owner, ir.Block):
         return False
     argument = ir.BlockArgument(value)
@@ -142,7 +143,9 @@ def is_parameter(value: ir.Value) -> bool:
     if "arg_attrs" not in attributes:
         return False
     own = attributes["arg_attrs"][argument.arg_number]
-    return "mir.kind" in own and python_value(own["mir.kind"]) == "param"
+    if "mir.kind" not in own or python_value(own["mir.kind"]) != "param":
+        return False
+    return not is_replaced(argument)
 
 
 def shape_of(value: ir.Value) -> list[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
+from rlx_mlir.lowering.donation import TIED, donated
 from rlx_mlir.lowering.functions import (
     KERNEL,
     argument_attributes,
@@ -27,12 +28,13 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
     tensor_entry,
 )
-from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.signatures import RELATIONS, relations
 from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
+from rlx_mlir.semantics.function import viewed
 from rlx_mlir.unsupported import blame
 
 #: Attribute of the planned function: what must hold of its symbols.
@@ -108,6 +110,11 @@ def argument_dims(function: ir.AnyOp) -> list[tuple[Size, ...]]:
     return found
 
 
+def _is_given(value: ir.Value) -> bool:
+    """Whether a result is an argument as it was given, which is read where it is: no call writes the output."""
+    return isinstance(viewed(value).owner, ir.Block)
+
+
 class _Planner:
     """Plans one entry function, and writes it as text."""
 
@@ -120,6 +127,7 @@ class _Planner:
         self._conditions: list[Condition] = []
         self._positions: dict[tuple[ir.Value, str, str, str], str] = {}
         self._roots: dict[ir.Value, ir.Value] = {}
+        self._donated: dict[int, ir.Value] = {}
         self._lines: list[str] = []
         self._sizes: dict[str, str] = {}
         self._names: dict[ir.Value, str] = {}
@@ -128,6 +136,7 @@ class _Planner:
     def run(self) -> str:
         """The planned function as text."""
         self._measure()
+        self._donated = donated(self._entry, self._kernels, self._roots, self._dims)
         self._find_symbols()
         outputs = self._place_outputs()
         slots = self._place_slots(set(outputs))
@@ -254,15 +263,16 @@ class _Planner:
             }
             if self._dims[value]:
                 described["mir.dims"] = self._words(value)
-            if root in inputs:
-                described["mir.tied"] = ir.StringAttr.get(inputs[root])
+            if (memory := self._donated.get(number, root)) in inputs:
+                described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
-            if self._roots[value] == value or isinstance(root.owner, ir.Block):
+            if not _is_given(value) and (root == value or isinstance(root.owner, ir.Block)):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
             self._bind_symbols(argument)
         for value, number in zip(returned, range(len(returned)), strict=True):
-            self._names[value] = f"%out{number}"
+            if not _is_given(value):
+                self._names[value] = f"%out{number}"
         for root, number in outputs.items():
             if root not in self._names:  # The output is a view of what a call makes.
                 self._names[root] = self._recast(f"%out{number}", returned[number], root)
@@ -412,6 +422,8 @@ def plan(module: ir.Operation, *, maxima: str) -> None:
         types = ", ".join(memref_of(t) for t in [*kernel.type.inputs, *kernel.type.results])
         kind = ir.StringAttr.get(kernel_class(kernel))
         own = f"{CLASS} = {kind}"
+        if TIED in kernel.operation.attributes:
+            own += f", {TIED} = {kernel.operation.attributes[TIED]}"
         if (words := relations(kernel)) != [0]:
             own += f", {RELATIONS} = array<i64: {', '.join(map(str, words))}>"
         kernels.append(f"func.func private @{kernel.name.value}({types}) attributes {{{own}}}")

@@ -16,6 +16,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.kernel_classes import GENERIC, OWN
+from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
@@ -25,11 +26,10 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
+from rlx_mlir.semantics.function import viewed
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
-#: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
-TIED = "mir.tied_arguments"
 
 #: A group of rows stops growing here: the size of generated code stays bounded.
 MAX_ROW_OPS = 16
@@ -76,30 +76,36 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
     entry = tensor_entry(module)
     erase_dead(entry)
+    check_packed(entry)
     _copy_results(entry)
     _store_constants(entry)
     _join_in_groups(entry)
     if prologues:
         sink_parts(entry)
-    groups = single_groups(entry) if apart else form_groups(entry, gathers=gathers)
+    groups = single_groups(entry) if apart else separate(entry, form_groups(entry, gathers=gathers), _single_group)
     if prologues:
         groups = join_prologues(groups)
     library = _Library(module)
     for group in groups:
         library.outline(group)
+    sink_writers(entry)
     for op in reversed([op for op in operations(entry, nested=False) if op.name == "mir.constant"]):
         if all(next(iter(result.uses), None) is None for result in op.results):
             op.erase()
 
 
 def _copy_results(entry: ir.AnyOp) -> None:
-    """Gives each result an operation of its own: arguments, constants and repeated values are copied."""
+    """Gives each result an operation of its own: arguments, constants and repeated values are copied.
+
+    An argument that is tied to itself is none: the run time gives its memory, or a copy.
+    """
     *_, terminator = operations(entry, nested=False)
+    unchanged = {tie.number for tie in ties_of(entry) if viewed(tie.value) == tie.argument}
     seen: set[ir.Value] = set()
     for number, value in enumerate(terminator.operands):
-        root = value
-        while (reshape := producer(root, mir.ReshapeOp)) is not None:
-            root = reshape.x
+        root = viewed(value)
+        if number in unchanged:
+            continue
         if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":
             with ir.InsertionPoint(terminator), terminator.location:
                 terminator.operands[number] = _copied(value)
@@ -194,13 +200,14 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
 
 def single_groups(entry: ir.AnyOp) -> list[Group]:
     """A group for each of the function's operations, but for views."""
-    groups = []
-    for op in operations(entry, nested=False):
-        if op.name.startswith("mir.") and not _is_view(op.opview):
-            row_wise = op.name in ROW_WISE and _is_row_wise(op.opview)
-            kind = "gemm" if isinstance(op.opview, PRODUCTS) else "rows" if row_wise else _single_class(op.opview)
-            groups.append(Group(kind, [op]))
-    return groups
+    ops = operations(entry, nested=False)
+    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview)]
+
+
+def _single_group(op: ir.AnyOp) -> Group:
+    row_wise = op.name in ROW_WISE and _is_row_wise(op.opview)
+    kind = "gemm" if isinstance(op.opview, PRODUCTS) else "rows" if row_wise else _single_class(op.opview)
+    return Group(kind, [op])
 
 
 def _row_value(view: ir.AnyOp) -> ir.Value:

@@ -35,6 +35,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
+from rlx_mlir.semantics.function import arguments, ties
 
 QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
 
@@ -248,6 +249,7 @@ def hoist_params(module: ir.Operation) -> None:
     """Move what follows from parameters and constants into @prepare, which runs once when parameters are set."""
     function = entry_function(module)
     names = {number: own.get("mir.name") for number, own in enumerate(argument_attributes(function))}
+    parameters = {own.arg_number for own in function.arguments if is_parameter(own)}
     hoisted: dict[int, ir.AnyOp] = {}
     fixed: dict[int, ir.AnyOp] = {}  # what follows from constants alone: @prepare gets copies of what it needs
     for op in operations(function, nested=False):
@@ -256,7 +258,7 @@ def hoist_params(module: ir.Operation) -> None:
         others = [v for v in op.operands if isinstance(v.owner, ir.Block) or identity(v.owner) not in fixed]
         if not others:
             fixed[identity(op)] = op
-        elif all(_from(v, hoisted) for v in others):
+        elif all(_from(v, parameters, hoisted) for v in others):
             hoisted[identity(op)] = op
     if not hoisted:
         return
@@ -291,9 +293,12 @@ def hoist_params(module: ir.Operation) -> None:
     for op in reversed([op for number, op in fixed.items() if number in needed]):
         if next(iter(op.results[0].uses), None) is None:
             op.erase()
+    named = set(ties(function.operation).values())
+    tied = {own.index for own in arguments(function.operation) if own.name in named}
     for number in reversed(range(len(block.arguments))):
         argument = block.arguments[number]
-        if is_parameter_attribute(attributes[number]) and next(iter(argument.uses), None) is None:
+        unread = next(iter(argument.uses), None) is None and number not in tied
+        if is_parameter_attribute(attributes[number]) and unread:
             block.erase_argument(number)
             del attributes[number]
     set_signature(function, attributes)
@@ -325,8 +330,10 @@ def _needed(hoisted: dict[int, ir.AnyOp], fixed: dict[int, ir.AnyOp]) -> set[int
     return needed
 
 
-def _from(value: ir.Value, hoisted: dict[int, ir.AnyOp]) -> bool:
-    return is_parameter(value) or (not isinstance(value.owner, ir.Block) and identity(value.owner) in hoisted)
+def _from(value: ir.Value, parameters: set[int], hoisted: dict[int, ir.AnyOp]) -> bool:
+    if isinstance(value.owner, ir.Block):
+        return ir.BlockArgument(value).arg_number in parameters
+    return identity(value.owner) in hoisted
 
 
 def _free_name(module: ir.AnyModule, name: str) -> str:

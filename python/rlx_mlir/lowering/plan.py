@@ -10,6 +10,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.errors import CompileError, StageError, shortened
 from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.lowering.donation import mark_updated, updated_by
 from rlx_mlir.lowering.functions import (
     KERNEL,
     PREPARE,
@@ -69,10 +70,12 @@ class PlanReader:
         self._sizes: dict[ir.Value, Size] = {}
         self._buffers: dict[ir.Value, tuple[str, int]] = {}
         self._dims: dict[ir.Value, tuple[Size, ...]] = {}
+        self._in_place: set[int] = set()
         self._arguments()
         self.positions = [self._position(own) for own in attributes[POSITIONS]] if POSITIONS in attributes else []
         for op in operations(self._entry, nested=False):
             self._operation(op)
+        self.outputs = mark_updated(self.outputs, self.calls, self._in_place)
 
     def terms(self, size: Size) -> Terms:
         """The size as the run time reads it."""
@@ -173,6 +176,7 @@ class PlanReader:
             shape = ir.MemRefType(value.type).shape
             dims += [size for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
         buffers = [(*self._buffers[value], 0) for value in operands]
+        self._in_place |= updated_by(self._declared[name], [self._buffers[value] for value in operands])
         work = self.terms(self._work(name, operands))
         self.calls.append((self.kernels.index(name), buffers, [self.terms(size) for size in dims], work))
 

@@ -20,8 +20,8 @@ from mlir.dialects import arith, memref, scf
 
 from rlx_mlir import ir
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE
+from rlx_mlir.lowering.donation import TIED
 from rlx_mlir.lowering.lir import element_bytes
-from rlx_mlir.lowering.outline import TIED
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: Positions of a unit along a static dimension: a cache line of f32.

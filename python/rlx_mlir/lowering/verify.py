@@ -246,7 +246,7 @@ def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
     inputs = {spec.name for spec in (*plan.inputs, *plan.parameters)}
     for spec in plan.outputs:
         if spec.tied is not None and spec.tied not in inputs:
-            yield f"{_at(entry)}: output '{spec.name}' is tied to '{spec.tied}', which is no input"
+            yield f"{_at(entry)}: output '{spec.name}' is tied to '{spec.tied}', which is no input or parameter"
     for buffer, (offset, size) in enumerate(plan.slots):
         if offset % ALIGNMENT:
             yield f"{_at(entry)}: buffer {buffer} starts at {offset}, which is no multiple of {ALIGNMENT}"

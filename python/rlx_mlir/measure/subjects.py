@@ -152,7 +152,8 @@ class ModuleSubject:
         return {"module": self._module.to_text()}
 
     def steps(self, executable: Executable, size: int) -> list[Callable[[], object]]:
-        tied = {spec.tied for spec in executable.outputs if spec.tied is not None}
+        # What an optimiser's step gives would grow from run to run, and needs no donation not to be copied.
+        tied = {spec.tied for spec in executable.outputs if spec.tied is not None and spec.updated}
         if not self.on_gpu:
             return [partial(executable.run, self._inputs[size], donate=tied)]
         return [partial(cast("CudaExecutable", executable).run, self._placed(size), donate=tied, device_outputs=True)]

@@ -19,7 +19,7 @@ from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 7
+VERSION = 8
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -33,8 +33,9 @@ class BufferSpec:
         dtype: element type in MLIR's spelling; packed weights are of i8.
         shape: one number, or symbol, per dimension; an output's may be a formula of symbols.
         sizes: the same as polynomials.
-        tied: of an output, the input whose memory it may take.
+        tied: of an output, the input or parameter whose memory it takes in calls that donate that.
         packed: of a parameter, its block format.
+        updated: of an output that is tied, whether it starts as the input: a cache that calls write rows of.
     """
 
     name: str
@@ -43,6 +44,7 @@ class BufferSpec:
     sizes: tuple[Terms, ...] = ()
     tied: str | None = None
     packed: str | None = None
+    updated: bool = False
 
     def __str__(self) -> str:
         packed = f" ({self.packed})" if self.packed else ""

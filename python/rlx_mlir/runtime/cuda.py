@@ -271,6 +271,7 @@ class CudaExecutable(Executable):
                 advance(array.nbytes)
                 return copy
 
+            tied = {spec.tied for spec in self.outputs}
             placed: dict[str, DeviceArray] = prepare(preparation, sources, shared, place, where)
             for spec in self.artifact.plan_parameters:
                 if spec.name in placed:
@@ -280,7 +281,9 @@ class CudaExecutable(Executable):
                     source.wait()
                 else:
                     host[spec.name] = source
-                    source = place_source(spec.name, source, shared, place, where)
+                    # What calls may write is this executable's alone.
+                    own = None if spec.name in tied else shared
+                    source = place_source(spec.name, source, own, place, where)
                 placed[spec.name] = source
         arrays = tuple(placed[spec.name] for spec in self.artifact.plan_parameters)
         kept, values = [], [0] * len(arrays)
@@ -306,7 +309,7 @@ class CudaExecutable(Executable):
         Args:
             inputs: arrays by name, of the host or the GPU.
             outputs: arrays to write some of the results to, by name: of numpy, or `DeviceArray`.
-            donate: names of inputs whose memory outputs tied to them take.
+            donate: names of inputs and parameters whose memory outputs tied to them take.
             device_outputs: results that have no array are `DeviceArray`, not arrays of numpy.
             wait: False returns when the work has been started. Results are `DeviceArray`, and reading one waits
                 for it. Inputs stay unchanged until the run is over (``results[name].run.wait()``).
@@ -381,7 +384,7 @@ class CudaExecutable(Executable):
             }
         bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
         assert isinstance(bound, _DeviceParameters)
-        results, tied = self._place_results(arrays, outputs, donate, ordered, device_outputs)
+        results, tied = self._place_results(bound, arrays, outputs, donate, ordered, device_outputs)
         addresses = [_address(array) for array in arrays.values()]
         into = [_address(array) for array in results.values()]
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
@@ -422,25 +425,24 @@ class CudaExecutable(Executable):
 
     def _place_results(
         self,
+        bound: _DeviceParameters,
         arrays: Mapping[str, AnyArray],
         given: Mapping[str, Any],
         donate: Collection[str],
         sizes: list[int],
         device_outputs: bool,
     ) -> tuple[dict[str, AnyArray], list[int]]:
-        """The arrays that results go to, and of each the number of the input that it starts with, or -1."""
-        numbers = {spec.name: number for number, spec in enumerate(self.inputs)}
+        """The arrays that results go to, and of each the number of the input or parameter it starts with, or -1."""
+        given_specs = (*self.inputs, *self.artifact.plan_parameters)
+        numbers = {spec.name: number for number, spec in enumerate(given_specs)}
         results: dict[str, AnyArray] = {}
         tied = []
         for spec in self.outputs:
             shape = tuple(evaluate(size, sizes) for size in spec.sizes)
             array = given.get(spec.name)
             if spec.tied is not None and spec.tied in donate:
-                results[spec.name] = arrays[spec.tied]
-                # What is on the GPU stays there; the plan has its own copy of what is not.
-                tied.append(-1 if isinstance(arrays[spec.tied], DeviceArray) else numbers[spec.tied])
-                continue
-            if isinstance(array, DeviceArray):
+                array = self._tied_array(spec.tied, bound, arrays)
+            elif isinstance(array, DeviceArray):
                 self._check_device_output(spec, array, shape)
             elif array is not None:
                 check_output(spec, array, shape)
@@ -450,8 +452,17 @@ class CudaExecutable(Executable):
             else:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             results[spec.name] = array
-            tied.append(-1 if spec.tied is None else numbers[spec.tied])
+            start = None if spec.tied is None else self._tied_array(spec.tied, bound, arrays)
+            tied.append(numbers[str(spec.tied)] if _starts_with(spec, start, array) else -1)
         return results, tied
+
+    def _check_donated(
+        self, name: str, bound: Parameters, inputs: Mapping[str, object], arrays: Mapping[str, object], *, is_tied: bool
+    ) -> None:
+        super()._check_donated(name, bound, inputs, arrays, is_tied=is_tied)
+        for own in self.artifact.positions:
+            if own.kind == "param" and own.name == name:
+                raise InputError(f"parameter '{name}' can't be donated: it holds positions, which the host knows")
 
     def _check_device_output(self, spec: BufferSpec, array: DeviceArray, shape: tuple[int, ...]) -> None:
         """Raises InputError where a result can't be written to an array of the GPU that was given for it."""
@@ -509,6 +520,16 @@ def check_chip(artifact: Artifact, device: native.CudaDevice) -> None:
 
 def _argument(array: AnyArray, address: int, tied: int, known: int = 0) -> tuple[int, int, bool, int, int]:
     return address, array.nbytes, isinstance(array, DeviceArray), known, tied
+
+
+def _starts_with(spec: BufferSpec, given: AnyArray | None, array: AnyArray) -> bool:
+    """Whether a result gets the contents of what it is tied to, or shares the plan's copy of that on the GPU.
+
+    What is on the GPU stays there where it is donated; the plan has its own copy of what isn't.
+    """
+    if given is None or (given is array and isinstance(array, DeviceArray)):
+        return False
+    return spec.updated or not (isinstance(given, DeviceArray) or isinstance(array, DeviceArray))
 
 
 def _address(array: AnyArray) -> int:

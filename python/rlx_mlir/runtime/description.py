@@ -39,7 +39,7 @@ def check_description(artifact: Artifact) -> None:
         for kind, specs in (("input", artifact.inputs), ("parameter", artifact.plan_parameters)):
             for spec in specs:
                 _check_shape(kind, spec, symbols)
-        given = {spec.name: spec for spec in artifact.inputs}
+        given = {spec.name: spec for spec in (*artifact.plan_parameters, *artifact.inputs)}
         for spec in artifact.outputs:
             _check_output(spec, given, len(symbols))
         _check_preparation(artifact.preparation, artifact)
@@ -108,14 +108,14 @@ def _check_shape(kind: str, spec: BufferSpec, symbols: Mapping[str, int]) -> Non
             raise InputError(f"{kind} '{spec.name}' has the shape {list(spec.shape)}, but the sizes {list(spec.sizes)}")
 
 
-def _check_output(spec: BufferSpec, inputs: Mapping[str, BufferSpec], count: int) -> None:
-    """An output's sizes are there; one that is tied is as large as the input."""
+def _check_output(spec: BufferSpec, given: Mapping[str, BufferSpec], count: int) -> None:
+    """An output's sizes are there; one that is tied is as large as the input or parameter."""
     for size, terms in zip(spec.shape, spec.sizes, strict=True):
         sizes.check(terms, count)
         if isinstance(size, int) and (sum(c for c, _ in terms) != size or any(used for _, used in terms)):
             raise InputError(f"output '{spec.name}' has the shape {list(spec.shape)}, but the sizes {list(spec.sizes)}")
     if spec.tied is not None:
-        own = inputs[spec.tied]
+        own = given[spec.tied]
         if own.sizes != spec.sizes or own.dtype != spec.dtype:
             raise InputError(f"output '{spec.name}' is tied to '{spec.tied}', which has another size or type")
 

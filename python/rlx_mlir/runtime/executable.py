@@ -60,8 +60,24 @@ class Parameters:
         spans = sorted((at, at + a.nbytes) for a, at in zip(self.arrays, self.addresses, strict=True) if a.nbytes)
         return [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
 
-    def overlap(self, start: int, end: int) -> bool:
-        """Whether a parameter lies in a range of memory."""
+    @cached_property
+    def shared(self) -> frozenset[int]:
+        """Numbers of the parameters that share memory with another one."""
+        placed = enumerate(zip(self.arrays, self.addresses, strict=True))
+        ordered = sorted((at, at + array.nbytes, number) for number, (array, at) in placed)
+        found: set[int] = set()
+        reach, last = 0, -1  # how far those before reach, and which one that is
+        for start, end, number in ordered:
+            if start < reach and end > start:
+                found |= {last, number}
+            if end > reach:
+                reach, last = end, number
+        return frozenset(found)
+
+    def overlap(self, start: int, end: int, own: int | None = None) -> bool:
+        """Whether a parameter lies in a range of memory; another one, of the range of parameter number `own`."""
+        if own is not None:
+            return own in self.shared
         starts, reach = self.spans
         number = bisect_left(starts, end)
         return number > 0 and reach[number - 1] > start
@@ -103,7 +119,7 @@ class Executable:
     """A compiled module.
 
     Calls from several threads are safe: they share one arena, and take turns. Parameters are copied or prepared by
-    `set_params`; arrays that are used as they are must not be changed afterwards.
+    `set_params`; arrays that are used as they are must not be changed afterwards, but by calls that donate them.
     """
 
     @located
@@ -239,7 +255,8 @@ class Executable:
             inputs: arrays by name (numpy, or anything with DLPack); copied only where not contiguous.
             outputs: arrays to write some of the results to, by name; the others are allocated. They may share memory
                 with nothing that the call reads.
-            donate: names of inputs whose memory outputs tied to them take: caches updated in place.
+            donate: names of inputs and parameters whose memory outputs tied to them take: caches updated in place, and
+                parameters that an optimiser's step makes new values of, which later calls read.
 
         Returns:
             The results by name, in the order of `outputs`.
@@ -262,7 +279,7 @@ class Executable:
 
         Args:
             inputs, outputs, donate: as for `run`; results that have no array are allocated, once. Inputs are
-                contiguous arrays of numpy; those that results are tied to have to be donated.
+                contiguous arrays of numpy; those that are updated in place have to be donated.
 
         Raises what `run` raises, before anything runs.
         """
@@ -276,7 +293,7 @@ class Executable:
             if array is not inputs[name]:
                 raise InputError(f"input '{name}' of a bound call is a contiguous array of numpy, to be written into")
         for spec in self.outputs:
-            if spec.tied is not None and spec.tied not in donate:
+            if spec.updated and spec.tied not in donate:
                 raise InputError(f"a bound call donates what results are tied to: '{spec.tied}', for '{spec.name}'")
 
     def _arrange(
@@ -284,7 +301,7 @@ class Executable:
     ) -> BoundCall:
         """Checks everything about a call, and copies what outputs start with."""
         bound, arrays, ordered = self._check_inputs(inputs, outputs, donate)
-        results = self._results(arrays, outputs, donate, ordered)
+        results = self._results(bound, arrays, outputs, donate, ordered)
         addresses = [address_of(array) for array in arrays.values()]
         into = [address_of(array) for array in results.values()]
         self._check_apart(bound, outputs, donate, arrays, addresses, results, into)
@@ -339,6 +356,18 @@ class Executable:
     def _input_names(self) -> frozenset[str]:
         return frozenset(spec.name for spec in self.inputs)
 
+    @cached_property
+    def _parameter_numbers(self) -> dict[str, int]:
+        """By name, the parameters that calls read."""
+        return {spec.name: number for number, spec in enumerate(self.artifact.plan_parameters)}
+
+    @cached_property
+    def _written_ties(self) -> dict[str, str]:
+        """By output, what it is tied to, where calls write it: an argument that is returned as it is stays so."""
+        written = {number for _, buffers, *_ in self.artifact.calls for kind, number, *_ in buffers if kind == "output"}
+        outputs = (spec for number, spec in enumerate(self.outputs) if number in written)
+        return {spec.name: spec.tied for spec in outputs if spec.tied is not None}
+
     def _check_names(self, what: str, given: object, specs: Sequence[BufferSpec]) -> None:
         if not isinstance(given, Mapping):
             raise InputError(
@@ -372,7 +401,7 @@ class Executable:
         arrays = {spec.name: self._checked("input", spec, inputs[spec.name], sizes) for spec in self.inputs}
         ordered = self._ordered(sizes)
         self._check_conditions(ordered, sizes)
-        self._check_given(inputs, arrays, outputs, donate)
+        self._check_given(bound, inputs, arrays, outputs, donate)
         return bound, arrays, ordered
 
     def _check_apart(
@@ -391,16 +420,18 @@ class Executable:
         """
         if not outputs and not donate:
             return
-        own = {spec.name for spec in self.outputs if spec.tied in donate} if donate else ()
+        own = {name: tied for name, tied in self._written_ties.items() if tied in donate}
+        taken = set(own.values())
         spans = []
         for (name, array), start in zip(arrays.items(), addresses, strict=True):
             size = array.nbytes
-            if size and name not in donate:
+            if size and name not in taken:
                 spans.append((start, start + size, "", name))
         for (name, array), start in zip(results.items(), into, strict=True):
             size = array.nbytes
             if size and (name in outputs or name in own):
-                if bound.overlap(start, start + size):
+                number = self._parameter_numbers.get(own[name]) if name in own else None
+                if bound.overlap(start, start + size, number):
                     raise InputError(f"output '{name}' shares memory with a parameter")
                 spans.append((start, start + size, name, name))
         spans.sort()
@@ -482,6 +513,7 @@ class Executable:
 
     def _check_given(
         self,
+        bound: Parameters,
         inputs: Mapping[str, object],
         arrays: Mapping[str, object],
         given: Mapping[str, object],
@@ -496,32 +528,42 @@ class Executable:
             return
         tied = {spec.tied: spec.name for spec in self.outputs if spec.tied is not None}
         for name in donate:
-            if name not in arrays:
-                raise InputError(
-                    f"'{self.artifact.name}' has no input '{name}' to donate; it has {', '.join(arrays) or 'none'}"
-                )
-            if name not in tied:
-                raise InputError(
-                    f"input '{name}' can't be donated: no output of '{self.artifact.name}' is tied to it; compiled "
-                    "code takes the memory of caches and states that the module updates, and no other ties are honoured"
-                )
-            array = arrays[name]
-            if array is not inputs[name] or (isinstance(array, np.ndarray) and not array.flags.writeable):
-                raise InputError(f"input '{name}' can't be donated: only a contiguous, writeable array of numpy can")
+            self._check_donated(name, bound, inputs, arrays, is_tied=name in tied)
             if tied[name] in given:
                 raise InputError(
                     f"output '{tied[name]}' goes to the memory of '{name}', which is donated, but an array was given "
                     "for it, too"
                 )
 
+    def _check_donated(
+        self, name: str, bound: Parameters, inputs: Mapping[str, object], arrays: Mapping[str, object], *, is_tied: bool
+    ) -> None:
+        """Raises InputError where there is no such argument, no output is tied to it, or it can't be written."""
+        number = self._parameter_numbers.get(name)
+        if name not in arrays and number is None:
+            known = ", ".join((*arrays, *self._parameter_numbers)) or "none"
+            raise InputError(f"'{self.artifact.name}' has no input '{name}' to donate; it has {known}")
+        named = f"input '{name}'" if number is None else f"parameter '{name}'"
+        if not is_tied:
+            raise InputError(f"{named} can't be donated: no output of '{self.artifact.name}' is tied to it")
+        array = arrays[name] if number is None else bound.arrays[number]
+        is_read_only = isinstance(array, np.ndarray) and not array.flags.writeable
+        if is_read_only or (number is None and array is not inputs[name]):
+            raise InputError(f"{named} can't be donated: only a contiguous, writeable array of numpy can")
+
     def _results(
-        self, arrays: Mapping[str, Array], given: Mapping[str, Array], donate: Collection[str], sizes: list[int]
+        self,
+        bound: Parameters,
+        arrays: Mapping[str, Array],
+        given: Mapping[str, Array],
+        donate: Collection[str],
+        sizes: list[int],
     ) -> dict[str, Array]:
-        """The arrays that results go to, by name, with the contents of the inputs that they are tied to."""
+        """The arrays that results go to, by name; those that are updated in place have what they are tied to."""
         results = {}
         for spec in self.outputs:
             if spec.tied is not None and spec.tied in donate:
-                results[spec.name] = arrays[spec.tied]
+                results[spec.name] = self._tied_array(spec.tied, bound, arrays)
                 continue
             array = given.get(spec.name)
             # Without symbols, all sizes are numbers.
@@ -530,10 +572,15 @@ class Executable:
                 array = empty_aligned(shape, DTYPES[spec.dtype])
             else:
                 check_output(spec, array, shape)
-            if spec.tied is not None:
-                np.copyto(array, arrays[spec.tied])
+            if spec.tied is not None and spec.updated:
+                np.copyto(array, self._tied_array(spec.tied, bound, arrays))
             results[spec.name] = array
         return results
+
+    def _tied_array(self, name: str, bound: Parameters, arrays: Mapping[str, Any]) -> Any:
+        """The array of an input or parameter."""
+        number = self._parameter_numbers.get(name)
+        return arrays[name] if number is None else bound.arrays[number]
 
 
 def check_threads(threads: object) -> None:

@@ -26,7 +26,10 @@ class MemoryReport:
         prepared: what is made of parameters once, and kept beside those that are read as they are.
         arena: of values between kernels, for the declared maxima, with memory reused.
         inputs: of one call.
-        outputs: of one call, but for those that may take an input's memory.
+        outputs: of one call, but for those that are tied to an input or parameter.
+        donated: of outputs that are tied: they take no memory of their own where what they are tied to is donated.
+        peak: all arrays of one call at a time, arena and parameters as code reads them included, if nothing is donated.
+        peak_donated: the same if everything is donated that outputs are tied to.
     """
 
     code: int
@@ -36,9 +39,12 @@ class MemoryReport:
     arena: int
     inputs: int
     outputs: int
+    donated: int
+    peak: int
+    peak_donated: int
 
     def __str__(self) -> str:
-        words = [f"{name} {size_text(size)}" for name, size in vars(self).items()]
+        words = [f"{name.replace('_', ' ')} {size_text(size)}" for name, size in vars(self).items()]
         return "memory: " + ", ".join(words)
 
 
@@ -50,14 +56,20 @@ def memory_report(artifact: Artifact, sizes: Mapping[str, int]) -> MemoryReport:
         return sum(_elements(spec, values, sizes) * DTYPES[spec.dtype].itemsize for spec in specs)
 
     made = {name for name, _ in artifact.preparation.results}
+    inputs, donated = total(artifact.inputs), total(spec for spec in artifact.outputs if spec.tied is not None)
+    outputs = total(spec for spec in artifact.outputs if spec.tied is None)
+    peak_donated = total(artifact.plan_parameters) + artifact.arena_bytes + inputs + outputs
     return MemoryReport(
         code=len(artifact.code) + len(artifact.device_code) + len(artifact.cubin),
         constants=sum(len(step.attributes.get("data", "")) * 3 // 4 for step in artifact.preparation.steps),
         parameters=total(artifact.parameters),
         prepared=total(spec for spec in artifact.plan_parameters if spec.name in made),
         arena=artifact.arena_bytes,
-        inputs=total(artifact.inputs),
-        outputs=total(spec for spec in artifact.outputs if spec.tied is None),
+        inputs=inputs,
+        outputs=outputs,
+        donated=donated,
+        peak=peak_donated + donated,
+        peak_donated=peak_donated,
     )
 
 

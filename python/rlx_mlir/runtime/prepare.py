@@ -6,6 +6,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import mmap
 import weakref
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
@@ -47,7 +48,7 @@ def constant_step(array: Array) -> dict[str, object]:
 
 def _constant(*, dtype: str, shape: Sequence[int], data: str) -> Array:
     flat = np.frombuffer(base64.b64decode(data), DTYPES[dtype])
-    return np.broadcast_to(flat, shape) if flat.size == 1 else flat.reshape(shape)
+    return flat.reshape(shape) if flat.size == math.prod(shape) else np.broadcast_to(flat, shape)
 
 
 #: What can run when parameters are set; other operations stay in the module.

@@ -130,13 +130,13 @@ def arguments(function: ir.Operation) -> list[Argument]:
 
 def results(function: ir.Operation) -> list[Result]:
     """The results of a function."""
-    types = function_type(function).results
+    types, by_output = function_type(function).results, ties(function)
     found = []
     for i, (type, attributes) in enumerate(
         zip(types, attribute_dictionaries(function, "res_attrs", len(types)), strict=True)
     ):
         name = _string(attributes.get("mir.name"), f"output{i}")
-        found.append(Result(i, name, type, ties(function).get(name)))
+        found.append(Result(i, name, type, by_output.get(name)))
     return found
 
 
@@ -145,6 +145,43 @@ def ties(function: ir.Operation) -> dict[str, str]:
     if _TIES not in function.attributes:
         return {}
     return {output: _string(name, "") for output, name in _dictionary(function.attributes[_TIES]).items()}
+
+
+def is_replaced(argument: ir.BlockArgument) -> bool:
+    """Whether another value is tied to an argument of a function: calls that donate it change it."""
+    function = argument.owner.owner
+    if _TIES not in function.attributes:
+        return False
+    name = _name_at(function, "arg_attrs", argument.arg_number, "arg")
+    output = next((tie.name for tie in ir.DictAttr(function.attributes[_TIES]) if tie.attr.value == name), None)
+    return output is not None and output not in _returned_as(argument, function)
+
+
+def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:
+    """The names of the results that are a value, or views of it."""
+    found: set[str] = set()
+    for use in value.uses:
+        owner = use.owner.operation
+        if owner.name == "mir.reshape":
+            found |= _returned_as(owner.results[0], function)
+        elif owner.name == "func.return":
+            found.add(_name_at(function, "res_attrs", use.operand_number, "output"))
+    return found
+
+
+def _name_at(function: ir.Operation, attributes: str, number: int, stem: str) -> str:
+    """The name of one argument or result, without reading those of all others."""
+    if attributes not in function.attributes:
+        return f"{stem}{number}"
+    own = ir.DictAttr(ir.ArrayAttr(function.attributes[attributes])[number])
+    return _string(own["mir.name"], "") if "mir.name" in own else f"{stem}{number}"
+
+
+def viewed(value: ir.Value) -> ir.Value:
+    """The value that another one is a view of: itself where no reshape makes it."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "mir.reshape":
+        value = value.owner.operands[0]
+    return value
 
 
 def set_ties(function: ir.Operation, by_output: Mapping[str, str]) -> None:

@@ -21,7 +21,8 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, NumericError
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
-from rlx_mlir.lowering.outline import CLASS, TIED
+from rlx_mlir.lowering.donation import TIED
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec
 from rlx_mlir.runtime.executable import Executable, empty_aligned
 from rlx_mlir.runtime.own import Linked
@@ -282,8 +283,8 @@ class _Memory:
         for spec in artifact.outputs:
             shape = tuple(evaluate(size, self._sizes) for size in spec.sizes)
             outputs.append(empty_aligned(shape, DTYPES[spec.dtype]))
-            if spec.tied is not None:
-                np.copyto(outputs[-1], inputs[spec.tied])
+            if spec.tied is not None and spec.updated:
+                np.copyto(outputs[-1], values[spec.tied])
         arena = empty_aligned((artifact.arena_bytes,), np.dtype(np.uint8))
         self._arrays = {"input": list(inputs.values()), "param": params, "output": [*outputs, arena]}
         self._plans = [self._single(code, call) for call in artifact.calls]

@@ -112,3 +112,19 @@ func.func @main(%x: tensor<4xf32> {mir.name = "x", mir.kind = "input"}, %g: tens
   %c = mir.sub %b, %three : tensor<4xf32>, tensor<4xf32>
   return %c : tensor<4xf32>
 }
+
+// -----
+
+/// A parameter to which an output is tied stays an argument, whether anything reads it or not; nothing of it is prepared.
+// CHECK-LABEL: func @tied(
+//  CHECK-SAME:   mir.name = "w"}, %[[U:[a-z0-9]+]]: tensor<4x2xf32> {mir.kind = "param", mir.name = "unread"},
+//       CHECK:   mir.transpose %arg0
+//       CHECK:   return
+func.func @tied(%w: tensor<4x2xf32> {mir.name = "w", mir.kind = "param"}, %u: tensor<4x2xf32> {mir.name = "unread", mir.kind = "param"}, %k: tensor<4x2xf32> {mir.name = "k", mir.kind = "param"}, %x: tensor<4x2xf32>)
+    -> (tensor<2x4xf32>, tensor<2x4xf32>, tensor<4x2xf32> {mir.name = "w2"}, tensor<4x2xf32> {mir.name = "u2"}) attributes {mir.ties = {w2 = "w", u2 = "unread"}} {
+  %t = mir.transpose %w permutation [1, 0] : tensor<4x2xf32>
+  %h = mir.transpose %k permutation [1, 0] : tensor<4x2xf32>
+  %d = mir.sub %w, %x : tensor<4x2xf32>
+  %e = mir.neg %x : tensor<4x2xf32>
+  return %t, %h, %d, %e : tensor<2x4xf32>, tensor<2x4xf32>, tensor<4x2xf32>, tensor<4x2xf32>
+}

@@ -384,3 +384,49 @@ func.func @reshape_of_result(%h: tensor<1x?x2x16xf32>, %g: tensor<16xf32>) -> te
   %f = mir.reshape %n to [-2, -2, 32] : tensor<1x?x2x16xf32>
   return %f : tensor<1x?x32xf32>
 }
+
+// -----
+
+/// What takes the memory of an argument that it reads is a kernel of its own where the whole wouldn't be element-wise.
+// CHECK-LABEL: func private @sub_0
+//       CHECK:   %[[S:.+]] = mir.sub
+//       CHECK:   return %[[S]]
+// CHECK-LABEL: func private @matmul_0
+//       CHECK:   %[[P:.+]] = mir.matmul
+//       CHECK:   return %[[P]]
+// CHECK-LABEL: func @cut(
+//       CHECK:   %[[G:.+]] = call @matmul_0(%arg1, %arg2)
+//       CHECK:   call @sub_0(%arg0, %[[G]])
+func.func @cut(%w: tensor<8x8xf32> {mir.name = "w", mir.kind = "input"}, %x: tensor<8x4xf32>, %y: tensor<4x8xf32>) -> (tensor<8x8xf32> {mir.name = "next"}) attributes {mir.ties = {next = "w"}} {
+  %g = mir.matmul %x, %y : tensor<8x4xf32>, tensor<4x8xf32>
+  %s = mir.sub %w, %g : tensor<8x8xf32>
+  return %s : tensor<8x8xf32>
+}
+
+// -----
+
+/// So it is beside other readers of the argument, and it comes after them.
+// CHECK-LABEL: func @late(
+//       CHECK:   %[[Q:.+]] = call @softmax_0(%arg0)
+//       CHECK:   %[[T:.+]] = call @transpose_0(%arg0)
+//       CHECK:   %[[N:.+]] = call @sub_0(%arg0, %arg1)
+//       CHECK:   return %[[N]], %[[Q]], %[[T]]
+func.func @late(%w: tensor<8x8xf32> {mir.name = "w", mir.kind = "input"}, %g: tensor<8x8xf32>) -> (tensor<8x8xf32> {mir.name = "next"}, tensor<8x8xf32>, tensor<8x8xf32>) attributes {mir.ties = {next = "w"}} {
+  %s = mir.sub %w, %g : tensor<8x8xf32>
+  %q = mir.softmax %w : tensor<8x8xf32>
+  %t = mir.transpose %w permutation [1, 0] : tensor<8x8xf32>
+  return %s, %q, %t : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}
+
+// -----
+
+/// Element-wise operations stay one kernel with several results; an argument that is returned as it is isn't copied.
+// CHECK-LABEL: func @together(
+//       CHECK:   %[[R:.+]]:2 = call @mul_sub_0(
+//   CHECK-NOT:   call
+//       CHECK:   return %[[R]]#0, %[[R]]#1, %arg2
+func.func @together(%m: tensor<8x8xf32> {mir.name = "m"}, %w: tensor<8x8xf32> {mir.name = "w"}, %k: tensor<8x8xf32> {mir.name = "k"}) -> (tensor<8x8xf32> {mir.name = "m2"}, tensor<8x8xf32> {mir.name = "w2"}, tensor<8x8xf32> {mir.name = "k2"}) attributes {mir.ties = {m2 = "m", w2 = "w", k2 = "k"}} {
+  %a = mir.mul %m, %m : tensor<8x8xf32>
+  %b = mir.sub %w, %a : tensor<8x8xf32>
+  return %a, %b, %k : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}

@@ -105,3 +105,18 @@ func.func @one_rounding(%x: tensor<2x32xf16> {mir.kind = "input", mir.name = "x"
   %y = mir.fused_matmul_bias_act %x, %w, %b activation silu : tensor<2x32xf16>, tensor<32x16xf16>, tensor<16xf16>
   return %y : tensor<2x16xf16>
 }
+
+// -----
+
+/// A parameter to which an output is tied changes from call to call: it is read as it is. One that is returned as it is stays.
+// CHECK-LABEL: func @tied(
+//       CHECK:   mir.matmul %arg2, %arg0
+//       CHECK:   %[[R:.+]] = mir.repack
+//       CHECK:   mir.dequant_matmul %arg2, %[[R]]
+func.func @tied(%w: tensor<8x8xf32> {mir.name = "w", mir.kind = "param"}, %k: tensor<8x8xf32> {mir.name = "k", mir.kind = "param"}, %x: tensor<8x8xf32>)
+    -> (tensor<8x8xf32>, tensor<8x8xf32> {mir.name = "w2"}, tensor<8x8xf32>, tensor<8x8xf32> {mir.name = "k2"}) attributes {mir.ties = {w2 = "w", k2 = "k"}} {
+  %p = mir.matmul %x, %w : tensor<8x8xf32>, tensor<8x8xf32>
+  %d = mir.sub %w, %x : tensor<8x8xf32>
+  %q = mir.matmul %x, %k : tensor<8x8xf32>, tensor<8x8xf32>
+  return %p, %d, %q, %k : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
+}

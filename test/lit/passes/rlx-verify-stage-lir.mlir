@@ -133,7 +133,7 @@ module {
 
 // -----
 
-// expected-error @below {{function 'main': output 'y' is tied to 'cache', which is no input}}
+// expected-error @below {{function 'main': output 'y' is tied to 'cache', which is no input or parameter}}
 module {
   func.func @main(%arena: memref<?xi8>, %y: memref<4xf32> {mir.name = "y", mir.kind = "output", mir.tied = "cache"}) attributes {mir.arena = 0 : i64, mir.symbols = {}} {
     return

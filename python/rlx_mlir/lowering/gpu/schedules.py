@@ -367,10 +367,18 @@ def select_schedule(
 
 
 def constant_operands(module: ir.AnyModule) -> dict[str, frozenset[int]]:
-    """Of each kernel that the entry function calls, the operands that are parameters of the model at every call."""
+    """Of each kernel that the entry function calls, the operands that are parameters of the model at every call.
+
+    Those to which an output is tied are none: kernels write them.
+    """
     entry = entry_function(module)
     attributes = argument_attributes(entry)
-    parameters = {a for a, own in zip(entry.arguments, attributes, strict=True) if own.get("mir.kind") == "param"}
+    tied = {own.get("mir.tied") for own in attributes}
+    parameters = {
+        argument
+        for argument, own in zip(entry.arguments, attributes, strict=True)
+        if own.get("mir.kind") == "param" and own.get("mir.name") not in tied
+    }
     found: dict[str, frozenset[int]] = {}
     for op in operations(entry):
         if op.name != "func.call":
