@@ -35,7 +35,7 @@ MOVES = frozenset(f"mir.{word}" for word in ("reshape", "transpose", "narrow", "
 #: Operations that give one element for each of their operands'.
 OF_ELEMENTS = frozenset({"mir.cast", "mir.compare", "mir.where", *(record.name for record in FUNCTIONS.values())})
 #: Operations that are exact on integers and conditions alone.
-OF_INTEGERS = frozenset(f"mir.{word}" for word in ("reduce", "cumsum", "top_k", "matmul"))
+OF_INTEGERS = frozenset(f"mir.{word}" for word in ("reduce", "cumsum", "matmul"))
 #: What is folded where its operands are constants.
 FOLDABLE = MOVES | OF_ELEMENTS | OF_INTEGERS | {"mir.concat", "mir.gather", "mir.dim"}
 #: Functions that compare numbers, of which zeros may have two signs.
@@ -76,67 +76,62 @@ class _Folder:
         self._left = max_cost
         #: The results of operations by their identity, of those that are too large to be constants, too: what reads
         #: them may be small.
-        self._known: dict[int, list[np.ndarray]] = {}
+        self._known: dict[int, np.ndarray] = {}
 
     def fold(self, op: ir.AnyOp, rewriter: Rewriter) -> None:
         """operation(constants) -> constant"""
         operation = op.operation
-        if all(next(iter(result.uses), None) is None for result in operation.results):
+        if next(iter(operation.results[0].uses), None) is None:
             return
-        arrays = self._results(operation, rewriter)
-        if arrays is None or any(array.dtype in FLOAT8 for array in arrays):  # of which there are no constants
+        array = self._result(operation, rewriter)
+        if array is None or array.dtype in FLOAT8:  # of which there are no constants
             return
-        for array in arrays:
-            if not _is_uniform(array) and array.nbytes > self._max_bytes:
-                return rewriter.no_match(
-                    f"the constant would have {size_text(array.nbytes)}, more than {size_text(self._max_bytes)}",
-                    hint="option max-bytes is the bound",
-                )
-        constants = [
-            mir.constant(_attribute(array, ir.RankedTensorType(result.type)))
-            for array, result in zip(arrays, operation.results, strict=True)
-        ]
-        for constant, array in zip(constants, arrays, strict=True):
-            self._known[identity(constant.owner)] = [array]
-        del self._known[identity(operation)]  # other operations may get its identity once it is gone
-        rewriter.replace(op, *constants)
+        if not _is_uniform(array) and array.nbytes > self._max_bytes:
+            return rewriter.no_match(
+                f"the constant would have {size_text(array.nbytes)}, more than {size_text(self._max_bytes)}",
+                hint="option max-bytes is the bound",
+            )
+        constant = mir.constant(_attribute(array, ir.RankedTensorType(operation.results[0].type)))
+        self._known[identity(constant.owner)] = array
+        del self._known[identity(operation)]  # another operation may get its identity once it is gone
+        rewriter.replace(op, constant)
 
-    def _results(self, op: ir.Operation, rewriter: Rewriter) -> list[np.ndarray] | None:
-        """The results of an operation; None where an operand isn't known, or the operation stays for a reason."""
-        if identity(op) in self._known:
-            return self._known[identity(op)]
-        if not all(_is_bounded(value) for value in op.results):
-            return None
+    def _result(self, op: ir.Operation, rewriter: Rewriter) -> np.ndarray | None:
+        """The result of an operation; None where an operand isn't known, or the operation stays for a reason."""
+        known = self._known.get(identity(op))
+        if known is not None or not _is_bounded(op.results[0]):
+            return known
         if op.name == "mir.dim":
             return self._size(op)
         if not all(self._is_known(value) for value in op.operands):
             return None
-        if reason := _inexact(op):
-            rewriter.no_match(reason)
+        reason, hint = self._reason(op)
+        if reason:
+            rewriter.no_match(reason, hint=hint)
             return None
+        self._left -= self._cost(op)
+        return self._known.setdefault(identity(op), _computed(op, [self._value(value) for value in op.operands]))
+
+    def _reason(self, op: ir.Operation) -> tuple[str, str]:
+        """Why an operation on known values stays, and what would help; '' where it doesn't."""
+        if reason := _inexact(op):
+            return reason, ""
         cost = self._cost(op)
         if cost > self._left:
-            rewriter.no_match(
-                f"it costs {cost}, and of {self._max_cost} are {self._left} left", hint="option max-cost is the bound"
-            )
-            return None
-        operands = [self._value(value) for value in op.operands]
-        if op.name in _ORDERED and _has_two_zeros(operands):
-            rewriter.no_match("which of 0 and -0 is larger isn't defined")
-            return None
-        self._left -= cost
-        self._known[identity(op)] = _computed(op, operands)
-        return self._known[identity(op)]
+            return f"it costs {cost}, and of {self._max_cost} are {self._left} left", "option max-cost is the bound"
+        if op.name in _ORDERED and _has_two_zeros([self._value(value) for value in op.operands]):
+            return "which of 0 and -0 is larger isn't defined", ""
+        return "", ""
 
-    def _size(self, op: ir.Operation) -> list[np.ndarray] | None:
+    def _size(self, op: ir.Operation) -> np.ndarray | None:
         """A size that the operand's type says, as a number."""
         kind = ir.RankedTensorType(op.operands[0].type)
         axis = python_value(op.attributes["axis"])
         if kind.is_dynamic_dim(axis):
             return None
         shape = [kind.get_dim_size(axis) if at == axis else 1 for at in range(kind.rank)]
-        self._known[identity(op)] = evaluate(op.opview, [np.broadcast_to(np.zeros((), bool), shape)])
-        return self._known[identity(op)]
+        sized = np.broadcast_to(np.zeros((), bool), shape)
+        return self._known.setdefault(identity(op), evaluate(op.opview, [sized])[0])
 
     def _is_known(self, value: ir.Value) -> bool:
         """Whether the elements of a value are, or follow from its operation alone."""
@@ -154,10 +149,9 @@ class _Folder:
         op = value.owner.operation
         known = self._known.get(identity(op))
         if known is None:
-            known = self._known[identity(op)] = [
-                _constant(op) if op.name == "mir.constant" else evaluate(op.opview, [])[0]
-            ]
-        return known[ir.OpResult(value).result_number]
+            known = _constant(op) if op.name == "mir.constant" else evaluate(op.opview, [])[0]
+            self._known[identity(op)] = known
+        return known
 
     def _cost(self, op: ir.Operation) -> int:
         """Elements that are read and written, and operations on them; 1 where all elements of operands are one."""
@@ -166,18 +160,16 @@ class _Folder:
             return 1
         values = [*op.operands, *op.results]
         shapes = {value: tuple(ir.RankedTensorType(value.type).shape) for value in values}
-        written = sum(math.prod(shapes[value]) for value in op.results)
-        return sum(counts) + written + cost_of(op.opview, Sizes(shapes)).flops
+        return sum(counts) + math.prod(shapes[op.results[0]]) + cost_of(op.opview, Sizes(shapes)).flops
 
     def _count(self, value: ir.Value) -> int:
         """Different elements that a value may have."""
         op, kind = value.owner.operation, ir.RankedTensorType(value.type)
-        known = self._known.get(identity(op))
-        if known is not None:
-            array = known[ir.OpResult(value).result_number]
-            return 1 if _is_uniform(array) else int(array.size)
         if op.name == "mir.iota":
             return int(kind.get_dim_size(python_value(op.attributes["axis"])))
+        known = self._known.get(identity(op))
+        if known is not None:
+            return 1 if _is_uniform(known) else int(known.size)
         return 1 if ir.DenseElementsAttr(op.attributes["value"]).is_splat else math.prod(kind.shape)
 
 
@@ -220,13 +212,13 @@ def _has_two_zeros(operands: Sequence[np.ndarray]) -> bool:
     return bool(np.any((lhs == 0) & (rhs == 0) & (np.signbit(lhs) != np.signbit(rhs))))
 
 
-def _computed(op: ir.Operation, operands: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The results of an operation; of one number repeated where all operands are."""
+def _computed(op: ir.Operation, operands: Sequence[np.ndarray]) -> np.ndarray:
+    """The result of an operation; one number repeated where all operands are."""
     if op.name not in MOVES | OF_ELEMENTS or not all(map(_is_uniform, operands)):
-        return [_compact(array) for array in evaluate(op.opview, operands)]
+        return _compact(np.asarray(evaluate(op.opview, operands)[0]))
     single = [np.array(operand[(0,) * operand.ndim]).reshape(1) for operand in operands]
     number = single[0] if op.name in MOVES else evaluate(op.opview, single)[0]
-    return [np.broadcast_to(number.reshape(()), list(ir.RankedTensorType(op.results[0].type).shape))]
+    return np.broadcast_to(number.reshape(()), list(ir.RankedTensorType(op.results[0].type).shape))
 
 
 def _compact(array: np.ndarray) -> np.ndarray:
