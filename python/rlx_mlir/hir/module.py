@@ -299,21 +299,24 @@ class GraphModule(Blocks, Editing):
         """
         return inspect(self)
 
-    def fusion_report(self, *, activations: str = "exact") -> FusionReport:
+    def fusion_report(self, *, activations: str = "exact", skip_fusion: bool | Sequence[str] = False) -> FusionReport:
         """What compiling joins, what it nearly does, and why not; printed, it is text. The module stays as it is.
 
         Args:
             activations: as of `compile`: `exact` or `int8`.
+            skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
-        Raises StageError where the module is past stage mir, InputError where `activations` is another word.
+        Raises StageError where the module is past stage mir, InputError where an option is no such word.
         """
         from rlx_mlir.reports.fusion import fusion_report
+        from rlx_mlir.rewriting.insertion import checked_fusions
 
         if self._stage not in BUILDABLE:
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: it is fused already")
         if not isinstance(activations, str) or activations not in ("exact", "int8"):
             raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}"[:400])
-        return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
+        skipped = checked_fusions(skip_fusion)
+        return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations, skipped=skipped)
 
     def range_report(
         self,

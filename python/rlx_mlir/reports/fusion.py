@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
+from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.steps import clone
 from rlx_mlir.runtime.shown import preformatted
 
@@ -32,6 +33,7 @@ class FusionReport:
         missed: (pass, pattern that looked at an operation and declined).
         folded: operations on constants that became constants.
         kept: operations on constants that stay, with the reason: they are too large, or not exact.
+        skipped: passes that weren't run, as `skip_fusion` says.
     """
 
     name: str
@@ -41,6 +43,7 @@ class FusionReport:
     missed: tuple[tuple[str, Miss], ...]
     folded: tuple[Rewrite, ...] = ()
     kept: tuple[Miss, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     def assert_clean(self) -> None:
         """Raises CompileError, which lists them, where a pattern looked at operations and declined to join them."""
@@ -59,6 +62,7 @@ class FusionReport:
             "missed": [{"pass": name, **asdict(miss)} for name, miss in self.missed],
             "folded": [asdict(rewrite) for rewrite in self.folded],
             "kept": [asdict(miss) for miss in self.kept],
+            "skipped": list(self.skipped),
         }
 
     def _repr_html_(self) -> str:
@@ -68,6 +72,8 @@ class FusionReport:
         lines = [f"fusion report of '{self.name}': {self.before.total()} -> {self.after.total()} operations"]
         if changes := format_changes(self.before, self.after):
             lines.append(f"  {changes}")
+        if self.skipped:
+            lines.append(f"  skipped: {', '.join(self.skipped)}")
         by_pattern: dict[tuple[str, str], list[str]] = {}
         for name, rewrite in self.fused:
             by_pattern.setdefault((name, rewrite.pattern), []).append(rewrite.where)
@@ -131,7 +137,14 @@ def format_changes(before: Counter[str], after: Counter[str]) -> str:
     return ", ".join(parts)
 
 
-def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activations: str = "exact") -> FusionReport:
+def fusion_report(
+    module: ir.Module,
+    name: str,
+    *,
+    policy: str = "direct",
+    activations: str = "exact",
+    skipped: Sequence[str] = (),
+) -> FusionReport:
     """Runs the passes up to packing of weights on a copy, and reports.
 
     Args:
@@ -139,13 +152,15 @@ def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activ
         name: of the module.
         policy: how blocks lower.
         activations: as of `compile`.
+        skipped: names of passes that aren't run.
     """
     copy = clone(module)
     run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom")
     before = count_operations(copy)
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    ((_, fuse),) = with_passes([("mir", f"rlx-fuse{quantize}")], {}, skipped)
     with recording(copy) as recorder:
-        run_pipeline(copy, f"rlx-fuse{quantize}")
+        run_pipeline(copy, fuse)
         after = count_operations(copy)  # Without those of packing, which run once.
         run_pipeline(copy, "mir-pack-weights")
     folding = [report for step, report in recorder.reports if step == FOLDING]
@@ -158,4 +173,5 @@ def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activ
         tuple((step, miss) for step, report in joining for miss in report.misses),
         tuple(rewrite for report in folding for rewrite in report.rewrites),
         tuple(miss for report in folding for miss in report.misses),
+        tuple(skipped),
     )
