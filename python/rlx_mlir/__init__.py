@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from rlx_mlir import errors as errors
     from rlx_mlir.budgets import Budgets as Budgets
     from rlx_mlir.budgets import budget as budget
+    from rlx_mlir.codegen.cpu.own_generators import register_generator as register_generator
+    from rlx_mlir.codegen.cpu.own_generators import unregister_generator as unregister_generator
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
     from rlx_mlir.hir import GraphModule as GraphModule
@@ -59,8 +61,10 @@ _EXPORTS: dict[str, str | None] = {
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
     "TensorSpec": "rlx_mlir.own_ops",
+    "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",
     "tune": "rlx_mlir.measure.tune",
+    "unregister_generator": "rlx_mlir.codegen.cpu.own_generators",
     "unregister_op": "rlx_mlir.own_ops",
 }
 

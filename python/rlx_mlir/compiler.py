@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from rlx_mlir import checks, limits
+from rlx_mlir.codegen.cpu.own_generators import generator_digests
 from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError
 from rlx_mlir.options import CompileOptions as CompileOptions
 from rlx_mlir.options import OptionKeywords, options_of
@@ -156,8 +157,11 @@ def compile_cached(
     """
     chosen = CompileOptions(**options)
     check_threads(threads)
-    if not cache:
+    generators = {} if chosen.is_gpu else generator_digests()
+    if not cache or None in generators.values():  # without a digest, an entry could be of another generator
         return _compiled(build_artifact(build(), chosen), chosen, threads)
+    if generators:
+        material = {**material, "own generators": generators}
     parts = compile_cache.key_parts(material, chosen.as_dict())
     if not chosen.choices and (measured := tuned.find(parts, chosen.known_choices)):
         chosen = dataclasses.replace(chosen, choices=measured)

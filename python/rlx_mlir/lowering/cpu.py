@@ -101,7 +101,7 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         try:
             own = replace(target, choices=chosen.get(kernel_name(kernel), BY_RULE))
             template, text = _generate(kernel, own, skipped)
-            made = parse_into(block, text)
+            made = _parsed(block, kernel_name(kernel), template, text)
             if template == OWN:
                 declare_into(block, declare_call(kernel_name(kernel)))
         except UnsupportedByTemplate as reason:
@@ -125,6 +125,18 @@ def _generate(kernel: ir.AnyOp, target: Target, skipped: Collection[str]) -> tup
     if not generators_of(kind):
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
     return generate(kind, name, READERS[kind](name, kernel), target, skipped)
+
+
+def _parsed(block: ir.Block, name: str, template: str, text: str) -> list[ir.AnyOp]:
+    """The functions of a kernel, appended to the module; CompileError where a generator's text isn't of a kernel."""
+    try:
+        made = parse_into(block, text)
+    except ir.MLIRError as error:
+        raise CompileError(f"generator '{template}' gave text that is no MLIR: {error}") from None
+    found = {str(op.name.value) for op in made if op.operation.name == "func.func"}
+    if missing := [f"@{name}.{part}" for part in ("body", *MEASURES) if f"{name}.{part}" not in found]:
+        raise CompileError(f"generator '{template}' gave text without {', '.join(missing)}")
+    return made
 
 
 def _locate(function: ir.AnyOp, location: ir.Location) -> None:
