@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from rlx_mlir import checks, limits
 from rlx_mlir.codegen.cpu.own_generators import generator_digests
 from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError
+from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.options import CompileOptions as CompileOptions
 from rlx_mlir.options import OptionKeywords, options_of
 from rlx_mlir.place import located
@@ -35,8 +37,11 @@ STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "host")
 
 #: Stages at which a module to compile may be, in order: built, or read from the text of later ones.
-STARTS = ("hir", "mir", "kernels", "lir")
+STARTS = ("hir", "mir", "kernels", "lir", "linalg")
 RESUMABLE = STARTS[2:]
+
+#: Attribute of a module whose kernels have code: what that is made for.
+MACHINE = "mir.machine"
 
 #: In place of fusion and outlining: a kernel for each operation as it is written.
 APART = "mir-hoist-params,mir-outline-kernels{apart=true}"
@@ -90,8 +95,8 @@ def compile(
     to a file and `rlx_mlir.load` makes executable where there is a GPU.
 
     Args:
-        module: a `GraphModule` at stage hir or mir, or at kernels or lir, from the text that `emit` gave, for the same
-            target; it is not changed.
+        module: a `GraphModule` at stage hir or mir, or at kernels, lir or linalg, from the text that `emit` gave, for
+            the same target; it is not changed.
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
@@ -317,16 +322,7 @@ class Compilation:
         """
         from rlx_mlir.lowering.plan import check_noted, noted_parameters
 
-        plain = CompileOptions()
-        given = {
-            name: getattr(self.options, name) != getattr(plain, name)
-            for name in ("activations", "intermediates", "skip_fusion")
-        }
-        given["verify"] = self.options.verify == "numeric" and module.stage != "kernels"
-        given["maxima"] = bool(self.options.maxima) and module.stage != "kernels"
-        for name, is_given in given.items():
-            if is_given:
-                raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
+        self._check_past(module)
         if module.stage == "kernels":
             self._check_maxima(module)
         problem = f"'{self.name}' can't be compiled from stage {module.stage} on"
@@ -341,6 +337,48 @@ class Compilation:
                 if stage == module.stage:
                     break
             check_noted(self.module, self.parameters, self.preparation, problem)
+            if module.stage == "linalg":
+                self._check_code(problem)
+
+    def _check_past(self, module: GraphModule) -> None:
+        """Raises InputError for options of passes that the module is past."""
+        plain, past = CompileOptions(), RESUMABLE.index(module.stage)
+        options = [
+            "activations",
+            "intermediates",
+            "skip_fusion",
+            *(["disable_templates", "choices"] if past > 1 else []),
+        ]
+        given = {name: getattr(self.options, name) != getattr(plain, name) for name in options}
+        given["verify"] = self.options.verify == "numeric" and past > 0
+        given["maxima"] = bool(self.options.maxima) and past > 0
+        for name, is_given in given.items():
+            if is_given:
+                raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
+
+    def _check_code(self, problem: str) -> None:
+        """Raises StageError where kernels have code that was made for another machine, or call the user's own."""
+        from rlx_mlir.attributes import python_value
+
+        attributes = self.module.operation.attributes
+        found = python_value(attributes[MACHINE]) if MACHINE in attributes else None
+        if found != self._machine():
+            made = "doesn't say for which machine" if found is None else f"says that it is for {found}"
+            raise StageError(
+                f"{problem}: its kernels have code, of which '{MACHINE}' {made}, but it is compiled for "
+                f"{self._machine()}; text of stage lir is for any"
+            )
+        if own := [name for name, kind in self.kinds.items() if kind == OWN]:
+            raise StageError(
+                f"{problem}: {', '.join(own)} calls an operation of the user's own, which text of stage lir names"
+            )
+
+    def _machine(self) -> str:
+        """What code of kernels is made for: a target, and of CPUs a digest of their features."""
+        if self.options.is_gpu:
+            return f"nvptx {self.options.chip}"
+        triple, cpu, features = self.options.machine()
+        return f"{triple} {cpu} {hashlib.sha256(features.encode()).hexdigest()[:12]}"
 
     def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported
@@ -434,20 +472,20 @@ class Compilation:
         attributes["mir.stage"] = ir.StringAttr.get(stage)
         if stage == "kernels":
             note_parameters(self.module, self.parameters)
+        if stage == "linalg":
+            attributes[MACHINE] = ir.StringAttr.get(self._machine())
         if "hir.policy" in attributes:
             del attributes["hir.policy"]
 
     def _read(self, stage: str) -> None:
-        from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+        from rlx_mlir.lowering.functions import entry_function, functions
         from rlx_mlir.lowering.lir import argument_dims
-        from rlx_mlir.lowering.outline import CLASS
-        from rlx_mlir.lowering.plan import PlanReader, own_calls, read_preparation
+        from rlx_mlir.lowering.plan import PlanReader, kernel_kinds, own_calls, read_preparation
         from rlx_mlir.rewriting.steps import clone
 
         if stage == "kernels":
             self.preparation = read_preparation(self.module)
-            kernels = functions(self.module, KERNEL)
-            self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
+            self.kinds = kernel_kinds(self.module)
             self.watch.kernels = tuple(self.kinds)
             self.own = own_calls(self.module)
             if self.verifier is not None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.errors import InputError, StageError
+from rlx_mlir.errors import InputError, StageError, shortened
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
@@ -26,6 +26,7 @@ from rlx_mlir.runtime.shown import preformatted
 from rlx_mlir.semantics.dims import Dims
 from rlx_mlir.semantics.function import (
     KERNEL,
+    PREPARE,
     arguments,
     entry_function,
     function_name,
@@ -112,6 +113,11 @@ class GraphModule(Blocks, Editing):
         """
         attributes = module.operation.attributes
         marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
+        if stage is None and marked is not None and marked not in STAGES:
+            raise StageError(
+                f"text of stage {shortened(marked)} is there to be looked at; what is read, and compiled on from, "
+                f"is text of {', '.join(STAGES)}"
+            )
         found = detect_stage(module, marked) if stage is None else stage
         check_stage(module, found)
         if found in BUILDABLE:
@@ -473,7 +479,7 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
         marked: what an attribute says. It decides between hir and mir for a module of primitives alone, which is at
             mir without it, and for linalg, whose kernels may be vectors; otherwise passes may have left it behind.
     """
-    dialects = {op.name.partition(".")[0] for op in operations(module)}
+    dialects = {op.name.partition(".")[0] for op in _staged(module)}
     if "hir" in dialects:
         return "hir"
     if ("linalg" in dialects or marked == "linalg") and "mir" not in dialects:
@@ -486,6 +492,13 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
     return "hir" if marked == "hir" else "mir"
 
 
+def _staged(module: ir.Module) -> Iterator[ir.Operation]:
+    """The operations that a stage decides about: those of @prepare stay as they are while there is one."""
+    for op in module.body.operations:
+        if role(op.operation) != PREPARE:
+            yield from (op.operation, *operations(op))
+
+
 def check_stage(module: ir.Module, stage: str) -> None:
     """Raises StageError where a module has operations that its stage doesn't."""
     if not isinstance(stage, str) or stage not in STAGES:
@@ -493,7 +506,7 @@ def check_stage(module: ir.Module, stage: str) -> None:
     banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir",)}[stage]
     allowed = ("hir", "mir", "func") if stage in BUILDABLE else ()
     wrong = []
-    for op in operations(module):
+    for op in _staged(module):
         dialect = op.name.partition(".")[0]
         if dialect in banned or (allowed and dialect not in allowed):
             wrong.append((op, ""))

@@ -76,7 +76,7 @@ def kernel_name(kernel: ir.AnyOp) -> str:
     },
 )
 def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: str, disable: str, choices: str) -> None:
-    """Replace kernels that a template covers by its code, and drop @prepare, which the run time performs."""
+    """Replace kernels that a template covers by its code."""
     is_here = not (triple or cpu or features)
     triple, cpu, features = machine(triple, cpu, features)
     target = Target.from_features(features, triple, cpu)
@@ -89,8 +89,6 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         words = ", ".join(known)
         raise InputError(f"option 'disable' expects {words} or all, joined by +, but got '{'+'.join(unknown)}'")
     block = module.regions[0].blocks[0]
-    for prepare in functions(module, PREPARE):
-        prepare.operation.erase()
     kernels = functions(module, KERNEL)
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
@@ -160,9 +158,11 @@ def _template_failure(kernel: ir.AnyOp, error: Exception) -> str:
 def destination_style(module: ir.Operation) -> None:
     """Give generic kernels buffers for operands and results, as templates have them.
 
-    One unit does all the work until cpu-split-kernels cuts it.
+    One unit does all the work until cpu-split-kernels cuts it. @prepare leaves, which the run time performs.
     """
     block = module.regions[0].blocks[0]
+    for prepare in functions(module, PREPARE):
+        prepare.operation.erase()
     for kernel in functions(module, KERNEL):
         check_extents(kernel)
         if TEMPLATE not in kernel.operation.attributes:

@@ -49,6 +49,7 @@ from rlx_mlir.tools.options import (
     any_module,
     configuration,
     example,
+    activations_of,
     own_passes,
     skipped_fusion,
     print_json,
@@ -473,7 +474,8 @@ def emit(
         if inspect:
             raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
-    text = show(module, stage.value, activations=activations.value, maxima=maxima, **machine).rstrip("\n")
+    chosen = activations_of(module, activations)
+    text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)
         return

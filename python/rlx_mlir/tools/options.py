@@ -171,6 +171,11 @@ def skipped_fusion(names: list[str] | None) -> bool | tuple[str, ...]:
     return "all" in names or tuple(names) if names else ()
 
 
+def activations_of(module: GraphModule, chosen: Activations) -> str:
+    """How activations are computed; text of kernels has it in their operations, so there the option says nothing."""
+    return chosen.value if module.stage in ("hir", "mir") else Activations.exact.value
+
+
 def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:
     """The configuration of a model, and the positions to compile it for."""
     from rlx_mlir.frontends.gguf import GGUFFile
