@@ -68,10 +68,12 @@ def elements_attribute(array: np.ndarray, element: ir.Type) -> ir.DenseElementsA
     with element.context, ir.Location.unknown():
         if array.dtype == np.bool_:
             data = np.packbits(data, axis=None, bitorder="little")
-            return ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
+            made: ir.DenseElementsAttr = ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
+            return made
         if array.dtype == ml_dtypes.bfloat16:
             data = data.view(np.uint16)
-        return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
+        made = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
+        return made
 
 
 def _bf16(word: str) -> int:
