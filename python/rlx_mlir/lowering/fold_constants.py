@@ -99,11 +99,11 @@ class _Folder:
     def _result(self, op: ir.Operation, rewriter: Rewriter) -> np.ndarray | None:
         """The result of an operation; None where an operand isn't known, or the operation stays for a reason."""
         known = self._known.get(identity(op))
-        if known is not None or not _is_bounded(op.results[0]):
+        if known is not None:
             return known
         if op.name == "mir.dim":
             return self._size(op)
-        if not all(self._is_known(value) for value in op.operands):
+        if not all(self._is_known(value) for value in op.operands) or not _is_bounded(op.results[0]):
             return None
         reason, hint = self._reason(op)
         if reason:
