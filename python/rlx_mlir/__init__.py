@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from rlx_mlir import errors as errors
     from rlx_mlir.budgets import Budgets as Budgets
     from rlx_mlir.budgets import budget as budget
-    from rlx_mlir.compiler import CompileOptions as CompileOptions
+    from rlx_mlir.codegen.cpu.own_generators import register_generator as register_generator
+    from rlx_mlir.codegen.cpu.own_generators import unregister_generator as unregister_generator
     from rlx_mlir.compiler import compile as compile
     from rlx_mlir.compiler import emit as emit
     from rlx_mlir.hir import GraphModule as GraphModule
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from rlx_mlir.models.embedding import load_encoder as load_encoder
     from rlx_mlir.models.model import Model as Model
     from rlx_mlir.models.model import load_model as load_model
+    from rlx_mlir.options import CompileOptions as CompileOptions
     from rlx_mlir.own_ops import TensorSpec as TensorSpec
     from rlx_mlir.own_ops import register_op as register_op
     from rlx_mlir.own_ops import unregister_op as unregister_op
@@ -44,7 +46,7 @@ _EXPORTS: dict[str, str | None] = {
     "Budgets": "rlx_mlir.budgets",
     "budget": "rlx_mlir.budgets",
     "Artifact": "rlx_mlir.runtime.artifact",
-    "CompileOptions": "rlx_mlir.compiler",
+    "CompileOptions": "rlx_mlir.options",
     "CudaExecutable": "rlx_mlir.runtime.cuda",
     "DeviceArray": "rlx_mlir.runtime.device",
     "Executable": "rlx_mlir.runtime.executable",
@@ -59,8 +61,10 @@ _EXPORTS: dict[str, str | None] = {
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
     "TensorSpec": "rlx_mlir.own_ops",
+    "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",
     "tune": "rlx_mlir.measure.tune",
+    "unregister_generator": "rlx_mlir.codegen.cpu.own_generators",
     "unregister_op": "rlx_mlir.own_ops",
 }
 

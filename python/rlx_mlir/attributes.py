@@ -62,6 +62,20 @@ def elements_array(attribute: ir.Attribute) -> np.ndarray:
     return np.resize(flat, shaped.shape)  # repeats a splat
 
 
+def elements_attribute(array: np.ndarray, element: ir.Type) -> ir.DenseElementsAttr:
+    """The elements attribute of an array; `element` is the MLIR type of its elements."""
+    data: Any = np.require(array, requirements="C")
+    with element.context, ir.Location.unknown():
+        if array.dtype == np.bool_:
+            data = np.packbits(data, axis=None, bitorder="little")
+            made: ir.DenseElementsAttr = ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
+            return made
+        if array.dtype == ml_dtypes.bfloat16:
+            data = data.view(np.uint16)
+        made = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
+        return made
+
+
 def _bf16(word: str) -> int:
     """The bits of a number's text; hexadecimal text is the bits (of infinities and NaN)."""
     if word.startswith("0x"):

@@ -4,25 +4,25 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-import os
+import hashlib
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from rlx_mlir import checks, limits
-from rlx_mlir.codegen.gpu.assembler import CUBIN, Assembler, chosen_assembler
-from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError, did_you_mean
-from rlx_mlir.kernel_classes import CLASSES
+from rlx_mlir.codegen.cpu.own_generators import generator_digests
+from rlx_mlir.errors import CompileError, InputError, PassError, StageError, UnsupportedError
+from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.options import CompileOptions as CompileOptions
+from rlx_mlir.options import OptionKeywords, options_of
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
 from rlx_mlir.runtime.artifact import Artifact, BufferSpec, OwnCall, Preparation
 from rlx_mlir.runtime.executable import Executable, check_threads
-from rlx_mlir.tuning.choices import check_choices, format_choices
+from rlx_mlir.tuning.choices import format_choices
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -37,257 +37,14 @@ STAGES = ("hir", "mir", "kernels", "lir", "linalg", "llvm", "asm")
 GPU_STAGES = ("hir", "mir", "kernels", "lir", "linalg", "gpu", "nvvm", "ptx", "host")
 
 #: Stages at which a module to compile may be, in order: built, or read from the text of later ones.
-STARTS = ("hir", "mir", "kernels", "lir")
+STARTS = ("hir", "mir", "kernels", "lir", "linalg")
 RESUMABLE = STARTS[2:]
 
-#: What `target` may name.
-TARGETS = ("cpu", "nvptx", "cuda")
+#: Attribute of a module whose kernels have code: what that is made for.
+MACHINE = "mir.machine"
 
 #: In place of fusion and outlining: a kernel for each operation as it is written.
 APART = "mir-hoist-params,mir-outline-kernels{apart=true}"
-
-#: What the environment's RLX_VERIFY may say.
-_VERIFY: dict[str, bool | str] = {"1": True, "numeric": "numeric"}
-
-
-@dataclass(frozen=True)
-class CompileOptions:
-    """How to compile.
-
-    Attributes:
-        target: `cpu`; `nvptx` for NVIDIA GPUs, which need not be there: `compile` gives an artefact to save; `cuda` for
-            the GPU of this machine.
-        activations: `exact` computes products in f32; `int8` rounds what products with integer weights read to 8
-            bits, block by block, and uses integer dot products.
-        intermediates: `rounded`: values of f16 and bf16 between operations are rounded as the graph has them, whether
-            operations share a kernel or not. `wide`: they may stay in f32 within a kernel, and more operations are
-            fused; results then depend on what is.
-        maxima: declared maximum of each dynamic size, by its symbol; others are 512.
-        disable_templates: classes of kernels (gemm, rows, attention, quantize, recurrence, conv, norm, or all) that
-            take the generic path. gemm_amx_f32, a template and no class, takes it from products of f32, which then have
-            another one: see docs/performance.md about their accuracy. attention_amx likewise, from attention.
-        triple, cpu: of the machine to compile for, as LLVM names them (``aarch64-linux-gnu``, ``cortex-a76``); this one
-            where both are empty. Code for other architectures can be looked at and kept, but not run here.
-        features: CPU features, ``+name`` or ``-name`` with commas between: on top of those of the CPU that is named;
-            alone, all that the code may use.
-        chip: of target `nvptx`: the compute capability, such as ``sm_90``, which is the default; of target `cuda`, that
-            of the GPU where empty.
-        ptx: of GPUs: the version of PTX, such as ``8.6``; the least that has the chip's instructions where empty.
-        cubin: of GPUs: whether artefacts have machine code beside PTX, which spares the driver to compile it. `auto`
-            for target `nvptx`, where a ptxas is found; `always`, which is an error where none is; `never`.
-        level: LLVM's optimisation level, 0 to 3.
-        choices: of kernels by name, what their templates or schedules do in place of their rule (`rlx tune`):
-            tile_rows, prefetch and others, see docs/performance.md; of GPUs docs/gpu.md lists them.
-        verify: True checks after each stage that the module keeps its contract; `numeric` checks also that each pass,
-            kernel and plan keeps what the module computes, by interpreting it on small inputs (slow). Changes nothing
-            that is compiled. By default what the environment's RLX_VERIFY says: 1 or numeric.
-        dump_dir: folder that gets a file for each pass that changed something, and an overview, README.md. By default
-            what RLX_DUMP_DIR says.
-        passes: pipelines of the caller's own by their places among the compiler's passes, such as
-            ``{"after:rlx-fuse": "my-pass"}``; see docs/writing-a-pass.md. Where a pass's source can't be read, nothing
-            is taken from the cache.
-        time_limit: seconds that passes and code generation may take; None for any time. TimeLimitError names the pass
-            and the kernel that were at work then. A pass that is under way isn't interrupted.
-    """
-
-    target: str = "cpu"
-    activations: str = "exact"
-    intermediates: str = "rounded"
-    maxima: Mapping[str, int] = field(default_factory=dict)
-    disable_templates: tuple[str, ...] = ()
-    features: str = ""
-    triple: str = ""
-    cpu: str = ""
-    chip: str = ""
-    ptx: str = ""
-    cubin: str = "auto"
-    level: int = 2
-    choices: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    verify: bool | str = field(default_factory=lambda: _VERIFY.get(os.environ.get("RLX_VERIFY", ""), False))
-    dump_dir: str | os.PathLike[str] | None = field(default_factory=lambda: os.environ.get("RLX_DUMP_DIR") or None)
-    passes: Mapping[str, str] = field(default_factory=dict)
-    time_limit: float | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("target", "activations", "intermediates", "features", "triple", "cpu", "chip", "ptx", "cubin"):
-            checks.text(name, getattr(self, name))
-        if self.target not in TARGETS:
-            raise InputError(f"'target' expects {', '.join(TARGETS)}, but got '{self.target}'")
-        others = ("chip", "ptx") if self.target == "cpu" else ("triple", "cpu", "features")
-        for option in others:
-            if getattr(self, option):
-                given = getattr(self, option)
-                raise InputError(f"'{option}' isn't an option of target {self.target}, but got {given!r}")
-        if self.activations not in ("exact", "int8"):
-            raise InputError(f"'activations' expects exact or int8, but got '{self.activations}'")
-        if self.intermediates not in ("rounded", "wide"):
-            raise InputError(f"'intermediates' expects rounded or wide, but got '{self.intermediates}'")
-        if not isinstance(self.maxima, Mapping):
-            raise InputError(f"'maxima' expects a mapping from symbols to sizes, but got {self.maxima!r}")
-        for symbol, size in self.maxima.items():
-            if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= checks.LARGEST:
-                raise InputError(
-                    f"'maxima' expects a positive size of 64 bits for {checks.shown(symbol)}, but got "
-                    f"{checks.shown(size)}"
-                )
-        object.__setattr__(self, "disable_templates", checks.names("disable_templates", self.disable_templates))
-        self._check_disabled()
-        if self.target == "cpu" and (not isinstance(self.choices, Mapping) or self.choices):
-            check_choices(self.choices, self.known_choices())
-        checks.whole("level", self.level, 0, 3)
-        if not isinstance(self.verify, bool) and not (isinstance(self.verify, str) and self.verify == "numeric"):
-            raise InputError(f"'verify' expects True, False or 'numeric', but got {checks.shown(self.verify)}")
-        if self.dump_dir is not None:
-            checks.path("dump_dir", self.dump_dir)
-        limit = self.time_limit
-        if limit is not None and (
-            isinstance(limit, bool) or not isinstance(limit, (int, float)) or not 0 < limit < math.inf
-        ):
-            raise InputError(f"'time_limit' expects a positive number of seconds, or None, but got {limit!r}")
-        if not isinstance(self.passes, Mapping) or self.passes:
-            from rlx_mlir.rewriting.insertion import checked_passes
-
-            object.__setattr__(self, "passes", checked_passes(self.passes))
-        if self.cubin not in CUBIN:
-            raise InputError(f"'cubin' expects {', '.join(CUBIN)}, but got {self.cubin!r}")
-        if self.is_gpu:
-            self._check_gpu()
-        elif self.cubin != "auto":
-            raise InputError(f"'cubin' isn't an option of target cpu, but got {self.cubin!r}")
-        elif self.features or self.triple or self.cpu:
-            self.machine()
-
-    @property
-    def is_gpu(self) -> bool:
-        """Whether kernels run on a GPU."""
-        return self.target != "cpu"
-
-    def _check_disabled(self) -> None:
-        """Raises InputError where `disable_templates` names neither a class nor what the target has beside them."""
-        others = [name for name in self.disable_templates if name not in (*CLASSES, "all")]
-        if not others:
-            return
-        from rlx_mlir.codegen.cpu.registry import switches
-
-        known = (*CLASSES, "all", *switches())
-        for name in others:
-            if name not in known:
-                raise InputError(f"'disable_templates' expects {', '.join(known)}, but got {name!r}")
-            if self.is_gpu:
-                raise InputError(f"'disable_templates' names {name}, which target {self.target} doesn't have")
-
-    def known_choices(self) -> Mapping[str, range]:
-        """The values that `choices` may have, by name."""
-        if self.is_gpu:
-            from rlx_mlir.tuning.gpu import KNOWN
-
-            return KNOWN
-        from rlx_mlir.codegen.cpu.registry import knobs
-        from rlx_mlir.tuning.cpu import ranges
-
-        return ranges(knobs())
-
-    def _check_gpu(self) -> None:
-        """Fills in the chip, and checks what only GPUs have."""
-        from rlx_mlir import chips
-
-        if self.verify == "numeric":
-            raise InputError(f"'verify' expects True or False for target {self.target}, but got 'numeric'")
-        check_choices(self.choices, self.known_choices(), by_rows=True)
-        if not self.chip:
-            object.__setattr__(self, "chip", _chip_of_device() if self.target == "cuda" else chips.DEFAULT_CHIP)
-        chips.ptx_feature(self.chip, self.ptx)
-        self.assembler()
-
-    def machine(self) -> tuple[str, str, str]:
-        """(triple, CPU, features) of the CPU to generate code for; InputError where LLVM doesn't know one of them.
-
-        The host's part of a program for GPUs runs on any CPU of this architecture.
-        """
-        from rlx_mlir.lowering.machine import machine
-
-        if self.is_gpu:
-            return machine()[0], "", ""
-        return machine(self.triple, self.cpu, self.features)
-
-    @property
-    def machine_code(self) -> str:
-        """Whether there is machine code beside PTX, of `CUBIN`; drivers at hand compile PTX unless it is asked for."""
-        return "never" if self.cubin == "auto" and self.target != "nvptx" else self.cubin
-
-    def assembler(self) -> Assembler | None:
-        """What makes machine code of PTX, or None; InputError where there has to be one, but none is found."""
-        return chosen_assembler(self.machine_code)
-
-    @property
-    def is_observed(self) -> bool:
-        """Whether the compilation itself is of interest: then nothing is taken from the cache."""
-        return self.verify == "numeric" or self.dump_dir is not None or self._code_of_passes is None
-
-    @cached_property
-    def _code_of_passes(self) -> dict[str, str] | None:
-        """Digests of the passes of the caller's own; None where one can't be read."""
-        if not self.passes:
-            return {}
-        from rlx_mlir.rewriting.insertion import passes_digest
-
-        return passes_digest(self.passes)
-
-    def as_dict(self) -> dict[str, object]:
-        """The options as plain data, for keys of caches."""
-        return {
-            "target": self.target,
-            "activations": self.activations,
-            "intermediates": self.intermediates,
-            "maxima": dict(self.maxima),
-            "disable_templates": list(self.disable_templates),
-            "features": self.features,
-            "triple": self.triple,
-            "cpu": self.cpu,
-            "chip": self.chip,
-            "ptx": self.ptx,
-            "cubin": f"{self.cubin} {assembler.version}" if (assembler := self.assembler()) else self.cubin,
-            "level": self.level,
-            "choices": {kernel: dict(own) for kernel, own in self.choices.items()},
-            "passes": {"places": dict(self.passes), "code": self._code_of_passes},
-        }
-
-
-class OptionKeywords(TypedDict, total=False):
-    """The fields of `CompileOptions` but `target`, as keywords: what editors complete and type checkers know."""
-
-    activations: str
-    intermediates: str
-    maxima: Mapping[str, int]
-    disable_templates: tuple[str, ...]
-    features: str
-    triple: str
-    cpu: str
-    chip: str
-    ptx: str
-    cubin: str
-    level: int
-    choices: Mapping[str, Mapping[str, int]]
-    verify: bool | str
-    dump_dir: str | os.PathLike[str] | None
-    passes: Mapping[str, str]
-    time_limit: float | None
-
-
-def _options(target: str, given: Mapping[str, Any]) -> CompileOptions:
-    """The options; InputError where one has an unknown name."""
-    known = [own.name for own in dataclasses.fields(CompileOptions)]
-    for name in given:
-        if name not in known:
-            raise InputError(f"compiling has no option '{name}'{did_you_mean(name, known)}; it has {', '.join(known)}")
-    return CompileOptions(target=target, **given)
-
-
-def _chip_of_device() -> str:
-    """The compute capability of this machine's first GPU; the run time's error where there is none."""
-    from rlx_mlir import chips, native
-
-    return chips.chip_of(*native.CudaDevice(0).compute_capability)
 
 
 @overload
@@ -338,20 +95,20 @@ def compile(
     to a file and `rlx_mlir.load` makes executable where there is a GPU.
 
     Args:
-        module: a `GraphModule` at stage hir or mir, or at kernels or lir, from the text that `emit` gave, for the same
-            target; it is not changed.
+        module: a `GraphModule` at stage hir or mir, or at kernels, lir or linalg, from the text that `emit` gave, for
+            the same target; it is not changed.
         target: what runs it: `cpu`, `cuda`, or `nvptx` for a GPU elsewhere.
         threads: of one call; None for as many as the process may use.
         cache: look for the compiled module on disk, and keep it there.
         options: the fields of `CompileOptions`, which says what each means: `activations` ("exact" or "int8"),
             `intermediates` ("rounded" or "wide"), `maxima` (of dynamic sizes, by symbol), `disable_templates`,
-            `choices`, `level`; `verify` and `dump_dir` to look inside; `passes` of your own; `time_limit`; `triple`,
-            `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
+            `choices`, `level`; `verify` and `dump_dir` to look inside; `passes` of your own, `skip_fusion`;
+            `time_limit`; `triple`, `cpu` and `features` for other CPUs, `chip`, `ptx` and `cubin` for GPUs.
 
     Raises InputError for options that aren't valid, UnsupportedError for operations that can't be compiled, and
     CompileError (or PassError, or TimeLimitError) with the pass, the place and a file that reproduces the failure.
     """
-    chosen = _options(target, options)
+    chosen = options_of(target, options)
     check_threads(threads)
     checks.flag("cache", cache)
     _check_module(module)
@@ -405,8 +162,11 @@ def compile_cached(
     """
     chosen = CompileOptions(**options)
     check_threads(threads)
-    if not cache:
+    generators = {} if chosen.is_gpu else generator_digests()
+    if not cache or None in generators.values():  # without a digest, an entry could be of another generator
         return _compiled(build_artifact(build(), chosen), chosen, threads)
+    if generators:
+        material = {**material, "own generators": generators}
     parts = compile_cache.key_parts(material, chosen.as_dict())
     if not chosen.choices and (measured := tuned.find(parts, chosen.known_choices)):
         chosen = dataclasses.replace(chosen, choices=measured)
@@ -464,10 +224,10 @@ def stages(
     if start not in STARTS:
         raise StageError(f"a module to compile is at stage {', '.join(STARTS)}, but this one is at {start}")
     first = STARTS.index(start)
-    if options.passes:
+    if options.passes or options.skipped:
         from rlx_mlir.rewriting.insertion import with_passes
 
-        steps = with_passes(steps, options.passes)
+        steps = with_passes(steps, options.passes, options.skipped)
     if not options.verify:
         return steps[first:]
     checked = [(stage, f"{pipeline},rlx-verify-stage{{stage={stage}}}") for stage, pipeline in steps[first:]]
@@ -493,7 +253,7 @@ def emit(
 
     Raises InputError where there is no such stage, kernel or option, and what `compile` raises.
     """
-    chosen = _options(target, options)
+    chosen = options_of(target, options)
     known = GPU_STAGES if chosen.is_gpu else STAGES
     if not isinstance(stage, str) or stage not in known:
         raise InputError(
@@ -562,13 +322,7 @@ class Compilation:
         """
         from rlx_mlir.lowering.plan import check_noted, noted_parameters
 
-        plain = CompileOptions()
-        given = {name: getattr(self.options, name) != getattr(plain, name) for name in ("activations", "intermediates")}
-        given["verify"] = self.options.verify == "numeric" and module.stage != "kernels"
-        given["maxima"] = bool(self.options.maxima) and module.stage != "kernels"
-        for name, is_given in given.items():
-            if is_given:
-                raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
+        self._check_past(module)
         if module.stage == "kernels":
             self._check_maxima(module)
         problem = f"'{self.name}' can't be compiled from stage {module.stage} on"
@@ -583,6 +337,48 @@ class Compilation:
                 if stage == module.stage:
                     break
             check_noted(self.module, self.parameters, self.preparation, problem)
+            if module.stage == "linalg":
+                self._check_code(problem)
+
+    def _check_past(self, module: GraphModule) -> None:
+        """Raises InputError for options of passes that the module is past."""
+        plain, past = CompileOptions(), RESUMABLE.index(module.stage)
+        options = [
+            "activations",
+            "intermediates",
+            "skip_fusion",
+            *(["disable_templates", "choices"] if past > 1 else []),
+        ]
+        given = {name: getattr(self.options, name) != getattr(plain, name) for name in options}
+        given["verify"] = self.options.verify == "numeric" and past > 0
+        given["maxima"] = bool(self.options.maxima) and past > 0
+        for name, is_given in given.items():
+            if is_given:
+                raise InputError(f"'{name}' has no meaning for '{self.name}', which is at stage {module.stage} already")
+
+    def _check_code(self, problem: str) -> None:
+        """Raises StageError where kernels have code that was made for another machine, or call the user's own."""
+        from rlx_mlir.attributes import python_value
+
+        attributes = self.module.operation.attributes
+        found = python_value(attributes[MACHINE]) if MACHINE in attributes else None
+        if found != self._machine():
+            made = "doesn't say for which machine" if found is None else f"says that it is for {found}"
+            raise StageError(
+                f"{problem}: its kernels have code, of which '{MACHINE}' {made}, but it is compiled for "
+                f"{self._machine()}; text of stage lir is for any"
+            )
+        if own := [name for name, kind in self.kinds.items() if kind == OWN]:
+            raise StageError(
+                f"{problem}: {', '.join(own)} calls an operation of the user's own, which text of stage lir names"
+            )
+
+    def _machine(self) -> str:
+        """What code of kernels is made for: a target, and of CPUs a digest of their features."""
+        if self.options.is_gpu:
+            return f"nvptx {self.options.chip}"
+        triple, cpu, features = self.options.machine()
+        return f"{triple} {cpu} {hashlib.sha256(features.encode()).hexdigest()[:12]}"
 
     def _check_supported(self, module: GraphModule) -> None:
         from rlx_mlir.lowering.support import check_supported
@@ -677,20 +473,20 @@ class Compilation:
         attributes["mir.stage"] = ir.StringAttr.get(stage)
         if stage == "kernels":
             note_parameters(self.module, self.parameters)
+        if stage == "linalg":
+            attributes[MACHINE] = ir.StringAttr.get(self._machine())
         if "hir.policy" in attributes:
             del attributes["hir.policy"]
 
     def _read(self, stage: str) -> None:
-        from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
+        from rlx_mlir.lowering.functions import entry_function, functions
         from rlx_mlir.lowering.lir import argument_dims
-        from rlx_mlir.lowering.outline import CLASS
-        from rlx_mlir.lowering.plan import PlanReader, own_calls, read_preparation
+        from rlx_mlir.lowering.plan import PlanReader, kernel_kinds, own_calls, read_preparation
         from rlx_mlir.rewriting.steps import clone
 
         if stage == "kernels":
             self.preparation = read_preparation(self.module)
-            kernels = functions(self.module, KERNEL)
-            self.kinds = {str(kernel.name.value): kernel.operation.attributes[CLASS].value for kernel in kernels}
+            self.kinds = kernel_kinds(self.module)
             self.watch.kernels = tuple(self.kinds)
             self.own = own_calls(self.module)
             if self.verifier is not None:

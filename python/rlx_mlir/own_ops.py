@@ -178,7 +178,7 @@ class OwnOp:
         A function is told by its file, place, code and defaults. What it gets from its surroundings, or an object with
         a method `__call__`, isn't in the file, so it isn't told.
         """
-        own = [_source(part) for part in (self.infer, self.lowering, None if self.is_native else self.kernel)]
+        own = [function_digest(part) for part in (self.infer, self.lowering, None if self.is_native else self.kernel)]
         if None in own:
             return None
         return hashlib.sha256("\n".join([self.name, str(self.is_native), *map(str, own)]).encode()).hexdigest()
@@ -376,8 +376,8 @@ def _described(result: object) -> str:
     return f"{word} [{', '.join(map(str, result.shape))}]"
 
 
-def _source(function: Callable[..., Any] | None) -> str | None:
-    """What tells a function of Python from others; '' for none."""
+def function_digest(function: Callable[..., Any] | None) -> str | None:
+    """What tells a function of Python from others; '' for none, None where its source doesn't tell."""
     if function is None:
         return ""
     plain = inspect.unwrap(function)
@@ -397,4 +397,13 @@ def _source(function: Callable[..., Any] | None) -> str | None:
     return hashlib.sha256(file + "\n".join(where).encode()).hexdigest()
 
 
-__all__ = ["OwnOp", "TensorSpec", "find_op", "native_parameters", "register_op", "registered_ops", "unregister_op"]
+__all__ = [
+    "OwnOp",
+    "TensorSpec",
+    "find_op",
+    "function_digest",
+    "native_parameters",
+    "register_op",
+    "registered_ops",
+    "unregister_op",
+]

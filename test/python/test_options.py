@@ -53,6 +53,7 @@ COMPILING: dict[str, list[dict[str, Any]]] = {
     "verify": [{"verify": False}, {"verify": True}, {"verify": "numeric"}],
     "dump_dir": [{"dump_dir": None}],
     "passes": [{"passes": {"after:rlx-fuse": "canonicalize,cse"}}],
+    "skip_fusion": [{"skip_fusion": True}, {"skip_fusion": ("mir-fuse-swiglu",)}],
     "time_limit": [{"time_limit": 500.0}],
 }
 
@@ -143,8 +144,9 @@ LINES = (
     "emit {llama} --stage mir --function decode --activations exact --context 64 --chunk 16 --inspect",
     "emit {module} --stage asm --kernel {kernel}",
     "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
-    "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse",
-    "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json",
+    "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse --skip-fusion mir-fuse-swiglu",
+    "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json "
+    "--skip-fusion all",
     "report {module} --target nvptx --chip sm_80",
     "report {clean} --assert-clean",
     "bench --model {llama} --threads 1 --prompt 4 --decode 2 --activations exact --rounds 1 --device cpu --json",

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, formats
 from rlx_mlir.errors import CompileError, InputError, StageError
+from rlx_mlir.tools.cli import app
 
-STAGES = ("kernels", "lir")
+STAGES = ("kernels", "lir", "linalg")
 
 
 def module() -> GraphModule:
@@ -47,7 +50,10 @@ def test_text_of_a_stage_is_compiled_on_from(stage: str) -> None:
     assert again.stage == stage
     assert rlx.emit(again, stage) == rlx.emit(module(), stage)
     assert rlx.emit(again, "asm") == rlx.emit(module(), "asm")
-    assert rlx.compile(again).artifact.parameters == rlx.compile(module()).artifact.parameters
+    artifact, plain = rlx.compile(again).artifact, rlx.compile(module()).artifact
+    assert artifact.parameters == plain.parameters
+    assert artifact.preparation == plain.preparation
+    assert (artifact.kinds, artifact.templates) == (plain.kinds, plain.templates)
     wanted = results(module())
     for name, found in results(again).items():
         np.testing.assert_array_equal(found, wanted[name])
@@ -62,8 +68,66 @@ def test_an_edited_kernel_runs() -> None:
     np.testing.assert_array_equal(edited["z"], results(module())["z"])
 
 
-def test_gpu_text_is_compiled_on_from() -> None:
-    text = rlx.emit(module(), "kernels", target="nvptx", chip="sm_80")
+def test_edited_code_of_a_kernel_runs() -> None:
+    """Of a kernel that a template made, and of one that is linalg."""
+    text = rlx.emit(module(), "linalg", disable_templates=("rows",))
+    x = np.random.default_rng(1).standard_normal((5, 64), np.float32)
+    begin = text.index("@dequant_matmul_silu_0.body")
+    end = text.index("func.func", begin)
+    body = text[begin:end]
+    assert "arith.divf" in body
+    edited = results(GraphModule.from_text(text[:begin] + body.replace("arith.divf", "arith.mulf") + text[end:]))
+    z = x @ parameters()["dense"]
+    np.testing.assert_allclose(edited["y"], z * (1 + np.exp(-z)), rtol=1e-4, atol=1e-4)
+    generic = text.index("@softmax_0.mir")
+    assert "linalg.generic" in text[generic:]
+    edited = results(GraphModule.from_text(text[:generic] + text[generic:].replace("math.exp ", "math.absf ", 1)))
+    assert not np.allclose(edited["z"], results(module())["z"])
+    np.testing.assert_array_equal(edited["y"], results(module())["y"])
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_commands_go_on_from_files(stage: str, tmp_path: Path) -> None:
+    (tmp_path / "m.mlir").write_text(rlx.emit(module(), stage))
+    result = CliRunner().invoke(app, ["emit", str(tmp_path / "m.mlir"), "--stage", "asm"])
+    assert result.exit_code == 0, result.output
+    assert result.output.strip() == rlx.emit(module(), "asm").strip()
+
+
+def test_code_is_for_one_machine() -> None:
+    text = rlx.emit(module(), "linalg")
+    for old, new, message in (
+        ("mir.machine = ", "mir.other = ", "'mir.machine' doesn't say for which machine, but it is compiled for"),
+        (
+            'mir.machine = "',
+            'mir.machine = "other ',
+            "'mir.machine' says that it is for other .*; text of stage lir is",
+        ),
+    ):
+        assert old in text
+        with pytest.raises(StageError, match=f"'resumed' can't be compiled from stage linalg on: .*{message}"):
+            rlx.compile(GraphModule.from_text(text.replace(old, new)), cache=False)
+    gpu = GraphModule.from_text(rlx.emit(module(), "linalg", target="nvptx", chip="sm_80"))
+    with pytest.raises(StageError, match="says that it is for nvptx sm_80, but it is compiled for nvptx sm_90"):
+        rlx.emit(gpu, "ptx", target="nvptx", chip="sm_90")
+
+
+def test_calls_of_own_operations_go_on_from_where_they_are_named() -> None:
+    rlx.register_op("resume.half", infer=lambda x: x, reference=lambda x: x / 2, kernel=lambda x: x / 2)
+    try:
+        m = GraphModule.mir("own")
+        m.set_outputs({"y": m.custom("resume.half", m.input("x", [4]))})
+        x = np.ones(4, np.float32)
+        assert rlx.compile(GraphModule.from_text(rlx.emit(m, "lir")), cache=False).run({"x": x})["y"][0] == 0.5
+        with pytest.raises(StageError, match="calls an operation of the user's own, which text of stage lir names"):
+            rlx.compile(GraphModule.from_text(rlx.emit(m, "linalg")), cache=False)
+    finally:
+        rlx.unregister_op("resume.half")
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_gpu_text_is_compiled_on_from(stage: str) -> None:
+    text = rlx.emit(module(), stage, target="nvptx", chip="sm_80")
     again = rlx.emit(GraphModule.from_text(text), "ptx", target="nvptx", chip="sm_80")
     assert again == rlx.emit(module(), "ptx", target="nvptx", chip="sm_80")
 
@@ -76,6 +140,8 @@ def test_gpu_text_is_compiled_on_from() -> None:
         ("lir", {"maxima": {"n": 9}}, "'maxima' has no meaning for 'resumed', which is at stage lir already"),
         ("lir", {"verify": "numeric"}, "'verify' has no meaning for 'resumed', which is at stage lir already"),
         ("lir", {"passes": {"after:lir-plan": "cse"}}, "has a place among the passes to lir, but"),
+        ("linalg", {"disable_templates": ("all",)}, "'disable_templates' has no meaning for 'resumed', which is at"),
+        ("linalg", {"choices": {"softmax_0": {"prefetch": 0}}}, "'choices' has no meaning for 'resumed', which is at"),
     ],
 )
 def test_options_of_stages_that_are_past(stage: str, options: dict[str, Any], message: str) -> None:
@@ -105,6 +171,16 @@ def test_parameters_that_are_none() -> None:
             rlx.compile(GraphModule.from_text(text.replace(old, new)), cache=False)
 
 
-def test_later_stages_are_looked_at_only() -> None:
-    with pytest.raises(StageError, match="is at stage hir, mir, kernels, lir, but this one is at linalg"):
-        rlx.compile(GraphModule.from_text(rlx.emit(module(), "linalg")))
+@pytest.mark.parametrize("stage", ["gpu", "nvvm"])
+def test_later_stages_are_looked_at_only(stage: str) -> None:
+    text = rlx.emit(module(), stage, target="nvptx")
+    with pytest.raises(
+        StageError, match=f"text of stage '{stage}' is there .*compiled on from, is text of hir, mir, ker"
+    ):
+        GraphModule.from_text(text)
+
+
+def test_stages_that_are_text_of_other_kinds_are_no_modules() -> None:
+    for stage in ("llvm", "asm"):
+        with pytest.raises(InputError):
+            GraphModule.from_text(rlx.emit(module(), stage))

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from rlx_mlir import ir
+from rlx_mlir.attributes import elements_attribute
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.formats import scaled_scheme
@@ -144,15 +146,15 @@ def cast(draft: Draft) -> None:
 
 def constant(draft: Draft, name: str) -> None:
     shape = [draft.size(most=9) for _ in range(draft.integer(0, 2))]
-    dtype = DTYPES[draft.choose(ALL)]
+    kind = draft.choose(ALL)
+    dtype = DTYPES[kind]
     array = np.asarray(draft.rng.integers(-4, 5, shape)) * (0.5 if dtype.kind not in "ib" else 1)
     stage = draft.module.stage
     if name.partition(".")[0] == stage:
         draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
         return
-    from rlx_mlir.hir.types import elements_attribute
-
-    attribute = elements_attribute(np.asarray(array).astype(dtype), draft.module.ir_module.context)
+    element = ir.Type.parse(kind, draft.module.ir_module.context)
+    attribute = elements_attribute(np.asarray(array).astype(dtype), element)
     draft.emit(name, {}, {"value": attribute})
 
 

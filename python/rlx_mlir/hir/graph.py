@@ -14,6 +14,7 @@ import numpy as np
 
 from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
+from rlx_mlir.attributes import elements_attribute
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
@@ -24,7 +25,8 @@ from rlx_mlir.hir.types import (
     Options,
     ShapeLike,
     describe,
-    elements_attribute,
+    dtype_word,
+    element_type,
     first_message,
     packed_type,
     scalar_array,
@@ -329,7 +331,7 @@ class Graph:
                     array = array.astype(wanted)
             elif not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
                 array = array.astype(np.float32)
-            attribute = elements_attribute(array, self._context)
+            attribute = elements_attribute(array, element_type(dtype_word(array.dtype), self._context))
         except InputError as error:
             raise here.error(f"constant: {error}") from None
         return self._emit(f"{self._stage}.constant", {}, {"value": attribute}, name=name)[0]

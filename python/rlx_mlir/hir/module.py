@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import checks, ir
 from rlx_mlir.attributes import python_value
-from rlx_mlir.errors import InputError, StageError
+from rlx_mlir.errors import InputError, StageError, shortened
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
@@ -27,6 +27,7 @@ from rlx_mlir.runtime.shown import preformatted
 from rlx_mlir.semantics.dims import Dims
 from rlx_mlir.semantics.function import (
     KERNEL,
+    PREPARE,
     arguments,
     entry_function,
     function_name,
@@ -113,6 +114,11 @@ class GraphModule(Blocks, Editing):
         """
         attributes = module.operation.attributes
         marked = python_value(attributes[_STAGE]) if _STAGE in attributes else None
+        if stage is None and marked is not None and marked not in STAGES:
+            raise StageError(
+                f"text of stage {shortened(marked)} is there to be looked at; what is read, and compiled on from, "
+                f"is text of {', '.join(STAGES)}"
+            )
         found = detect_stage(module, marked) if stage is None else stage
         check_stage(module, found)
         if found in BUILDABLE:
@@ -302,21 +308,24 @@ class GraphModule(Blocks, Editing):
         """
         return inspect(self)
 
-    def fusion_report(self, *, activations: str = "exact") -> FusionReport:
+    def fusion_report(self, *, activations: str = "exact", skip_fusion: bool | Sequence[str] = False) -> FusionReport:
         """What compiling joins, what it nearly does, and why not; printed, it is text. The module stays as it is.
 
         Args:
             activations: as of `compile`: `exact` or `int8`.
+            skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
-        Raises StageError where the module is past stage mir, InputError where `activations` is another word.
+        Raises StageError where the module is past stage mir, InputError where an option is no such word.
         """
         from rlx_mlir.reports.fusion import fusion_report
+        from rlx_mlir.rewriting.insertion import checked_fusions
 
         if self._stage not in BUILDABLE:
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: it is fused already")
         if not isinstance(activations, str) or activations not in ("exact", "int8"):
             raise InputError(f"{place.caller()}: 'activations' expects exact or int8, but got {activations!r}"[:400])
-        return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations)
+        skipped = checked_fusions(skip_fusion)
+        return fusion_report(self._copy(), self.name, policy=self._policy, activations=activations, skipped=skipped)
 
     def range_report(
         self,
@@ -485,7 +494,7 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
         marked: what an attribute says. It decides between hir and mir for a module of primitives alone, which is at
             mir without it, and for linalg, whose kernels may be vectors; otherwise passes may have left it behind.
     """
-    dialects = {op.name.partition(".")[0] for op in operations(module)}
+    dialects = {op.name.partition(".")[0] for op in _staged(module)}
     if "hir" in dialects:
         return "hir"
     if ("linalg" in dialects or marked == "linalg") and "mir" not in dialects:
@@ -498,6 +507,13 @@ def detect_stage(module: ir.Module, marked: str | None = None) -> str:
     return "hir" if marked == "hir" else "mir"
 
 
+def _staged(module: ir.Module) -> Iterator[ir.Operation]:
+    """The operations that a stage decides about: those of @prepare stay as they are while there is one."""
+    for op in module.body.operations:
+        if role(op.operation) != PREPARE:
+            yield from (op.operation, *operations(op))
+
+
 def check_stage(module: ir.Module, stage: str) -> None:
     """Raises StageError where a module has operations that its stage doesn't."""
     if not isinstance(stage, str) or stage not in STAGES:
@@ -505,7 +521,7 @@ def check_stage(module: ir.Module, stage: str) -> None:
     banned = {"hir": (), "mir": ("hir",), "kernels": ("hir",), "linalg": ("hir", "mir"), "lir": ("hir",)}[stage]
     allowed = ("hir", "mir", "func") if stage in BUILDABLE else ()
     wrong = []
-    for op in operations(module):
+    for op in _staged(module):
         dialect = op.name.partition(".")[0]
         if dialect in banned or (allowed and dialect not in allowed):
             wrong.append((op, ""))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Element types, tensor types and constants: between the words and arrays of Python and MLIR."""
+"""Element types, tensor types and numbers: between the words and arrays of Python and MLIR."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, TypeAlias, TypedDict
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -121,19 +120,6 @@ def logical_shape(type: ir.Type) -> list[int]:
     if (packed := packing(shaped)) is not None:
         return [-1 if packed.n is None else packed.n, packed.k]
     return [-1 if shaped.is_dynamic_dim(i) else shaped.get_dim_size(i) for i in range(shaped.rank)]
-
-
-def elements_attribute(array: np.ndarray, context: ir.Context) -> ir.Attribute:
-    """An array as an attribute, of the tensor type with its shape and element type."""
-    element = element_type(dtype_word(array.dtype), context)
-    data: Any = np.require(array, requirements="C")
-    with context, ir.Location.unknown():
-        if array.dtype == np.bool_:
-            data = np.packbits(data, axis=None, bitorder="little")
-            return ir.DenseElementsAttr.get(data, type=element, shape=list(array.shape))
-        if array.dtype == ml_dtypes.bfloat16:
-            data = data.view(np.uint16)
-        return ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
 
 
 def scalar_array(value: Any, like: np.dtype) -> np.ndarray:

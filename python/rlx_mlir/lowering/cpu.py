@@ -76,7 +76,7 @@ def kernel_name(kernel: ir.AnyOp) -> str:
     },
 )
 def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: str, disable: str, choices: str) -> None:
-    """Replace kernels that a template covers by its code, and drop @prepare, which the run time performs."""
+    """Replace kernels that a template covers by its code."""
     is_here = not (triple or cpu or features)
     triple, cpu, features = machine(triple, cpu, features)
     target = Target.from_features(features, triple, cpu)
@@ -89,8 +89,6 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         words = ", ".join(known)
         raise InputError(f"option 'disable' expects {words} or all, joined by +, but got '{'+'.join(unknown)}'")
     block = module.regions[0].blocks[0]
-    for prepare in functions(module, PREPARE):
-        prepare.operation.erase()
     kernels = functions(module, KERNEL)
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
@@ -101,7 +99,7 @@ def apply_templates(module: ir.Operation, *, triple: str, cpu: str, features: st
         try:
             own = replace(target, choices=chosen.get(kernel_name(kernel), BY_RULE))
             template, text = _generate(kernel, own, skipped)
-            made = parse_into(block, text)
+            made = _parsed(block, kernel_name(kernel), template, text)
             if template == OWN:
                 declare_into(block, declare_call(kernel_name(kernel)))
         except UnsupportedByTemplate as reason:
@@ -127,6 +125,18 @@ def _generate(kernel: ir.AnyOp, target: Target, skipped: Collection[str]) -> tup
     return generate(kind, name, READERS[kind](name, kernel), target, skipped)
 
 
+def _parsed(block: ir.Block, name: str, template: str, text: str) -> list[ir.AnyOp]:
+    """The functions of a kernel, appended to the module; CompileError where a generator's text isn't of a kernel."""
+    try:
+        made = parse_into(block, text)
+    except ir.MLIRError as error:
+        raise CompileError(f"generator '{template}' gave text that is no MLIR: {error}") from None
+    found = {str(op.name.value) for op in made if op.operation.name == "func.func"}
+    if missing := [f"@{name}.{part}" for part in ("body", *MEASURES) if f"{name}.{part}" not in found]:
+        raise CompileError(f"generator '{template}' gave text without {', '.join(missing)}")
+    return made
+
+
 def _locate(function: ir.AnyOp, location: ir.Location) -> None:
     """Gives a function that was parsed from our text a location: failures then name the kernel and its block."""
     function.operation.location = location
@@ -148,9 +158,11 @@ def _template_failure(kernel: ir.AnyOp, error: Exception) -> str:
 def destination_style(module: ir.Operation) -> None:
     """Give generic kernels buffers for operands and results, as templates have them.
 
-    One unit does all the work until cpu-split-kernels cuts it.
+    One unit does all the work until cpu-split-kernels cuts it. @prepare leaves, which the run time performs.
     """
     block = module.regions[0].blocks[0]
+    for prepare in functions(module, PREPARE):
+        prepare.operation.erase()
     for kernel in functions(module, KERNEL):
         check_extents(kernel)
         if TEMPLATE not in kernel.operation.attributes:

@@ -11,6 +11,7 @@ from rlx_mlir.lowering.epilogues import widen_epilogues
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
 from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
+from rlx_mlir.semantics.function import PREPARE, role
 from rlx_mlir.unsupported import list_operations
 
 #: Bytes of values below which nothing in between is too large: it has an element for each pair of theirs at most.
@@ -28,8 +29,10 @@ def mir_to_linalg(function: ir.Operation) -> None:
     what follows a product with panels of f16 or bf16 is computed in f32 and rounded once.
 
     Raises CompileError where operations are left: the message lists them all, with their numbers. So it does where the
-    memory of a value can't be addressed.
+    memory of a value can't be addressed. @prepare stays as it is.
     """
+    if role(function) == PREPARE:  # the run time performs it
+        return
     largest = check_extents(function)
     widen_epilogues(function)
     apply_patterns(function, TO_LINALG)

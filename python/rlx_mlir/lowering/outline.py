@@ -113,12 +113,32 @@ def _copy_results(entry: ir.AnyOp) -> None:
 
 
 def _store_constants(entry: ir.AnyOp) -> None:
-    """Constants that functions of the user's own read are written to memory: they are no part of kernels that call."""
-    for op in [op for op in operations(entry, nested=False) if op.name == "mir.custom"]:
+    """Constants are written to memory where what reads them has to find them there."""
+    stored: dict[ir.Value, ir.Value] = {}
+    for op in [op for op in operations(entry, nested=False) if op.name != "mir.constant"]:
         for number, value in enumerate(op.operands):
-            if producer(value, mir.ConstantOp) is not None:
-                with ir.InsertionPoint(op), op.location:
-                    op.operands[number] = _copied(value)
+            constant = producer(value, mir.ConstantOp)
+            if constant is None or not _reads_memory(op, is_splat=getattr(constant.value, "is_splat", False)):
+                continue
+            if value not in stored:
+                with ir.InsertionPoint.after(constant.operation), op.location:
+                    stored[value] = _copied(value)
+            op.operands[number] = stored[value]
+
+
+def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
+    """Whether a constant can be no part of the kernel that an operation is in.
+
+    Functions of the user's own take arrays. The templates of products, rows and attention take one number, no others:
+    with a table in the kernel they would decline, which costs more than to copy it.
+    """
+    if isinstance(op.opview, mir.CustomOp):
+        return True
+    if is_splat or not op.results:
+        return False
+    if op.name in ROW_WISE and _is_row_wise(op.opview):
+        return len(shape_of(op.results[0])) > 1
+    return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in ("attention", "norm", "recurrence")
 
 
 def _copied(value: ir.Value) -> ir.Value:

@@ -7,7 +7,8 @@ from rlx_mlir.rewriting import named_pipeline
 
 FUSE = named_pipeline(
     "rlx-fuse",
-    "Fuse MIR primitives",
+    "Fold constants, and fuse MIR primitives",
+    ("mir-fold-constants", "patterns see numbers where the graph computes them; before parameters meet them"),
     ("mir-fuse-matmul-bias-act", "before shared-input fusion, which would hide single products behind slices"),
     ("mir-fuse-residual-norm", "the sum isn't written out"),
     ("mir-fuse-swiglu", "before shared-input fusion: both halves of a SwiGLU are one product already"),

@@ -22,6 +22,7 @@ from rlx_mlir.lowering.functions import (
     result_attributes,
 )
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
+from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.mir import dims
 from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.dims import Size, largest, product
@@ -219,6 +220,17 @@ def read_preparation(module: ir.AnyModule) -> Preparation:
         for own, value in zip(result_attributes(function), terminator.operands, strict=True)
     )
     return Preparation(tuple(names), tuple(steps), results)
+
+
+def kernel_kinds(module: ir.AnyModule) -> dict[str, str]:
+    """The class of each kernel by name: kernels have it, and once memory is planned, what the entry function calls."""
+    kinds = {}
+    for op in module.operation.regions[0].blocks[0].operations:
+        attributes = op.operation.attributes
+        if CLASS in attributes:
+            name = str(python_value(attributes["sym_name"])).removesuffix(".mir")
+            kinds[name] = str(python_value(attributes[CLASS]))
+    return kinds
 
 
 def own_calls(module: ir.AnyModule) -> tuple[OwnCall, ...]:

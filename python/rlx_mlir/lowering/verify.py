@@ -278,10 +278,19 @@ def _linalg(module: ir.Operation) -> Problems:
             if _dialect(op) in ("mir", "hir"):
                 yield f"{_at(function, op)}: kernels hold no operation of mir or hir"
     for prepare in functions(module, PREPARE):
-        yield f"{_at(prepare)}: what runs once has left the module"
+        yield from _is_mir(prepare, {"mir", "func"})
     for kernel in functions(module, KERNEL):
         if TEMPLATE not in kernel.operation.attributes:
             yield f"{_at(kernel)}: a generic kernel says in '{TEMPLATE}' why it is generic"
+    yield from _bodies(module)
+
+
+def _has_code(module: ir.Operation) -> Problems:
+    """Kernels are bodies now, and what runs once has left."""
+    for kernel in functions(module, KERNEL):
+        yield f"{_at(kernel)}: a kernel that has code is no longer there as MIR"
+    for prepare in functions(module, PREPARE):
+        yield f"{_at(prepare)}: what runs once has left the module"
     yield from _bodies(module)
 
 
@@ -316,9 +325,7 @@ def _bodies(module: ir.Operation) -> Problems:
 
 
 def _cpu(module: ir.Operation) -> Problems:
-    for kernel in functions(module, KERNEL):
-        yield f"{_at(kernel)}: a kernel that has code is no longer there as MIR"
-    yield from _bodies(module)
+    yield from _has_code(module)
     for function in functions(module):
         if not str(function.name.value).endswith(".body"):
             continue
@@ -372,9 +379,7 @@ _KERNEL = frozenset({"affine", "arith", "gpu", "math", "memref", "nvvm", "scf"})
 
 def _gpu(module: ir.Operation) -> Problems:
     """The host computes sizes and launches; what it launches is there, and waits where it has to."""
-    for kernel in functions(module, KERNEL):
-        yield f"{_at(kernel)}: a kernel that has code is no longer there as MIR"
-    yield from _bodies(module)
+    yield from _has_code(module)
     kernels = device_functions(module)
     for name, kernel in kernels.items():
         allowed = _KERNEL if kernel.operation.name == "gpu.func" else _KERNEL | {"llvm", "vector"}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_mlir.codegen.cpu import registry
-from rlx_mlir.compiler import _check_module, _options, build_artifact
+from rlx_mlir.compiler import _check_module, build_artifact
 from rlx_mlir.errors import CompileError, DeviceError, DeviceFaultError, InputError
 from rlx_mlir.measure.profile import measured
 from rlx_mlir.measure.programs import is_on_gpu
@@ -32,6 +32,7 @@ from rlx_mlir.measure.timing import Comparison, Series, compare
 from rlx_mlir.measure.work import ModuleWork
 from rlx_mlir.models import decoder
 from rlx_mlir.models.model import Model
+from rlx_mlir.options import options_of
 from rlx_mlir.place import located
 from rlx_mlir.runtime import cache as compile_cache
 from rlx_mlir.runtime import tuned
@@ -192,7 +193,7 @@ def tune_module(
         raise InputError("'target' expects what can be measured here, cpu or cuda, but got 'nvptx'")
     if options.get("choices"):
         raise InputError("'choices' are what is looked for: leave them out")
-    made = _options(target, options)
+    made = options_of(target, options)
     for symbol, own in (sizes or {}).items():
         if not made.is_gpu and isinstance(own, Sequence) and len(own) > 1:
             _refuse_several(f"size of '{symbol}'", own)

@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
+from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.steps import clone
 from rlx_mlir.runtime.shown import preformatted
 
 #: Places that a line of the report names; the others are counted.
 _LISTED = 3
+#: The pass that folds constants: it joins nothing, so the report lists what it does by itself.
+FOLDING = "mir-fold-constants"
 _DIRECTORY = re.compile(r"\([^()]*/")
 
 
@@ -28,6 +31,9 @@ class FusionReport:
         before, after: number of operations by name.
         fused: (pass, rewrite), in the order in which they were applied.
         missed: (pass, pattern that looked at an operation and declined).
+        folded: operations on constants that became constants.
+        kept: operations on constants that stay, with the reason: they are too large, or not exact.
+        skipped: passes that weren't run, as `skip_fusion` says.
     """
 
     name: str
@@ -35,6 +41,9 @@ class FusionReport:
     after: Counter[str]
     fused: tuple[tuple[str, Rewrite], ...]
     missed: tuple[tuple[str, Miss], ...]
+    folded: tuple[Rewrite, ...] = ()
+    kept: tuple[Miss, ...] = ()
+    skipped: tuple[str, ...] = ()
 
     def assert_clean(self) -> None:
         """Raises CompileError, which lists them, where a pattern looked at operations and declined to join them."""
@@ -51,6 +60,9 @@ class FusionReport:
             "after": dict(self.after),
             "fused": [{"pass": name, **asdict(rewrite)} for name, rewrite in self.fused],
             "missed": [{"pass": name, **asdict(miss)} for name, miss in self.missed],
+            "folded": [asdict(rewrite) for rewrite in self.folded],
+            "kept": [asdict(miss) for miss in self.kept],
+            "skipped": list(self.skipped),
         }
 
     def _repr_html_(self) -> str:
@@ -60,6 +72,8 @@ class FusionReport:
         lines = [f"fusion report of '{self.name}': {self.before.total()} -> {self.after.total()} operations"]
         if changes := format_changes(self.before, self.after):
             lines.append(f"  {changes}")
+        if self.skipped:
+            lines.append(f"  skipped: {', '.join(self.skipped)}")
         by_pattern: dict[tuple[str, str], list[str]] = {}
         for name, rewrite in self.fused:
             by_pattern.setdefault((name, rewrite.pattern), []).append(rewrite.where)
@@ -70,16 +84,37 @@ class FusionReport:
             lines.append("  nothing")
         if self.missed:
             lines += ["", "not fused", *self._not_fused()]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._constants()])
 
     def _not_fused(self) -> Iterator[str]:
         """Two lines for each reason."""
-        by_reason: dict[tuple[str, str, str, str], list[str]] = {}
+        by_pattern: dict[str, list[Miss]] = {}
         for name, miss in self.missed:
-            by_reason.setdefault((name, miss.pattern, miss.reason, miss.hint), []).append(f"{miss.op} {miss.where}")
-        for (name, pattern, reason, hint), places in by_reason.items():
-            yield f"  {len(places):>4}  {pattern} ({name}): {_listed(places)}"
-            yield f"        {reason}" + (f" -> {hint}" if hint else "")
+            by_pattern.setdefault(f"{miss.pattern} ({name}): ", []).append(miss)
+        for title, misses in by_pattern.items():
+            yield from _reasons(title, misses)
+
+    def _constants(self) -> Iterator[str]:
+        """What folding did, where there was something to fold."""
+        if self.folded:
+            places: dict[str, list[str]] = {}
+            for rewrite in self.folded:
+                places.setdefault(rewrite.op, []).append(rewrite.where)
+            yield from ("", "folded")
+            for op, own in places.items():
+                yield f"  {len(own):>4}  {op}: {_listed(own)}"
+        if self.kept:
+            yield from ("", "not folded", *_reasons("", self.kept))
+
+
+def _reasons(title: str, misses: Iterable[Miss]) -> Iterator[str]:
+    """Two lines for each reason of a pattern."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for miss in misses:
+        by_reason.setdefault((miss.reason, miss.hint), []).append(f"{miss.op} {miss.where}")
+    for (reason, hint), places in by_reason.items():
+        yield f"  {len(places):>4}  {title}{_listed(places)}"
+        yield f"        {reason}" + (f" -> {hint}" if hint else "")
 
 
 def _listed(places: Iterable[str]) -> str:
@@ -102,7 +137,14 @@ def format_changes(before: Counter[str], after: Counter[str]) -> str:
     return ", ".join(parts)
 
 
-def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activations: str = "exact") -> FusionReport:
+def fusion_report(
+    module: ir.Module,
+    name: str,
+    *,
+    policy: str = "direct",
+    activations: str = "exact",
+    skipped: Sequence[str] = (),
+) -> FusionReport:
     """Runs the passes up to packing of weights on a copy, and reports.
 
     Args:
@@ -110,19 +152,26 @@ def fusion_report(module: ir.Module, name: str, *, policy: str = "direct", activ
         name: of the module.
         policy: how blocks lower.
         activations: as of `compile`.
+        skipped: names of passes that aren't run.
     """
     copy = clone(module)
     run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom")
     before = count_operations(copy)
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
+    ((_, fuse),) = with_passes([("mir", f"rlx-fuse{quantize}")], {}, skipped)
     with recording(copy) as recorder:
-        run_pipeline(copy, f"rlx-fuse{quantize}")
+        run_pipeline(copy, fuse)
         after = count_operations(copy)  # Without those of packing, which run once.
         run_pipeline(copy, "mir-pack-weights")
+    folding = [report for step, report in recorder.reports if step == FOLDING]
+    joining = [(step, report) for step, report in recorder.reports if step != FOLDING]
     return FusionReport(
         name,
         before,
         after,
-        tuple((step, rewrite) for step, report in recorder.reports for rewrite in report.rewrites),
-        tuple((step, miss) for step, report in recorder.reports for miss in report.misses),
+        tuple((step, rewrite) for step, report in joining for rewrite in report.rewrites),
+        tuple((step, miss) for step, report in joining for miss in report.misses),
+        tuple(rewrite for report in folding for rewrite in report.rewrites),
+        tuple(miss for report in folding for miss in report.misses),
+        tuple(skipped),
     )

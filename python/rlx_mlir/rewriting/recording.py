@@ -87,8 +87,8 @@ def recording(module: ir.AnyModule, *, budget: int | None = None) -> Iterator[Re
 
 #: Names of the passes whose patterns are also reported as remarks; None where no pass's are.
 _remarks: re.Pattern[str] | None = None
-#: The passes that join operations, and those that decide in what form weights and activations are multiplied.
-FUSION = "mir-(fuse|quantize|pack)-.*"
+#: The passes that fold and join operations, and those that decide in what form weights and activations are multiplied.
+FUSION = "mir-(fold|fuse|quantize|pack)-.*"
 
 
 def set_remarks(passes: str | None) -> None:

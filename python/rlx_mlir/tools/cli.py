@@ -39,6 +39,7 @@ from rlx_mlir.tools.options import (
     Nonfinite,
     OutputOption,
     PassesOption,
+    SkipFusionOption,
     Program,
     PtxOption,
     Stage,
@@ -48,7 +49,9 @@ from rlx_mlir.tools.options import (
     any_module,
     configuration,
     example,
+    activations_of,
     own_passes,
+    skipped_fusion,
     print_json,
     progress,
     weights,
@@ -448,6 +451,7 @@ def emit(
     chip: ChipOption = "",
     ptx: PtxOption = "",
     passes: PassesOption = None,
+    skip_fusion: SkipFusionOption = None,
     load: LoadOption = None,
     output: OutputOption = None,
 ) -> None:
@@ -464,12 +468,14 @@ def emit(
         "chip": chip,
         "ptx": ptx,
         "passes": own_passes(passes, load),
+        "skip_fusion": skipped_fusion(skip_fusion),
     }
     if kernel is not None:
         if inspect:
             raise InputError("'--kernel' chooses code, which '--inspect' doesn't show: leave one of them out")
         machine["kernel"] = kernel
-    text = show(module, stage.value, activations=activations.value, maxima=maxima, **machine).rstrip("\n")
+    chosen = activations_of(module, activations)
+    text = show(module, stage.value, activations=chosen, maxima=maxima, **machine).rstrip("\n")
     if output is None:
         typer.echo(text)
         return
@@ -499,6 +505,7 @@ def report(
     assert_clean: Annotated[
         bool, typer.Option("--assert-clean", help="Exit with 1 where a pattern looked at operations and declined.")
     ] = False,
+    skip_fusion: SkipFusionOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say what the compiler joined, what it nearly did and why not; and how each kernel got its code."""
@@ -508,10 +515,13 @@ def report(
 
     module, maxima = any_module(model, function.value, context, chunk)
     bounds = module.range_report(params=weights(model, context), dtype=ranges) if ranges else None
-    fusion = module.fusion_report(activations=activations.value)
+    skipped = skipped_fusion(skip_fusion)
+    fusion = module.fusion_report(activations=activations.value, skip_fusion=skipped)
     if not as_json:
         typer.echo(str(fusion))
-    compiled: Any = compile(module, activations=activations.value, maxima=maxima, target=target.value, chip=chip)
+    compiled: Any = compile(
+        module, activations=activations.value, maxima=maxima, target=target.value, chip=chip, skip_fusion=skipped
+    )
     artifact = compiled if isinstance(compiled, Artifact) else compiled.artifact
     dispatch = dispatch_report(artifact)
     if as_json:

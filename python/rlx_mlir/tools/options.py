@@ -138,6 +138,12 @@ PassesOption = Annotated[
     list[str] | None,
     typer.Option("--pass", help="A pipeline of your own beside a pass of the compiler's: after:rlx-fuse=my-pass."),
 ]
+SkipFusionOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--skip-fusion", help="A pass that joins operations and isn't run, e.g. mir-fuse-swiglu; all: none is."
+    ),
+]
 LoadOption = Annotated[
     list[Path] | None, typer.Option("--load", help="Python file that registers passes or operations; it is run.")
 ]
@@ -158,6 +164,16 @@ def own_passes(passes: list[str] | None, load: list[Path] | None) -> dict[str, s
             raise InputError(f"'--pass' expects PLACE=PIPELINE, such as after:rlx-fuse=my-pass, but got '{word}'")
         found[place] = f"{found[place]},{pipeline}" if place in found else pipeline
     return found
+
+
+def skipped_fusion(names: list[str] | None) -> bool | tuple[str, ...]:
+    """What `compile` takes as `skip_fusion`, of the words after `--skip-fusion`."""
+    return "all" in names or tuple(names) if names else ()
+
+
+def activations_of(module: GraphModule, chosen: Activations) -> str:
+    """How activations are computed; text of kernels has it in their operations, so there the option says nothing."""
+    return chosen.value if module.stage in ("hir", "mir") else Activations.exact.value
 
 
 def configuration(model: str, context: int | None) -> tuple[ModelConfig, int]:

@@ -9,8 +9,8 @@
 // CHIP: option 'chip' expects one of sm_80, {{.+}}, but got 'sm_70'
 // CHOICE: option 'choices' expects kernel:choice:number, joined by +, but got 'add_silu_0:4'
 
-/// @prepare has left. Kernels that no schedule covers keep their MIR, and say why.
-//   CHECK-NOT: @prepare
+/// @prepare stays, for text to be compiled on from. Kernels that no schedule covers keep their MIR, and say why.
+//       CHECK: func @prepare
 // CHECK-LABEL: func private @gather_0.mir(
 //  CHECK-SAME:   mir.template = "generic: gather_0: kernels of class 'generic' have no schedule"
 //       CHECK:   mir.gather

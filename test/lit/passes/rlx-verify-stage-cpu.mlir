@@ -123,3 +123,12 @@ module {
     return
   }
 }
+
+// -----
+
+// expected-error @below {{function 'prepare': what runs once has left the module}}
+module {
+  func.func @prepare() attributes {mir.role = "prepare"} {
+    return
+  }
+}

@@ -93,3 +93,12 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+// expected-error @below {{function 'prepare': what runs once has left the module}}
+module {
+  func.func @prepare() attributes {mir.role = "prepare"} {
+    return
+  }
+}

@@ -31,10 +31,21 @@ module {
 
 // -----
 
-// expected-error @below {{function 'prepare': what runs once has left the module}}
+/// What runs once is MIR still.
 module {
-  func.func @prepare() attributes {mir.role = "prepare"} {
-    return
+  func.func @prepare(%x: tensor<4xf32>) -> tensor<4xf32> attributes {mir.role = "prepare"} {
+    %0 = mir.abs %x : tensor<4xf32>
+    return %0 : tensor<4xf32>
+  }
+}
+
+// -----
+
+// expected-error @below {{function 'prepare': 'math.absf' at}}
+module {
+  func.func @prepare(%x: f32) -> f32 attributes {mir.role = "prepare"} {
+    %0 = math.absf %x : f32
+    return %0 : f32
   }
 }
 

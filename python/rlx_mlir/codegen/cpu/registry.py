@@ -13,6 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from rlx_mlir.checks import shown
+from rlx_mlir.errors import CompileError
 from rlx_mlir.tuning.cpu import SHARED, Knob
 
 from . import UnsupportedByTemplate
@@ -96,7 +98,7 @@ def generate(kernels: str, name: str, spec: object, target: Target, skipped: Col
         spec: what it computes.
         skipped: switches of generators that aren't asked.
 
-    Raises UnsupportedByTemplate, with the reasons, where none takes it.
+    Raises UnsupportedByTemplate, with the reasons, where none takes it, CompileError where one gives something else.
     """
     reasons = []
     for generator in generators_of(kernels):
@@ -105,7 +107,10 @@ def generate(kernels: str, name: str, spec: object, target: Target, skipped: Col
         try:
             config = generator.configure(name, spec, target)
             if config is not None:
-                return generator.name, generator.emit(name, config, target)
+                text = generator.emit(name, config, target)
+                if not isinstance(text, str):
+                    raise CompileError(f"'emit' of generator '{generator.name}' gives text, but gave {shown(text)}")
+                return generator.name, text
         except UnsupportedByTemplate as reason:
             reasons.append(str(reason))
     raise UnsupportedByTemplate("; ".join(dict.fromkeys(reasons)) or f"{name}: {kernels} of this form has no template")

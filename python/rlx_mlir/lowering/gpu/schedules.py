@@ -23,7 +23,6 @@ from rlx_mlir.locations import KERNEL as KERNEL_PLACE
 from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
 from rlx_mlir.lowering.functions import (
     KERNEL,
-    PREPARE,
     argument_attributes,
     entry_function,
     functions,
@@ -301,7 +300,7 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     },
 )
 def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: str) -> None:
-    """Replace kernels that a schedule for the GPU covers by its code, and drop @prepare, which the run time performs.
+    """Replace kernels that a schedule for the GPU covers by its code.
 
     The attribute `mir.template` says which schedule a kernel got, or why none.
     """
@@ -312,8 +311,6 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
             f"option 'disable' expects {', '.join(SCHEDULES)} or all, joined by +, but got '{'+'.join(unknown)}'"
         )
     constants = constant_operands(module)
-    for prepare in functions(module, PREPARE):
-        prepare.operation.erase()
     kernels = functions(module, KERNEL)
     check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
     for kernel in kernels:
