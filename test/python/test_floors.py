@@ -54,6 +54,10 @@ def copied(tmp_path: Path) -> Path:
         target = tmp_path / path.relative_to(ROOT)
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
+    # An editable install finds the project's own sources before any folder.
+    (tmp_path / "python" / "sitecustomize.py").write_text(
+        'import sys\nsys.meta_path[:] = [f for f in sys.meta_path if "Redirecting" not in type(f).__name__]\n'
+    )
     return tmp_path
 
 

@@ -32,10 +32,8 @@ OPS: dict[str, Any] = {
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: What users register brings its own lowering, or a function to call.
 REGISTERED = frozenset({"mir.custom"})
-#: Operations that no class of kernels is for: they are computed by loops, or only in preparation.
-GENERIC = frozenset(
-    {"mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.repack", "mir.scan", "mir.while"}
-)
+#: Operations that no class of kernels is for: they are computed by loops.
+GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.scan", "mir.while"})
 
 
 def example(name: str) -> str:
@@ -45,8 +43,8 @@ def example(name: str) -> str:
 
 
 def kernel_class(name: str) -> str:
-    """The class of the kernel that the documented example becomes; '' where there is no example."""
-    if not example(name):
+    """The class of the kernel that the documented example becomes; '' where there is none."""
+    if not example(name) or name in PREPARE_ONLY:
         return ""
     with ir.new_context():
         module = ir.Module.parse(example(name))
