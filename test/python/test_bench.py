@@ -202,3 +202,21 @@ def test_noise_is_not_a_ratio() -> None:
     text = command.format_bench({"python": "3"}, [row, {"what": "w", "threads": 1, "vs": "jax", "error": "no"}])
     assert "inconclusive: of ours, spread of 50%" in text
     assert text.endswith("w, jax: no")
+
+
+def test_tools_of_rivals_are_found_where_path_does_not_name_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the interpreter, or where the scripts of its packages are; PATH is asked last."""
+    scripts, beside = tmp_path / "scripts", tmp_path / "bin"
+    for folder in (scripts, beside):
+        folder.mkdir()
+    monkeypatch.setattr("sys.executable", str(beside / "python"))
+    monkeypatch.setattr("sysconfig.get_path", lambda name: str(scripts))
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("PATH", "")
+    assert rivals._tool("iree-compile") == "iree-compile"
+    (scripts / "iree-compile").touch()
+    assert rivals._tool("iree-compile") == str(scripts / "iree-compile")
+    (beside / "iree-compile").touch()
+    assert rivals._tool("iree-compile") == str(beside / "iree-compile")

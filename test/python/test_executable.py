@@ -160,6 +160,11 @@ def test_order_of_calls_names_the_line() -> None:
             InputError,
             "a positive size of 64 bits for 'rows', but got 0",
         ),
+        (
+            lambda: rlx.compile(layer(), maxima={"rows": 2**63}),
+            InputError,
+            "a positive size of 64 bits for 'rows', but got 9223372036854775808",
+        ),
         (lambda: rlx.compile(layer(), maxima=64), InputError, "a mapping from symbols to sizes, but got 64"),
         (lambda: rlx.compile(layer(), activations="fp4"), InputError, "exact or int8, but got 'fp4'"),
         (lambda: rlx.compile(layer(), target="tpu"), InputError, "'target'.*'tpu'"),

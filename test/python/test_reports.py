@@ -375,3 +375,15 @@ def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
             assert (tmp_path / "dumps" / "mlp" / "diff.html").exists()
         else:
             assert _PRINTED[block.file] in output
+
+
+def test_the_report_names_what_its_reader_can_do() -> None:
+    """Products that attention reads stay exact: the report says why, and recommends no option that nothing takes."""
+    m = GraphModule.mir("projections")
+    x = m.input("x", [1, 4, 64])
+    q, k, v = (m.matmul(x, m.param(name, [64, 64], packed="q8_0")) for name in ("q", "k", "v"))
+    m.set_outputs({"y": m.attention(q, k, v, num_heads=4, head_dim=16)})
+    text = str(m.fusion_report(activations="int8"))
+    assert "attention reads the product, and softmax amplifies errors: it stays exact" in text
+    assert "attention=true" not in text
+    assert "mir-quantize-activations{" not in text

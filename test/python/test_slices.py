@@ -194,6 +194,24 @@ def test_open_sizes_on_gpus() -> None:
     assert not failures, "\n".join(failures)
 
 
+def test_convolutions_of_dynamic_images() -> None:
+    """Strides, paddings and dilations of dimensions that are symbols: one executable for all sizes."""
+    m = GraphModule.mir("conv_of_any_size")
+    x, weight = m.input("x", ["n", 3, "h", "w"]), m.param("weight", [8, 3, 3, 2])
+    m.set_outputs({
+        "strided": m.conv2d(x, weight, stride=2, padding=1),
+        "uneven": m.conv2d(x, weight, stride=(1, 3), padding=(0, 2), dilation=(2, 1)),
+    })  # fmt: skip
+    weights = {"weight": array(8, 3, 3, 2)}
+    executable = rlx.compile(m, cache=False, threads=2)
+    executable.set_params(weights)
+    failures: list[str] = []
+    for n, h, w in ((0, 5, 6), (1, 5, 6), (2, 9, 4), (1, 33, 40)):
+        inputs = {"x": array(n, 3, h, w)}
+        failures += compare(interpret(m, {**inputs, **weights}), executable.run(inputs), f"{n}, {h}, {w}")
+    assert not failures, "\n".join(failures)
+
+
 def test_convolutions_on_gpus() -> None:
     m = GraphModule.mir("conv_on_gpus")
     x = m.input("x", ["n", 3, "h", "w"])
