@@ -106,14 +106,18 @@ def test_one_of_two(truth: bool, dtype: str) -> None:
         np.testing.assert_array_equal(found["second"], x_ if truth else x_ - y_)
 
 
-def test_the_other_branch_does_not_run() -> None:
-    """A loop without end in a branch that isn't taken."""
+def lazy() -> GraphModule:
+    """A loop without end in a branch."""
     m = GraphModule.mir("lazy")
     p, x = m.input("p", [], "i1"), m.input("x", [4])
     forever = lambda: m.while_loop(lambda y: m.compare("eq", 0.0 * m.sum(x, [0]), 0.0), lambda y: y, x)  # noqa: E731
     m.set_outputs({"y": m.cond(p, forever, lambda: m.neg(x))})
+    return m
+
+
+def test_the_other_branch_does_not_run() -> None:
     x_ = np.arange(4, dtype=F32)
-    np.testing.assert_array_equal(run(m, {"p": np.array(False), "x": x_})["y"], -x_)
+    np.testing.assert_array_equal(run(lazy(), {"p": np.array(False), "x": x_})["y"], -x_)
 
 
 def test_carried_values_change_places() -> None:
@@ -347,9 +351,62 @@ def test_scans_on_gpus(reverse: bool) -> None:
                 np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("steps", [0, 1, 4])
+def test_layers_of_a_scan_are_unrolled(steps: int, reverse: bool) -> None:
+    """A body with a product becomes its steps: each has kernels of their classes, and no loop is left."""
+    m = GraphModule.hir("layers")
+    x = m.input("x", ["n", 32])
+    gammas, w = m.input("gammas", [steps, 32]), m.param("w", [32, 32])
+
+    def layer(x: Any, gamma: Any) -> Any:
+        following = m.add(x, m.silu(m.linear(m.rms_norm(x, gamma), w)))
+        return following, following[:, :8]
+
+    last, every = m.scan(layer, x, gammas, reverse=reverse)
+    m.set_outputs({"last": last, "every": every})
+    rng = np.random.default_rng(steps)
+    arrays = {
+        "gammas": rng.uniform(0.5, 1.5, (steps, 32)).astype(F32),
+        "w": (rng.standard_normal((32, 32)) * 0.1).astype(F32),
+    }
+    for n in (1, 3):
+        x_ = rng.standard_normal((n, 32)).astype(F32)
+        found = run(m, {**arrays, "x": x_}, threads=2, atol=1e-5)
+        assert found["every"].shape == (steps, n, 8)
+    kernels = rlx.emit(m, "kernels")
+    assert ("mir.scan" in kernels) == (steps == 0)
+    assert ('mir.kernel = "gemm"' in kernels) == (steps > 0)
+
+
+def test_scans_that_stay_loops_say_why() -> None:
+    m = GraphModule.mir("stays")
+    x, w = m.input("x", ["t", 1, 8]), m.param("w", [8, 8])
+    m.set_outputs({"y": m.scan(lambda c, own: (m.matmul(m.add(c, own), w), None), x[0], x)[0]})
+    text = m.transform("mir-unroll-scans").to_text()
+    assert "mir.scan" in text
+    run(m, {"x": np.ones((3, 1, 8), F32) * 0.1, "w": np.eye(8, dtype=F32)})
+
+
+@pytest.mark.parametrize("truth", [False, True])
+def test_choices_on_gpus(truth: bool) -> None:
+    """Both branches run, and elements are chosen; NaN of the other branch doesn't matter."""
+    m = GraphModule.mir("choice")
+    p, x = m.input("p", [], "i1"), m.input("x", ["n", 4])
+    first, second = m.cond(p, lambda: (m.log(x), m.add(x, 1.0)), lambda: (m.exp(x), x))
+    m.set_outputs({"first": first, "second": second})
+    x_ = np.random.default_rng(1).standard_normal((3, 4)).astype(F32)
+    arrays = {"p": np.array(truth), "x": x_}
+    with emulated_device("sm_80"):
+        found = rlx.compile(m, target="cuda", cache=False).run(arrays)
+    for name, value in rlx.interpret(m, arrays).items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+
+
 def test_gpus_say_what_they_lack() -> None:
-    with pytest.raises(UnsupportedError, match=r"mir\.while"):
-        rlx.compile(newton(8), target="nvptx", cache=False)
+    for module in (newton(8), lazy()):
+        with pytest.raises(UnsupportedError, match=r"mir\.while.*\n?.*a GPU's host doesn't see the value"):
+            rlx.compile(module, target="nvptx", cache=False)
 
 
 def test_sizes_are_bound_in_regions() -> None:

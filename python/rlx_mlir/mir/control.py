@@ -37,8 +37,6 @@ Dims = tuple[Size, ...]
 
 #: Operations that have regions.
 REGIONS = frozenset({"mir.if", "mir.scan", "mir.while"})
-#: Those whose regions run or not by a value that is computed.
-BY_VALUE = frozenset({"mir.if", "mir.while"})
 
 #: Operations of MIR whose results are views of their operands once they are buffers.
 _VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.ConstantOp)
