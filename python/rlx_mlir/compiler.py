@@ -205,10 +205,7 @@ def stages(
     joined = APART if apart else f"{regions},rlx-fuse,{quantize}rlx-to-kernels"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        (
-            "kernels",
-            f"inline,symbol-dce,{custom},{wide}{APART if apart else f'{regions},rlx-fuse,{quantize}rlx-to-kernels'}",
-        ),
+        ("kernels", f"inline,symbol-dce,{custom},{wide}{joined}"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
