@@ -125,7 +125,7 @@ class CompileOptions:
             from rlx_mlir.rewriting.insertion import checked_passes
 
             object.__setattr__(self, "passes", checked_passes(self.passes))
-        if self.skip_fusion != ():
+        if not isinstance(self.skip_fusion, tuple) or self.skip_fusion:
             from rlx_mlir.rewriting.insertion import checked_fusions
 
             object.__setattr__(self, "skip_fusion", checked_fusions(self.skip_fusion))

@@ -228,6 +228,22 @@ def test_blocks_and_packed_weights_in_a_loop() -> None:
     run(m, {"x": rng.standard_normal((2, 32)).astype(F32), "gamma": np.ones(32, F32), "w": weight})
 
 
+def test_constants_are_built_again_inside() -> None:
+    """Of the graph around a region, at two depths, and where building fails."""
+    m = GraphModule.mir("constants")
+    x, two = m.input("x", [3]), m.constant(np.array(2.0, F32))
+
+    def outer(c: Any) -> Any:
+        inner, _ = m.scan(lambda d: (m.mul(d, two), None), c, length=2)
+        return m.add(inner, two), None
+
+    with pytest.raises(BuildError, match="not to be negative"):
+        m.while_loop(lambda x: m.constant(np.array(False)), lambda x: m.mul(x, two), x, limit=-1)
+    m.set_outputs({"y": m.scan(outer, x, length=2)[0]})
+    assert "with(" not in m.to_text()  # nothing is captured
+    np.testing.assert_array_equal(run(m, {"x": np.arange(3, dtype=F32)})["y"], np.arange(3, dtype=F32) * 16 + 10)
+
+
 @pytest.mark.parametrize("limit", [0, 1, 3])
 def test_a_limit_ends_a_loop(limit: int) -> None:
     m = GraphModule.mir("limited")
@@ -270,7 +286,14 @@ REFUSED = {
         r"'then' gives \(tensor<4xf32>\) and 'otherwise' \(tensor<4xf16>\)",
     ),
     "cond no value": (lambda m, x, p: m.cond(p, lambda: 1.0, lambda: x), "'then' of 'mir.if' is a Value"),
-    "cond no function": (lambda m, x, p: m.cond(p, x, lambda: x), "'then' is a function"),
+    "cond no function": (lambda m, x, p: m.cond(p, x, lambda: x), r"'then' is a function of \(\), but got"),
+    "cond arguments": (lambda m, x, p: m.cond(p, lambda: x, lambda x: x), r"'otherwise' is a function of \(\)"),
+    "while arguments": (
+        lambda m, x, p: m.while_loop(lambda: p, lambda x: x, x),
+        r"'cond' is a function of \(value0\)",
+    ),
+    "while number": (lambda m, x, p: m.while_loop(lambda x: p, lambda x: x, x, limit=[]), "'limit' is an integer"),
+    "scan number": (lambda m, x, p: m.scan(lambda x: (x, None), x, length=2.0), "'length' is an integer"),
     "cond of vectors": (lambda m, x, p: m.cond(m.reshape(p, [1]), lambda: x, lambda: x), "0-d tensor of i1"),
     "while type": (
         lambda m, x, p: m.while_loop(lambda x: p, lambda x: m.cast(x, "f16"), x),

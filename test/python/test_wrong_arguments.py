@@ -200,6 +200,14 @@ def register(name: Any, **parts: Any) -> None:
 register.__signature__ = inspect.signature(rlx.register_op)  # type: ignore[attr-defined]
 
 
+def generator(name: Any, **parts: Any) -> None:
+    """Registers a kernel generator, and forgets it."""
+    rlx.unregister_generator(rlx.register_generator(name, **parts).name)
+
+
+generator.__signature__ = inspect.signature(rlx.register_generator)  # type: ignore[attr-defined]
+
+
 def modules() -> dict[str, Call]:
     m, other = small(), small("g")
     text, code = m.to_text(), m.bytecode()
@@ -224,7 +232,11 @@ def modules() -> dict[str, Call]:
         return fresh.set_operands(own if node is ... else node, own.operands if operands is ... else operands)
 
     rlx.register_op("wrong.same", infer=own_same, reference=own_same, kernel=own_same)
+    truth, x = m.constant(np.array(True)), m.value("x")
     return {
+        "cond": Call(m.cond, (truth, lambda: x, lambda: x), more=("name", "shape"), theirs=("class",)),
+        "while_loop": Call(m.while_loop, (lambda x: truth, lambda x: x, x), more=("name", "shape"), theirs=("class",)),
+        "scan": Call(m.scan, (lambda x: (x, None), x), {"length": 2}, more=("name", "shape"), theirs=("class",)),
         "custom": Call(m.custom, ("wrong.same", m.value("x")), more=("scale",)),
         "block": Call(m.block, ("b", lambda b: None), theirs=("class",)),
         "bind": Call(m.bind, ({"rows": 2},)),
@@ -325,6 +337,10 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         ),
         "tune": Call(rlx.tune, (None,)),
         "unregister_op": Call(rlx.unregister_op, ("wrong.nothing",)),
+        "register_generator": Call(
+            generator, ("wrong.generator",), {"kernels": "broadcast", "emit": lambda name, config, target: ""}
+        ),
+        "unregister_generator": Call(rlx.unregister_generator, ("wrong.nothing",)),
     }
 
 

@@ -97,8 +97,13 @@ def scan(draft: Draft) -> None:
     other = draft.like(entry, word(xs))
     step, length = _step(draft, other), draft.integer(0, 5)
     only, reverse, stacks = draft.chance(0.2), draft.chance(0.4), draft.chance(0.7)
+    weight = None
+    if len(entry) == 2 and isinstance(entry[1], int) and entry[1] and draft.chance(0.6):
+        weight = draft.new([entry[1], entry[1]], word(xs), scale=entry[1] ** -0.5, param=0.8)
 
     def body(carried: Value, *given: Value) -> tuple[Value, Value | None]:
+        if weight is not None:  # with products, short scans are unrolled
+            carried = m.tanh(m.matmul(carried, weight))
         following = m.add(m.mul(step(carried), 0.5), m.mul(given[0], 0.5)) if given else step(carried)
         return following, m.neg(following) if stacks else None
 

@@ -293,7 +293,7 @@ class Expected:
         wrong = ~(same | near | ~np.isfinite(allowed))
         if not wrong.any():
             return None
-        where = tuple(int(i[0]) for i in np.nonzero(wrong))
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(wrong)), wrong.shape))
         return (
             f"{int(wrong.sum())} of {wrong.size} elements differ, first at {list(where)}: "
             f"expected {a[where]:.9g}, but got {b[where]:.9g} (allowed: {allowed[where]:.2g})"

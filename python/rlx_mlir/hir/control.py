@@ -13,8 +13,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlx_mlir import checks, ir
+from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
+from rlx_mlir.hir.graph import integer
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 from rlx_mlir.semantics.dims import Dims
@@ -77,8 +79,7 @@ class Region:
                     found[value] = None
                     continue
                 if value not in made:
-                    clone = owner.operation.clone()
-                    clone.move_before(self.block.operations[0])
+                    clone = owner.operation.clone(ip=ir.InsertionPoint.at_block_begin(self.block))
                     made[value] = clone.operation.results[0]
                     dims[made[value]] = dims[value]
                 op.operands[number] = made[value]
@@ -139,7 +140,7 @@ class ControlBuilders(Emitting):
             for name, function in (("then", then), ("otherwise", otherwise)):
                 regions.append(Region(self, []))
                 read = self._reader(f"'{name}' of 'mir.if'", here)
-                values, several = regions[-1].build(_callback(name, function, here), operands, read)
+                values, several = regions[-1].build(_callback(name, function, operands, here), operands, read)
                 regions[-1].end("mir.yield", values)
                 given.append(values)
             types = [value.type for value in given[0]]
@@ -171,6 +172,7 @@ class ControlBuilders(Emitting):
         Gives the carried values after the last step, one or a tuple as `init` is.
         """
         here = place.caller()
+        limit = _number("limit", limit, here)
         inits, several = self._handles("'init' of 'mir.while'", init, here)
         operands = {"inits": [self._value(value) for value in inits]}
         types = [value.type for value in inits]
@@ -180,7 +182,7 @@ class ControlBuilders(Emitting):
                 regions.append(region)
                 carried = [self._value(value) for value in region.block_arguments]
                 read = self._reader(f"'{name}' of 'mir.while'", here)
-                values, _ = region.build(_callback(name, function, here), carried, read)
+                values, _ = region.build(_callback(name, function, carried, here), carried, read)
                 region.end(end, [*values, *(region.block_arguments if name == "cond" else [])])
             found = self._emit_regions("mir.while", operands, {"limit": limit}, regions, types, options)
         return tuple(found) if several else found[0]
@@ -209,6 +211,7 @@ class ControlBuilders(Emitting):
         Gives `(carried, stacked)`, as the body does.
         """
         here = place.caller()
+        length = _number("length", length, here)
         inits, several = self._handles("'init' of 'mir.scan'", init, here)
         sequences, _ = self._handles("'xs' of 'mir.scan'", () if xs is None else xs, here)
         dims = self._all_dims()
@@ -238,7 +241,7 @@ class ControlBuilders(Emitting):
             region = Region(self, [*((value.type, dims[value]) for value in inits), *entries])
             regions.append(region)
             arguments = [self._value(value) for value in region.block_arguments]
-            carried, stacked, tuple_of = region.build(_callback("body", body, here), arguments, read)
+            carried, stacked, tuple_of = region.build(_callback("body", body, arguments, here), arguments, read)
             region.end("mir.yield", [*carried, *stacked])
             types = [value.type for value in inits]
             for value in stacked:
@@ -300,11 +303,20 @@ class ControlBuilders(Emitting):
         return list(self._emit(op, given, attributes, result=types, regions=blocks, **options))
 
 
-def _callback(name: str, function: Any, here: place.Place) -> Callable[..., Any]:
-    if not callable(function):
-        raise here.error(f"'{name}' is a function, but got {function!r}"[:400])
-    found: Callable[..., Any] = function
-    return found
+def _callback(name: str, function: Any, values: Sequence[object], here: place.Place) -> Callable[..., Any]:
+    """A function of so many values; BuildError for what is none."""
+    try:
+        return checks.callback(name, function, *(f"value{number}" for number in range(len(values))))
+    except InputError as error:
+        raise here.error(str(error)) from None
+
+
+def _number(name: str, value: object, here: place.Place) -> int | None:
+    """A number of steps, or none; BuildError for what is neither."""
+    try:
+        return None if value is None else integer(value, name)
+    except InputError as error:
+        raise here.error(str(error)) from None
 
 
 def _tensor(shape: Sequence[int], element: ir.Type) -> ir.Type:

@@ -10,7 +10,7 @@ import hashlib
 import inspect
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from rlx_mlir import checks
@@ -68,7 +68,7 @@ def register_generator(
         raise InputError(f"generator '{name}' has no '{word}'{did_you_mean(word, _PARTS)}; it has {', '.join(_PARTS)}")
     if missing := [word for word, part in (("kernels", kernels), ("emit", emit)) if part is None]:
         raise InputError(f"generator '{name}' lacks {', '.join(missing)}")
-    if kernels not in CLASSES:
+    if not isinstance(kernels, str) or kernels not in CLASSES:
         raise InputError(
             f"'kernels' of '{name}' is one of {', '.join(CLASSES)}, but got {checks.shown(kernels)}"
             f"{did_you_mean(str(kernels), CLASSES)}"
@@ -77,9 +77,12 @@ def register_generator(
         if function is not None:
             _check_function(name, word, function)
     assert emit is not None
-    chosen = dict(knobs or {})
-    _check_knobs(name, chosen, candidates or {})
-    own = Generator(name, str(kernels), configure or as_it_is, emit, name, chosen, dict(candidates or {}))
+    chosen = dict(checks.mapping("knobs", {} if knobs is None else knobs, "a mapping from names to Knobs"))
+    tried = dict(
+        checks.mapping("candidates", {} if candidates is None else candidates, "a mapping from programs to choices")
+    )
+    _check_knobs(name, chosen, tried)
+    own = Generator(name, kernels, configure or as_it_is, emit, name, chosen, tried)
     with _lock:
         if name in _own:
             raise InputError(f"generator '{name}' is registered already; unregister_generator forgets it")
@@ -125,6 +128,8 @@ def _check_function(name: str, word: str, function: object) -> None:
         raise InputError(
             f"'{word}' of '{name}' takes (name, {what}, target), but is {inspect.signature(function)}: {error}"
         ) from None
+    except ValueError:  # some of Python's own functions have no signature
+        pass
 
 
 def _check_knobs(name: str, own: Mapping[str, Knob], candidates: Mapping[str, Candidates]) -> None:
@@ -138,6 +143,11 @@ def _check_knobs(name: str, own: Mapping[str, Knob], candidates: Mapping[str, Ca
     for program, listed in candidates.items():
         if program not in _PROGRAMS:
             raise InputError(f"'candidates' of '{name}' has {', '.join(_PROGRAMS)}, but got {checks.shown(program)}")
+        several = isinstance(listed, Sequence) and not isinstance(listed, str | bytes)
+        if not several or not all(isinstance(choices, Mapping) for choices in listed):
+            raise InputError(
+                f"'candidates' of '{name}' has a sequence of mappings for {program}, but got {checks.shown(listed)}"
+            )
         for choices in listed:
             if unknown := [word for word in choices if word not in own]:
                 raise InputError(f"'candidates' of '{name}' chooses {', '.join(unknown)}, which is no knob of it")
