@@ -61,7 +61,7 @@ def interpret(
             `ml_dtypes`); a packed weight is its bytes, uint8 or int8 `[N, bytes of a row]`, or a `PackedWeight`.
             Where the module prepares parameters, they may be given as they are before.
         function: name of the function; the entry by default.
-        watch: is called after each operation, in functions that are called too.
+        watch: is called after each operation, in functions that are called too, but not in regions.
 
     Returns the outputs by name; those of packed types are `PackedWeight`s.
 

@@ -124,7 +124,7 @@ class ControlBuilders(Emitting):
         *operands: Value,
         **options: Unpack[Options],
     ) -> Any:
-        """What one of two functions builds, chosen by a value at run time; the other one doesn't run.
+        """What one of two functions builds, chosen by a value at run time; the other one doesn't run, but on GPUs.
 
         Args:
             condition: one i1.
