@@ -665,11 +665,16 @@ ELSEWHERE = {
     "hir.dequant_matmul_scaled",
     "hir.llama_decoder_block",
     "hir.qwen35_mtp_head",
+    "mir.condition",
     "mir.custom",
     "mir.dequant_matmul_scaled",
+    "mir.if",
     "mir.repack",
     "mir.sample",
     "mir.scaled_matmul",
+    "mir.scan",
+    "mir.while",
+    "mir.yield",
 }
 
 
