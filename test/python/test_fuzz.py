@@ -195,6 +195,14 @@ def test_tails_are_kept() -> None:
     assert "1 of 2" in str(found.difference(np.array([0, 0.841192], np.float32)))
 
 
+def test_single_elements_are_compared() -> None:
+    module = GraphModule.mir("f")
+    module.set_outputs(module.exp(module.input("x", [])))
+    found = expected(module.ir_module, {"x": np.array(1, np.float32)}, runs=8)["output0"]
+    assert found.difference(np.array(2.7182817, np.float32)) is None
+    assert "1 of 1 elements differ, first at []" in str(found.difference(np.array(2.72, np.float32)))
+
+
 def test_errors_that_grow_with_length_are_seen() -> None:
     """A sum from the first element to the last in f32 loses what is small."""
     module = GraphModule.mir("f")
