@@ -408,6 +408,17 @@ def test_scans_that_stay_loops_say_why() -> None:
     m.set_outputs({"y": m.scan(lambda c, own: (m.matmul(m.add(c, own), w), None), x[0], x)[0]})
     text = m.transform("mir-unroll-scans").to_text()
     assert "mir.scan" in text
+    nested = GraphModule.mir("nested")
+    row = nested.input("row", [1, 8])
+
+    def deep(depth: int) -> Any:
+        if not depth:
+            return lambda c: (nested.matmul(c, c_w), None)
+        return lambda c: (nested.scan(deep(depth - 1), c, length=30)[0], None)
+
+    c_w = nested.param("w", [8, 8])
+    nested.set_outputs({"y": nested.scan(deep(4), row, length=30)[0]})
+    assert nested.transform("mir-unroll-scans").to_text().count("mir.matmul") == 30 * 30  # steps multiply: not 30 ** 5
     run(m, {"x": np.ones((3, 1, 8), F32) * 0.1, "w": np.eye(8, dtype=F32)})
 
 

@@ -16,6 +16,9 @@ from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, com
 #: What has kernels that a loop in one kernel can't use.
 _LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.GatedDeltaNetOp)
 
+#: Operations that a scan may become, those of scans in it included: their steps multiply.
+MAX_OPERATIONS = 4096
+
 
 @compiler_pass(
     "mir-unroll-scans",
@@ -26,15 +29,15 @@ def unroll_scans(module: ir.Operation, *, steps: int) -> None:
     """Replace scans whose bodies hold products, attention or convolutions by their steps, one after the other.
 
     Each product is a kernel of its class then, and fuses with what is around it; as a loop it would be generic code in
-    one kernel. The number of steps has to be known, and at most `steps`: the size of the graph grows with it. Other
-    scans stay: small bodies are faster as loops.
+    one kernel. The number of steps has to be known, and at most `steps`, and what they become at most 4096 operations:
+    the size of the graph grows with it. Other scans stay: small bodies are faster as loops.
     """
     patterns = PatternSet()
 
     @patterns.pattern(mir.ScanOp)
     def unroll_scan(op: mir.ScanOp, rewriter: Rewriter) -> None:
         """scan of n steps -> the body n times"""
-        count = python_value(op.length) if op.length is not None else _first_size(op.xs[0])
+        count = _steps(op)
         if not any(isinstance(inner.opview, _LARGE) for inner in operations(op)):
             return rewriter.no_match("its body is small: a kernel with the loop in it is faster")
         if not count or count > steps:
@@ -42,6 +45,8 @@ def unroll_scans(module: ir.Operation, *, steps: int) -> None:
                 f"it has {'an unknown number of' if count is None else count} steps, and 1 to {steps} are unrolled",
                 hint="option steps is the bound",
             )
+        if (size := _unrolled_size(op)) > MAX_OPERATIONS:
+            return rewriter.no_match(f"it would become {size} operations, and up to {MAX_OPERATIONS} are unrolled")
         if not all(map(_has_entries, _stacked(op))):
             return rewriter.no_match("entries of several dynamic sizes can't be stacked")
         rewriter.replace(op, *_unrolled(op, count))
@@ -49,10 +54,19 @@ def unroll_scans(module: ir.Operation, *, steps: int) -> None:
     apply_patterns(module, patterns)
 
 
-def _first_size(x: ir.Value) -> int | None:
-    """The size of the first dimension; None where it is dynamic."""
-    kind = ir.RankedTensorType(x.type)
+def _steps(op: mir.ScanOp) -> int | None:
+    """The number of steps; None where it is only known at run time."""
+    if op.length is not None:
+        return int(python_value(op.length))
+    kind = ir.RankedTensorType(op.xs[0].type)
     return None if kind.is_dynamic_dim(0) else int(kind.get_dim_size(0))
+
+
+def _unrolled_size(op: ir.AnyOp) -> int:
+    """The operations that an operation becomes where it and all scans in it are unrolled."""
+    inside = sum(_unrolled_size(inner) for inner in operations(op, nested=False))
+    steps = _steps(op.opview) if isinstance(op.opview, mir.ScanOp) else None
+    return (steps or 1) * (1 + inside)
 
 
 def _stacked(op: mir.ScanOp) -> list[ir.Value]:
