@@ -13,6 +13,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
+from rlx_mlir.mir.cost import Cost, Sizes, cost, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     SizeLike,
@@ -196,6 +197,24 @@ def scan_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
 
 def _one_or_all(dims: Sequence[Dims]) -> Any:
     return dims[0] if len(dims) == 1 else list(dims)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.IfOp, mir.WhileOp, mir.ScanOp)
+def region_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """Of a choice the dearer region, of a scan all steps; of a loop by a condition one step: nobody knows how many."""
+    operands = [tuple(map(Size.of, sizes[value])) for value in op.operation.operands]
+    shapes = {value: tuple(size.evaluate({}) for size in dims) for value, dims in inner_dims(op, operands).items()}
+    inner = Sizes(shapes, sizes.position)
+    flops = [sum(cost_of(each, inner).flops for each in region.blocks[0].operations) for region in op.operation.regions]
+    if isinstance(op.opview, mir.IfOp):
+        return Cost(max(flops))
+    steps = _steps(op, operands).evaluate({}) if isinstance(op.opview, mir.ScanOp) else 1
+    return Cost(steps * sum(flops))
 
 
 # ----------------------------------------------------------------------------------------------------------------------
