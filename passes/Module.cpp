@@ -148,10 +148,11 @@ NB_MODULE(_compiler, m) {
       [](const nb::bytes &text) {
         rlx::TextMeasure found =
             rlx::measureText(static_cast<const char *>(text.data()), text.size());
-        return nb::make_tuple(found.nesting, found.digits);
+        return nb::make_tuple(found.nesting, found.digits, found.overflows);
       },
       nb::arg("text"),
-      "(how deep brackets and terms are nested, digits of the longest number) of MLIR's text.");
+      "(how deep brackets and terms are nested, digits of the longest number, whether a constant "
+      "has more elements than 64 bits count) of MLIR's text.");
   m.def("foreign_string", &rlx::foreignString, nb::arg("root"),
         "Names the first string of IR that isn't UTF-8, and its operation; or ''.");
   m.def(

@@ -5,6 +5,7 @@
 
 #include "passes/Bridge.h"
 
+#include "llvm/ADT/APInt.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -31,6 +32,7 @@ private:
     char c = rest.front();
     if (c == '"')
       return skipString();
+    isDense &= c != '\n';
     if (rest.starts_with("//"))
       return skip(std::min(rest.find('\n'), rest.size()));
     // Neither closes what `<` has opened.
@@ -70,7 +72,20 @@ private:
     }
     if (own == "mod" || own == "floordiv" || own == "ceildiv")
       operation();
+    if (own == "dense")
+      isDense = true;
+    if (isDense && isDigit(own.front()))
+      shape(own);
     skip(own.size());
+  }
+
+  /// MLIR counts the elements of a constant, and ends the process where 64 bits don't hold them.
+  void shape(StringRef own) {
+    APInt elements(128, 1);
+    for (uint64_t size; !own.consumeInteger(10, size) && own.consume_front("x");)
+      elements =
+          elements.ult(APInt::getOneBitSet(128, 63)) ? elements * APInt(128, size) : elements;
+    found.overflows |= elements.uge(APInt::getOneBitSet(128, 63));
   }
 
   void open(size_t kind) {
@@ -87,6 +102,8 @@ private:
   StringRef rest;
   std::array<size_t, 4> depths{};
   size_t operations = 0;
+  /// Whether elements of a constant stood before in this line: its type follows.
+  bool isDense = false;
   rlx::TextMeasure found;
 };
 } // namespace

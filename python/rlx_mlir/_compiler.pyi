@@ -172,8 +172,9 @@ def target_features(triple: str, cpu: str) -> str:
     An empty CPU is the least one of the architecture. Raises ValueError for a triple or CPU that LLVM lacks.
     """
 
-def measure_text(text: bytes) -> tuple[int, int]:
-    """How deep brackets and terms of affine expressions are nested in a text, and the digits of its longest number."""
+def measure_text(text: bytes) -> tuple[int, int, bool]:
+    """How deep brackets and terms of affine expressions are nested in a text, the digits of its longest number, and
+    whether a constant has more elements than 64 bits count."""
 
 def foreign_string(root: Operation) -> str:
     """Names the first string of IR that isn't UTF-8, and its operation; "" where there is none."""

@@ -31,7 +31,8 @@ _PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from rlx_mlir.sources import
 
 
 def check_source(content: bytes, what: str) -> None:
-    """Raises BudgetError where IR is too large or nested too deeply, InputError where it is damaged bytecode.
+    """Raises BudgetError where IR is too large or nested too deeply, InputError where it is damaged bytecode or has a
+    constant whose elements can't be counted.
 
     Args:
         content: text or bytecode.
@@ -43,9 +44,11 @@ def check_source(content: bytes, what: str) -> None:
     if content.startswith(BYTECODE):
         check_bytecode(content, what)
         return
-    nesting, digits = ir.native.measure_text(content)
+    nesting, digits, overflows = ir.native.measure_text(content)
     budgets.check("nesting", nesting, what)
     budgets.check("digits", digits, what)
+    if overflows:
+        raise InputError(f"{what} has a constant of 2^63 elements or more, which 64 bits don't count")
 
 
 def check_bytecode(content: bytes, what: str) -> None:

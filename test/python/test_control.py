@@ -466,3 +466,19 @@ def test_reports_know_loops() -> None:
     executable = rlx.compile(running_mean(), cache=False)
     assert "scan_0" in str(executable.dispatch_report({"t": 5}))
     assert "mir.scan" in str(running_mean().inspect())
+
+
+def test_scalars_in_regions_have_no_sizes() -> None:
+    """Operations of other dialects may stand in a region."""
+    m = GraphModule.from_text(
+        "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+        "  %y = mir.scan (%x) length 2 : (tensor<4xf32>) -> tensor<4xf32> {\n"
+        "  ^bb0(%a: tensor<4xf32>):\n"
+        "    %c = arith.constant 1.0 : f32\n"
+        "    mir.yield %a : tensor<4xf32>\n"
+        "  }\n"
+        "  return %y : tensor<4xf32>\n"
+        "}\n",
+        stage="mir",
+    )
+    assert m.transform("inline,rlx-to-kernels", stage="kernels").to_text().count("mir.scan") == 1

@@ -80,7 +80,27 @@ def test_tools_refuse_it_too(tool: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_measured(text: str, expected: tuple[int, int]) -> None:
-    assert ir.native.measure_text(text.encode()) == expected
+    assert ir.native.measure_text(text.encode()) == (*expected, False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "refused"),
+    [
+        ("9223372036854775807x2xf32", True),
+        ("4294967296x4294967296xi1", True),
+        ("18446744073709551615x18446744073709551615x18446744073709551615xi8", True),
+        ("9223372036854775807xi1", False),
+        ("0x9223372036854775807x2xf32", False),
+    ],
+)
+def test_constants_have_elements_that_can_be_counted(kind: str, refused: bool) -> None:
+    """MLIR's parser ends the process; of types alone, nobody counts them."""
+    text = f"func.func @f() {{ %c = mir.constant dense<1.0> : tensor<{kind}> }}"
+    assert ir.native.measure_text(text.encode())[2] == refused
+    assert not ir.native.measure_text(text.replace("dense<1.0>", "other").encode())[2]
+    if refused:
+        with pytest.raises(InputError, match=r"the IR has a constant of 2\^63 elements or more"):
+            GraphModule.from_text(text)
 
 
 def test_limits_can_be_changed() -> None:

@@ -81,7 +81,7 @@ def check_packed(entry: ir.AnyOp) -> None:
     function = entry.operation
     unchanged = {tie.number for tie in ties_of(entry) if viewed(tie.value) == tie.argument}
     for own in semantics.results(function):
-        if own.index not in unchanged and packing(ir.RankedTensorType(own.type)) is not None:
+        if own.index not in unchanged and packing(own.type) is not None:
             raise UnsupportedError(
                 f"output '{own.name}' is a packed weight, but no operation makes packed values at run time: a packed "
                 "parameter is returned tied to itself, or not at all"

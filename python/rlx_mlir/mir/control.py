@@ -136,9 +136,10 @@ def argument_types(op: ir.AnyOp) -> list[ir.Type]:
 
 def _result_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
     """The dimensions of results: static ones from their types."""
-    kinds = [ir.RankedTensorType(result.type) for result in op.operation.results]
-    if all(kind.has_static_shape for kind in kinds):
-        return [tuple(Size.of(size) for size in kind.shape) for kind in kinds]
+    kinds = [result.type for result in op.operation.results]
+    shapes = [kind.shape if isinstance(kind, ir.RankedTensorType) else [] for kind in kinds]
+    if all(size >= 0 for shape in shapes for size in shape):
+        return [tuple(map(Size.of, shape)) for shape in shapes]
     return result_dims(op.operation.opview, operands)
 
 

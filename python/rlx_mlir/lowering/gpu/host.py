@@ -73,6 +73,8 @@ def chain_launches(module: ir.Operation, *, chip: str) -> None:
     for body in bodies(module):
         for launch in found(body.operation, "gpu.launch_func"):
             name = kernel_of(launch)
+            if name not in kernels:
+                raise CompileError(f"{location_of(launch)} is of kernel '{name}', which the module doesn't have")
             if kernels[name].operation.name == "gpu.func" and name in waiting:
                 launch.attributes[PDL] = ir.UnitAttr.get()
             own, most = shared_bytes(launch), chips.shared_memory(chip)
