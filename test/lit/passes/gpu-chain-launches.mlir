@@ -77,3 +77,15 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+/// Kernels that are code already can't be changed.
+// expected-error @below {{is of kernel 'k_0', which the module doesn't have}}
+module attributes {gpu.container_module} {
+  func.func private @k.body(%begin: index, %end: index, %scratch: memref<?xi8>) {
+    gpu.launch_func @kernels::@k_0 blocks in (%end, %end, %end) threads in (%end, %end, %end)
+    return
+  }
+  gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">, assembly = ".visible .entry k_0()\0A">]
+}
