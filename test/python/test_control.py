@@ -486,3 +486,16 @@ def test_scalars_in_regions_have_no_sizes() -> None:
         )
         run_pipeline(module, "rlx-to-kernels")
         assert str(module).count("mir.scan") == 1
+
+
+def test_sizes_of_loops_in_loops_take_no_time_that_doubles() -> None:
+    """Of 30 scans in one another: what is found of the inner ones is found once."""
+    m = GraphModule.mir("deep")
+    x = m.input("x", ["n"])
+
+    def body(depth: int) -> Any:
+        return lambda c: (m.scan(body(depth - 1), c, length=2)[0] if depth else m.neg(c), None)
+
+    y, _ = m.scan(body(29), x, length=2)
+    m.set_outputs({"y": y})
+    assert m.clone().outputs["y"].shape == ("n",)

@@ -48,13 +48,10 @@ def _pair(draft: Draft, least_rank: int = 0) -> tuple[Value, Value]:
 
 def _built(draft: Draft, build: Callable[[], Any]) -> None:
     """Runs a builder, whose results can be operands from then on."""
-    before = len(draft.values)
     try:
         found = build()
     except BuildError:  # such as sizes that two values don't share for sure
-        del draft.values[before:]
         raise Skip from None
-    del draft.values[before:]
     listed: Sequence[Any] = found if isinstance(found, tuple) else (found,)
     for each in listed:
         draft.values += each if isinstance(each, tuple) else [each] if each is not None else []

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from mlir.dialects import bufferization, scf, tensor
@@ -35,6 +35,7 @@ from rlx_mlir.mir.scalars import Scalar, extract
 from rlx_mlir.rewriting import Rewriter
 
 Dims = tuple[Size, ...]
+Item = TypeVar("Item")
 
 #: Operations that have regions.
 REGIONS = frozenset({"mir.if", "mir.scan", "mir.while"})
@@ -75,7 +76,7 @@ def scan(
     captures: Sequence[Any],
     *,
     regions: Sequence[Run],
-    result_types: Sequence[tuple[np.dtype[Any], Sequence[int]]],
+    result_types: Callable[[], Sequence[tuple[np.dtype[Any], Sequence[int]]]],
     length: int | None = None,
     reverse: bool = False,
 ) -> tuple[Any, ...]:
@@ -90,7 +91,7 @@ def scan(
         carried = given[: len(inits)]
         entries.append(given[len(inits) :])
     if not entries:
-        return *carried, *(np.empty(shape, dtype) for dtype, shape in result_types[len(inits) :])
+        return *carried, *(np.empty(shape, dtype) for dtype, shape in result_types()[len(inits) :])
     if reverse:
         entries.reverse()
     return *carried, *(np.stack(each) for each in zip(*entries, strict=True))
@@ -104,42 +105,48 @@ def scan(
 def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
     """The dimensions of every value in the regions of an operation, those of nested operations included."""
     found: dict[ir.Value, Dims] = {}
-    given = list(operands)
-    if isinstance(op.opview, mir.IfOp):
-        given = given[1:]
-    elif isinstance(op.opview, mir.ScanOp):
-        first, last = len(op.opview.inits), len(op.opview.inits) + len(op.opview.xs)
-        given[first:last] = [dims[1:] for dims in given[first:last]]
+    given = _arguments(op, operands, lambda dims: dims[1:])
     for region in op.operation.regions:
         block = region.blocks[0]
         found.update(zip(block.arguments, given, strict=True))
         for inner in block.operations:
             own = [found[operand] for operand in inner.operation.operands]
-            if len(inner.operation.regions):
-                found.update(inner_dims(inner, own))
+            nested = inner_dims(inner, own) if len(inner.operation.regions) else {}
+            found.update(nested)
             if len(inner.operation.results):
-                found.update(zip(inner.operation.results, _result_dims(inner, own), strict=True))
+                found.update(zip(inner.operation.results, _result_dims(inner, own, nested), strict=True))
     return found
 
 
 def argument_types(op: ir.AnyOp) -> list[ir.Type]:
     """The types that the arguments of an operation's regions have, from those of its operands."""
-    view, types = op.operation.opview, [operand.type for operand in op.operation.operands]
+
+    def entry(type: ir.Type) -> ir.Type:
+        kind = ir.RankedTensorType(type)
+        return ir.RankedTensorType.get(kind.shape[1:], kind.element_type)
+
+    return _arguments(op, [operand.type for operand in op.operation.operands], entry)
+
+
+def _arguments(op: ir.AnyOp, operands: Sequence[Item], entry: Callable[[Item], Item]) -> list[Item]:
+    """What the arguments of regions have, from what the operands have; `entry` gives that of an entry of a sequence."""
+    view, given = op.operation.opview, list(operands)
     if isinstance(view, mir.IfOp):
-        return types[1:]
+        return given[1:]
     if isinstance(view, mir.ScanOp):
         first, last = len(view.inits), len(view.inits) + len(view.xs)
-        entries = [ir.RankedTensorType(kind) for kind in types[first:last]]
-        types[first:last] = [ir.RankedTensorType.get(kind.shape[1:], kind.element_type) for kind in entries]
-    return types
+        given[first:last] = map(entry, given[first:last])
+    return given
 
 
-def _result_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
-    """The dimensions of results: static ones from their types."""
+def _result_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
+    """The dimensions of results: static ones from their types. `inner` are those of values in the regions."""
     kinds = [result.type for result in op.operation.results]
     shapes = [kind.shape if isinstance(kind, ir.RankedTensorType) else [] for kind in kinds]
     if all(size >= 0 for shape in shapes for size in shape):
         return [tuple(map(Size.of, shape)) for shape in shapes]
+    if op.operation.name in REGIONS:
+        return _given_dims(op, operands, inner)
     return result_dims(op.operation.opview, operands)
 
 
@@ -175,29 +182,23 @@ def _steps(op: ir.AnyOp, operands: Sequence[Dims]) -> Size:
     return operands[len(op.opview.inits)][0]
 
 
-@dim_rule(mir.IfOp)
-def if_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
-    """Those of what the first region gives."""
-    dims = inner_dims(op, operands)
-    return _one_or_all([dims[value] for value in yielded(op.opview.then_region)])
+def _given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
+    """Of a choice, the dimensions that the first region gives; of a loop, those of `inits` and of what is stacked."""
+    view = op.operation.opview
+    if isinstance(view, mir.IfOp):
+        return [inner[value] for value in yielded(view.then_region)]
+    carried = list(operands[: len(view.inits)])
+    if isinstance(view, mir.WhileOp):
+        return carried
+    steps = _steps(view, operands)
+    return [*carried, *((steps, *inner[value]) for value in yielded(view.body)[len(carried) :])]
 
 
-@dim_rule(mir.WhileOp)
-def while_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
-    """Those of `inits`."""
-    return _one_or_all(operands[: len(op.opview.inits)])
-
-
-@dim_rule(mir.ScanOp)
-def scan_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
-    """Those of `inits`, and the steps before those of what each step gives."""
-    dims, carried = inner_dims(op, operands), len(op.opview.inits)
-    entries = [dims[value] for value in yielded(op.opview.body)[carried:]]
-    return _one_or_all([*operands[:carried], *((_steps(op, operands), *own) for own in entries)])
-
-
-def _one_or_all(dims: Sequence[Dims]) -> Any:
-    return dims[0] if len(dims) == 1 else list(dims)
+@dim_rule(mir.IfOp, mir.WhileOp, mir.ScanOp)
+def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
+    """As `_given_dims` says."""
+    found = _given_dims(op, operands, inner_dims(op, operands))
+    return found[0] if len(found) == 1 else found
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -28,8 +28,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 #: absent, a `PackedWeight` where the type is packed, all of them for a variadic one, a list for each of several
 #: variadic ones), attributes by keyword under their ODS names as Python values (enumerations as their words). Functions
 #: whose result doesn't follow from these take `result_dtype` or `result_shape`, too (-1 where the size is the
-#: operand's); those of operations with regions take `regions`, which are `Run`s, and may take `result_types`, element
-#: types and shapes of all results. `evaluate` calls them so.
+#: operand's); those of operations with regions take `regions`, which are `Run`s, and may take `result_types`, a
+#: function that gives element types and shapes of all results. `evaluate` calls them so.
 REFERENCES: dict[str, Callable[..., Any]] = {}
 
 #: Runs a region on the values of its arguments; gives the values of its terminator's operands.
@@ -120,7 +120,7 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
             -1 if declared.is_dynamic_dim(i) else declared.get_dim_size(i) for i in range(declared.rank)
         ]
     if "result_types" in _parameters(name):
-        attributes["result_types"] = _result_types(op, operands)
+        attributes["result_types"] = partial(_result_types, op, operands)
     if "regions" in _parameters(name):
         attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in operation.regions]
     results = REFERENCES[name](*values, **attributes)
