@@ -3,7 +3,7 @@
 // The native pass `rlx-expand-math`: upstream has the patterns but registers no pass for them.
 
 #include "passes/Bridge.h"
-#include "passes/Cycles.h"
+#include "passes/VerifyInput.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -61,5 +61,5 @@ struct ExpandMath final : PassWrapper<ExpandMath, OperationPass<>> {
 
 void rlx::registerNativePasses() {
   PassRegistration<ExpandMath>();
-  registerVerifyAcyclic();
+  registerVerifyInput();
 }

@@ -3,7 +3,7 @@
 // Registration, running of textual pipelines, and the tools built on MLIR's mains.
 
 #include "passes/Bridge.h"
-#include "passes/Cycles.h"
+#include "passes/VerifyInput.h"
 
 #include "dialects/HIR.h"
 #include "dialects/MIR.h"
@@ -204,7 +204,7 @@ rlx::PipelineResult rlx::runPipeline(MlirOperation cOp, const std::string &pipel
     manager.enableTiming(timingScope);
 
   OwningOpRef<Operation *> before = op->clone();
-  result.succeeded = succeeded(rlx::verifyAcyclic(op)) && succeeded(manager.run(op)) &&
+  result.succeeded = succeeded(rlx::verifyInput(op)) && succeeded(manager.run(op)) &&
                      !(options.watch && options.watch->isOver());
   if (!result.succeeded) {
     llvm::raw_string_ostream stream(result.reproducer);
@@ -235,7 +235,7 @@ static LogicalResult runOpt(int argc, char **argv, DialectRegistry &registry,
   MlirOptMainConfig config = given;
   config.setPassPipelineSetupFn([&given](PassManager &manager) {
     prepareForPasses(manager.getContext());
-    manager.addPass(rlx::createVerifyAcyclic());
+    manager.addPass(rlx::createVerifyInput());
     return given.setupPassPipeline(manager);
   });
   std::string message;

@@ -21,32 +21,72 @@ bool isUTF8(StringRef text) {
   return llvm::isLegalUTF8String(&begin, reinterpret_cast<const llvm::UTF8 *>(text.end()));
 }
 
-/// The first string of an operation's attributes that isn't UTF-8. Machine code is no text.
-std::optional<StringRef> foreignString(Operation *op) {
-  std::optional<StringRef> found;
-  AttrTypeWalker walker;
-  walker.addWalk([](gpu::ObjectAttr) { return WalkResult::skip(); });
-  walker.addWalk([&](StringAttr text) {
-    if (isUTF8(text.getValue()))
+/// Looks for strings that aren't UTF-8 in attributes, locations and types, each of which is looked
+/// at once, however many operations have it.
+class StringSearch {
+public:
+  StringSearch() {
+    // Machine code is no text.
+    walker.addWalk([](gpu::ObjectAttr) { return WalkResult::skip(); });
+    walker.addWalk([this](StringAttr text) { return visit(text.getValue()); });
+    // Walks don't go into those that aren't made of attributes and types.
+    walker.addWalk([this](FileLineColRange file) { return visit(file.getFilename().getValue()); });
+    walker.addWalk([this](OpaqueAttr opaque) { return visit(opaque.getAttrData()); });
+    walker.addWalk([this](OpaqueType opaque) { return visit(opaque.getTypeData()); });
+    walker.addWalk([this](DenseStringElementsAttr elements) {
+      for (StringRef text : elements.getRawStringData())
+        if (visit(text).wasInterrupted())
+          return WalkResult::interrupt();
       return WalkResult::advance();
-    found = text.getValue();
+    });
+  }
+
+  /// Whether an operation has such a string, which `found` is then; its regions are left out.
+  bool visit(Operation *op) {
+    if (visit(op->getName().getStringRef()).wasInterrupted())
+      return true;
+    if (interrupts(op->getAttrDictionary()) || interrupts(op->getLoc()))
+      return true;
+    for (Type type : op->getResultTypes())
+      if (interrupts(type))
+        return true;
+    for (Region &region : op->getRegions())
+      for (Block &block : region)
+        for (BlockArgument argument : block.getArguments())
+          if (interrupts(argument.getType()) || interrupts(argument.getLoc()))
+            return true;
+    return false;
+  }
+
+  StringRef found;
+
+private:
+  WalkResult visit(StringRef text) {
+    if (isUTF8(text))
+      return WalkResult::advance();
+    found = text;
     return WalkResult::interrupt();
-  });
-  walker.walk<WalkOrder::PreOrder>(op->getAttrDictionary());
-  return found;
-}
+  }
+  template <typename T> bool interrupts(T element) {
+    return walker.walk<WalkOrder::PreOrder>(element).wasInterrupted();
+  }
+
+  AttrTypeWalker walker;
+};
 } // namespace
 
 std::string rlx::foreignString(MlirOperation root) {
   std::string message;
+  StringSearch search;
   unwrap(root)->walk<WalkOrder::PreOrder>([&](Operation *op) {
-    std::optional<StringRef> found = ::foreignString(op);
-    if (!found)
+    if (!search.visit(op))
       return WalkResult::advance();
     llvm::raw_string_ostream stream(message);
     stream << '"';
-    llvm::printEscapedString(*found, stream);
-    stream << "\" is no text in UTF-8, a string of '" << op->getName() << "'";
+    llvm::printEscapedString(search.found, stream);
+    stream << "\" is no text in UTF-8, a string of '";
+    llvm::printEscapedString(op->getName().getStringRef(), stream);
+    stream << "'";
     return WalkResult::interrupt();
   });
   return message;

@@ -14,7 +14,8 @@ import pytest
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, ir
-from rlx_mlir.errors import BudgetError, InputError, RlxError
+from rlx_mlir.errors import BudgetError, InputError, PassError, RlxError
+from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.sources import check_source
 
 DEEP = 20_000
@@ -157,10 +158,14 @@ def test_damaged_bytecode_is_an_error(tmp_path: Path) -> None:
         r'module { func.func private @"\80"() func.func @f(%x: tensor<4xf32>) { return } }',
         r'module attributes {mir.a = [{b = "\F5"}]} { func.func @f(%x: tensor<4xf32>) { return } }',
         r'module attributes {"mir.\FE" = 1} { func.func @f(%x: tensor<4xf32>) { return } }',
+        r'func.func @f(%x: tensor<4xf32> loc("\FF")) { return }',
+        r'func.func @f(%x: tensor<4xf32>) { return loc("\FF":3:4) }',
+        r'func.func @f(%x: tensor<4xf32>) { return loc(fused<"\FF">[callsite("a" at "b")]) }',
+        r'func.func @f(%x: tensor<4xf32, "\FF">) { return }',
     ],
 )
 def test_names_that_are_no_text(text: str, tmp_path: Path) -> None:
-    """Names, and what is nested in attributes: no string is handed to Python that Python can't read."""
+    """Names, locations and what is nested in attributes and types: Python is handed no string that it can't read."""
     with ir.new_context():
         buffer = io.BytesIO()
         ir.Module.parse(text).operation.write_bytecode(buffer)
@@ -172,6 +177,12 @@ def test_names_that_are_no_text(text: str, tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=r'"(mir\.)?\\[0-9A-F\\(]+" is no text in UTF-8, a string of'):
             read(source)
+    with ir.new_context(), pytest.raises(PassError, match=r'\\[0-9A-F\\(]+" is no text in UTF-8'):
+        run_pipeline(ir.Module.parse(text), "rlx-fuse")
+    command = [sys.executable, "-m", "rlx_mlir.tools.opt", "--rlx-fuse", str(tmp_path / "m.mlir")]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert b"is no text in UTF-8" in done.stderr
 
 
 def test_text_of_other_languages_and_machine_code_are_read() -> None:

@@ -27,7 +27,7 @@ from rlx_mlir.fuzz.pool import Outcome, Task
 from rlx_mlir.rewriting import registry, run_pipeline
 from rlx_mlir.rewriting.pipelines import PIPELINES
 from rlx_mlir.semantics.ops import operation_classes
-from rlx_mlir.sources import check_source
+from rlx_mlir.sources import check_source, check_strings
 
 Item = TypeVar("Item")
 
@@ -353,10 +353,11 @@ def _finding(kind: str, message: str, where: str = "", **more: object) -> Outcom
 def check(text: str, pipeline: str) -> Outcome:
     """Parses a module, prints and parses it again, runs the pipeline."""
     try:
-        check_source(text.encode(), "the case")  # as every door does
+        check_source(text.encode(), "the case")  # as every door does, like the strings afterwards
         context = ir.new_context()
         with ir.single_threaded(context):
             module = ir.Module.parse(text, context)
+        check_strings(module, "the case")
     except (ir.MLIRError, RlxError):
         return {"status": "refused"}
     except ValueError:  # a top-level operation that isn't a module

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// The native pass `rlx-verify-acyclic`, and the same check for pipelines that Python runs.
+// The native pass `rlx-verify-input`, and the same check for pipelines that Python runs.
 
-#include "passes/Cycles.h"
+#include "passes/VerifyInput.h"
 
+#include "passes/Bridge.h"
+
+#include "mlir/CAPI/IR.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/RegionKindInterface.h"
 #include "mlir/Interfaces/ShapedOpInterfaces.h"
@@ -59,7 +62,7 @@ static LogicalResult verifyDimension(Operation *op) {
          << *index << " of a value of rank " << type.getRank();
 }
 
-LogicalResult rlx::verifyAcyclic(Operation *root) {
+static LogicalResult verifyAcyclic(Operation *root) {
   WalkResult result = root->walk([](Operation *op) {
     if (failed(verifyDimension(op)))
       return WalkResult::interrupt();
@@ -80,24 +83,31 @@ LogicalResult rlx::verifyAcyclic(Operation *root) {
   return failure(result.wasInterrupted());
 }
 
-namespace {
-struct VerifyAcyclic final : PassWrapper<VerifyAcyclic, OperationPass<>> {
-  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyAcyclic)
+LogicalResult rlx::verifyInput(Operation *root) {
+  if (std::string found = rlx::foreignString(wrap(root)); !found.empty())
+    // The operation's own location may be such a string.
+    return emitError(UnknownLoc::get(root->getContext())) << found;
+  return verifyAcyclic(root);
+}
 
-  StringRef getArgument() const override { return "rlx-verify-acyclic"; }
+namespace {
+struct VerifyInput final : PassWrapper<VerifyInput, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VerifyInput)
+
+  StringRef getArgument() const override { return "rlx-verify-input"; }
   StringRef getDescription() const override {
-    return "Refuse what canonicalize doesn't survive: operations that depend on their own results, "
-           "and "
-           "sizes of dimensions that there aren't";
+    return "Refuse what passes don't survive: operations that depend on their own results, sizes "
+           "of "
+           "dimensions that there aren't, and strings that aren't UTF-8";
   }
   void runOnOperation() override {
-    if (failed(rlx::verifyAcyclic(getOperation())))
+    if (failed(rlx::verifyInput(getOperation())))
       signalPassFailure();
     markAllAnalysesPreserved();
   }
 };
 } // namespace
 
-std::unique_ptr<Pass> rlx::createVerifyAcyclic() { return std::make_unique<VerifyAcyclic>(); }
+std::unique_ptr<Pass> rlx::createVerifyInput() { return std::make_unique<VerifyInput>(); }
 
-void rlx::registerVerifyAcyclic() { PassRegistration<VerifyAcyclic>(); }
+void rlx::registerVerifyInput() { PassRegistration<VerifyInput>(); }

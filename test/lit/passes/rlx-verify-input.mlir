@@ -31,3 +31,9 @@ func.func @no_dimension(%x: memref<?xf32>) -> index {
   %d = memref.dim %x, %c : memref<?xf32>
   return %d : index
 }
+
+// -----
+
+/// Locations are read, too, by whoever reports errors.
+// expected-error @unknown {{"\FFab" is no text in UTF-8, a string of 'func.func'}}
+func.func private @no_text() loc("\FFab")
