@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --split-input-file --rlx-verify-acyclic --canonicalize --verify-diagnostics
+// RUN: rlx-opt %s --split-input-file --rlx-verify-input --canonicalize --verify-diagnostics
 
 /// Order doesn't matter where nothing goes round in circles.
 %1 = arith.addi %0, %0 : i32
