@@ -24,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import cache_from_source
+from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from planted_faults import FAULTS, Change, Fault
@@ -87,6 +87,19 @@ def _changed(text: str, change: Change, name: str) -> str:
     return text.replace(change.old, change.new)
 
 
+def _installed() -> Path:
+    """The folder of the package that is installed, which has what was built."""
+    found = find_spec("rlx_mlir._runtime")
+    if found is None or found.origin is None:
+        raise PlantError("rlx-mlir isn't installed: pip install . or make develop")
+    return Path(found.origin).parent
+
+
+def _built() -> list[Path]:
+    """What the build makes of the package: the extensions, and the Python of the dialects."""
+    return [path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(_installed().glob(pattern))]
+
+
 class Copy:
     """A copy of the project whose package and tests may be changed."""
 
@@ -97,8 +110,10 @@ class Copy:
                 shutil.copytree(entry, folder / entry.name, symlinks=True, ignore=self._ignored)
             elif entry.name not in LEFT_OUT:
                 (folder / entry.name).symlink_to(entry)
-        for extension in (ROOT / "python" / "rlx_mlir").glob("*.so"):
-            (folder / "python" / "rlx_mlir" / extension.name).symlink_to(extension)
+        for built in _built():
+            copy = folder / "python" / "rlx_mlir" / built.relative_to(_installed())
+            if not copy.exists():
+                copy.symlink_to(built)
         (folder / "python" / "sitecustomize.py").write_text(SITE)
 
     @staticmethod
@@ -201,6 +216,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         faults = chosen(options.only)
+        _installed()
         for fault in faults:
             planted_text(fault)
     except PlantError as error:

@@ -54,9 +54,9 @@ TESTS = "pytest test/python/"
 NUMBERS = (
     fault(
         "mean-by-multiplication",
-        "codegen/row_graph.py",
-        'return self._map("div", total, self._number(float(x.width))) if kind == "mean" else total',
-        'return self._map("mul", total, self._number(1.0 / x.width)) if kind == "mean" else total',
+        "mir/reductions.py",
+        "lambda x: x / count))",
+        "lambda x: x * (1.0 / count)))",
         TESTS + "test_constant_rows.py -k means",
     ),
     fault(
