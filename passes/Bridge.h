@@ -96,11 +96,11 @@ PipelineResult runPipeline(MlirOperation op, const std::string &pipeline,
                            const PipelineOptions &options);
 
 /// How deep brackets, and terms of affine expressions, lie in each other in a text, and how many
-/// digits its longest number has; and whether a constant has more elements than 64 bits count.
-/// Without what strings and comments hold.
+/// digits its longest number has; whether a constant has more elements than 64 bits count, and
+/// whether a value may be used before it is defined. Without what strings and comments hold.
 struct TextMeasure {
   size_t nesting = 0, digits = 0;
-  bool overflows = false;
+  bool overflows = false, forward = false;
 };
 TextMeasure measureText(const char *text, size_t size);
 

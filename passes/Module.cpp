@@ -148,11 +148,12 @@ NB_MODULE(_compiler, m) {
       [](const nb::bytes &text) {
         rlx::TextMeasure found =
             rlx::measureText(static_cast<const char *>(text.data()), text.size());
-        return nb::make_tuple(found.nesting, found.digits, found.overflows);
+        return nb::make_tuple(found.nesting, found.digits, found.overflows, found.forward);
       },
       nb::arg("text"),
       "(how deep brackets and terms are nested, digits of the longest number, whether a constant "
-      "has more elements than 64 bits count) of MLIR's text.");
+      "has more elements than 64 bits count, whether a value may be used before its definition) of "
+      "MLIR's text.");
   m.def("foreign_string", &rlx::foreignString, nb::arg("root"),
         "Names the first string of IR that isn't UTF-8, and its operation; or ''.");
   m.def(

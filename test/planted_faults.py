@@ -411,7 +411,7 @@ DOORS = (
         "sources.py",
         "        check_bytecode(content, what)\n        return\n",
         "        return\n",
-        "rlx fuzz bytecode --seed 0 --count 60",
+        TESTS + "test_sources.py -k damaged_bytecode_is",
     ),
     fault(
         "nesting-has-no-end",

@@ -172,9 +172,9 @@ def target_features(triple: str, cpu: str) -> str:
     An empty CPU is the least one of the architecture. Raises ValueError for a triple or CPU that LLVM lacks.
     """
 
-def measure_text(text: bytes) -> tuple[int, int, bool]:
-    """How deep brackets and terms of affine expressions are nested in a text, the digits of its longest number, and
-    whether a constant has more elements than 64 bits count."""
+def measure_text(text: bytes) -> tuple[int, int, bool, bool]:
+    """How deep brackets and terms of affine expressions are nested in a text, the digits of its longest number, whether
+    a constant has more elements than 64 bits count, and whether a value may be used before it is defined."""
 
 def foreign_string(root: Operation) -> str:
     """Names the first string of IR that isn't UTF-8, and its operation; "" where there is none."""

@@ -3,7 +3,9 @@
 
 MLIR's parser calls itself for each bracket, and a stack that overflows ends the process: nesting is limited before. Its
 reader of bytecode checks some of what it relies on in assertions, which end the process, too; no limit helps against
-that, so bytecode is read by another process first.
+that, so bytecode is read by another process first. So is text that uses a value before its definition: where that is
+in a region, and the parser stops at an error after it, it destroys the definition before the use, and the process
+with it.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ BYTECODE = b"ML\xefR"
 _SECONDS = 10
 _BYTES_A_SECOND = 1 << 20
 _MEMORY = 4 << 30
-_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from rlx_mlir.sources import _read_bytecode; _read_bytecode()"
+#: What parts a file of several modules.
+_PART = b"// -----"
+_PROGRAM = "import sys; sys.path[:] = sys.argv[1:]; from rlx_mlir.sources import _read; _read()"
 
 
 def check_source(content: bytes, what: str) -> None:
@@ -44,15 +48,23 @@ def check_source(content: bytes, what: str) -> None:
     if content.startswith(BYTECODE):
         check_bytecode(content, what)
         return
-    nesting, digits, overflows = ir.native.measure_text(content)
+    nesting, digits, overflows, forward = ir.native.measure_text(content)
     budgets.check("nesting", nesting, what)
     budgets.check("digits", digits, what)
     if overflows:
         raise InputError(f"{what} has a constant of 2^63 elements or more, which 64 bits don't count")
+    if forward:
+        _read_elsewhere(content, what)
 
 
 def check_bytecode(content: bytes, what: str) -> None:
     """Lets another process read the bytecode; InputError where that fails, however it fails."""
+    if done := _read_elsewhere(content, what):
+        raise InputError(f"{what} doesn't parse: {done}")
+
+
+def _read_elsewhere(content: bytes, what: str) -> str:
+    """What another process says of a source, or '' where it reads it; InputError where it doesn't come to an end."""
     seconds = _seconds(content)
     try:
         done = subprocess.run(
@@ -66,9 +78,9 @@ def check_bytecode(content: bytes, what: str) -> None:
         raise InputError(f"{what} is damaged: reading it takes more than {seconds} seconds") from None
     if done.returncode < 0:
         raise InputError(f"{what} is damaged: reading it ends a process with signal {-done.returncode}")
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"]
-        raise InputError(f"{what} doesn't parse: {lines[-1]}")
+    if not done.returncode:
+        return ""
+    return (done.stderr.decode(errors="replace").strip().splitlines() or ["no reason is given"])[-1]
 
 
 def _seconds(content: bytes) -> int:
@@ -107,8 +119,8 @@ def _limit(kind: int, most: int) -> None:
         resource.setrlimit(kind, (most, hard))
 
 
-def _read_bytecode() -> None:
-    """Reads bytecode from standard input and prints what it holds: some of it is only read when it is asked for."""
+def _read() -> None:
+    """Reads a source from standard input and prints what it holds: some bytecode is only read when it is asked for."""
     from rlx_mlir import ir
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -119,11 +131,18 @@ def _read_bytecode() -> None:
     context = ir.new_context()
     context.allow_unregistered_dialects = True
     context.enable_multithreading(False)
-    try:
-        str(ir.Module.parse(content, context))
-    except ir.MLIRError as error:
-        message = error.error_diagnostics[0].message if error.error_diagnostics else str(error)
-        sys.exit(" ".join(message.split()))
+    problems = []
+    # Tools read the parts of a file one by one, the later ones also where an earlier one has an error.
+    parts = [] if content.startswith(BYTECODE) or _PART not in content else content.split(_PART)
+    for part in (content, *parts):
+        try:
+            str(ir.Module.parse(part, context))
+        except ir.MLIRError as error:
+            problems.append(error.error_diagnostics[0].message if error.error_diagnostics else str(error))
+        except (RuntimeError, ValueError) as error:
+            problems.append(str(error))
+    if problems:
+        sys.exit(" ".join(problems[0].split()))
 
 
 __all__ = ["BYTECODE", "check_bytecode", "check_file", "check_source", "check_strings", "problem"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import covering
 import pytest
 import seeds
 import tiny_models
@@ -54,8 +55,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(seeds.header())
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests in another order, where that is asked for."""
+    """Cases beyond those that a test calls quick are slow; tests in another order, where that is asked for."""
+    covering.mark_slow(items)
     seeds.shuffle(items)
 
 

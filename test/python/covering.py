@@ -2,13 +2,16 @@
 """Products of parameters by pairs: faults come from one value, or from two that meet, far more often than from three.
 
 `covering` takes few combinations in which any two values of two axes meet at least once. `products` has these by
-default, and the other combinations marked as slow: nothing of the product is lost.
+default, and the other combinations marked as slow: nothing of the product is lost. The mark `quick(n)` does so with
+the cases of one test, however they come about.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -41,3 +44,31 @@ def products(*axes: Sequence[Any], meeting: int = 2) -> list[Any]:
         )
         for row in itertools.product(*places)
     ]
+
+
+def telling(cases: Mapping[str, Iterable[Hashable]], count: int) -> list[str]:
+    """The names of `count` cases that together show most of what is in any of them: the first of the best ones."""
+    left = {name: set(parts) for name, parts in cases.items()}
+    missing = set().union(*left.values())
+    chosen: list[str] = []
+    while left and len(chosen) < count:
+        name = max(left, key=lambda name: len(left[name] & missing))
+        missing -= left.pop(name)
+        chosen.append(name)
+    return chosen
+
+
+def mark_slow(items: Sequence[pytest.Item]) -> None:
+    """Marks as slow what a test with the mark `quick(n)` has of cases beyond n.
+
+    Those that stay have most of the words and numbers in the cases' names, and those of one name differ otherwise.
+    """
+    cases: defaultdict[tuple[str, int], dict[str, pytest.Item]] = defaultdict(dict)
+    for item in items:
+        if (mark := item.get_closest_marker("quick")) is not None:
+            (count,) = mark.args
+            cases[item.nodeid.partition("[")[0], count][item.nodeid] = item
+    for (test, count), own in cases.items():
+        kept = telling({name: re.findall(r"\w+", name[len(test) :]) for name in own}, count)
+        for name in own.keys() - set(kept):
+            own[name].add_marker(pytest.mark.slow)

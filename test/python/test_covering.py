@@ -6,7 +6,9 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from covering import covering, products
+from covering import covering, products, telling
+
+pytest_plugins = ["pytester"]
 
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 3), (2, 2, 2), (4, 3, 2), (5, 4, 3, 2), (3, 3, 3, 3), (1, 4, 1, 3)])
@@ -39,3 +41,46 @@ def test_what_is_left_out_is_slow() -> None:
     quick = [row.values for row in rows if not row.marks]
     assert 6 <= len(quick) < 12
     assert {mark.name for row in rows for mark in row.marks} == {"slow"}
+
+
+def test_telling_cases_have_what_is_in_the_others() -> None:
+    cases = {"a": "xy", "b": "x", "c": "yz", "d": "w"}
+    assert telling(cases, 3) == ["a", "c", "d"]
+    assert telling(cases, 9) == ["a", "c", "d", "b"]
+    assert telling({}, 2) == []
+
+
+def test_cases_beyond_the_quick_ones_are_slow(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        """
+        import covering
+        import pytest
+
+        @pytest.hookimpl(tryfirst=True)
+        def pytest_collection_modifyitems(items):
+            covering.mark_slow(items)
+
+        def pytest_configure(config):
+            for mark in ("quick(n)", "slow"):
+                config.addinivalue_line("markers", mark)
+        """
+    )
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.quick(2)
+        @pytest.mark.parametrize("word", ["red", "green"])
+        @pytest.mark.parametrize("size", [1, 2])
+        def test_some(word, size):
+            pass
+
+        @pytest.mark.parametrize("size", [1, 2])
+        def test_all(size):
+            pass
+        """
+    )
+    quick = pytester.runpytest_inprocess("-m", "not slow", "--collect-only", "-q")
+    quick.stdout.fnmatch_lines(["*test_some?1-red]", "*test_some?2-green]", "*test_all?1]", "*test_all?2]"])
+    quick.stdout.fnmatch_lines(["4/6 tests collected*"])
+    assert "6 tests collected" in pytester.runpytest_inprocess("--collect-only", "-q").stdout.str()

@@ -81,8 +81,9 @@ def test_rope_keeps_infinities() -> None:
     ("pipeline", "signature", "message"),
     [
         ("lir-plan", "%n: index {mir.name = 'n'}", "argument 1 is index"),
+        ("gpu-emit-ptx{level=4}", "%n: tensor<2xf32>", "option 'level' expects an integer from 0 to 3, but got '4'"),
         ("mir-outline-kernels", "%n: tensor<*xf32>", r"argument 1 is tensor<\*xf32>"),
-        ("rlx-verify-numerics{begin=true seed=-1}", "%n: tensor<2xf32>", "'seed' is a number from 0 on, but got -1"),
+        ("rlx-verify-numerics{begin=true seed=-1}", "%n: tensor<2xf32>", "option 'seed' expects an integer of at least 0, but got '-1'"),
     ],
 )
 def test_passes_name_what_they_cannot_take(pipeline: str, signature: str, message: str) -> None:
@@ -107,6 +108,26 @@ def test_launches_of_kernels_that_are_not_there() -> None:
         module = ir.Module.parse(text)
         with pytest.raises(PassError, match="there is no kernel 'k'"):
             run_pipeline(module, "gpu-launches-to-loops")
+
+
+def test_modules_in_modules_have_no_names() -> None:
+    text = """
+      func.func @f(%x: tensor<1x64xf32>, %w: tensor<16x64xf32> {mir.kind = "param"}) -> tensor<1x16xf32> {
+        %y = mir.matmul %x, %w transpose_rhs : tensor<1x64xf32>, tensor<16x64xf32>
+        return %y : tensor<1x16xf32>
+      }
+      module {
+      }"""
+    with ir.new_context():
+        run_pipeline(ir.Module.parse(text), "rlx-to-kernels")
+
+
+def test_sizes_in_regions_of_other_dialects_are_not_asked_for() -> None:
+    """Regions of linalg use any value."""
+    module = GraphModule.mir("f")
+    module.set_outputs(module.rms_norm(module.input("x", [1, "n", 16]), module.input("g", [16])))
+    with pytest.raises(PassError, match="the entry function may hold calls and reshapes only"):
+        run_pipeline(module.ir_module, "func.func(mir-to-linalg),rlx-gpu-pipeline")
 
 
 def test_passes_say_which_one_is_missing() -> None:

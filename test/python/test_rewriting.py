@@ -598,7 +598,8 @@ def test_tags_select_patterns() -> None:
 
 OPTIONS = {
     "on": Option("a switch", False),
-    "number": Option("a number", 3),
+    "number": Option("a number", 3, least=-7, most=64),
+    "count": Option("a number", 0, least=0),
     "word": Option("a word", "red", ("red", "green")),
     "any-text": Option("a text", ""),
 }
@@ -613,20 +614,23 @@ def options_of(register: Register, pipeline_options: str) -> dict[str, Any]:
 
 
 def test_options_have_defaults(register: Register) -> None:
-    expected = {"on": False, "number": 3, "word": "red", "any_text": ""}
+    expected = {"on": False, "number": 3, "count": 0, "word": "red", "any_text": ""}
     assert options_of(register, "") == expected
 
 
 def test_options_are_read_by_their_types(register: Register) -> None:
-    given = options_of(register, "{on=true number=-7 word=green any-text=x:1,y:2}")
-    assert given == {"on": True, "number": -7, "word": "green", "any_text": "x:1,y:2"}
+    given = options_of(register, "{on=true number=-7 count=1000 word=green any-text=x:1,y:2}")
+    assert given == {"on": True, "number": -7, "count": 1000, "word": "green", "any_text": "x:1,y:2"}
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("on=yes", "option 'on' expects true or false, but got 'yes'"),
-        ("number=many", "option 'number' expects an integer, but got 'many'"),
+        ("number=many", "option 'number' expects an integer from -7 to 64, but got 'many'"),
+        ("number=-8", "option 'number' expects an integer from -7 to 64, but got '-8'"),
+        ("number=65", "option 'number' expects an integer from -7 to 64, but got '65'"),
+        ("count=-1", "option 'count' expects an integer of at least 0, but got '-1'"),
         ("word=blue", "option 'word' expects one of red, green, but got 'blue'"),
     ],
 )

@@ -81,7 +81,48 @@ def test_tools_refuse_it_too(tool: str, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_measured(text: str, expected: tuple[int, int]) -> None:
-    assert ir.native.measure_text(text.encode()) == (*expected, False)
+    assert ir.native.measure_text(text.encode()) == (*expected, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "forward"),
+    [
+        ("%x = a.b\n%y = a.c %x, %x", False),
+        ("%x:2 = a.b\na.c %x#1", False),
+        ("%x , %y : 2 = a.b\n%z = a.c %y", False),
+        ("func.func @f(%x: f32, %y : f32 loc(\"a\")) { a.b %y, %x }", False),
+        ("^bb1(%x: f32):\n  a.b %x", False),
+        ('func.func @"f"(%x: f32) { scf.for %i = %x to %x iter_args(%s = %x) { a.b %i, %s } }', False),
+        ('a.b "%x" // %y', False),
+        ("%y = a.c %x\n%x = a.b", True),
+        ("a.b { %x = a.c }\na.d %x", True),
+        ("func.call @f(%x) : (f32) -> ()", True),
+        ("cf.br ^bb1(%x: f32)", True),
+        ("a.b ins(%x : f32)", True),
+        ("%x = a.b %x", False),  # nothing but itself is in between
+    ],
+)
+def test_uses_before_definitions_are_seen(text: str, forward: bool) -> None:
+    assert ir.native.measure_text(text.encode())[3] == forward
+
+
+def test_text_that_the_parser_does_not_survive_is_read_elsewhere(tmp_path: Path) -> None:
+    """What a region defines is destroyed where the parser stops in it, though an operation outside uses it."""
+    text = """
+      %0 = arith.addi %c0, %1 : i32
+      gpu.module @kernels {
+      %1 = arith.addi %c0, %0 : i32
+      cf.br ^other
+    }"""
+    (tmp_path / "several.mlir").write_text(f"module {{\n// -----\n{text}", encoding="utf-8")
+    for source in (text, tmp_path / "several.mlir"):
+        with pytest.raises(InputError, match="is damaged: reading it ends a process with signal 6"):
+            GraphModule.from_text(source)
+    command = [sys.executable, "-m", "rlx_mlir.tools.opt", "--split-input-file", str(tmp_path / "several.mlir")]
+    done = subprocess.run(command, capture_output=True, timeout=120, check=False)
+    assert done.returncode == 1
+    with pytest.raises(InputError, match="doesn't parse"):
+        GraphModule.from_text(text.replace("gpu.module @kernels {", ""))
 
 
 @pytest.mark.parametrize(
@@ -196,7 +237,7 @@ def test_bytecode_that_is_read_without_end_is_refused(monkeypatch: pytest.Monkey
     data = (Path(__file__).parent / "data" / "endless.mlirbc").read_bytes()
     with pytest.raises(InputError, match=r"the bytecode is damaged: reading it (takes more than 1 s|ends a process)"):
         GraphModule.from_bytecode(data)
-    program = "import rlx_mlir.sources as s; s._SECONDS = 0; s._read_bytecode()"
+    program = "import rlx_mlir.sources as s; s._SECONDS = 0; s._read()"
     done = subprocess.run([sys.executable, "-c", program], input=data, timeout=120, check=False)
     assert done.returncode == -signal.SIGXCPU
 

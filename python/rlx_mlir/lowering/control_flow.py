@@ -23,7 +23,7 @@ MAX_OPERATIONS = 4096
 @compiler_pass(
     "mir-unroll-scans",
     dependent=("mir",),
-    options={"steps": Option("scans of more steps stay loops", 32)},
+    options={"steps": Option("scans of more steps stay loops", 32, least=0)},
 )
 def unroll_scans(module: ir.Operation, *, steps: int) -> None:
     """Replace scans whose bodies hold products, attention or convolutions by their steps, one after the other.

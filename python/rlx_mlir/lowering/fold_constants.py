@@ -48,8 +48,8 @@ _LARGEST = 1 << 48
     "mir-fold-constants",
     dependent=("mir",),
     options={
-        "max-bytes": Option("bytes of a result whose elements differ", 1 << 16),
-        "max-cost": Option("elements that are read and written, and operations on them, in all", 1 << 22),
+        "max-bytes": Option("bytes of a result whose elements differ", 1 << 16, least=0),
+        "max-cost": Option("elements that are read and written, and operations on them, in all", 1 << 22, least=0),
     },
 )
 def fold_constants(module: ir.Operation, *, max_bytes: int, max_cost: int) -> None:

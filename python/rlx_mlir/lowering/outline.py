@@ -26,7 +26,7 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
-from rlx_mlir.semantics.function import viewed
+from rlx_mlir.semantics.function import symbols_in, viewed
 
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
@@ -444,8 +444,7 @@ class _Library:
         self._block = module.regions[0].blocks[0]
         self._kernels: dict[object, str] = {}
         self._counts: dict[str, int] = {}
-        named = [op.operation for op in self._block.operations if "sym_name" in op.operation.attributes]
-        self._taken = {python_value(op.attributes["sym_name"]) for op in named}
+        self._taken = symbols_in(self._block)
 
     def outline(self, group: Group) -> None:
         """Replaces the group's operations by a call of their kernel."""

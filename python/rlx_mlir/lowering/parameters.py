@@ -35,7 +35,7 @@ from rlx_mlir.rewriting import (
     operations,
 )
 from rlx_mlir.runtime.prepare import OPERATIONS
-from rlx_mlir.semantics.function import arguments, ties
+from rlx_mlir.semantics.function import arguments, symbols_in, ties
 
 QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
 
@@ -337,7 +337,7 @@ def _from(value: ir.Value, parameters: set[int], hoisted: dict[int, ir.AnyOp]) -
 
 
 def _free_name(module: ir.AnyModule, name: str) -> str:
-    taken = {python_value(op.operation.attributes["sym_name"]) for op in module.regions[0].blocks[0].operations}
+    taken = symbols_in(module.regions[0].blocks[0])
     while name in taken:
         name += "_"
     return name

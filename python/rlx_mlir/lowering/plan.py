@@ -227,7 +227,7 @@ def kernel_kinds(module: ir.AnyModule) -> dict[str, str]:
     kinds = {}
     for op in module.operation.regions[0].blocks[0].operations:
         attributes = op.operation.attributes
-        if CLASS in attributes:
+        if CLASS in attributes and "sym_name" in attributes:
             name = str(python_value(attributes["sym_name"])).removesuffix(".mir")
             kinds[name] = str(python_value(attributes[CLASS]))
     return kinds

@@ -103,15 +103,20 @@ def scan(
 
 
 def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
-    """The dimensions of every value in the regions of an operation, those of nested operations included."""
+    """The dimensions of every value in the regions of an operation, those of nested operations included.
+
+    Of operations of other dialects, whose regions may use any value, nothing is said.
+    """
     found: dict[ir.Value, Dims] = {}
+    if op.operation.name not in REGIONS:
+        return found
     given = _arguments(op, operands, lambda dims: dims[1:])
     for region in op.operation.regions:
         block = region.blocks[0]
         found.update(zip(block.arguments, given, strict=True))
         for inner in block.operations:
             own = [found[operand] for operand in inner.operation.operands]
-            nested = inner_dims(inner, own) if len(inner.operation.regions) else {}
+            nested = inner_dims(inner, own)
             found.update(nested)
             if len(inner.operation.results):
                 found.update(zip(inner.operation.results, _result_dims(inner, own, nested), strict=True))

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import inspect
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +27,15 @@ class Option:
         help: one line for `--help`.
         default: the value where the option isn't given; its type decides how the text is read (bool, int, str).
         choices: the words allowed, for a text option; empty where any word is.
+        least: of an integer, where not any is allowed.
+        most: of an integer, likewise.
     """
 
     help: str
     default: bool | int | str
     choices: tuple[str, ...] = ()
+    least: int | None = None
+    most: int | None = None
 
     def parse(self, name: str, text: str) -> bool | int | str:
         """The value of the text; raises InputError that names the option, the rule and the text."""
@@ -38,13 +44,19 @@ class Option:
                 raise InputError(f"option '{name}' expects true or false, but got '{text}'")
             return text == "true"
         if isinstance(self.default, int):
-            try:
-                return int(text)
-            except ValueError:
-                raise InputError(f"option '{name}' expects an integer, but got '{text}'") from None
+            return self._integer(name, text)
         if self.choices and text not in self.choices:
             raise InputError(f"option '{name}' expects one of {', '.join(self.choices)}, but got '{text}'")
         return text
+
+    def _integer(self, name: str, text: str) -> int:
+        least = -math.inf if self.least is None else self.least
+        most = math.inf if self.most is None else self.most
+        with contextlib.suppress(ValueError):
+            if least <= (value := int(text)) <= most:
+                return value
+        bounds = "" if self.least is None else f" of at least {least}" if self.most is None else f" from {least} to {most}"
+        raise InputError(f"option '{name}' expects an integer{bounds}, but got '{text}'")
 
 
 @dataclass(frozen=True)

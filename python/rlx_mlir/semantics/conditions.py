@@ -15,7 +15,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
-from rlx_mlir.mir.control import carried_rules, inner_dims
+from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
@@ -48,7 +48,7 @@ def conditions(op: ir.AnyOp, dims_of: DimsOf) -> list[Condition]:
         known = left.constant is not None and right.constant is not None
         if left != right and not (known and at_least and (left.constant or 0) >= (right.constant or 0)):
             found.append(Condition(left, right, at_least, _where(op)))
-    if len(op.operation.regions):  # whether a region runs or not: nobody knows before
+    if op.name in REGIONS:  # whether a region runs or not: nobody knows before
         inner = inner_dims(op, [dims_of(operand) for operand in op.operation.operands])
         for nested in operations(op, nested=False):
             found += conditions(nested, inner.__getitem__)

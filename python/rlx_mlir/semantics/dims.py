@@ -151,8 +151,7 @@ def add_results(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
         except Exception as error:
             raise CompileError(blame(op, error)) from error
         dims.update(zip(op.results, computed, strict=True))
-        if len(op.regions):
-            dims.update(inner_dims(op, [dims[operand] for operand in op.operands]))
+        dims.update(inner_dims(op, [dims[operand] for operand in op.operands]))
 
 
 def words(sizes: Sequence[Size]) -> tuple[int | str, ...]:

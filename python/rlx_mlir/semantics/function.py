@@ -60,6 +60,12 @@ def function_name(function: ir.Operation) -> str:
     return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
+def symbols_in(block: ir.Block) -> set[str]:
+    """The names that operations of a block define, functions and others; not all operations do."""
+    own = (op.operation.attributes for op in block.operations)
+    return {str(ir.StringAttr(attributes["sym_name"]).value) for attributes in own if "sym_name" in attributes}
+
+
 def is_private(function: ir.Operation) -> bool:
     """Whether only the module itself may call the function."""
     return "sym_visibility" in function.attributes and "private" in str(function.attributes["sym_visibility"])

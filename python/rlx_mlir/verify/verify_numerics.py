@@ -33,7 +33,7 @@ _followed: dict[int, _Followed] = {}
         "after": Option("the pass that ran since, as a pipeline: its tolerance applies, its rewrites are searched", ""),
         "begin": Option("start to follow the module, and compare nothing", False),
         "reference": Option("file of a module to compare with; where empty, the module as it was last followed", ""),
-        "seed": Option("of the random inputs", 0),
+        "seed": Option("of the random inputs", 0, least=0),
         "nan": Option("use inputs with NaN and infinities, too", False),
     },
 )

@@ -28,7 +28,7 @@ _FORMATS = {"ptx": 2, "cubin": 3}
     options={
         "chip": Option("compute capability", chips.DEFAULT_CHIP, tuple(chips.CHIPS)),
         "ptx": Option("version of PTX, such as 8.6; the least that knows the chip where empty", ""),
-        "level": Option("LLVM's optimisation level, 0 to 3", 2),
+        "level": Option("LLVM's optimisation level, 0 to 3", 2, least=0, most=3),
     },
 )
 def emit_ptx(module: ir.Operation, *, chip: str, ptx: str, level: int) -> None:
