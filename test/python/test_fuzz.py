@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import struct
 import subprocess
@@ -24,7 +25,7 @@ from rlx_mlir.fuzz.campaign import Plan
 from rlx_mlir.fuzz.cases import Case, case_of
 from rlx_mlir.fuzz.draft import Draft, Skip
 from rlx_mlir.fuzz.operations import GENERATORS
-from rlx_mlir.fuzz.pool import Worker
+from rlx_mlir.fuzz.pool import Worker, processor_seconds
 from rlx_mlir.fuzz.sensitivity import expected
 from rlx_mlir.hir import GraphModule
 from rlx_mlir.lowering import kernel_specs
@@ -650,3 +651,13 @@ def test_mismatches_are_interesting(tmp_path: Path) -> None:
     file = tmp_path / "f.mlir"
     file.write_text(chain().to_text())
     assert not is_interesting(file, "mismatch")
+
+
+def test_processor_time_is_what_ran() -> None:
+    program = "import time; end = time.process_time() + 0.5\nwhile time.process_time() < end: pass\nprint(); input()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert 0.4 <= processor_seconds(process.pid) < 60
+        process.communicate(b"\n")
+    assert processor_seconds(process.pid) == math.inf
