@@ -111,11 +111,11 @@ NUMBERS = (
     fault(
         "bias-is-capped",
         "codegen/cpu/attention_base.py",
-        '        score = product if cap is None else em.mulf(em.unary("math.tanh", product), cap * self.score_unit)\n'
-        "        return score if bias is None else em.addf(score, bias)",
+        '        score = product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)\n'
+        "        return score if bias is None else score + bias",
         "        if bias is not None:\n"
-        "            product = em.addf(product, bias if cap is None else em.divf(bias, cap))\n"
-        '        return product if cap is None else em.mulf(em.unary("math.tanh", product), cap * self.score_unit)',
+        "            product = product + (bias if cap is None else bias / cap)\n"
+        '        return product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)',
         TESTS + "test_cpu_attention.py -k bias",
     ),
     fault(

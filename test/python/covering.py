@@ -47,11 +47,15 @@ def products(*axes: Sequence[Any], meeting: int = 2) -> list[Any]:
 
 
 def telling(cases: Mapping[str, Iterable[Hashable]], count: int) -> list[str]:
-    """The names of `count` cases that together show most of what is in any of them: the first of the best ones."""
+    """The names of `count` cases that together show most of what is in any of them: the first of the best ones.
+
+    Where all of it is shown, what the others have is to be shown once more.
+    """
     left = {name: set(parts) for name, parts in cases.items()}
-    missing = set().union(*left.values())
+    missing: set[Hashable] = set()
     chosen: list[str] = []
     while left and len(chosen) < count:
+        missing = missing or set().union(*left.values())
         name = max(left, key=lambda name: len(left[name] & missing))
         missing -= left.pop(name)
         chosen.append(name)
@@ -61,7 +65,7 @@ def telling(cases: Mapping[str, Iterable[Hashable]], count: int) -> list[str]:
 def mark_slow(items: Sequence[pytest.Item]) -> None:
     """Marks as slow what a test with the mark `quick(n)` has of cases beyond n.
 
-    Those that stay have most of the words and numbers in the cases' names, and those of one name differ otherwise.
+    Those that stay have most of the words and numbers in the cases' names; the first word of a part counts for itself.
     """
     cases: defaultdict[tuple[str, int], dict[str, pytest.Item]] = defaultdict(dict)
     for item in items:
@@ -69,6 +73,6 @@ def mark_slow(items: Sequence[pytest.Item]) -> None:
             (count,) = mark.args
             cases[item.nodeid.partition("[")[0], count][item.nodeid] = item
     for (test, count), own in cases.items():
-        kept = telling({name: re.findall(r"\w+", name[len(test) :]) for name in own}, count)
+        kept = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in own}, count)
         for name in own.keys() - set(kept):
             own[name].add_marker(pytest.mark.slow)

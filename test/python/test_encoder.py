@@ -67,6 +67,7 @@ def edit(path: Path, **entries: Any) -> None:
 
 @pytest.mark.parametrize("batch", [1, 3, 8])
 @pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.quick(12)
 def test_vectors_are_numpys(tiny: tuple[Encoder, Any, Any], batch: int, length: int) -> None:
     encoder, config, arrays = tiny
     ids = ids_of([length] * batch)

@@ -58,6 +58,7 @@ def test_compiled_equals_numpy(compiled: Model, expected: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("split", [1, 7, 8, 9, 33])
+@pytest.mark.quick(5)
 def test_prefill_then_decode_equals_prefill(compiled: Model, expected: np.ndarray, split: int) -> None:
     session = _Session(compiled)
     close(session.prefill(IDS[:split]), expected[split - 1])
@@ -115,6 +116,7 @@ def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
 @pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=[pytest.mark.slow] * (name not in COMPILED)) for name in VARIANTS]
 )
+@pytest.mark.quick(3)
 def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     family, changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, architecture=family, **options)

@@ -83,7 +83,11 @@ def test_rope_keeps_infinities() -> None:
         ("lir-plan", "%n: index {mir.name = 'n'}", "argument 1 is index"),
         ("gpu-emit-ptx{level=4}", "%n: tensor<2xf32>", "option 'level' expects an integer from 0 to 3, but got '4'"),
         ("mir-outline-kernels", "%n: tensor<*xf32>", r"argument 1 is tensor<\*xf32>"),
-        ("rlx-verify-numerics{begin=true seed=-1}", "%n: tensor<2xf32>", "option 'seed' expects an integer of at least 0, but got '-1'"),
+        (
+            "rlx-verify-numerics{begin=true seed=-1}",
+            "%n: tensor<2xf32>",
+            "option 'seed' expects an integer of at least 0, but got '-1'",
+        ),
     ],
 )
 def test_passes_name_what_they_cannot_take(pipeline: str, signature: str, message: str) -> None:

@@ -49,7 +49,7 @@ def emit(name: str, spec: ScanSpec, target: Target) -> str:
     ) -> None:
         x, out = (em.rows(buffer) for buffer in (*operands, *results))
         with em.loop(begin, end) as row, em.loop(0, em.dim(x, 1), 1, [em.zero("f32")]) as column:
-            total = em.addf(column.args[0], em.mulf(em.load(x, [row.iv, column.iv]), sign))
+            total = column.args[0] + em.load(x, [row.iv, column.iv]) * sign
             em.store(total, out, [row.iv, column.iv])
             column.yield_([total])
 

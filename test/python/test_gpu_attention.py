@@ -290,6 +290,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("case", [*mostly_slow(WIDE), *mostly_slow(LONG)], ids=label)
+@pytest.mark.quick(10)
 def test_many_queries_by_warp_groups(case: Case) -> None:
     check(case, prefill_hopper, "sm_90a")
 
@@ -471,6 +472,7 @@ def corpus() -> list[tuple[str, Schedule, Case]]:
     [pytest.param(*x, marks=[pytest.mark.slow] * (not quick(*x))) for x in corpus()],
     ids=[f"{chip} {schedule.__name__} {label(case)}" for chip, schedule, case in corpus()],
 )
+@pytest.mark.quick(30)
 def test_code_has_no_spills_and_uses_tensor_cores(chip: str, schedule: Schedule, case: Case) -> None:
     text = ptx(schedule(NAME, case.spec(), chip).device, chip)
     found = usage(text, chip)

@@ -361,6 +361,7 @@ def attention(element: str, queries: int | str) -> GraphModule:
         (partial(attention, "bf16", "n"), "sm_80", {"n": 30, "keys": 30}, "exact", 2),
     ],
 )
+@pytest.mark.quick(4)
 def test_every_candidate_can_be_taken(
     build: Callable[[], GraphModule], chip: str, sizes: dict[str, int], activations: str, least: int
 ) -> None:

@@ -51,7 +51,7 @@ def every_instruction(em: DeviceEmitter) -> None:
     with em.kernel("all", parameters, 256, min_blocks=1) as (x, y, n, *maps):
         em.launch_dependents()
         em.wait_dependencies()
-        place = em.at(em.shared(), em.imul(em.thread(), 16), "i8")
+        place = em.at(em.shared(), em.thread() * 16, "i8")
         em.cp_async(place, em.at(x, em.thread(), "f32"))
         em.cp_async(place, x, 4)
         em.cp_async(place, x, 16, count=n)
@@ -68,10 +68,10 @@ def every_instruction(em: DeviceEmitter) -> None:
         d = em.mma("s8", a, b, [em.zero("i32")] * 4)
         k = em.dp4a(a[0], b[0], em.dp4a(a[0], b[0], d[0]), signed=(False, True))
         low, high = em.unpack(em.pack(c[0], c[1], "bf16"), "f16")
-        with em.loop(0, n, 1, [em.addf(low, high)]) as loop:
+        with em.loop(0, n, 1, [low + high]) as loop:
             loop.yield_([em.warp_reduce("add", loop.args[0], 8, stride=4)])
-        em.st(em.ld_if(em.cmpi("slt", n, 3), x, vec(4, "f32"), 4), y, em.imul(em.thread(), 4))
-        em.st(em.addf(loop.results[0], em.cast("arith.sitofp", k, "f32")), y, em.wide(em.thread()))
+        em.st(em.ld_if(em.cmpi("slt", n, 3), x, vec(4, "f32"), 4), y, em.thread() * 4)
+        em.st(loop.results[0] + em.cast("arith.sitofp", k, "f32"), y, em.wide(em.thread()))
         if hopper:
             bulk_copies(em, x, maps[0], n, place, a)
         if exact:
@@ -139,7 +139,7 @@ def test_reductions_of_blocks(threads: int, kind: str, expected: object) -> None
         value = em.ld(x, "f32", em.thread())
         first = em.block_reduce(kind, value, em.shared(), threads)
         # The same memory again: what is read before must not be overwritten.
-        em.st(em.block_reduce("max", em.subf(first, value), em.shared(), threads), y, em.thread())
+        em.st(em.block_reduce("max", first - value, em.shared(), threads), y, em.thread())
     x = np.random.default_rng(0).integers(-50, 50, threads).astype(np.float32)
     y = np.empty(threads, np.float32)
     launch(em, "reduce", [x, y], threads=threads)
@@ -151,8 +151,8 @@ def test_groups_of_lanes() -> None:
     with em.kernel("groups", [pointer("x"), pointer("y")], 32) as (x, y):
         value = em.ld(x, "i32", em.thread())
         em.st(em.warp_reduce("addi", value, 4), y, em.thread())
-        em.st(em.warp_reduce("maxsi", value, 8, stride=4), y, em.iadd(em.thread(), 32))
-        em.st(em.shuffle_lane("down", value, 1, 8), y, em.iadd(em.thread(), 64))
+        em.st(em.warp_reduce("maxsi", value, 8, stride=4), y, em.thread() + 32)
+        em.st(em.shuffle_lane("down", value, 1, 8), y, em.thread() + 64)
     x = np.random.default_rng(0).integers(-99, 99, 32).astype(np.int32)
     y = np.empty((3, 32), np.int32)
     launch(em, "groups", [x, y], threads=32)
@@ -164,7 +164,7 @@ def test_groups_of_lanes() -> None:
 def test_fast_functions_are_good_to_the_last_digits() -> None:
     em = DeviceEmitter("sm_80")
     with em.kernel("functions", [pointer("x"), pointer("y"), pointer("z")], 256) as (x, y, z):
-        at = em.iadd(em.imul(em.block(), 256), em.thread())
+        at = em.block() * 256 + em.thread()
         value = em.ld(x, "f32", at)
         em.st(exp(em, value), y, at)
         em.st(sigmoid(em, value), z, at)
@@ -199,13 +199,11 @@ def test_epilogue_of_a_product(element: str, columns: int) -> None:
         epilogue = Epilogue(em, program, element, rest[:4], rest[4:], columns)
         row = em.block()
         with em.loop(0, (columns + 3) // 4) as loop:
-            column = em.index(em.imul(loop.iv, 4))
+            column = em.index(loop.iv * 4)
             # Products lie in rows of 8.
-            at = em.iadd(em.imul(row, 8), column)
+            at = row * 8 + column
             with em.if_(em.cmpi("eq", em.thread(), 0)):
-                epilogue.store(
-                    [[em.ld(acc, "f32", em.iadd(at, lane)) for lane in range(4)]], row, column, limit=columns
-                )
+                epilogue.store([[em.ld(acc, "f32", at + lane) for lane in range(4)]], row, column, limit=columns)
     dtype = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}[element]
     rng = np.random.default_rng(0)
     acc = rng.standard_normal((3, 8)).astype(np.float32)

@@ -90,7 +90,7 @@ def test_what_is_measured(text: str, expected: tuple[int, int]) -> None:
         ("%x = a.b\n%y = a.c %x, %x", False),
         ("%x:2 = a.b\na.c %x#1", False),
         ("%x , %y : 2 = a.b\n%z = a.c %y", False),
-        ("func.func @f(%x: f32, %y : f32 loc(\"a\")) { a.b %y, %x }", False),
+        ('func.func @f(%x: f32, %y : f32 loc("a")) { a.b %y, %x }', False),
         ("^bb1(%x: f32):\n  a.b %x", False),
         ('func.func @"f"(%x: f32) { scf.for %i = %x to %x iter_args(%s = %x) { a.b %i, %s } }', False),
         ('a.b "%x" // %y', False),

@@ -9,7 +9,7 @@ knows its type:
     arguments = [("x", memref((None,), "f32")), ("begin", "index"), ("end", "index")]
     with em.func("scale.body", arguments) as (x, begin, end):
         with em.loop(begin, end, 16) as loop:
-            em.vstore(em.mulf(em.vload(x, [loop.iv], lanes), 0.5), x, [loop.iv])
+            em.vstore(em.vload(x, [loop.iv], lanes) * 0.5, x, [loop.iv])
     text = em.text()
 
 - A `Value` is a `str` (its name), so operations that have no method are one f-string:
@@ -47,18 +47,116 @@ __all__ = [
 
 
 class Value(str):
-    """An SSA value: the string is its name (`%x`, `%r#1`), `type` its MLIR type."""
+    """An SSA value: the string is its name (`%x`, `%r#1`), `type` its MLIR type.
+
+    Operators emit operations, of integers or floats, scalars or vectors, as the type says. On integers, `//`, `%` and
+    `>>` are unsigned; on scalars, `+ - * // %` fold: what is 0 whatever the value is, `x * 0` and `x % 1`, is Python's
+    int, which every method takes in place of an index. Comparisons have predicates: `Emitter.cmpi`, `Emitter.cmpf`.
+    """
 
     type: str
+    emitter: Emitter | None
 
-    def __new__(cls, name: str, type: str) -> Value:
+    def __new__(cls, name: str, type: str, emitter: Emitter | None = None) -> Value:
         value = super().__new__(cls, name)
-        value.type = type
+        value.type, value.emitter = type, emitter
         return value
+
+    def _emit(self, word: str, lhs: Operand, rhs: Operand) -> Value:
+        if not isinstance(lhs, Value | int | float) or not isinstance(rhs, Value | int | float):
+            return NotImplemented
+        if self.emitter is None:
+            raise TypeError(f"nothing can be computed from {self}, which no emitter has made")
+        return self.emitter.arithmetic(word, lhs, rhs)
+
+    def __add__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._emit("+", self, other)
+
+    def __radd__(self, other: Operand) -> Value:
+        return self._emit("+", other, self)
+
+    def __sub__(self, other: Operand) -> Value:
+        return self._emit("-", self, other)
+
+    def __rsub__(self, other: Operand) -> Value:
+        return self._emit("-", other, self)
+
+    def __mul__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._emit("*", self, other)
+
+    def __rmul__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._emit("*", other, self)
+
+    def __truediv__(self, other: Operand) -> Value:
+        return self._emit("/", self, other)
+
+    def __rtruediv__(self, other: Operand) -> Value:
+        return self._emit("/", other, self)
+
+    def __floordiv__(self, other: Operand) -> Value:
+        return self._emit("//", self, other)
+
+    def __rfloordiv__(self, other: Operand) -> Value:
+        return self._emit("//", other, self)
+
+    def __mod__(self, other: Operand) -> Value:  # type: ignore[override]
+        return self._emit("%", self, other)
+
+    def __rmod__(self, other: Operand) -> Value:
+        return self._emit("%", other, self)
+
+    def __and__(self, other: Operand) -> Value:
+        return self._emit("&", self, other)
+
+    def __rand__(self, other: Operand) -> Value:
+        return self._emit("&", other, self)
+
+    def __or__(self, other: Operand) -> Value:
+        return self._emit("|", self, other)
+
+    def __ror__(self, other: Operand) -> Value:
+        return self._emit("|", other, self)
+
+    def __xor__(self, other: Operand) -> Value:
+        return self._emit("^", self, other)
+
+    def __rxor__(self, other: Operand) -> Value:
+        return self._emit("^", other, self)
+
+    def __lshift__(self, other: Operand) -> Value:
+        return self._emit("<<", self, other)
+
+    def __rlshift__(self, other: Operand) -> Value:
+        return self._emit("<<", other, self)
+
+    def __rshift__(self, other: Operand) -> Value:
+        return self._emit(">>", self, other)
+
+    def __rrshift__(self, other: Operand) -> Value:
+        return self._emit(">>", other, self)
+
+    def __neg__(self) -> Value:
+        is_float = element_of(self.type).startswith(("f", "bf"))
+        return self.emitter.unary("arith.negf", self) if is_float and self.emitter else self._emit("-", 0, self)
 
 
 Index = Value | int
 Operand = Value | int | float
+
+#: The operations of operators, on integers and on floats.
+_ARITHMETIC = {
+    "+": ("arith.addi", "arith.addf"),
+    "-": ("arith.subi", "arith.subf"),
+    "*": ("arith.muli", "arith.mulf"),
+    "/": ("", "arith.divf"),
+    "//": ("arith.divui", ""),
+    "%": ("arith.remui", ""),
+    "&": ("arith.andi", ""),
+    "|": ("arith.ori", ""),
+    "^": ("arith.xori", ""),
+    "<<": ("arith.shli", ""),
+    ">>": ("arith.shrui", ""),
+}
 
 _SHAPED = re.compile(r"^(?:vector|memref)<((?:(?:\d+|\?)x)*)([^,>]+)")
 _FLOAT_BITS = {"f16": ("<e", "<H", 4), "f32": ("<f", "<I", 8), "f64": ("<d", "<Q", 16)}
@@ -170,6 +268,21 @@ class Switch:
         em.line("}")
 
 
+#: Those that fold on integer scalars.
+_FOLDED = ("+", "-", "*", "//", "%")
+
+
+def _fold(word: str, lhs: Operand, rhs: Operand) -> Operand | None:
+    """The result of an operation on an integer scalar and 0 or 1, or None where it has to be computed."""
+    if word in ("+", "*") and not isinstance(lhs, Value):
+        lhs, rhs = rhs, lhs
+    if isinstance(rhs, Value) or rhs not in (0, 1):
+        return None
+    if rhs == 0:
+        return lhs if word in ("+", "-") else 0 if word == "*" else None
+    return lhs if word in ("*", "//") else 0 if word == "%" else None
+
+
 class Emitter:
     """Collects the text of functions; see the module's docstring for the idea."""
 
@@ -213,7 +326,7 @@ class Emitter:
         """Emits `%fresh = text` and returns it as a value of `type`."""
         name = self.fresh(hint)
         self.line(f"{name} = {text}")
-        return Value(name, type)
+        return Value(name, type, self)
 
     def ops(self, text: str, types: Sequence[str], hint: str = "r") -> list[Value]:
         """Emits an operation with any number of results."""
@@ -223,9 +336,9 @@ class Emitter:
         name = self.fresh(hint)
         if len(types) == 1:
             self.line(f"{name} = {text}")
-            return [Value(name, types[0])]
+            return [Value(name, types[0], self)]
         self.line(f"{name}:{len(types)} = {text}")
-        return [Value(f"{name}#{i}", type) for i, type in enumerate(types)]
+        return [Value(f"{name}#{i}", type, self) for i, type in enumerate(types)]
 
     # -- constants ----------------------------------------------------------------------------------------------------
 
@@ -243,7 +356,7 @@ class Emitter:
         if key not in self._constants:
             plain = re.fullmatch(r"-?\d+", literal) and type == self.index_type
             name = f"%c{literal.replace('-', 'm')}" if plain else self.fresh("cst")
-            self._constants[key] = Value(name, type)
+            self._constants[key] = Value(name, type, self)
         return self._constants[key]
 
     def zero(self, type: str) -> Value:
@@ -276,7 +389,7 @@ class Emitter:
 
         Argument names must not look like `c8` or `v_8`, which are the emitter's own.
         """
-        values = [Value(f"%{argument}", type) for argument, type in arguments]
+        values = [Value(f"%{argument}", type, self) for argument, type in arguments]
         self._begin()
         yield values
         if not results:
@@ -309,8 +422,8 @@ class Emitter:
         """`for iv in range(lower, upper, step)`, carrying `inits`; `loop.results` are valid after the block."""
         type = next((bound.type for bound in (lower, upper, step) if isinstance(bound, Value)), self.index_type)
         bounds = [bound if isinstance(bound, Value) else self.const(bound, type) for bound in (lower, upper, step)]
-        iv = Value(self.fresh(hint), type)
-        arguments = [Value(self.fresh("a"), init.type) for init in inits]
+        iv = Value(self.fresh(hint), type, self)
+        arguments = [Value(self.fresh("a"), init.type, self) for init in inits]
         types = [init.type for init in inits]
         head = f"scf.for {iv} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
         if inits:
@@ -343,44 +456,24 @@ class Emitter:
         self.line("default {")
         self.line("}")
 
-    # -- index arithmetic (folds; one integer type, unsigned, values below half of its range) ------------------------
+    # -- arithmetic ---------------------------------------------------------------------------------------------------
 
-    def iadd(self, lhs: Index, rhs: Index) -> Index:
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs + rhs
-        if isinstance(rhs, int) and rhs == 0:
-            return lhs
-        if isinstance(lhs, int) and lhs == 0:
-            return rhs
-        return self._index_op("arith.addi", lhs, rhs)
-
-    def isub(self, lhs: Index, rhs: Index) -> Index:
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs - rhs
-        return lhs if isinstance(rhs, int) and rhs == 0 else self._index_op("arith.subi", lhs, rhs)
-
-    def imul(self, lhs: Index, rhs: Index) -> Index:
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs * rhs
-        for one, other in ((lhs, rhs), (rhs, lhs)):
-            if isinstance(one, int) and one in (0, 1):
-                return other if one else 0
-        return self._index_op("arith.muli", lhs, rhs)
-
-    def idiv(self, lhs: Index, rhs: Index) -> Index:
-        """Quotient, rounded down."""
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs // rhs
-        return lhs if isinstance(rhs, int) and rhs == 1 else self._index_op("arith.divui", lhs, rhs)
+    def arithmetic(self, word: str, lhs: Operand, rhs: Operand) -> Value:
+        """What an operator of values emits; on integer scalars it folds where one side is Python's 0 or 1."""
+        type = (lhs if isinstance(lhs, Value) else rhs).type  # type: ignore[union-attr]
+        of_integers, of_floats = _ARITHMETIC[word]
+        is_float = element_of(type).startswith(("f", "bf"))
+        op = of_floats if is_float else of_integers
+        if not op:
+            raise TypeError(f"{lhs} {word} {rhs}: there is no such operation on {type}")
+        if is_float or type.startswith("vector") or word not in _FOLDED:
+            return self.binary(op, lhs, rhs)
+        folded = _fold(word, lhs, rhs)
+        return self._index_op(op, lhs, rhs) if folded is None else folded  # type: ignore[arg-type, return-value]
 
     def iceildiv(self, lhs: Index, rhs: int) -> Index:
         """Quotient, rounded up."""
-        return self.idiv(self.iadd(lhs, rhs - 1), rhs)
-
-    def irem(self, lhs: Index, rhs: Index) -> Index:
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs % rhs
-        return 0 if isinstance(rhs, int) and rhs == 1 else self._index_op("arith.remui", lhs, rhs)
+        return (lhs + (rhs - 1)) // rhs
 
     def imin(self, lhs: Index, rhs: Index) -> Index:
         if isinstance(lhs, int) and isinstance(rhs, int):
@@ -411,18 +504,6 @@ class Emitter:
         """Any one-operand operation whose result has its operand's type, e.g. `math.exp`, `arith.negf`."""
         return self.op(f"{op} {x} : {x.type}", x.type)
 
-    def addf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
-        return self.binary("arith.addf", lhs, rhs, fastmath)
-
-    def subf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
-        return self.binary("arith.subf", lhs, rhs, fastmath)
-
-    def mulf(self, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
-        return self.binary("arith.mulf", lhs, rhs, fastmath)
-
-    def divf(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.divf", lhs, rhs)
-
     def maximumf(self, lhs: Operand, rhs: Operand) -> Value:
         """The larger one; NaN where either is NaN."""
         return self.binary("arith.maximumf", lhs, rhs)
@@ -430,33 +511,6 @@ class Emitter:
     def minimumf(self, lhs: Operand, rhs: Operand) -> Value:
         """The smaller one; NaN where either is NaN."""
         return self.binary("arith.minimumf", lhs, rhs)
-
-    def negf(self, x: Value) -> Value:
-        return self.unary("arith.negf", x)
-
-    def addi(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.addi", lhs, rhs)
-
-    def subi(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.subi", lhs, rhs)
-
-    def muli(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.muli", lhs, rhs)
-
-    def andi(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.andi", lhs, rhs)
-
-    def ori(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.ori", lhs, rhs)
-
-    def xori(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.xori", lhs, rhs)
-
-    def shli(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.shli", lhs, rhs)
-
-    def shrui(self, lhs: Operand, rhs: Operand) -> Value:
-        return self.binary("arith.shrui", lhs, rhs)
 
     def fma(self, a: Value, b: Value, c: Value) -> Value:
         """a * b + c, rounded once (vectors and scalars)."""

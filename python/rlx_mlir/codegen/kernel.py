@@ -39,7 +39,7 @@ def row_count(em: Emitter, x: Value) -> Index:
     """M of x [..., K]."""
     count: Index = 1
     for axis in range(len(shape_of(x.type)) - 1):
-        count = em.imul(count, em.dim(x, axis))
+        count = count * em.dim(x, axis)
     return count
 
 
@@ -63,8 +63,8 @@ class Scratch:
         offset = self.bytes
         size: Index = width
         for extent in shape:
-            size = em.imul(size, extent)
-        self.bytes = em.iadd(offset, em.imul(em.iceildiv(size, align), align))
+            size = size * extent
+        self.bytes = offset + em.iceildiv(size, align) * align
         if self._buffer is None:
             return Value("%unused", memref([s if isinstance(s, int) else None for s in shape], element))
         return em.view(self._buffer, offset, shape, element)

@@ -50,34 +50,34 @@ def _fma(em: Emitter, a: Operand, b: Operand, c: Operand) -> Value:
 
 #: The steps of formulas as operations of arith and math; other primitives are those of math, by their names.
 RULES: Mapping[str, Rule] = {
-    "add": lambda em, x, y: em.addf(x, y),
-    "sub": lambda em, x, y: em.subf(x, y),
-    "mul": lambda em, x, y: em.mulf(x, y),
-    "div": lambda em, x, y: em.divf(x, y),
-    "neg": lambda em, x: em.negf(x),
+    "add": lambda em, x, y: x + y,
+    "sub": lambda em, x, y: x - y,
+    "mul": lambda em, x, y: x * y,
+    "div": lambda em, x, y: x / y,
+    "neg": lambda em, x: -x,
     "max": _maximum,
     "min": lambda em, x, y: em.minimumf(x, y),
     "less": lambda em, x, y: em.cmpf("olt", x, y),
     "equal": lambda em, x, y: em.cmpf("oeq", x, y),
     "select": lambda em, condition, x, y: em.select(condition, x, y),
-    "multiply_add": lambda em, a, b, c: em.addf(em.mulf(a, b), c),
+    "multiply_add": lambda em, a, b, c: a * b + c,
     "fma": _fma,
 }
 
 
 #: The same on integers, which are signed, and on conditions.
 INTEGER_RULES: Mapping[str, Rule] = {
-    "add": lambda em, x, y: em.addi(x, y),
-    "sub": lambda em, x, y: em.subi(x, y),
-    "mul": lambda em, x, y: em.muli(x, y),
+    "add": lambda em, x, y: x + y,
+    "sub": lambda em, x, y: x - y,
+    "mul": lambda em, x, y: x * y,
     "max": lambda em, x, y: em.binary("arith.maxsi", x, y),
     "min": lambda em, x, y: em.binary("arith.minsi", x, y),
     "less": lambda em, x, y: em.cmpi("slt", x, y),
     "equal": lambda em, x, y: em.cmpi("eq", x, y),
     "select": lambda em, condition, x, y: em.select(condition, x, y),
-    "and": lambda em, x, y: em.andi(x, y),
-    "or": lambda em, x, y: em.ori(x, y),
-    "xor": lambda em, x, y: em.xori(x, y),
+    "and": lambda em, x, y: x & y,
+    "or": lambda em, x, y: x | y,
+    "xor": lambda em, x, y: x ^ y,
     "quotient": lambda em, x, y: em.binary("arith.divsi", x, y),
     "remainder": lambda em, x, y: em.binary("arith.remsi", x, y),
 }
@@ -123,15 +123,15 @@ def _rounded(element: str) -> Unary:
 
     def apply(em: Emitter, x: Value) -> Value:
         bits = em.bitcast(x, with_element(x.type, "i32"))
-        size = em.andi(bits, 0x7FFFFFFF)
-        odd = em.andi(em.shrui(size, lacks), 1)
-        near = em.andi(em.addi(em.addi(size, odd), mask >> 1), ~mask)
+        size = bits & 0x7FFFFFFF
+        odd = (size >> lacks) & 1
+        near = (size + odd + (mask >> 1)) & ~mask
         if element == "f16":
             # Below 2^-14 numbers are multiples of 2^-24, those of f32 from 0.5 to 1; from 2^16 on there are none.
-            small = em.bitcast(em.subf(em.addf(em.bitcast(size, x.type), 0.5), 0.5), size.type)
+            small = em.bitcast(em.bitcast(size, x.type) + 0.5 - 0.5, size.type)
             near = em.select(em.cmpi("ult", size, 113 << 23), small, near)
             near = em.select(em.cmpi("uge", near, 143 << 23), 0x7F800000, near)
-        signed = em.bitcast(em.ori(near, em.andi(bits, -0x80000000)), x.type)
+        signed = em.bitcast(near | (bits & -0x80000000), x.type)
         return em.select(em.cmpf("uno", x, x), x, signed)
 
     return apply

@@ -55,7 +55,9 @@ class Option:
         with contextlib.suppress(ValueError):
             if least <= (value := int(text)) <= most:
                 return value
-        bounds = "" if self.least is None else f" of at least {least}" if self.most is None else f" from {least} to {most}"
+        bounds = (
+            "" if self.least is None else f" of at least {least}" if self.most is None else f" from {least} to {most}"
+        )
         raise InputError(f"option '{name}' expects an integer{bounds}, but got '{text}'")
 
 

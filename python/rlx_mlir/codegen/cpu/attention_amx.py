@@ -24,6 +24,7 @@ overflow where values are beyond 2^119.
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -135,32 +136,30 @@ class TilePrefill(Prefill):
                 for group in range(GROUPS):
                     em.vstore(em.zero(self.type), self.query, [block.place(d.iv, group)])
         with em.loop(0, self.steps, hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
-            first = em.iadd(em.imul(step.iv, STEP), pair.iv)
+            first = step.iv * STEP + pair.iv
             for group in range(GROUPS):
-                low, high = (
-                    em.vload(self.query, [block.place(em.iadd(first, half), group)], self.type) for half in (0, SIDE)
-                )
+                low, high = (em.vload(self.query, [block.place(first + half, group)], self.type) for half in (0, SIDE))
                 for part, value in enumerate(self.cut(low, high, self.cuts[0])):
-                    tile = em.iadd(base, em.imul(step.iv, self.cuts[0] * GROUPS * TILE))
-                    at = em.iadd(em.iadd(tile, (part * GROUPS + group) * TILE), em.imul(pair.iv, SIDE))
+                    tile = base + step.iv * (self.cuts[0] * GROUPS * TILE)
+                    at = tile + (part * GROUPS + group) * TILE + pair.iv * SIDE
                     em.vstore(value, self.query_tiles, [at])
 
     def query_tile(self, block: Block, step: Index, part: int, group: int) -> Index:
         """Where a tile of the block's queries starts: of 32 elements of the head."""
-        em, parts = self.em, self.cuts[0]
-        first = em.imul(block.row, parts * GROUPS * TILE // STEP)
-        return em.iadd(em.iadd(first, em.imul(step, parts * GROUPS * TILE)), (part * GROUPS + group) * TILE)
+        parts = self.cuts[0]
+        first = block.row * (parts * GROUPS * TILE // STEP)
+        return first + step * (parts * GROUPS * TILE) + (part * GROUPS + group) * TILE
 
     def key_tile(self, index: Index, step: Index, part: int) -> Index:
         """Where tile `index` of 16 keys starts, for 32 elements of the head."""
-        em, parts = self.em, self.cuts[1]
-        return em.iadd(em.imul(em.iadd(em.imul(index, self.steps), step), parts * TILE), part * TILE)
+        parts = self.cuts[1]
+        return (index * self.steps + step) * (parts * TILE) + part * TILE
 
     def value_tile_at(self, step: Index, index: Index, part: int) -> Index:
         """Where the tile of the 32 keys of a step starts, for 16 elements of the head."""
-        em, parts = self.em, self.cuts[1]
-        number = em.iadd(em.imul(step, self.rows // SIDE), index)
-        return em.iadd(em.imul(number, parts * TILE), part * TILE)
+        parts = self.cuts[1]
+        number = step * (self.rows // SIDE) + index
+        return number * (parts * TILE) + part * TILE
 
     def halves(self, x: Heads, at: Index, start: Index, width: int = STEP) -> list[Value]:
         """Vectors of a row's elements from `start` on, as f32, zeros where the head ends.
@@ -171,7 +170,7 @@ class TilePrefill(Prefill):
         em, found = self.em, []
         for offset in range(0, width, SIDE):
             left = SIDE if isinstance(start, Value) else max(0, min(SIDE, self.size - start - offset))
-            place = [em.iadd(em.iadd(at, start), offset)]
+            place = [at + start + offset]
             if left == SIDE:
                 found.append(self.wide(em.vload(x.flat, place, self.vector(x.flat))))
             elif left == 0:
@@ -185,26 +184,26 @@ class TilePrefill(Prefill):
     def copy_tile(self, bases: tuple[Index, Index], low: Index, high: Index) -> None:
         """Cuts keys and values low .. high - 1 into tiles, which start with keys whose number is a multiple."""
         em = self.em
-        start = em.imul(em.idiv(low, self.tile), self.tile)
+        start = low // self.tile * self.tile
         full = self.size // STEP
         with em.loop(low, high, hint="key") as key:
-            at = em.iadd(bases[0], em.imul(key.iv, self.k.stride))
-            own = em.isub(key.iv, start)
-            index, row = em.idiv(own, SIDE), em.imul(em.irem(own, SIDE), SIDE)
+            at = bases[0] + key.iv * self.k.stride
+            own = key.iv - start
+            index, row = own // SIDE, own % SIDE * SIDE
 
             def store(step: Index, values: list[Value]) -> None:
                 for part, value in enumerate(self.cut(values[0], values[1], self.cuts[1])):
-                    em.vstore(value, self.key_tiles, [em.iadd(self.key_tile(index, step, part), row)])
+                    em.vstore(value, self.key_tiles, [self.key_tile(index, step, part) + row])
 
             if full:
                 with em.loop(0, full, hint="step") as step:
-                    store(step.iv, self.halves(self.k, at, em.imul(step.iv, STEP)))
+                    store(step.iv, self.halves(self.k, at, step.iv * STEP))
             if full < self.steps:
                 store(full, self.halves(self.k, at, full * STEP))
         first, last = self.steps_of(start, low, high)
         with em.loop(first, last, 1, [em.zero(vec(SIDE, "i32"))], hint="step") as step:
             largest = step.args[0]
-            number = em.iadd(start, em.imul(step.iv, STEP))
+            number = start + step.iv * STEP
             full = self.size // SIDE
             if full:
                 with em.loop(0, full, 1, [largest], hint="d") as d:
@@ -224,18 +223,18 @@ class TilePrefill(Prefill):
         """
         em, parts = self.em, self.cuts[1]
         bits = vec(SIDE, "i32")
-        start = em.imul(index, SIDE)
-        begin, end = em.imax(em.isub(keys[0], first), 0), em.imin(em.isub(keys[1], first), STEP)
+        start = index * SIDE
+        begin, end = em.imax(keys[0] - first, 0), em.imin(keys[1] - first, STEP)
         with em.loop(begin, end, 1, [largest], hint="row") as row:
-            at = em.iadd(base, em.imul(em.iadd(first, row.iv), self.v.stride))
+            at = base + (first + row.iv) * self.v.stride
             value = self.halves(self.v, at, start, SIDE)[0]
-            own = em.andi(em.bitcast(value, bits), 0x7FFFFFFF)
+            own = em.bitcast(value, bits) & 0x7FFFFFFF
             value = em.select(em.cmpi("ult", own, UNFIT), value, 0.0)
-            em.vstore(value, self.value_rows, [em.imul(row.iv, SIDE)])
+            em.vstore(value, self.value_rows, [row.iv * SIDE])
             row.yield_([em.binary("arith.maxui", row.args[0], own)])
         for missing in ((0, begin), (end, STEP)):
             with em.loop(missing[0], missing[1], hint="row") as empty:
-                em.vstore(em.zero(self.type), self.value_rows, [em.imul(empty.iv, SIDE)])
+                em.vstore(em.zero(self.type), self.value_rows, [empty.iv * SIDE])
         rows = [em.vload(self.value_rows, [i * SIDE], self.type) for i in range(STEP)]
         tile = self.value_tile_at(step, index, 0)
         if parts == 1:  # one transposition of pairs, instead of two of single elements
@@ -246,26 +245,26 @@ class TilePrefill(Prefill):
             cuts = [self.cut(*pair, parts) for pair in halves]
         for i, values in enumerate(cuts):
             for part, value in enumerate(values):
-                em.vstore(value, self.value_tiles, [em.iadd(tile, i * SIDE + part * TILE)])
+                em.vstore(value, self.value_tiles, [tile + (i * SIDE + part * TILE)])
         return row.results[0]
 
     def steps_of(self, start: Index, low: Index, high: Index) -> tuple[Index, Index]:
         """The steps of a tile that starts with key `start` which hold keys low .. high - 1."""
         em = self.em
-        return em.idiv(em.isub(low, start), STEP), em.iceildiv(em.isub(high, start), STEP)
+        return (low - start) // STEP, em.iceildiv(high - start, STEP)
 
     # A block and a tile ---------------------------------------------------------------------------
 
     def attend(self, block: Block, low: Index, high: Index) -> None:
         """Adds keys low .. high - 1, of one tile, to the results of a block, step by step."""
         em = self.em
-        start = em.imul(em.idiv(low, self.tile), self.tile)
+        start = low // self.tile * self.tile
         places = [[self.group_index(block.state, group)] for group in range(2 * GROUPS)]
         state = [em.vload(self.state, place, self.type) for place in places]
         begin, end = self.steps_of(start, low, high)
         with em.loop(begin, end, 1, [*state, em.index(begin)], hint="step") as step:
-            first = em.iadd(start, em.imul(step.iv, STEP))
-            keys = Keys(step.iv, first, em.imax(low, first), em.imin(high, em.iadd(first, STEP)))
+            first = start + step.iv * STEP
+            keys = Keys(step.iv, first, em.imax(low, first), em.imin(high, first + STEP))
             step.yield_(self.attend_step(block, keys, step.args))
         *state, waiting = step.results
         self.multiply_values(block, waiting, end)
@@ -286,7 +285,7 @@ class TilePrefill(Prefill):
             state = self.raise_maxima(block, keys, state)
         else:
             fresh = [em.cmpf("oeq", maximum, NEGATIVE_INFINITY) for maximum in state[:GROUPS]]
-            with em.if_(em.ori(early, self.any(fresh)), [self.type] * (2 * GROUPS) + ["index"]) as branch:
+            with em.if_(early | self.any(fresh), [self.type] * (2 * GROUPS) + ["index"]) as branch:
                 branch.yield_(self.raise_maxima(block, keys, state))
                 branch.else_()
                 branch.yield_(state)
@@ -294,7 +293,7 @@ class TilePrefill(Prefill):
         sums, largest = self.weigh(keys.step, state[:GROUPS])
         broken = self.any([em.cmpf("uno", sum_, sum_) for sum_ in sums])
         risen = [self.exceeds(new, old) for new, old in zip(largest, state[:GROUPS], strict=True)]
-        with em.if_(em.ori(broken, self.any(risen)), [own.type for own in (*state, *sums)]) as branch:
+        with em.if_(broken | self.any(risen), [own.type for own in (*state, *sums)]) as branch:
             self.multiply_scores(block, keys.step)  # masks, a bias or a softcap may have changed them
             with em.if_(broken):
                 self.repair(block, keys)
@@ -310,13 +309,13 @@ class TilePrefill(Prefill):
             branch.yield_([em.index(keys.step)])
             branch.else_()
             branch.yield_([waiting])
-        added = [em.addf(old, new) for old, new in zip(state[GROUPS:], sums, strict=True)]
+        added = [old + new for old, new in zip(state[GROUPS:], sums, strict=True)]
         return [*state[:GROUPS], *added, *branch.results]
 
     def any(self, conditions: Sequence[Value]) -> Value:
         """Whether some lane of some condition is set."""
         em = self.em
-        return em.reduce("or", functools.reduce(em.ori, conditions))
+        return em.reduce("or", functools.reduce(operator.or_, conditions))
 
     def multiply(
         self,
@@ -340,11 +339,11 @@ class TilePrefill(Prefill):
                 self.amx.emit("tdpbf16ps", tile, 4 + tile // 2, 6 + tile % 2)
 
     def load_tile(self, register: int, buffer: Value, at: Index, stride: int = 4 * SIDE) -> None:
-        pointer = self.amx.pointer(buffer, self.em.imul(at, 4))
+        pointer = self.amx.pointer(buffer, at * 4)
         self.amx.emit("tileloadd64", register, pointer, self.amx.stride(stride))
 
     def store_tile(self, register: int, buffer: Value, at: Index, stride: int = 4 * SIDE) -> None:
-        pointer = self.amx.pointer(buffer, self.em.imul(at, 4))
+        pointer = self.amx.pointer(buffer, at * 4)
         self.amx.emit("tilestored64", register, pointer, self.amx.stride(stride))
 
     def multiply_scores(self, block: Block, step: Index) -> None:
@@ -355,7 +354,7 @@ class TilePrefill(Prefill):
         with em.loop(0, self.steps, hint="d") as d:
             self.multiply(
                 self.score_products,
-                lambda part, side: (self.key_tiles, self.key_tile(em.iadd(em.imul(step, 2), side), d.iv, part)),
+                lambda part, side: (self.key_tiles, self.key_tile(step * 2 + side, d.iv, part)),
                 lambda part, side: (self.query_tiles, self.query_tile(block, d.iv, part, side)),
             )
         for tile in range(4):
@@ -365,10 +364,7 @@ class TilePrefill(Prefill):
         """total += weights times values of the steps `first` .. `end` - 1."""
         em = self.em
         with em.loop(0, self.rows // STEP, hint="d") as d:
-            places = [
-                em.iadd(block.place(em.imul(d.iv, STEP), tile % 2), tile // 2 * SIDE * self.queries)
-                for tile in range(4)
-            ]
+            places = [block.place(d.iv * STEP, tile % 2) + tile // 2 * SIDE * self.queries for tile in range(4)]
             for tile, place in enumerate(places):
                 self.load_tile(tile, self.total, place, 4 * self.queries)
             with em.loop(first, end, hint="step") as step:
@@ -376,7 +372,7 @@ class TilePrefill(Prefill):
                     self.value_products,
                     lambda part, side: (
                         self.value_tiles,
-                        self.value_tile_at(step.iv, em.iadd(em.imul(d.iv, 2), side), part),
+                        self.value_tile_at(step.iv, d.iv * 2 + side, part),
                     ),
                     lambda part, side: (self.weight_tiles, self.weights_at(step.iv, part, side)),
                 )
@@ -387,28 +383,27 @@ class TilePrefill(Prefill):
 
     def weights_at(self, step: Index, part: int, group: int) -> Index:
         """Where a tile of a step's weights starts."""
-        em = self.em
-        return em.iadd(em.imul(step, self.weight_parts * GROUPS * TILE), (part * GROUPS + group) * TILE)
+        return step * (self.weight_parts * GROUPS * TILE) + (part * GROUPS + group) * TILE
 
     def score_at(self, row: Index, half: int, group: int) -> list[Index]:
         """Where the scores of key `row` + 16 * `half` of a step stand."""
-        return [self.em.iadd(self.em.imul(row, SIDE), (half * GROUPS + group) * TILE)]
+        return [row * SIDE + (half * GROUPS + group) * TILE]
 
     def exceeds(self, score: Value, maximum: Value) -> Value:
         """Whether a maximum has to rise for a score that stands in scratch."""
         em = self.em
         if self.plain and self.score_factor != 1.0:
-            score = em.mulf(score, self.score_factor)
-        return em.cmpf("ogt", score, em.addf(maximum, SLACK))
+            score = score * self.score_factor
+        return em.cmpf("ogt", score, maximum + SLACK)
 
     def hides(self, block: Block, keys: Keys) -> Value | bool:
         """Whether scores have to be changed before their exponentials: for masks, a bias, a softcap."""
         em = self.em
-        edge = self.has_invisible(block, keys.first, em.iadd(keys.first, STEP))
+        edge = self.has_invisible(block, keys.first, keys.first + STEP)
         if edge is True or not self.plain:
             return True
-        partial = em.cmpi("ne", em.index(em.isub(keys.high, keys.low)), em.index(STEP))
-        return partial if isinstance(edge, bool) else em.ori(edge, partial)
+        partial = em.cmpi("ne", em.index(keys.high - keys.low), em.index(STEP))
+        return partial if isinstance(edge, bool) else edge | partial
 
     def raise_maxima(self, block: Block, keys: Keys, state: Sequence[Value]) -> list[Value]:
         """Scores of products; lets maxima, sums and results follow their maximum. Returns the state."""
@@ -417,7 +412,7 @@ class TilePrefill(Prefill):
         found = self.finish_scores(block, keys)
         factor = self.score_factor if self.plain else 1.0
         now = [
-            em.select(self.exceeds(new, old), new if factor == 1.0 else em.mulf(new, factor), old)
+            em.select(self.exceeds(new, old), new if factor == 1.0 else new * factor, old)
             for new, old in zip(found, maxima, strict=True)
         ]
         shifts = [self.finite_maximum(maximum) for maximum in now]
@@ -427,11 +422,11 @@ class TilePrefill(Prefill):
             with em.loop(0, self.size, hint="d") as d:
                 for group, decay in enumerate(decays):
                     place = [block.place(d.iv, group)]
-                    em.vstore(em.mulf(em.vload(self.total, place, self.type), decay), self.total, place)
+                    em.vstore(em.vload(self.total, place, self.type) * decay, self.total, place)
             branch.yield_([em.index(keys.step)])
             branch.else_()
             branch.yield_([waiting])
-        return [*now, *(em.mulf(sum_, decay) for sum_, decay in zip(sums, decays, strict=True)), *branch.results]
+        return [*now, *(sum_ * decay for sum_, decay in zip(sums, decays, strict=True)), *branch.results]
 
     def finish_scores(self, block: Block, keys: Keys) -> list[Value]:
         """Scores of products, -inf where keys aren't seen; returns the maxima."""
@@ -439,20 +434,20 @@ class TilePrefill(Prefill):
         with em.loop(0, SIDE, 1, [em.const(NEGATIVE_INFINITY, self.type)] * GROUPS, hint="row") as row:
             maxima = list(row.args)
             for half in range(2):
-                key = em.iadd(em.iadd(keys.first, row.iv), half * SIDE)
-                near = em.imin(em.imax(key, keys.low), em.isub(keys.high, 1))
+                key = keys.first + row.iv + half * SIDE
+                near = em.imin(em.imax(key, keys.low), keys.high - 1)
                 exists = em.cmpi("eq", em.index(near), em.index(key))
                 lanes = em.broadcast(exists, vec(self.lanes, "i1"))
                 seen = [lanes] * GROUPS
                 if self.spec.mask_kind not in ("none", "bias"):
                     shown = self.visible(block, near)
-                    seen = [em.andi(exists if own.type == "i1" else lanes, own) for own in shown]
+                    seen = [(exists if own.type == "i1" else lanes) & own for own in shown]
                 for group in range(GROUPS):
                     place = self.score_at(row.iv, half, group)
                     score = em.vload(self.scores, place, self.type)
                     if not self.plain:
                         bias = self.mask_column(block, group, near) if self.spec.mask_kind == "bias" else None
-                        product = score if self.score_factor == 1.0 else em.mulf(score, self.score_factor)
+                        product = score if self.score_factor == 1.0 else score * self.score_factor
                         score = self.score(product, bias)
                     score = em.select(seen[group], score, NEGATIVE_INFINITY)
                     em.vstore(score, self.scores, place)
@@ -469,7 +464,7 @@ class TilePrefill(Prefill):
             found = list(pair.args)
             for u in range(UNROLLED):
                 for group in range(GROUPS):
-                    self.pair_weights(step, em.iadd(pair.iv, u), group, shifts[group], found)
+                    self.pair_weights(step, pair.iv + u, group, shifts[group], found)
             pair.yield_(found)
         return pair.results[:GROUPS], pair.results[GROUPS:]
 
@@ -481,13 +476,13 @@ class TilePrefill(Prefill):
             score = em.vload(self.scores, self.score_at(pair, half, group), self.type)
             found[GROUPS + group] = self.larger(score, found[GROUPS + group])
             if self.plain and self.score_factor != 1.0:
-                score = self.fma(score, em.const(self.score_factor, self.type), em.negf(shift))
+                score = self.fma(score, em.const(self.score_factor, self.type), -shift)
             else:
                 score = self.distance(score, shift)
             weights.append(self.power_of_two(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
-            found[group] = em.addf(found[group], weights[-1])
+            found[group] = found[group] + weights[-1]
         for part, value in enumerate(self.cut(weights[0], weights[1], self.weight_parts, rounded=False)):
-            place = em.iadd(em.imul(pair, SIDE), self.weights_at(step, part, group))
+            place = pair * SIDE + self.weights_at(step, part, group)
             em.vstore(value, self.weight_tiles, [place])
 
     def power_of_two(self, difference: Value, coefficients: Sequence[float] = EXP2) -> Value:
@@ -501,7 +496,7 @@ class TilePrefill(Prefill):
         value = em.const(coefficients[-1], type)
         for coefficient in reversed(coefficients[:-1]):
             value = self.fma(value, rest, em.const(coefficient, type))
-        operands = [value, em.subf(difference, rest), em.zero(type), every, em.const(CURRENT, "i32")]
+        operands = [value, difference - rest, em.zero(type), every, em.const(CURRENT, "i32")]
         return em.intrinsic("llvm.x86.avx512.mask.scalef.ps.512", operands, type)
 
     # What isn't finite ----------------------------------------------------------------------------
@@ -509,20 +504,20 @@ class TilePrefill(Prefill):
     def repair(self, block: Block, keys: Keys) -> None:
         """Computes products in scratch that aren't finite again, by multiply-adds."""
         em = self.em
-        kv_head = em.idiv(block.h, self.spec.group)
+        kv_head = block.h // self.spec.group
         base = self.k.base(em, block.b, kv_head)
         with em.loop(keys.low, keys.high, hint="key") as key:
-            own = em.isub(key.iv, keys.first)
-            row = em.imul(em.idiv(own, SIDE), GROUPS * TILE)
-            row = em.iadd(row, em.imul(em.irem(own, SIDE), SIDE))
+            own = key.iv - keys.first
+            row = own // SIDE * (GROUPS * TILE)
+            row = row + own % SIDE * SIDE
             for group in range(GROUPS):
-                place = [em.iadd(row, group * TILE)]
+                place = [row + group * TILE]
                 old = em.vload(self.scores, place, self.type)
-                size = em.andi(em.bitcast(old, with_element(self.type, "i32")), 0x7FFFFFFF)
+                size = em.bitcast(old, with_element(self.type, "i32")) & 0x7FFFFFFF
                 fine = em.cmpi("ult", size, INFINITE)
-                at = em.iadd(base, em.imul(key.iv, self.k.stride))
+                at = base + key.iv * self.k.stride
                 with em.loop(0, self.size, 1, [em.zero(self.type)], hint="d") as d:
-                    element = em.broadcast(self.wide(em.load(self.k.flat, [em.iadd(at, d.iv)])), self.type)
+                    element = em.broadcast(self.wide(em.load(self.k.flat, [at + d.iv])), self.type)
                     query = em.vload(self.query, [block.place(d.iv, group)], self.type)
                     d.yield_([self.fma(element, query, d.args[0])])
                 em.vstore(em.select(fine, old, d.results[0]), self.scores, place)
@@ -530,23 +525,23 @@ class TilePrefill(Prefill):
     def add_unfit(self, block: Block, keys: Keys) -> None:
         """total += weight * value for the elements of values that were left out, and the queries that see them."""
         em, bits = self.em, "i32"
-        kv_head = em.idiv(block.h, self.spec.group)
+        kv_head = block.h // self.spec.group
         base = self.v.base(em, block.b, kv_head)
         with em.loop(keys.low, keys.high, hint="key") as key, em.loop(0, self.size, hint="d") as d:
-            value = self.wide(em.load(self.v.flat, [em.iadd(em.iadd(base, em.imul(key.iv, self.v.stride)), d.iv)]))
-            size = em.andi(em.bitcast(value, bits), 0x7FFFFFFF)
+            value = self.wide(em.load(self.v.flat, [base + key.iv * self.v.stride + d.iv]))
+            size = em.bitcast(value, bits) & 0x7FFFFFFF
             with em.if_(em.cmpi("uge", size, UNFIT)):
-                own = em.isub(key.iv, keys.first)
-                pair, high = em.irem(own, SIDE), em.cmpi("uge", em.index(own), SIDE)
+                own = key.iv - keys.first
+                pair, high = own % SIDE, em.cmpi("uge", em.index(own), SIDE)
                 hides = self.spec.mask_kind not in ("none", "bias")
                 seen = self.visible(block, key.iv) if hides else []
                 for group in range(GROUPS):
                     weight = em.zero(self.type)
                     for part in range(self.weight_parts):
-                        at = em.iadd(em.imul(pair, SIDE), self.weights_at(keys.step, part, group))
+                        at = pair * SIDE + self.weights_at(keys.step, part, group)
                         word = em.vload(self.weight_tiles, [at], with_element(self.type, bits))
-                        word = em.select(high, em.andi(word, HIGH), em.shli(word, 16))
-                        weight = em.addf(weight, em.bitcast(word, self.type))
+                        word = em.select(high, word & HIGH, word << 16)
+                        weight = weight + em.bitcast(word, self.type)
                     place = [block.place(d.iv, group)]
                     old = em.vload(self.total, place, self.type)
                     new = self.fma(em.broadcast(value, self.type), weight, old)

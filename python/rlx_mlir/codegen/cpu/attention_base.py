@@ -44,8 +44,8 @@ class Heads:
 
     def base(self, em: Emitter, b: Index, h: Index) -> Index:
         if self.stride == self.size and self.heads > 1:  # bhsd
-            return em.imul(em.iadd(em.imul(b, self.heads), h), em.imul(self.length, self.size))
-        return em.iadd(em.imul(b, em.imul(self.length, self.stride)), em.imul(h, self.size))
+            return (b * self.heads + h) * (self.length * self.size)
+        return b * (self.length * self.stride) + h * self.size
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,10 @@ class Schedule:
 
     def mask_row(self, *position: Index) -> Index:
         """Where the mask's row of the given leading indices starts; a dimension of size 1 broadcasts."""
-        em = self.em
         flat: Index = 0
         for index, size in zip(position, self.mask_dims, strict=False):
-            flat = em.iadd(em.imul(flat, size), 0 if size == 1 else index)
-        return em.imul(flat, self.mask_dims[-1])
+            flat = flat * size + (0 if size == 1 else index)
+        return flat * self.mask_dims[-1]
 
     def first_mask_row(self, b: Index, h: Index) -> Index:
         """Where the mask's row of the first query of a head starts."""
@@ -146,15 +145,15 @@ class Schedule:
 
         def moved(value: Value) -> Value:
             value = self.wide(value)
-            return value if factor is None else em.mulf(value, factor)
+            return value if factor is None else value * factor
 
         if whole:
             with em.loop(0, whole, self.lanes, hint="d") as d:
-                value = em.vload(source, [em.iadd(at, d.iv)], self.vector(source))
-                em.vstore(moved(value), target, [em.iadd(to, d.iv)])
+                value = em.vload(source, [at + d.iv], self.vector(source))
+                em.vstore(moved(value), target, [to + d.iv])
         if whole < self.size:
             with em.loop(whole, self.size, hint="d") as d:
-                em.store(moved(em.load(source, [em.iadd(at, d.iv)])), target, [em.iadd(to, d.iv)])
+                em.store(moved(em.load(source, [at + d.iv])), target, [to + d.iv])
 
     # Keys -----------------------------------------------------------------------------------------
 
@@ -163,16 +162,16 @@ class Schedule:
         em, kind = self.em, self.spec.mask_kind
         hi = self.k.length
         if self.pos is None:
-            offset = em.isub(self.k.length, self.q.length)
+            offset = self.k.length - self.q.length
         else:
             offset = em.cast("arith.index_cast", em.load(self.pos, [b]), "index")
-            hi = em.imin(hi, em.imax(em.iadd(offset, self.q.length), 0))
+            hi = em.imin(hi, em.imax(offset + self.q.length, 0))
         lo: Index = 0
         if kind in ("causal", "sliding_window"):
-            hi = em.imin(hi, em.imax(em.iadd(offset, em.iadd(first, count)), 0))
+            hi = em.imin(hi, em.imax(offset + (first + count), 0))
         if kind == "sliding_window":
             assert self.spec.window is not None
-            lo = em.imax(em.isub(em.iadd(offset, em.iadd(first, 1)), self.spec.window), 0)
+            lo = em.imax(offset + (first + 1) - self.spec.window, 0)
         return KeyRange(offset, lo, hi)
 
     # Arithmetic -----------------------------------------------------------------------------------
@@ -190,8 +189,8 @@ class Schedule:
 
     def distance(self, score: Value, maximum: Value) -> Value:
         """How far a score is from the maximum, in the domain of the base-2 logarithm."""
-        difference = self.em.subf(score, maximum)
-        return difference if self.score_unit == LOG2_E else self.em.mulf(difference, LOG2_E)
+        difference = score - maximum
+        return difference if self.score_unit == LOG2_E else difference * LOG2_E
 
     def weight(self, score: Value, maximum: Value) -> Value:
         """e^(score - maximum), for vectors of scores as they are kept: 0 where it would be below 2^-126, NaN of NaN."""
@@ -207,26 +206,26 @@ class Schedule:
         integers = with_element(x.type, "i32")
         power = self.larger(em.const(-127.0, x.type), difference)
         # Adding 1.5 * 2^23 rounds to an integer, which then stands in the low bits.
-        shifted = em.addf(power, 12582912.0)
-        rest = em.subf(power, em.subf(shifted, 12582912.0))
+        shifted = power + 12582912.0
+        rest = power - (shifted - 12582912.0)
         value = em.const(coefficients[-1], x.type)
         for coefficient in reversed(coefficients[:-1]):
             value = self.fma(value, rest, em.const(coefficient, x.type))
         # The exponent of 2^-127 is 0, which makes the factor 0.0.
-        exponent = em.addi(em.shli(em.bitcast(shifted, integers), 23), 127 << 23)
-        return em.mulf(value, em.bitcast(exponent, x.type))
+        exponent = (em.bitcast(shifted, integers) << 23) + (127 << 23)
+        return value * em.bitcast(exponent, x.type)
 
     def score(self, product: Value, bias: Value | None) -> Value:
         """The score, as it is kept, of a product with a multiplied query."""
         em, cap = self.em, self.spec.softcap
-        score = product if cap is None else em.mulf(em.unary("math.tanh", product), cap * self.score_unit)
-        return score if bias is None else em.addf(score, bias)
+        score = product if cap is None else em.unary("math.tanh", product) * (cap * self.score_unit)
+        return score if bias is None else score + bias
 
     def normalised(self, total: Value, sum_: Value, inverse: Value) -> Value:
         """total / sum, and zero where no key was visible."""
         em = self.em
         empty = em.cmpf("oeq", sum_, 0.0)
-        return em.select(empty, em.zero(total.type), em.mulf(total, inverse))
+        return em.select(empty, em.zero(total.type), total * inverse)
 
     def i32_lanes(self, index: Index) -> Value:
         em = self.em

@@ -59,7 +59,7 @@ class Decode(Schedule):
 
     def units(self, q: Value, k: Value) -> Index:
         """As many as there may be parts; `body` shares those out that have keys."""
-        return self.em.imul(self.batch(q), self.em.imul(self.spec.kv_heads, self.chunks(k)))
+        return self.batch(q) * (self.spec.kv_heads * self.chunks(k))
 
     def chunks(self, k: Value) -> Index:
         """How many chunks of keys there may be, one at least."""
@@ -68,7 +68,7 @@ class Decode(Schedule):
 
     def heads(self, q: Value) -> Index:
         """Query heads of the whole batch: the units of `combine`."""
-        return self.em.imul(self.batch(q), self.spec.num_heads)
+        return self.batch(q) * self.spec.num_heads
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Multiplied queries and scores of the heads that share a KV head; keys or values that were widened."""
@@ -80,11 +80,11 @@ class Decode(Schedule):
 
     def take_shared(self, q: Value, k: Value, parts: Scratch) -> None:
         """A record of each part: padded rows of weighted sums for its heads, then their maxima, then their sums."""
-        em, group = self.em, self.spec.group
+        group = self.spec.group
         self.record = group * self.padded + -(-2 * group // RECORD) * RECORD
         self.slots = self.chunks(k)
-        count = em.imul(em.imul(self.batch(q), self.spec.kv_heads), self.slots)
-        self.records = parts.take([em.imul(count, self.record)], "f32")
+        count = self.batch(q) * self.spec.kv_heads * self.slots
+        self.records = parts.take([count * self.record], "f32")
 
     def take_row(self, parts: Scratch) -> None:
         """A row of the result as f32."""
@@ -92,40 +92,39 @@ class Decode(Schedule):
 
     def record_at(self, b: Index, kv_head: Index, chunk: Index) -> Index:
         """Where a part's record starts."""
-        em = self.em
-        head = em.iadd(em.imul(b, self.spec.kv_heads), kv_head)
-        return em.imul(em.iadd(em.imul(head, self.slots), chunk), self.record)
+        head = b * self.spec.kv_heads + kv_head
+        return (head * self.slots + chunk) * self.record
 
     # Parts ----------------------------------------------------------------------------------------
 
     def body(self, begin: Value, end: Value) -> None:
         em, kv_heads = self.em, self.spec.kv_heads
-        units = em.imul(kv_heads, self.slots)
-        last = em.idiv(em.iadd(end, em.isub(units, 1)), units)
-        with em.loop(em.idiv(begin, units), last, hint="b") as batch:
+        units = kv_heads * self.slots
+        last = (end + (units - 1)) // units
+        with em.loop(begin // units, last, hint="b") as batch:
             b = batch.iv
-            before = em.imul(b, units)
+            before = b * units
             keys = self.keys(b, 0, 1)
-            first = em.idiv(keys.lo, CHUNK)
+            first = keys.lo // CHUNK
             edges = [
-                self.first_part(em.isub(edge, before), units, keys, first)
-                for edge in (em.imax(begin, before), em.imin(end, em.iadd(before, units)))
+                self.first_part(edge - before, units, keys, first)
+                for edge in (em.imax(begin, before), em.imin(end, before + units))
             ]
             with em.loop(edges[0], edges[1], hint="part") as part:
-                chunk = em.iadd(first, em.idiv(part.iv, kv_heads))
-                kv_head = em.irem(part.iv, kv_heads)
-                start = em.imul(chunk, CHUNK)
-                low, high = em.imax(start, keys.lo), em.imin(em.iadd(start, CHUNK), keys.hi)
+                chunk = first + part.iv // kv_heads
+                kv_head = part.iv % kv_heads
+                start = chunk * CHUNK
+                low, high = em.imax(start, keys.lo), em.imin(start + CHUNK, keys.hi)
                 self.part(b, kv_head, low, high, self.record_at(b, kv_head, chunk))
 
     def first_part(self, unit: Index, units: Index, keys: KeyRange, first: Index) -> Index:
         """The first part of unit number `unit` of a batch element: all get as many keys, to half a part."""
         em, kv_heads = self.em, self.spec.kv_heads
-        count = em.imax(em.isub(keys.hi, keys.lo), 0)
-        parts = em.imul(em.imax(em.isub(em.iceildiv(keys.hi, CHUNK), first), 0), kv_heads)
-        before = em.isub(keys.lo, em.imul(first, CHUNK))  # keys of the first chunk that aren't seen
-        share = em.idiv(em.imul(unit, em.imul(count, kv_heads)), units)
-        near = em.idiv(em.iadd(em.iadd(share, em.imul(before, kv_heads)), CHUNK // 2), CHUNK)
+        count = em.imax(keys.hi - keys.lo, 0)
+        parts = em.imax(em.iceildiv(keys.hi, CHUNK) - first, 0) * kv_heads
+        before = keys.lo - first * CHUNK  # keys of the first chunk that aren't seen
+        share = unit * (count * kv_heads) // units
+        near = (share + before * kv_heads + CHUNK // 2) // CHUNK
         near = em.select(em.cmpi("eq", em.index(unit), em.index(0)), em.index(0), em.index(near))
         near = em.select(em.cmpi("eq", em.index(unit), em.index(units)), em.index(parts), near)
         return em.imin(near, parts)
@@ -134,19 +133,19 @@ class Decode(Schedule):
         """What keys low .. high - 1 give to the heads that share a KV head."""
         self.start(b, kv_head, record)
         self.score_block(b, kv_head, low, high)
-        self.weigh(record, self.em.isub(high, low))
+        self.weigh(record, high - low)
         self.accumulate(b, kv_head, low, high, record)
 
     def start(self, b: Index, kv_head: Index, record: Index) -> None:
         """Queries as f32, multiplied; nothing summed so far."""
         em, group = self.em, self.spec.group
         with em.loop(0, group, hint="head") as head:
-            row = em.imul(head.iv, self.padded)
+            row = head.iv * self.padded
             with em.loop(0, self.padded, self.lanes, hint="d") as d:
-                at = em.iadd(row, d.iv)
-                em.vstore(em.zero(self.type), self.records, [em.iadd(record, at)])
+                at = row + d.iv
+                em.vstore(em.zero(self.type), self.records, [record + at])
                 em.vstore(em.zero(self.type), self.query, [at])
-            h = em.iadd(em.imul(kv_head, group), head.iv)
+            h = kv_head * group + head.iv
             self.copy_wide(self.q.flat, self.q.base(em, b, h), self.query, row, self.query_factor)
 
     # Results --------------------------------------------------------------------------------------
@@ -156,33 +155,33 @@ class Decode(Schedule):
         self.take_row(parts)
         em, heads, group = self.em, self.spec.num_heads, self.spec.group
         with em.loop(begin, end, hint="head") as head:
-            b, h = em.idiv(head.iv, heads), em.irem(head.iv, heads)
-            kv_head, own = em.idiv(h, group), em.irem(h, group)
+            b, h = head.iv // heads, head.iv % heads
+            kv_head, own = h // group, h % group
             keys = self.keys(b, 0, 1)
-            first, last = em.idiv(keys.lo, CHUNK), em.iceildiv(em.imax(keys.hi, 0), CHUNK)
+            first, last = keys.lo // CHUNK, em.iceildiv(em.imax(keys.hi, 0), CHUNK)
             base = self.record_at(b, kv_head, 0)
-            maxima = em.iadd(em.iadd(base, group * self.padded), own)
+            maxima = base + group * self.padded + own
             with em.loop(first, last, 1, [em.const(NEGATIVE_INFINITY, "f32")], hint="chunk") as chunk:
-                maximum = em.load(self.records, [em.iadd(maxima, em.imul(chunk.iv, self.record))])
+                maximum = em.load(self.records, [maxima + chunk.iv * self.record])
                 chunk.yield_([self.larger(maximum, chunk.args[0])])
             shift = em.broadcast(self.finite_maximum(chunk.results[0]), self.type)
 
             def weight(chunk: Index) -> Value:
-                maximum = em.load(self.records, [em.iadd(maxima, em.imul(chunk, self.record))])
+                maximum = em.load(self.records, [maxima + chunk * self.record])
                 return self.weight(em.broadcast(maximum, self.type), shift)
 
             with em.loop(first, last, 1, [em.zero(self.type)], hint="chunk") as chunk:
-                at = em.iadd(em.iadd(maxima, group), em.imul(chunk.iv, self.record))
+                at = maxima + group + chunk.iv * self.record
                 sum_ = em.broadcast(em.load(self.records, [at]), self.type)
                 chunk.yield_([self.fma(sum_, weight(chunk.iv), chunk.args[0])])
             sums = chunk.results[0]
-            inverse = em.divf(1.0, sums)
-            row = em.iadd(base, em.imul(own, self.padded))
+            inverse = 1.0 / sums
+            row = base + own * self.padded
             with em.loop(0, self.padded, self.width * self.lanes, hint="d") as d:
-                places = [em.iadd(d.iv, u * self.lanes) for u in range(self.width)]
+                places = [d.iv + u * self.lanes for u in range(self.width)]
                 with em.loop(first, last, 1, [em.zero(self.type)] * self.width, hint="chunk") as chunk:
-                    start, own_weight = em.iadd(row, em.imul(chunk.iv, self.record)), weight(chunk.iv)
-                    totals = [em.vload(self.records, [em.iadd(start, at)], self.type) for at in places]
+                    start, own_weight = row + chunk.iv * self.record, weight(chunk.iv)
+                    totals = [em.vload(self.records, [start + at], self.type) for at in places]
                     pairs = zip(totals, chunk.args, strict=True)
                     chunk.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
                 for at, total in zip(places, chunk.results, strict=True):
@@ -195,10 +194,10 @@ class Decode(Schedule):
         whole = self.size // self.lanes * self.lanes
         with em.loop(0, whole, self.lanes, hint="d") as d:
             value = self.narrow(em.vload(self.row, [d.iv], self.type))
-            em.vstore(value, self.out.flat, [em.iadd(out, d.iv)])
+            em.vstore(value, self.out.flat, [out + d.iv])
         if whole < self.size:
             with em.loop(whole, self.size, hint="d") as d:
-                em.store(self.narrow(em.load(self.row, [d.iv])), self.out.flat, [em.iadd(out, d.iv)])
+                em.store(self.narrow(em.load(self.row, [d.iv])), self.out.flat, [out + d.iv])
 
     # Rows of keys and values ----------------------------------------------------------------------
 
@@ -221,26 +220,26 @@ class Decode(Schedule):
         as many of `then`, what comes next."""
         em = self.em
         behind = em.cmpi("sge", em.index(ahead), em.index(end))
-        for (x, base), first, there in ((own, ahead, em.xori(behind, True)), (then, em.isub(ahead, end), behind)):
+        for (x, base), first, there in ((own, ahead, behind ^ True), (then, ahead - end, behind)):
             with em.if_(there), em.loop(0, rows, hint="row") as row:
-                start = em.iadd(base, em.imul(em.iadd(first, row.iv), x.stride))
+                start = base + (first + row.iv) * x.stride
                 for at in range(0, self.bytes, LINE):
-                    em.prefetch(x.flat, [em.iadd(start, at * 8 // ELEMENT_BITS[self.stored])])
+                    em.prefetch(x.flat, [start + at * 8 // ELEMENT_BITS[self.stored]])
 
     def rows_from(self, x: Heads, b: Index, kv_head: Index, row: Index) -> tuple[Heads, Index]:
         """A head, and where a row of its starts."""
         em = self.em
-        return x, em.iadd(x.base(em, b, kv_head), em.imul(row, x.stride))
+        return x, x.base(em, b, kv_head) + row * x.stride
 
     def stage(self, x: Heads, base: Index, low: Index, high: Index) -> None:
         """Rows low .. high - 1 of a head, as f32, into scratch; what pads a row is zero."""
         em = self.em
         assert self.widened is not None
         with em.loop(low, high, hint="row") as row:
-            source = em.iadd(base, em.imul(row.iv, x.stride))
-            target = em.imul(em.isub(row.iv, low), self.padded)
+            source = base + row.iv * x.stride
+            target = (row.iv - low) * self.padded
             for at, used in self.columns():
-                em.vstore(self.load(x.flat, em.iadd(source, at), used), self.widened, [em.iadd(target, at)])
+                em.vstore(self.load(x.flat, source + at, used), self.widened, [target + at])
 
     # Scores ---------------------------------------------------------------------------------------
 
@@ -249,30 +248,30 @@ class Decode(Schedule):
         em, group = self.em, self.spec.group
         base = self.k.base(em, b, kv_head)
         own, then = self.rows_from(self.k, b, kv_head, low), self.rows_from(self.v, b, kv_head, low)
-        blocks = em.imul(em.iceildiv(em.isub(high, low), self.lanes), self.lanes)
+        blocks = em.iceildiv(high - low, self.lanes) * self.lanes
         with em.loop(low, high, self.lanes, hint="key") as block:
-            left = em.imin(em.isub(high, block.iv), self.lanes)
+            left = em.imin(high - block.iv, self.lanes)
             valid = em.mask(left, self.lanes)
-            last = em.isub(left, 1)
-            self.prefetch(own, then, em.iadd(em.isub(block.iv, low), self.ahead), self.lanes, blocks)
-            source, start, stride = self.k.flat, em.iadd(base, em.imul(block.iv, self.k.stride)), self.k.stride
+            last = left - 1
+            self.prefetch(own, then, block.iv - low + self.ahead, self.lanes, blocks)
+            source, start, stride = self.k.flat, base + block.iv * self.k.stride, self.k.stride
             if self.widened is not None:
-                self.stage(self.k, base, block.iv, em.iadd(block.iv, left))
+                self.stage(self.k, base, block.iv, block.iv + left)
                 source, start, stride = self.widened, 0, self.padded
             # Where fewer keys are left, the last one is repeated.
-            rows = [em.iadd(start, em.imul(em.imin(u, last), stride)) for u in range(self.lanes)]
+            rows = [start + em.imin(u, last) * stride for u in range(self.lanes)]
             with em.loop(0, group, hint="head") as head:
                 bias, seen = None, valid
                 if self.mask is not None:
-                    row = self.first_mask_row(b, em.iadd(em.imul(kv_head, group), head.iv))
-                    mask = self.mask_lanes(em.iadd(row, block.iv), valid)
+                    row = self.first_mask_row(b, kv_head * group + head.iv)
+                    mask = self.mask_lanes(row + block.iv, valid)
                     if self.spec.mask_kind == "custom":
                         seen = em.cmpf("oge", mask, 0.5)
                     else:
                         bias = mask
                 score = self.score(self.products(head.iv, source, rows), bias)
                 score = em.select(seen, score, NEGATIVE_INFINITY)
-                em.vstore(score, self.scores, [em.iadd(em.imul(head.iv, CHUNK), em.isub(block.iv, low))])
+                em.vstore(score, self.scores, [head.iv * CHUNK + (block.iv - low)])
 
     def mask_lanes(self, at: Index, valid: Value) -> Value:
         """The mask of `lanes` keys as f32, zeros where they don't exist."""
@@ -282,14 +281,11 @@ class Decode(Schedule):
     def products(self, head: Index, source: Value, rows: Sequence[Index]) -> Value:
         """<q, k> for `lanes` keys, one per lane."""
         em = self.em
-        query = em.imul(head, self.padded)
+        query = head * self.padded
 
         def step(at: Index, used: int, sums: Sequence[Value]) -> list[Value]:
-            q = em.vload(self.query, [em.iadd(query, at)], self.type)
-            return [
-                self.fma(self.load(source, em.iadd(row, at), used), q, sum_)
-                for row, sum_ in zip(rows, sums, strict=True)
-            ]
+            q = em.vload(self.query, [query + at], self.type)
+            return [self.fma(self.load(source, row + at, used), q, sum_) for row, sum_ in zip(rows, sums, strict=True)]
 
         sums = [em.zero(self.type)] * self.lanes
         whole, rest = divmod(self.size, self.lanes)
@@ -307,20 +303,20 @@ class Decode(Schedule):
         """scores = 2^(score - maximum) in place; maxima and sums go into the record."""
         em, group = self.em, self.spec.group
         with em.loop(0, group, hint="head") as head:
-            start = em.imul(head.iv, CHUNK)
+            start = head.iv * CHUNK
             with em.loop(0, count, self.lanes, [em.const(NEGATIVE_INFINITY, self.type)], hint="key") as key:
-                score = em.vload(self.scores, [em.iadd(start, key.iv)], self.type)
+                score = em.vload(self.scores, [start + key.iv], self.type)
                 key.yield_([self.larger(score, key.args[0])])
             maximum = em.reduce("maximumf", key.results[0])
-            state = em.iadd(em.iadd(record, group * self.padded), head.iv)
+            state = record + group * self.padded + head.iv
             em.store(maximum, self.records, [state])
             shift = em.broadcast(self.finite_maximum(maximum), self.type)
             with em.loop(0, count, self.lanes, [em.zero(self.type)], hint="key") as key:
-                at = [em.iadd(start, key.iv)]
+                at = [start + key.iv]
                 weight = self.weight(em.vload(self.scores, at, self.type), shift)
                 em.vstore(weight, self.scores, at)
-                key.yield_([em.addf(key.args[0], weight)])
-            em.store(em.reduce("add", key.results[0], "reassoc"), self.records, [em.iadd(state, group)])
+                key.yield_([key.args[0] + weight])
+            em.store(em.reduce("add", key.results[0], "reassoc"), self.records, [state + group])
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -328,26 +324,26 @@ class Decode(Schedule):
         """total += sum of weight * value, a few keys of all heads of a group at a time."""
         em, columns, group = self.em, self.columns(), self.spec.group
         base = self.v.base(em, b, kv_head)
-        after = em.iadd(kv_head, 1)
+        after = kv_head + 1
         last = em.cmpi("eq", em.index(after), em.index(self.spec.kv_heads))
         following = em.select(last, em.index(0), em.index(after)), em.select(last, em.index(high), em.index(low))
         own, then = self.rows_from(self.v, b, kv_head, low), self.rows_from(self.k, b, *following)
-        blocks = em.imul(em.iceildiv(em.isub(high, low), self.block), self.block)
+        blocks = em.iceildiv(high - low, self.block) * self.block
         with em.loop(low, high, self.block, hint="key") as block:
-            stop = em.imin(em.iadd(block.iv, self.block), high)
-            self.prefetch(own, then, em.iadd(em.isub(block.iv, low), self.ahead), self.block, blocks)
-            source, start, stride = self.v.flat, em.iadd(base, em.imul(block.iv, self.v.stride)), self.v.stride
+            stop = em.imin(block.iv + self.block, high)
+            self.prefetch(own, then, block.iv - low + self.ahead, self.block, blocks)
+            source, start, stride = self.v.flat, base + block.iv * self.v.stride, self.v.stride
             if self.widened is not None:
                 self.stage(self.v, base, block.iv, stop)
                 source, start, stride = self.widened, 0, self.padded
-            count = em.isub(stop, block.iv)
+            count = stop - block.iv
             with em.loop(0, group, hint="head") as head:
-                weights = em.iadd(em.imul(head.iv, CHUNK), em.isub(block.iv, low))
+                weights = head.iv * CHUNK + (block.iv - low)
                 kept = None
                 if self.spec.mask_kind == "custom":
-                    h = em.iadd(em.imul(kv_head, group), head.iv)
-                    kept = em.iadd(self.first_mask_row(b, h), block.iv)
-                total = em.iadd(record, em.imul(head.iv, self.padded))
+                    h = kv_head * group + head.iv
+                    kept = self.first_mask_row(b, h) + block.iv
+                total = record + head.iv * self.padded
                 for at in range(0, len(columns), self.width):
                     part = columns[at : at + self.width]
                     self.value_columns(total, weights, source, start, stride, count, kept, part)
@@ -368,28 +364,28 @@ class Decode(Schedule):
         unroll = max(1, 8 // len(columns))
 
         def add(key: Index, sums: Sequence[Value]) -> list[Value]:
-            weight = em.broadcast(em.load(self.scores, [em.iadd(weights, key)]), self.type)
-            row = em.iadd(start, em.imul(key, stride))
-            values = [self.load(source, em.iadd(row, at), used) for at, used in columns]
+            weight = em.broadcast(em.load(self.scores, [weights + key]), self.type)
+            row = start + key * stride
+            values = [self.load(source, row + at, used) for at, used in columns]
             if kept is not None:  # 0 * NaN is NaN: an invisible key's value must not be added
                 assert self.mask is not None
-                seen = em.cmpf("oge", self.wide(em.load(self.mask, [em.iadd(kept, key)])), 0.5)
+                seen = em.cmpf("oge", self.wide(em.load(self.mask, [kept + key])), 0.5)
                 values = [em.select(seen, value, 0.0) for value in values]
             return [self.fma(weight, value, sum_) for value, sum_ in zip(values, sums, strict=True)]
 
-        places = [[em.iadd(total, at)] for at, _ in columns]
+        places = [[total + at] for at, _ in columns]
         sums = [em.vload(self.records, place, self.type) for place in places]
         sums += [em.zero(self.type)] * ((unroll - 1) * len(columns))
-        whole = em.imul(em.idiv(count, unroll), unroll)
+        whole = count // unroll * unroll
         with em.loop(0, whole, unroll, sums, hint="key") as key:
             parts = [key.args[u * len(columns) : (u + 1) * len(columns)] for u in range(unroll)]
-            key.yield_([sum_ for u, part in enumerate(parts) for sum_ in add(em.iadd(key.iv, u), part)])
+            key.yield_([sum_ for u, part in enumerate(parts) for sum_ in add(key.iv + u, part)])
         parts = [key.results[u * len(columns) : (u + 1) * len(columns)] for u in range(unroll)]
         while len(parts) > 1:
             half = (len(parts) + 1) // 2
             pairs = zip(parts, parts[half:], strict=False)
             left_over = parts[len(parts) - half : half]
-            parts = [[em.addf(x, y) for x, y in zip(*pair, strict=True)] for pair in pairs] + left_over
+            parts = [[x + y for x, y in zip(*pair, strict=True)] for pair in pairs] + left_over
         with em.loop(whole, count, 1, parts[0], hint="key") as key:
             key.yield_(add(key.iv, key.args))
         for place, sum_ in zip(places, key.results, strict=True):
@@ -411,8 +407,6 @@ def sum_each(em: Emitter, vectors: Sequence[Value]) -> Value:
             low = [side + base + lane for base in range(0, lanes, size) for side in (0, lanes) for lane in range(half)]
         step = max(size // 2, 2)
         high = [lane + step for lane in low]
-        level = [
-            em.addf(em.shuffle(x, y, low), em.shuffle(x, y, high)) for x, y in zip(level[::2], level[1::2], strict=True)
-        ]
+        level = [em.shuffle(x, y, low) + em.shuffle(x, y, high) for x, y in zip(level[::2], level[1::2], strict=True)]
         size *= 2
     return level[0]

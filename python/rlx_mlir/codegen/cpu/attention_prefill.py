@@ -55,12 +55,12 @@ class Prefill(Schedule):
 
     def superblocks(self, queries: Index) -> Index:
         """Units of one KV head."""
-        em, size = self.em, self.unit_size(queries)
-        return em.idiv(em.iadd(queries, em.isub(size, 1)), size)
+        size = self.unit_size(queries)
+        return (queries + (size - 1)) // size
 
     def units(self, q: Value, k: Value) -> Index:
         em, spec = self.em, self.spec
-        return em.imul(em.imul(self.batch(q), spec.kv_heads), self.superblocks(em.dim(q, spec.sequence_axis)))
+        return self.batch(q) * spec.kv_heads * self.superblocks(em.dim(q, spec.sequence_axis))
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Rows of `queries` lanes: of each block transposed queries, sums of the result, and a row of maxima and one of
@@ -78,36 +78,36 @@ class Prefill(Schedule):
         self.iota = em.const(list(range(self.lanes)), vec(self.lanes, "i32"))
         blocks = self.superblocks(self.q.length)
         with em.loop(begin, end, hint="unit") as unit:
-            head = em.idiv(unit.iv, blocks)
-            b, kv_head = em.idiv(head, spec.kv_heads), em.irem(head, spec.kv_heads)
-            block = em.irem(unit.iv, blocks)
+            head = unit.iv // blocks
+            b, kv_head = head // spec.kv_heads, head % spec.kv_heads
+            block = unit.iv % blocks
             if spec.mask_kind == "causal" and not isinstance(block, int):
                 # First, last, second, ...: later blocks see more keys, and half of a head is to be half of its work.
-                half = em.idiv(block, 2)
-                odd = em.cmpi("eq", em.index(em.irem(block, 2)), 1)
-                late = em.isub(em.isub(blocks, 1), half)
+                half = block // 2
+                odd = em.cmpi("eq", em.index(block % 2), 1)
+                late = blocks - 1 - half
                 block = em.select(odd, em.index(late), em.index(half))
-            self.unit(b, kv_head, em.imul(block, self.unit_size(self.q.length)))
+            self.unit(b, kv_head, block * self.unit_size(self.q.length))
 
     def unit(self, b: Index, kv_head: Index, first: Index) -> None:
         """What the queries of a unit, from `first` on, do with one KV head."""
         em, group = self.em, self.spec.group
-        count = em.imin(em.isub(self.q.length, first), self.unit_size(self.q.length))
+        count = em.imin(self.q.length - first, self.unit_size(self.q.length))
         keys = self.keys(b, first, count)
-        slots = em.imul(em.iceildiv(count, self.queries), group)
+        slots = em.iceildiv(count, self.queries) * group
 
         def block(slot: Index) -> Block:
-            start = em.iadd(first, em.imul(em.idiv(slot, group), self.queries))
-            own = em.imin(em.isub(self.q.length, start), self.queries)
-            h = em.iadd(em.imul(kv_head, group), em.irem(slot, group))
-            return Block(self, b, h, start, own, em.imul(slot, self.rows), em.imul(slot, 2))
+            start = first + slot // group * self.queries
+            own = em.imin(self.q.length - start, self.queries)
+            h = kv_head * group + slot % group
+            return Block(self, b, h, start, own, slot * self.rows, slot * 2)
 
         with em.loop(0, slots, hint="slot") as slot:
             self.start(block(slot.iv))
         bases = self.k.base(em, b, kv_head), self.v.base(em, b, kv_head)
-        start = em.imul(em.idiv(keys.lo, self.tile), self.tile)
+        start = keys.lo // self.tile * self.tile
         with em.loop(start, keys.hi, self.tile, hint="tile") as tile:
-            low, high = em.imax(tile.iv, keys.lo), em.imin(em.iadd(tile.iv, self.tile), keys.hi)
+            low, high = em.imax(tile.iv, keys.lo), em.imin(tile.iv + self.tile, keys.hi)
             self.copy_tile(bases, low, high)
             self.attend_all(block, slots, low, high)
         with em.loop(0, slots, hint="slot") as slot:
@@ -117,9 +117,9 @@ class Prefill(Schedule):
         """Copies keys and values low .. high - 1 of a KV head, whose first elements stand at `bases`, into scratch."""
         em = self.em
         with em.loop(low, high, hint="key") as key:
-            to = em.imul(em.isub(key.iv, low), self.pitch)
+            to = (key.iv - low) * self.pitch
             for x, base, target in zip((self.k, self.v), bases, self.tiles, strict=True):
-                self.copy_wide(x.flat, em.iadd(base, em.imul(key.iv, x.stride)), target, to)
+                self.copy_wide(x.flat, base + key.iv * x.stride, target, to)
 
     def attend_all(self, block: Callable[[Index], Block], slots: Index, low: Index, high: Index) -> None:
         """Adds keys low .. high - 1, which were copied, to the results of the blocks of a unit that see them."""
@@ -143,7 +143,7 @@ class Prefill(Schedule):
         maxima_now = [self.larger(new, old) for new, old in zip(tile_maxima, maxima, strict=True)]
         shifts = [self.finite_maximum(maximum) for maximum in maxima_now]
         decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
-        tile_sums = self.exp_tile(em.isub(high, low), shifts)
+        tile_sums = self.exp_tile(high - low, shifts)
         sums_now = [self.fma(old, decay, new) for old, decay, new in zip(sums, decays, tile_sums, strict=True)]
         self.value_tile(block, low, high, decays)
         for place, vector in zip(places, [*maxima_now, *sums_now], strict=True):
@@ -151,29 +151,29 @@ class Prefill(Schedule):
 
     def group_index(self, row: Index, group: int) -> Index:
         """Where lane group `group` of row `row` of a panel (rows of `queries` lanes) starts."""
-        return self.em.iadd(self.em.imul(row, self.queries), group * self.lanes)
+        return row * self.queries + group * self.lanes
 
     def start(self, block: Block) -> None:
         """Transposes the block's queries; missing ones repeat the last, so that no lane needs a guard."""
-        em, last = self.em, self.em.isub(self.em.iadd(block.first, block.count), 1)
+        em, last = self.em, block.first + block.count - 1
         base = self.q.base(em, block.b, block.h)
 
         def scaled(at: Index, type: str | None = None) -> Value:
             value = em.load(self.q.flat, [at]) if type is None else em.vload(self.q.flat, [at], type)
-            return em.mulf(self.wide(value), self.query_factor)
+            return self.wide(value) * self.query_factor
 
         for group in range(GROUPS):
-            rows = [em.imin(em.iadd(block.first, group * self.lanes + lane), last) for lane in range(self.lanes)]
-            starts = [em.iadd(base, em.imul(row, self.q.stride)) for row in rows]
+            rows = [em.imin(block.first + (group * self.lanes + lane), last) for lane in range(self.lanes)]
+            starts = [base + row * self.q.stride for row in rows]
             with em.loop(0, self.whole, self.lanes, hint="d") as d:
-                loaded = [scaled(em.iadd(start, d.iv), self.vector(self.q.flat)) for start in starts]
+                loaded = [scaled(start + d.iv, self.vector(self.q.flat)) for start in starts]
                 for u, vector in enumerate(transposed(em, loaded)):
-                    em.vstore(vector, self.query, [block.place(em.iadd(d.iv, u), group)])
+                    em.vstore(vector, self.query, [block.place(d.iv + u, group)])
             if self.whole < self.size:
                 with em.loop(self.whole, self.size, hint="d") as d:
                     for lane, start in enumerate(starts):
-                        at = em.iadd(block.place(d.iv, group), lane)
-                        em.store(scaled(em.iadd(start, d.iv)), self.query, [at])
+                        at = block.place(d.iv, group) + lane
+                        em.store(scaled(start + d.iv), self.query, [at])
             with em.loop(0, self.size, hint="d") as d:
                 em.vstore(em.zero(self.type), self.total, [block.place(d.iv, group)])
             em.vstore(em.const(NEGATIVE_INFINITY, self.type), self.state, [self.group_index(block.state, group)])
@@ -185,16 +185,16 @@ class Prefill(Schedule):
         base = self.out.base(em, block.b, block.h)
         for group in range(GROUPS):
             sums = em.vload(self.state, [self.group_index(block.state, GROUPS + group)], self.type)
-            inverse = em.divf(1.0, sums)
-            start = em.iadd(base, em.imul(em.iadd(block.first, group * self.lanes), self.out.stride))
-            left = em.index(em.isub(block.count, group * self.lanes))
+            inverse = 1.0 / sums
+            start = base + (block.first + group * self.lanes) * self.out.stride
+            left = em.index(block.count - group * self.lanes)
             with em.loop(0, self.whole, self.lanes, hint="d") as d:
-                places = [[block.place(em.iadd(d.iv, u), group)] for u in range(self.lanes)]
+                places = [[block.place(d.iv + u, group)] for u in range(self.lanes)]
                 totals = [em.vload(self.total, place, self.type) for place in places]
                 results = [self.normalised(total, sums, inverse) for total in totals]
                 for lane, vector in enumerate(transposed(em, results)):
                     with em.if_(em.cmpi("sgt", left, lane)):
-                        at = em.iadd(em.iadd(start, lane * self.out.stride), d.iv)
+                        at = start + lane * self.out.stride + d.iv
                         em.vstore(self.narrow(vector), self.out.flat, [at])
             if self.whole < self.size:
                 with em.loop(self.whole, self.size, hint="d") as d:
@@ -203,7 +203,7 @@ class Prefill(Schedule):
                     result = self.narrow(self.normalised(total, sums, inverse))
                     for lane in range(self.lanes):
                         with em.if_(em.cmpi("sgt", left, lane)):
-                            at = em.iadd(em.iadd(start, lane * self.out.stride), d.iv)
+                            at = start + lane * self.out.stride + d.iv
                             em.store(em.extract(result, lane), self.out.flat, [at])
 
     # Keys -----------------------------------------------------------------------------------------
@@ -215,15 +215,15 @@ class Prefill(Schedule):
             assert self.mask is not None
             if len(self.mask_dims) == 4:
                 return [em.cmpf("oge", self.mask_column(block, group, key), 0.5) for group in range(GROUPS)]
-            kept = self.wide(em.load(self.mask, [em.iadd(self.mask_row(block.b), key)]))
+            kept = self.wide(em.load(self.mask, [self.mask_row(block.b) + key]))
             return [em.cmpf("oge", kept, 0.5)] * GROUPS
         lanes = self.i32_lanes(key)
         seen = [em.cmpi("sle", lanes, position) for position in block.positions]
         if spec.mask_kind == "sliding_window":
             assert spec.window is not None
             window = min(spec.window, 1 << 30)  # no i32 overflow; longer than any context
-            recent = [em.cmpi("sgt", lanes, em.subi(position, window)) for position in block.positions]
-            seen = [em.andi(left, right) for left, right in zip(seen, recent, strict=True)]
+            recent = [em.cmpi("sgt", lanes, position - window) for position in block.positions]
+            seen = [left & right for left, right in zip(seen, recent, strict=True)]
         return seen
 
     def has_invisible(self, block: Block, low: Index, high: Index) -> Value | bool:
@@ -233,7 +233,7 @@ class Prefill(Schedule):
             return kind == "custom"
         edge = em.cmpi("sgt", em.index(high), em.index(block.newest))
         if kind == "sliding_window":
-            edge = em.ori(edge, em.cmpi("slt", em.index(low), em.index(block.oldest)))
+            edge = edge | em.cmpi("slt", em.index(low), em.index(block.oldest))
         return edge
 
     def parts(self, block: Block, low: Index, high: Index) -> list[tuple[Index, Index, bool]]:
@@ -253,15 +253,15 @@ class Prefill(Schedule):
     def score_tile(self, block: Block, low: Index, high: Index) -> list[Value]:
         """Scores of a block's queries against keys low .. high - 1 into `scores`; returns the maxima per lane."""
         em = self.em
-        last = em.isub(em.isub(high, low), 1)
+        last = high - low - 1
         minus_infinity = em.const(NEGATIVE_INFINITY, self.type)
-        count = em.isub(high, low)
+        count = high - low
         before = (self.size - 1) // self.depth * self.depth
         if before:  # sums over the first elements, in turns, so that those of the queries stay in the L1 cache
-            with em.loop(0, em.imul(em.iceildiv(count, self.step), self.step * self.queries), self.lanes) as at:
+            with em.loop(0, em.iceildiv(count, self.step) * (self.step * self.queries), self.lanes) as at:
                 em.vstore(em.zero(self.type), self.scores, [at.iv])
             with em.loop(0, before, self.depth, hint="d") as d, em.loop(0, count, self.step, hint="row") as row:
-                stop = em.iadd(d.iv, self.depth)
+                stop = d.iv + self.depth
                 sums = self.products(block, row.iv, last, d.iv, stop, self.partial(row.iv))
                 for sum_, place in zip(sums, self.places(row.iv), strict=True):
                     em.vstore(sum_, self.scores, place)
@@ -273,19 +273,19 @@ class Prefill(Schedule):
                 """Stores the scores of the step; returns the maxima with them."""
                 maxima = list(row.args)
                 for u in range(self.step):
-                    key = em.iadd(low, em.imin(em.iadd(row.iv, u), last))
+                    key = low + em.imin(row.iv + u, last)
                     seen = self.visible(block, key) if masked else []
                     for group in range(GROUPS):
                         bias = self.mask_column(block, group, key) if self.spec.mask_kind == "bias" else None
                         score = self.score(sums[u * GROUPS + group], bias)
                         if seen:
                             score = em.select(seen[group], score, NEGATIVE_INFINITY)
-                        em.vstore(score, self.scores, [self.group_index(em.iadd(row.iv, u), group)])
+                        em.vstore(score, self.scores, [self.group_index(row.iv + u, group)])
                         maxima[group] = self.larger(score, maxima[group])
                 return maxima
 
-            first = em.iadd(low, row.iv)
-            edge = self.has_invisible(block, first, em.iadd(first, self.step))
+            first = low + row.iv
+            edge = self.has_invisible(block, first, first + self.step)
             if isinstance(edge, bool):
                 row.yield_(finish(masked=edge))
             else:
@@ -298,7 +298,7 @@ class Prefill(Schedule):
 
     def places(self, row: Index) -> list[list[Index]]:
         """Where the scores of a step of keys stand, from row `row` on."""
-        rows = [self.em.iadd(row, u) for u in range(self.step)]
+        rows = [row + u for u in range(self.step)]
         return [[self.group_index(own, group)] for own in rows for group in range(GROUPS)]
 
     def partial(self, row: Index) -> list[Value]:
@@ -311,12 +311,12 @@ class Prefill(Schedule):
         """sums + products of elements begin .. end - 1 of all queries and of `step` keys from row `row` of the tile."""
         em = self.em
         # Past the end, the last key is repeated: that changes no maximum, and nobody reads those scores.
-        starts = [em.imul(em.imin(em.iadd(row, u), last), self.pitch) for u in range(self.step)]
+        starts = [em.imin(row + u, last) * self.pitch for u in range(self.step)]
         with em.loop(begin, end, 1, sums, hint="d") as d:
             lanes = [em.vload(self.query, [block.place(d.iv, group)], self.type) for group in range(GROUPS)]
             products = []
             for u in range(self.step):
-                key = em.broadcast(em.load(self.tiles[0], [em.iadd(starts[u], d.iv)]), self.type)
+                key = em.broadcast(em.load(self.tiles[0], [starts[u] + d.iv]), self.type)
                 for group in range(GROUPS):
                     products.append(self.fma(key, lanes[group], d.args[u * GROUPS + group]))
             d.yield_(products)
@@ -326,12 +326,12 @@ class Prefill(Schedule):
         """The mask of `key` for one lane group, zeros where there is no query: a column, so a gather."""
         em = self.em
         assert self.mask is not None
-        row = self.mask_row(block.b, block.h, em.iadd(block.first, group * self.lanes))
-        steps = em.muli(self.i32_lanes(0 if self.mask_dims[2] == 1 else self.mask_dims[-1]), self.iota)
+        row = self.mask_row(block.b, block.h, block.first + group * self.lanes)
+        steps = self.i32_lanes(0 if self.mask_dims[2] == 1 else self.mask_dims[-1]) * self.iota
         # Fewer than zero lanes left counts as none.
-        mask = em.mask(em.imax(em.isub(block.count, group * self.lanes), 0), self.lanes)
+        mask = em.mask(em.imax(block.count - group * self.lanes, 0), self.lanes)
         type = self.vector(self.mask)
-        at = f"{self.mask}[{em.index(em.iadd(row, key))}] [{steps}], {mask}, {em.zero(type)}"
+        at = f"{self.mask}[{em.index(row + key)}] [{steps}], {mask}, {em.zero(type)}"
         types = f"{self.mask.type}, {steps.type}, {mask.type}, {type} into {type}"
         return self.wide(em.op(f"vector.gather {at} : {types}", type))
 
@@ -344,7 +344,7 @@ class Prefill(Schedule):
                 at = [self.group_index(row.iv, group)]
                 weight = self.weight(em.vload(self.scores, at, self.type), shifts[group])
                 em.vstore(weight, self.scores, at)
-                sums.append(em.addf(row.args[group], weight))
+                sums.append(row.args[group] + weight)
             row.yield_(sums)
         return row.results
 
@@ -364,17 +364,17 @@ class Prefill(Schedule):
         self, block: Block, low: Index, high: Index, decays: Sequence[Value], d: Index, width: int
     ) -> None:
         em, tile = self.em, self.tiles[1]
-        places = [[block.place(em.iadd(d, u), group)] for u in range(width) for group in range(GROUPS)]
-        totals = [em.mulf(em.vload(self.total, place, self.type), decays[i % GROUPS]) for i, place in enumerate(places)]
+        places = [[block.place(d + u, group)] for u in range(width) for group in range(GROUPS)]
+        totals = [em.vload(self.total, place, self.type) * decays[i % GROUPS] for i, place in enumerate(places)]
         for start, stop, masked in self.parts(block, low, high):
-            with em.loop(em.isub(start, low), em.isub(stop, low), 1, totals, hint="row") as row:
-                seen = self.visible(block, em.iadd(low, row.iv)) if masked else []
+            with em.loop(start - low, stop - low, 1, totals, hint="row") as row:
+                seen = self.visible(block, low + row.iv) if masked else []
                 at = [[self.group_index(row.iv, group)] for group in range(GROUPS)]
                 weights = [em.vload(self.scores, place, self.type) for place in at]
-                source = em.iadd(em.imul(row.iv, self.pitch), d)
+                source = row.iv * self.pitch + d
                 sums = []
                 for u in range(width):
-                    value = em.broadcast(em.load(tile, [em.iadd(source, u)]), self.type)
+                    value = em.broadcast(em.load(tile, [source + u]), self.type)
                     for group in range(GROUPS):
                         old = row.args[u * GROUPS + group]
                         new = self.fma(value, weights[group], old)
@@ -393,22 +393,22 @@ class Block:
         self, schedule: Prefill, b: Index, h: Index, first: Index, count: Index, row: Index, state: Index
     ) -> None:
         """`row` is the first of its rows among the transposed queries and the sums, `state` that among the maxima."""
-        em, spec = schedule.em, schedule.spec
+        spec = schedule.spec
         self.b, self.h, self.first, self.count, self.state = b, h, first, count, state
         self._schedule, self.row = schedule, row
         self.keys = schedule.keys(b, first, count)
-        start = em.iadd(self.keys.offset, first)
+        start = self.keys.offset + first
         # Keys that all queries of the block see, where the mask kind says so by positions: oldest .. newest - 1.
-        self.newest = em.iadd(start, 1)
-        self.oldest = em.isub(em.iadd(start, count), spec.window or 0)
+        self.newest = start + 1
+        self.oldest = start + count - (spec.window or 0)
         self.positions: list[Value] = []  # of the queries, i32 lanes
         if spec.mask_kind in ("causal", "sliding_window"):
-            lanes = em.addi(schedule.i32_lanes(start), schedule.iota)
-            self.positions = [em.addi(lanes, group * schedule.lanes) for group in range(GROUPS)]
+            lanes = schedule.i32_lanes(start) + schedule.iota
+            self.positions = [lanes + group * schedule.lanes for group in range(GROUPS)]
 
     def place(self, d: Index, group: int) -> Index:
         """Where lane group `group` of element d stands, among the transposed queries and the sums."""
-        return self._schedule.group_index(self._schedule.em.iadd(self.row, d), group)
+        return self._schedule.group_index(self.row + d, group)
 
 
 def transposed(em: Emitter, vectors: Sequence[Value]) -> list[Value]:

@@ -40,7 +40,7 @@ def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:
         return parts.take([taps, width], "f32")
 
     def units(em: Emitter, operands: list[Value]) -> Index:
-        return em.imul(em.dim(operands[0], 0), groups)
+        return em.dim(operands[0], 0) * groups
 
     def body(
         em: Emitter, operands: list[Value], results: list[Value], begin: Value, end: Value, parts: Scratch
@@ -48,23 +48,23 @@ def emit_conv(name: str, spec: ConvSpec, target: Target) -> str:
         x, weight, (out,) = *operands, results
         turned = table(parts)
         with em.loop(begin, end, hint="unit") as unit:
-            b, first = em.idiv(unit.iv, groups), em.imul(em.irem(unit.iv, groups), width)
-            left = em.isub(channels, first)
+            b, first = unit.iv // groups, unit.iv % groups * width
+            left = channels - first
             with em.loop(0, em.imin(left, width), hint="c") as c, em.loop(0, taps, hint="k") as tap:
-                number = em.load(weight, [em.iadd(first, c.iv), 0, 0, tap.iv])
+                number = em.load(weight, [first + c.iv, 0, 0, tap.iv])
                 em.store(target.widen(em, number), turned, [tap.iv, c.iv])
             with em.loop(0, em.dim(out, 1), hint="s") as s, em.loop(0, em.imin(left, width), lanes, hint="c") as c:
-                mask = None if channels % lanes == 0 else em.mask(em.isub(left, c.iv), lanes)
-                place = em.iadd(first, c.iv)
+                mask = None if channels % lanes == 0 else em.mask(left - c.iv, lanes)
+                place = first + c.iv
                 total = em.zero(type)
                 for k in range(taps):
-                    at = [b, em.iadd(s.iv, k), place]
+                    at = [b, s.iv + k, place]
                     if mask is None:
                         row = em.vload(x, at, narrow)
                     else:
                         row = em.masked_load(x, at, mask, em.zero(narrow))
                     row, factor = target.widen(em, row), em.vload(turned, [k, c.iv], type)
-                    total = target.fma(em, row, factor, total) if k else em.mulf(row, factor)
+                    total = target.fma(em, row, factor, total) if k else row * factor
                 value = rounded(em, target, total, element)
                 if mask is None:
                     em.vstore(value, out, [b, s.iv, place])

@@ -88,16 +88,16 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
 
         def decode(unit: Index, g: int, k0: Index, k1: Index, decoded: Value) -> Callable[[Index, int], Value] | None:
             if direct:
-                starts = [(dense[weight], em.iadd(em.imul(unit, columns), PANEL_ROWS * p)) for weight, p in groups[g]]
+                starts = [(dense[weight], unit * columns + PANEL_ROWS * p) for weight, p in groups[g]]
                 readers = [
-                    column_reader(em, target, product.n, 2 * PANEL_ROWS, weight, em.iadd(start, i))
+                    column_reader(em, target, product.n, 2 * PANEL_ROWS, weight, start + i)
                     for weight, start in starts
                     for i in range(0, PANEL_ROWS, lanes)
                 ]
                 return lambda k, v: readers[v](k)
             copy = copy_transposed if transpose_rhs else copy_columns
             for p, (weight, position) in enumerate(groups[g]):
-                first = em.iadd(em.imul(unit, columns), position * PANEL_ROWS)
+                first = unit * columns + position * PANEL_ROWS
                 matrix = Matrix(dense[weight], product.n, product.k)
                 copy(em, target, matrix, first, (k0, k1), decoded, (g, p * PANEL_ROWS))
             return None
@@ -118,7 +118,7 @@ def gemm_dense(target: Target, product: Product, *, transpose_rhs: bool = False)
 
 def _column_mask(em: Emitter, n: Index, column: Index, lanes: int) -> Value:
     """The columns from `column` on that exist."""
-    return em.mask(em.imax(em.isub(n, column), 0), lanes)
+    return em.mask(em.imax(n - column, 0), lanes)
 
 
 def _divides(whole: int, n: Index) -> bool:
@@ -161,13 +161,12 @@ def copy_columns(
     """w[k, first : first + 16] into decoded[g, k - k0, column ...], (g, column) = to."""
     lanes = target.lanes("f32")
     readers = [
-        column_reader(em, target, weight.n, 2 * PANEL_ROWS, weight.data, em.iadd(first, i))
-        for i in range(0, PANEL_ROWS, lanes)
+        column_reader(em, target, weight.n, 2 * PANEL_ROWS, weight.data, first + i) for i in range(0, PANEL_ROWS, lanes)
     ]
     with em.loop(*ks, hint="k") as k:
-        row = em.iadd(weight.base, k.iv)
+        row = weight.base + k.iv
         for v, read in enumerate(readers):
-            em.vstore(read(row), decoded, [to[0], em.isub(k.iv, ks[0]), to[1] + v * lanes])
+            em.vstore(read(row), decoded, [to[0], k.iv - ks[0], to[1] + v * lanes])
 
 
 def transpose(em: Emitter, rows: Sequence[Value]) -> list[Value]:
@@ -197,24 +196,24 @@ def copy_transposed(
     k0, k1 = ks
     # A block of K is a multiple of `lanes` unless it is the last one.
     whole = weight.k is not None and weight.k % lanes == 0
-    main = k1 if whole else em.isub(k1, em.irem(em.isub(k1, k0), lanes))
+    main = k1 if whole else k1 - (k1 - k0) % lanes
 
     def row_of(i: Index) -> Index:
-        row = em.iadd(first, i)
-        inside = row if _divides(2 * PANEL_ROWS, weight.n) else em.imin(row, em.isub(weight.n, 1))
-        return em.iadd(weight.base, inside)
+        row = first + i
+        inside = row if _divides(2 * PANEL_ROWS, weight.n) else em.imin(row, weight.n - 1)
+        return weight.base + inside
 
     with em.loop(0, PANEL_ROWS, lanes, hint="row") as group:
-        rows = [row_of(em.iadd(group.iv, i)) for i in range(lanes)]
+        rows = [row_of(group.iv + i) for i in range(lanes)]
         with em.loop(k0, main, lanes, hint="k") as k:
             square = [target.widen(em, em.vload(weight.data, [row, k.iv], stored)) for row in rows]
             for j, column in enumerate(transpose(em, square)):
-                at = em.iadd(em.isub(k.iv, k0), j)
-                em.vstore(column, decoded, [to[0], at, em.iadd(group.iv, to[1])])
+                at = k.iv - k0 + j
+                em.vstore(column, decoded, [to[0], at, group.iv + to[1]])
     if not whole:
         with em.loop(0, PANEL_ROWS, hint="row") as one, em.loop(main, k1, hint="k") as k:
             value = target.widen(em, em.load(weight.data, [row_of(one.iv), k.iv]))
-            em.store(value, decoded, [to[0], em.isub(k.iv, k0), em.iadd(one.iv, to[1])])
+            em.store(value, decoded, [to[0], k.iv - k0, one.iv + to[1]])
 
 
 # -- few rows ---------------------------------------------------------------------------------------------------------
@@ -233,8 +232,8 @@ def _few_rows(
     """All rows times the unit's columns of w [K, N], along k in order."""
     lanes, type = target.lanes("f32"), target.vector("f32")
     width, nbytes = FEW_VECTORS * lanes, ELEMENT_BITS[product.element] // 8
-    start = em.imul(unit, width)
-    starts = [em.iadd(start, v * lanes) for v in range(FEW_VECTORS)]
+    start = unit * width
+    starts = [start + v * lanes for v in range(FEW_VECTORS)]
     readers = [column_reader(em, target, product.n, width, weight, at) for at in starts]
     total = product.rows or 0
     group = row_group(target)
@@ -253,9 +252,9 @@ def _few_rows(
         with em.loop(0, main, 4, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
             sums: list[Value] = loop.args
             for u in range(4):
-                k = em.iadd(loop.iv, u)
+                k = loop.iv + u
                 for line in range(0, nbytes * width, 64):
-                    em.prefetch(weight, [em.iadd(k, 16), em.iadd(start, line // nbytes)])
+                    em.prefetch(weight, [k + 16, start + line // nbytes])
                 sums = step(k, rows, sums)
             loop.yield_(sums)
         sums = loop.results
@@ -298,21 +297,21 @@ def _few_transposed(
         return result
 
     with em.loop(0, PANEL_ROWS, FEW_VECTORS, hint="line") as lines:
-        local = [em.iadd(lines.iv, j) for j in range(FEW_VECTORS)]
-        here = [em.iadd(em.imul(unit, PANEL_ROWS), j) for j in local]
+        local = [lines.iv + j for j in range(FEW_VECTORS)]
+        here = [unit * PANEL_ROWS + j for j in local]
         if product.n % PANEL_ROWS:
             here = [em.imin(line, product.n - 1) for line in here]
         for first in range(0, total, group):
             rows = range(first, min(first + group, total))
             with em.loop(0, main, lanes, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
                 for line in here:
-                    em.prefetch(weight, [line, em.iadd(loop.iv, PREFETCH_BYTES * 8 // ELEMENT_BITS[product.element])])
+                    em.prefetch(weight, [line, loop.iv + PREFETCH_BYTES * 8 // ELEMENT_BITS[product.element]])
                 loop.yield_(step(loop.iv, here, rows, loop.args, None))
             sums = loop.results if rest is None else step(main, here, rows, loop.results, rest)
             for i, row in enumerate(rows):
                 for j, place in enumerate(local):
                     value = em.reduce("add", sums[i * FEW_VECTORS + j], "reassoc")
-                    em.store(value, accumulators.data, [row, em.iadd(place, column)])
+                    em.store(value, accumulators.data, [row, place + column])
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:

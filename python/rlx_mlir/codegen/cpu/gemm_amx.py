@@ -100,13 +100,13 @@ def gemm_amx(target: Target, product: Product) -> str:
         def copy(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
             for side in range(2):
                 # A panel beyond the last one is read as the last one: its columns aren't stored.
-                panel = em.imin(em.iadd(em.imul(unit, 2), side), panels - 1)
-                base = em.imul(panel, layout.panel_bytes(product.k))
+                panel = em.imin(unit * 2 + side, panels - 1)
+                base = panel * layout.panel_bytes(product.k)
                 _copy_panel(em, tiles, flat[weight], base, (slot, side), (k0, k1), ahead)
 
         tiles.configure()
         with em.loop(0, rows, ROW_BLOCK, hint="rb") as first:
-            count = em.imin(em.isub(rows, first.iv), ROW_BLOCK)
+            count = em.imin(rows - first.iv, ROW_BLOCK)
             places = (first.iv, first.iv)
             tiles.multiply(x, places, count, (begin, end), copy, values[1 + weights :], outputs)
         tiles.release()
@@ -140,7 +140,7 @@ class Tiles:
         """The address `offset` bytes after the buffer's first element."""
         em = self._em
         start = em.op(f"memref.extract_aligned_pointer_as_index {buffer} : {buffer.type} -> index", "index", "start")
-        number = em.cast("arith.index_cast", em.index(em.iadd(start, offset)), "i64")
+        number = em.cast("arith.index_cast", em.index(start + offset), "i64")
         return em.op(f"llvm.inttoptr {number} : i64 to !llvm.ptr", "!llvm.ptr", "pointer")
 
     def stride(self, bytes_: Index) -> Value:
@@ -170,9 +170,9 @@ class Tiles:
         Registers 0, 1 and 4 have the first 16, registers 2, 3 and 5 the others, or one row where there are none.
         """
         em = self._em
-        first, second = em.imin(count, SIDE), em.imax(em.isub(count, SIDE), 1)
-        sums = em.iadd(em.imul(first, 0x0101), em.imul(second, 0x01010000))
-        operands = em.iadd(em.iadd(first, em.imul(second, 0x0100)), 0x10100000)
+        first, second = em.imin(count, SIDE), em.imax(count - SIDE, 1)
+        sums = first * 0x0101 + second * 0x01010000
+        operands = first + second * 0x0100 + 0x10100000
         for place, word in ((12, sums), (13, operands)):
             em.store(em.cast("arith.index_cast", em.index(word), "i32"), self._config, [place])
         self.emit("ldtilecfg", self.pointer(self._config, 0))
@@ -199,8 +199,8 @@ class NarrowTiles(Tiles):
         blocks = -(-k // K_BLOCK) if self._blocked and isinstance(k, int) else 1
         self._block = -(-k // (blocks * STEP)) * STEP if isinstance(k, int) else K_BLOCK
         steps = self._block // STEP
-        self._capacity = em.imul(em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS), ROWS) if self._blocked else ROWS
-        sums = em.imul(self._capacity, self._group) if self._blocked else 2 * ROWS
+        self._capacity = em.iceildiv(em.imin(rows, ROW_BLOCK), ROWS) * ROWS if self._blocked else ROWS
+        sums = self._capacity * self._group if self._blocked else 2 * ROWS
         # Sums of tiles are never subnormal, so that an instruction may round them which takes those for zero.
         self._rounds = product.program == IDENTITY and product.element == "bf16" and target.has("avx512bf16")
         self._sums = Accumulators(em, target, product, COLUMNS, scratch, sums)
@@ -215,22 +215,22 @@ class NarrowTiles(Tiles):
     def _copy_rows(self, x: Value, first: Index, count: Index, k0: Index, k1: Index) -> None:
         """Rows of x into scratch, zeros where K ends."""
         em, stored = self._em, vec(STEP, self._element)
-        length = em.isub(k1, k0)
-        main, steps = em.idiv(length, STEP), em.iceildiv(length, STEP)
+        length = k1 - k0
+        main, steps = length // STEP, em.iceildiv(length, STEP)
         whole = isinstance(self.k, int) and self.k % STEP == 0
         with em.loop(0, count, hint="row") as row:
-            source = em.iadd(first, row.iv)
-            half, line = em.idiv(row.iv, SIDE), em.irem(row.iv, SIDE)
+            source = first + row.iv
+            half, line = row.iv // SIDE, row.iv % SIDE
 
             def keep(value: Value, step: Index, half: Index = half, line: Index = line) -> None:
                 em.vstore(em.bitcast(value, vec(STEP, "i16")), self._left, [step, half, line, 0])
 
             with em.loop(0, main, hint="step") as step:
-                keep(em.vload(x, [source, em.iadd(k0, em.imul(step.iv, STEP))], stored), step.iv)
+                keep(em.vload(x, [source, k0 + step.iv * STEP], stored), step.iv)
             if not whole:
                 with em.loop(main, steps, hint="step") as step:
-                    k = em.iadd(k0, em.imul(step.iv, STEP))
-                    mask = em.mask(em.isub(k1, k), STEP)
+                    k = k0 + step.iv * STEP
+                    mask = em.mask(k1 - k, STEP)
                     keep(em.masked_load(x, [source, k], mask, em.zero(stored)), step.iv)
 
     def multiply(
@@ -251,18 +251,18 @@ class NarrowTiles(Tiles):
         # Without elements of K there is a block, too: of none, whose sums are zeros.
         length = em.imax(self.k, 1)
         with em.loop(*units, self._group, hint="group") as group, em.loop(0, length, self._block, hint="kb") as kb:
-            last = em.imin(em.iadd(group.iv, self._group), units[1])
-            k0, k1 = kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k)
+            last = em.imin(group.iv + self._group, units[1])
+            k0, k1 = kb.iv, em.imin(kb.iv + self._block, self.k)
             with em.loop(group.iv, last, hint="unit") as unit:
                 for weight in range(self._count):
-                    copy(unit.iv, weight, self._slot(em.isub(unit.iv, group.iv), weight), k0, k1)
+                    copy(unit.iv, weight, self._slot(unit.iv - group.iv, weight), k0, k1)
             with em.loop(0, count, ROWS, hint="strip") as strip:
-                own = em.imin(em.isub(count, strip.iv), ROWS)
+                own = em.imin(count - strip.iv, ROWS)
                 self.configure_rows(own)
-                self._copy_rows(x, em.iadd(firsts[0], strip.iv), own, k0, k1)
+                self._copy_rows(x, firsts[0] + strip.iv, own, k0, k1)
 
                 def finish(unit: Index, at: Index, strip: Value = strip.iv, own: Index = own, k1: Index = k1) -> None:
-                    out_row = em.iadd(firsts[1], strip)
+                    out_row = firsts[1] + strip
                     if not self._blocked:
                         self._finish(arguments, outputs, unit, out_row, own, at)
                         return
@@ -280,16 +280,16 @@ class NarrowTiles(Tiles):
     ) -> None:
         """Products of 32 rows with all units; finish(unit, first row of sums) makes outputs of sums that are whole."""
         em = self._em
-        more = em.isub(units[1], 1)
-        with em.loop(units[0], em.iadd(units[1], 1), hint="unit") as unit:
-            number = em.isub(unit.iv, units[0])
+        more = units[1] - 1
+        with em.loop(units[0], units[1] + 1, hint="unit") as unit:
+            number = unit.iv - units[0]
             at = self._place(number, row)
             is_one, is_later = em.cmpi("sle", unit.iv, em.index(more)), em.cmpi("sgt", unit.iv, em.index(units[0]))
 
             def before(unit: Value = unit.iv, number: Index = number, is_later: Value = is_later) -> None:
                 # While tiles are busy, and after what they stored has reached the cache.
                 with em.if_(is_later):
-                    finish(em.isub(unit, 1), self._place(em.isub(number, 1), row))
+                    finish(unit - 1, self._place(number - 1, row))
 
             for weight in range(self._count):
                 with em.if_(is_one):
@@ -301,8 +301,7 @@ class NarrowTiles(Tiles):
 
     def _place(self, number: Index, row: Index) -> Index:
         """The first row of the sums of a unit; number: of the unit in its group."""
-        em = self._em
-        return em.iadd(em.imul(number, self._capacity), row) if self._blocked else em.imul(em.irem(number, 2), ROWS)
+        return number * self._capacity + row if self._blocked else number % 2 * ROWS
 
     def _finish(
         self, arguments: Sequence[Value], outputs: Sequence[Value], unit: Index, first: Index, rows: Index, at: Index
@@ -313,30 +312,28 @@ class NarrowTiles(Tiles):
             self._sums.finish(arguments, outputs, unit, first, rows, at)
             return
         output = em.rows(outputs[0])
-        n, column = em.dim(output, 1), em.imul(unit, COLUMNS)
+        n, column = em.dim(output, 1), unit * COLUMNS
         rounded = vec(COLUMNS, "bf16")
         whole = isinstance(n, int) and n % COLUMNS == 0
-        mask = None if whole else em.mask(em.isub(n, column), COLUMNS)
+        mask = None if whole else em.mask(n - column, COLUMNS)
         with em.loop(0, rows, hint="row") as row:
-            low, high = (
-                em.vload(self._sums.data, [em.iadd(at, row.iv), side * SIDE], self._sums.type) for side in range(2)
-            )
+            low, high = (em.vload(self._sums.data, [at + row.iv, side * SIDE], self._sums.type) for side in range(2))
             value = em.intrinsic("llvm.x86.avx512bf16.cvtne2ps2bf16.512", [high, low], rounded)
-            place = [em.iadd(first, row.iv), column]
+            place = [first + row.iv, column]
             if mask is None:
                 em.vstore(value, output, place)
             else:
                 em.masked_store(value, output, place, mask)
 
     def _slot(self, number: Index, weight: int) -> Index:
-        return self._em.iadd(self._em.imul(number, self._count), weight)
+        return number * self._count + weight
 
     def _move_sums(self, instruction: str, weight: int, row: Index) -> None:
         """Loads or stores the four tiles of sums, whose first row is `row`."""
-        em, width = self._em, 4 * self._count * COLUMNS
+        width = 4 * self._count * COLUMNS
         for tile in range(4):
-            at = em.imul(em.iadd(row, (tile // 2) * SIDE), width)
-            at = em.iadd(at, 4 * (weight * COLUMNS + (tile % 2) * SIDE))
+            at = (row + (tile // 2) * SIDE) * width
+            at = at + 4 * (weight * COLUMNS + (tile % 2) * SIDE)
             self.emit(instruction, tile, self.pointer(self._sums.data, at), self.stride(width))
 
     def _products(self, slot: Index, weight: int, row: Index, ks: tuple[Index, Index]) -> None:
@@ -355,12 +352,12 @@ class NarrowTiles(Tiles):
                 self._move_sums("tileloadd64", weight, row)
         else:
             clear()
-        start = em.imul(slot, self._block // STEP * 2 * tile_bytes)
+        start = slot * (self._block // STEP * 2 * tile_bytes)
         # Columns pass by the nearest cache, which has room for the rows, and no more.
-        with em.loop(0, em.iceildiv(em.isub(k1, k0), STEP), hint="step") as step:
-            here = em.imul(step.iv, 2 * tile_bytes)
+        with em.loop(0, em.iceildiv(k1 - k0, STEP), hint="step") as step:
+            here = step.iv * (2 * tile_bytes)
             for side in range(2):
-                left, right = (em.iadd(at, side * tile_bytes) for at in (here, em.iadd(start, here)))
+                left, right = (at + side * tile_bytes for at in (here, start + here))
                 self.emit("tileloadd64", 4 + side, self.pointer(self._left, left), line)
                 self.emit("tileloaddt164", 6 + side, self.pointer(self._columns, right), line)
             for tile in range(4):
@@ -370,7 +367,7 @@ class NarrowTiles(Tiles):
 
 def _pair_at(em: Emitter, k0: Index, step: Index, pair: Index) -> Index:
     """The first of two elements of K that stand side by side, of a block that begins with element k0."""
-    return em.iadd(k0, em.iadd(em.imul(step, STEP), em.imul(pair, 2)))
+    return k0 + (step * STEP + pair * 2)
 
 
 def _copy_panel(
@@ -386,11 +383,11 @@ def _copy_panel(
     k, line, words = tiles.k, 2 * PANEL_ROWS, vec(2 * SIDE, "i16")
     assert isinstance(k, int)
     k0, k1 = ks
-    length = em.isub(k1, k0)
-    main = em.idiv(length, STEP)
+    length = k1 - k0
+    main = length // STEP
 
     def address(step: Index, pair: Index) -> Index:
-        return em.iadd(base, em.imul(_pair_at(em, k0, step, pair), line))
+        return base + _pair_at(em, k0, step, pair) * line
 
     def keep(elements: Value, step: Index, pair: Index) -> None:
         values = em.bitcast(elements, words)
@@ -400,12 +397,12 @@ def _copy_panel(
         for number in range(SIDE):
             at = address(step.iv, number)
             if ahead:
-                em.prefetch(data, [em.iadd(at, ahead)])
+                em.prefetch(data, [at + ahead])
             keep(em.vload(data, [at], vec(2 * line, "i8")), step.iv, number)
     if k % STEP:
         with em.loop(main, em.iceildiv(length, STEP), hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
-            left = em.isub(k1, _pair_at(em, k0, step.iv, pair.iv))
-            mask = em.mask(em.imul(em.imax(left, 0), line), 2 * line)
+            left = k1 - _pair_at(em, k0, step.iv, pair.iv)
+            mask = em.mask(em.imax(left, 0) * line, 2 * line)
             bytes_ = vec(2 * line, "i8")
             keep(em.masked_load(data, [address(step.iv, pair.iv)], mask, em.zero(bytes_)), step.iv, pair.iv)
 
@@ -426,41 +423,41 @@ def copy_pairs(
     """
     element = element_of(weight.data.type)
     k0, k1 = ks
-    steps = em.iceildiv(em.isub(k1, k0), STEP)
+    steps = em.iceildiv(k1 - k0, STEP)
     if transpose_rhs:
         stored = vec(STEP, element)
-        last = em.isub(weight.n, 1)
-        lines = [em.iadd(weight.base, em.imin(em.iadd(column, i), last)) for i in range(SIDE)]
+        last = weight.n - 1
+        lines = [weight.base + em.imin(column + i, last) for i in range(SIDE)]
         with em.loop(0, steps, hint="step") as step:
-            k = em.iadd(k0, em.imul(step.iv, STEP))
-            mask = em.mask(em.isub(k1, k), STEP)
+            k = k0 + step.iv * STEP
+            mask = em.mask(k1 - k, STEP)
             square = [em.masked_load(weight.data, [line, k], mask, em.zero(stored)) for line in lines]
             dwords = transpose(em, [em.bitcast(row, vec(SIDE, "i32")) for row in square])
             for i, words in enumerate(dwords):
                 tiles.store_pair(em.bitcast(words, vec(2 * SIDE, "i16")), place, step.iv, i)
         return
-    own = em.imax(em.isub(weight.n, column), 0)
+    own = em.imax(weight.n - column, 0)
     stored = vec(SIDE, element)
     columns = em.mask(own, SIDE)
 
     def elements(k: Index, mask: Value) -> Value:
-        row = em.masked_load(weight.data, [em.iadd(weight.base, k), column], mask, em.zero(stored))
+        row = em.masked_load(weight.data, [weight.base + k, column], mask, em.zero(stored))
         return em.bitcast(row, vec(SIDE, "i16"))
 
-    main = em.idiv(em.isub(k1, k0), STEP)
+    main = (k1 - k0) // STEP
     with em.loop(0, main, hint="step") as step:
         for number in range(SIDE):
             k = _pair_at(em, k0, step.iv, number)
-            values = [elements(em.iadd(k, i), columns) for i in range(2)]
+            values = [elements(k + i, columns) for i in range(2)]
             tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, number)
     if not isinstance(tiles.k, int) or tiles.k % STEP:
         with em.loop(main, steps, hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
             k = _pair_at(em, k0, step.iv, pair.iv)
             values = []
             for i in range(2):
-                inside = em.cmpi("slt", em.index(em.iadd(k, i)), em.index(k1))
+                inside = em.cmpi("slt", em.index(k + i), em.index(k1))
                 mask = em.mask(em.select(inside, em.index(own), em.index(0)), SIDE)
-                values.append(elements(em.iadd(k, i), mask))
+                values.append(elements(k + i, mask))
             tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, pair.iv)
 
 

@@ -136,15 +136,15 @@ class BlockTiles(SplitTiles):
     def _split_rows(self, x: Value, first: Index, count: Index, part: Part) -> None:
         """Rows in parts, neighbours of K side by side, and their sums over each step."""
         em, type = self._em, vec(SIDE, "f32")
-        steps = em.idiv(em.isub(part.k1, part.k0), STEP)
+        steps = (part.k1 - part.k0) // STEP
         with em.loop(0, count, hint="row") as row, em.loop(0, steps, hint="step") as step:
-            k = em.iadd(part.k0, em.imul(step.iv, STEP))
-            source = em.iadd(first, row.iv)
-            low, high = (em.vload(x, [source, em.iadd(k, half)], type) for half in (0, SIDE))
-            place = [step.iv, em.idiv(row.iv, SIDE), em.irem(row.iv, SIDE)]
+            k = part.k0 + step.iv * STEP
+            source = first + row.iv
+            low, high = (em.vload(x, [source, k + half], type) for half in (0, SIDE))
+            place = [step.iv, row.iv // SIDE, row.iv % SIDE]
             self._store(em.shuffle(low, high, EVEN), em.shuffle(low, high, ODD), self._left, place)
             if self._layout.minimum:
-                total = em.reduce("add", em.addf(low, high), "reassoc")
+                total = em.reduce("add", low + high, "reassoc")
                 em.store(total, self._row_sums, [step.iv, row.iv])
 
     # -- columns ------------------------------------------------------------------------------------------------------
@@ -152,28 +152,28 @@ class BlockTiles(SplitTiles):
     def _place(self, strip: Strip, number: Index, step: Index) -> Index:
         """Where the columns of a step are; number: of the unit in its group."""
         em = self._em
-        every = em.iadd(em.imul(em.iadd(em.imul(number, self._count), strip.weight), self._steps), step)
-        turn = em.irem(em.iadd(em.imul(number, strip.steps), step), BUFFERS)
+        every = (number * self._count + strip.weight) * self._steps + step
+        turn = (number * strip.steps + step) % BUFFERS
         return em.select(self._many, em.index(every), em.index(turn))
 
     def _decode(self, unit: Index, weight: int, k: Index, place: Index) -> None:
         """32 columns of the 32 elements of K from k on: bf16, neighbours of K side by side, and factors."""
         em, layout = self._em, self._layout
         with em.loop(0, 2, hint="side") as side:
-            base = em.imul(panel_number(em, self._product, unit, side.iv), layout.panel_bytes(self._product.k))
+            base = panel_number(em, self._product, unit, side.iv) * layout.panel_bytes(self._product.k)
             panel = Panel(em, self._target, layout, self._flat[weight], base)
-            block = panel.at(em.idiv(k, layout.block))
-            number = em.irem(em.idiv(k, RUN), layout.runs)
+            block = panel.at(k // layout.block)
+            number = k // RUN % layout.runs
             run = Run(panel, block, number, block_heads(panel, block))
             panel.prefetch(run.at, self._target.choices.ahead(AHEAD), layout.run_bytes)
             scale, minimum = run.scale(0, 0), run.minimum(0, 0)
             if minimum is not None and self._centre:
                 minimum = em.fma(scale, em.const(float(self._centre), scale.type), minimum)
             if not self._tabulated and run.shift:
-                scale = em.mulf(scale, 2.0**-run.shift)
+                scale = scale * 2.0**-run.shift
             for row, (quad, first) in enumerate(ORDER):
                 em.vstore(self._pairs(run, quad)[first], self._integers, [place, side.iv, row, 0])
-            at = em.imul(side.iv, SIDE)
+            at = side.iv * SIDE
             for which, factor in enumerate((scale, minimum)):
                 if factor is not None:
                     em.vstore(factor, self._factors, [place, which, at])
@@ -193,14 +193,14 @@ class BlockTiles(SplitTiles):
         em, layout, dwords = self._em, self._layout, vec(SIDE, "i32")
         if not self._tabulated:  # floats, which have zeros where bf16 ends
             values = [em.bitcast(value, dwords) for value in run.numbers(0, quad, 0)]
-            return [em.ori(em.shrui(values[i], 16), values[i + 2]) for i in range(2)]
+            return [(values[i] >> 16) | values[i + 2] for i in range(2)]
         words = vec(2 * SIDE, "i16")
         floats = [float(entry % (1 << layout.bits) - layout.bias - self._centre) for entry in range(2 * SIDE)]
         table = em.bitcast(em.const(floats, vec(2 * SIDE, "bf16")), words)
         dword, bit = run.dword(0, quad, 0)
         found = []
         for i in range(2):
-            moved = em.shrui(dword, bit + 8 * i) if bit + 8 * i else dword
+            moved = dword >> (bit + 8 * i) if bit + 8 * i else dword
             index = em.bitcast(moved, words)
             found.append(em.intrinsic("llvm.x86.avx512.permvar.hi.512", [table, index], words))
         return [em.bitcast(value, dwords) for value in found]
@@ -221,7 +221,7 @@ class BlockTiles(SplitTiles):
         strip = Strip(
             part,
             own,
-            em.idiv(em.isub(part.k1, part.k0), STEP),
+            (part.k1 - part.k0) // STEP,
             weight,
             first=first,
             both=em.cmpi("sgt", em.index(own), em.index(SIDE)),
@@ -231,13 +231,13 @@ class BlockTiles(SplitTiles):
             self._decode(part.first, weight, part.k0, start)
         self._for_halves(strip, lambda halves: self._load(0, start, halves))
         with em.loop(part.first, part.last, hint="unit") as unit:
-            number = em.isub(unit.iv, part.first)
-            at = em.iadd(em.imul(number, self._capacity), row)
+            number = unit.iv - part.first
+            at = number * self._capacity + row
             with em.if_(em.cmpi("eq", em.index(part.k0), em.index(0))):
                 self._clear(at, own, weight)
             with em.loop(0, strip.steps, hint="step") as step:
                 self._step_of(strip, unit.iv, step.iv, at)
-            last = em.isub(strip.steps, 1)
+            last = strip.steps - 1
             turns = em.iceildiv(own, ROWS_AT_ONCE)
             self._scale(last, self._place(strip, number, last), at, (0, turns), weight)
             if finish is not None:
@@ -247,23 +247,23 @@ class BlockTiles(SplitTiles):
     def _step_of(self, strip: Strip, unit: Value, step: Value, at: Index) -> None:
         """Multiplies a step, while sums of the step before are scaled, and columns of the step after are decoded."""
         em, part = self._em, strip.part
-        number = em.isub(unit, part.first)
-        turn = em.cmpi("eq", em.index(em.iadd(step, 1)), em.index(strip.steps))
-        next_unit = em.select(turn, em.imin(em.iadd(unit, 1), em.isub(part.last, 1)), unit)
-        next_step = em.select(turn, em.index(0), em.index(em.iadd(step, 1)))
+        number = unit - part.first
+        turn = em.cmpi("eq", em.index(step + 1), em.index(strip.steps))
+        next_unit = em.select(turn, em.imin(unit + 1, part.last - 1), unit)
+        next_step = em.select(turn, em.index(0), em.index(step + 1))
         # After the last step comes the first one of the last unit, which nobody uses.
-        after = em.iadd(number, em.cast("arith.index_castui", turn, "index"))
-        following = em.select(self._many, em.isub(next_unit, part.first), after)
+        after = number + em.cast("arith.index_castui", turn, "index")
+        following = em.select(self._many, next_unit - part.first, after)
         next_place = self._place(strip, following, next_step)
         with em.if_(strip.first):
-            self._decode(next_unit, strip.weight, em.iadd(part.k0, em.imul(next_step, STEP)), next_place)
-        before = em.imax(em.isub(step, 1), 0)
+            self._decode(next_unit, strip.weight, part.k0 + next_step * STEP, next_place)
+        before = em.imax(step - 1, 0)
         there = self._place(strip, number, before)
         is_first = em.cmpi("eq", step, em.index(0))
         turns = em.select(is_first, em.index(0), em.index(em.iceildiv(strip.rows, ROWS_AT_ONCE)))
         for i, rows_part in enumerate(ORDER_OF_PARTS):
             self._for_halves(strip, partial(self._multiply, step, rows_part))
-            first, last = (em.idiv(em.imul(turns, i + more), PARTS) for more in range(2))
+            first, last = (turns * (i + more) // PARTS for more in range(2))
             self._scale(before, there, at, (first, last), strip.weight)
 
         def turn_over(halves: int) -> None:
@@ -276,9 +276,9 @@ class BlockTiles(SplitTiles):
     def _clear(self, row: Index, own: Index, weight: int) -> None:
         """Sets the sums of the rows from `row` on to zero."""
         em, type = self._em, self._sums.type
-        with em.loop(0, em.imul(em.iceildiv(own, ROWS_AT_ONCE), ROWS_AT_ONCE), hint="r") as local:
+        with em.loop(0, em.iceildiv(own, ROWS_AT_ONCE) * ROWS_AT_ONCE, hint="r") as local:
             for side in range(2):
-                em.vstore(em.zero(type), self._sums.data, [em.iadd(row, local.iv), weight * COLUMNS + side * SIDE])
+                em.vstore(em.zero(type), self._sums.data, [row + local.iv, weight * COLUMNS + side * SIDE])
 
     def _for_halves(self, strip: Strip, emit: Callable[[int], None]) -> None:
         """Code for 16 rows, and for twice as many."""
@@ -289,16 +289,14 @@ class BlockTiles(SplitTiles):
 
     def _load(self, step: Index, place: Index, halves: int) -> None:
         """A step's columns, and the first part of its rows, into registers."""
-        em = self._em
         for side in range(2):
-            start = em.imul(em.iadd(em.imul(place, 2), side), SIDE * LINE)
+            start = (place * 2 + side) * (SIDE * LINE)
             self.emit("tileloadd64", 6 + side, self.pointer(self._integers, start), self.stride(LINE))
         self._load_rows(step, ORDER_OF_PARTS[0], halves)
 
     def _load_rows(self, step: Index, part: int, halves: int) -> None:
-        em = self._em
         for half in range(halves):
-            start = em.iadd(em.imul(em.iadd(em.imul(step, 2), half), SIDE * PARTS * LINE), part * LINE)
+            start = (step * 2 + half) * (SIDE * PARTS * LINE) + part * LINE
             self.emit("tileloadd64", 4 + half, self.pointer(self._left, start), self.stride(PARTS * LINE))
 
     def _multiply(self, step: Index, part: int, halves: int) -> None:
@@ -314,25 +312,24 @@ class BlockTiles(SplitTiles):
 
     def _keep(self, step: Index, halves: int) -> None:
         """Moves the products of a step into memory."""
-        em = self._em
-        buffer = em.irem(step, 2)
+        buffer = step % 2
         for half, side in [(half, side) for half in range(halves) for side in range(2)]:
-            start = em.imul(em.iadd(em.imul(em.iadd(em.imul(buffer, ROWS), half * SIDE), COLUMNS), side * SIDE), 4)
+            start = ((buffer * ROWS + half * SIDE) * COLUMNS + side * SIDE) * 4
             self.emit("tilestored64", 2 * half + side, self.pointer(self._products, start), self.stride(4 * COLUMNS))
 
     def _scale(self, step: Index, place: Index, row: Index, turns: tuple[Index, Index], weight: int) -> None:
         """Adds the products of a step, times the columns' factors, to the sums of some rows."""
         em, type = self._em, self._sums.type
-        buffer = em.irem(step, 2)
+        buffer = step % 2
         kinds = 2 if self._layout.minimum else 1
         factors = [[em.vload(self._factors, [place, i, side * SIDE], type) for side in range(2)] for i in range(kinds)]
         with em.loop(*turns, hint="rows") as rows:
             for r in range(ROWS_AT_ONCE):
-                local = em.iadd(em.imul(rows.iv, ROWS_AT_ONCE), r)
+                local = rows.iv * ROWS_AT_ONCE + r
                 if self._layout.minimum:
                     x = em.broadcast(em.load(self._row_sums, [step, local]), type)
                 for side in range(2):
-                    at = [em.iadd(row, local), weight * COLUMNS + side * SIDE]
+                    at = [row + local, weight * COLUMNS + side * SIDE]
                     total = em.vload(self._sums.data, at, type)
                     more = em.vload(self._products, [buffer, local, side * SIDE], type)
                     total = em.fma(more, factors[0][side], total)

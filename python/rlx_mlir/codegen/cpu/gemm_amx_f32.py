@@ -156,16 +156,16 @@ def split(em: Emitter, low: Value, high: Value, parts: int = PARTS, *, rounded: 
         words = [em.bitcast(value, bits) for value in values]
         last = part == parts - 1
         if rounded and not last:
-            words = [em.addi(word, 0x8000) for word in words]
-        moved = em.shrui(words[0], 16)
+            words = [word + 0x8000 for word in words]
+        moved = words[0] >> 16
         if last:
             # moved | (high & HIGH) in one instruction; as two, they become a shuffle that takes three.
             operands = [moved, words[1], em.const(HIGH, bits), em.const(0xF8, "i32")]
             found.append(em.intrinsic("llvm.x86.avx512.pternlog.d.512", operands, bits))
             break
-        kept = [em.andi(word, HIGH) for word in words]
-        found.append(em.ori(moved, kept[1]))
-        values = [em.subf(value, em.bitcast(own, floats)) for value, own in zip(values, kept, strict=True)]
+        kept = [word & HIGH for word in words]
+        found.append(moved | kept[1])
+        values = [value - em.bitcast(own, floats) for value, own in zip(values, kept, strict=True)]
     return found
 
 
@@ -203,13 +203,13 @@ class SplitTiles(Tiles):
         self._block = -(-(target.choices.get("amx_k") or self.k_block) // multiple) * multiple
         self._blocked = again or self._k_total is None or self._k_total > self._block
         steps = self._steps = -(-(self._block if self._blocked else self._k_total or 0) // STEP)
-        self._capacity = em.imul(em.iceildiv(em.imin(rows, row_block(target)), ROWS), ROWS) if self._blocked else ROWS
+        self._capacity = em.iceildiv(em.imin(rows, row_block(target)), ROWS) * ROWS if self._blocked else ROWS
         self._reader = RowReader(em, target, "f32", scratch, 1, 0)
         self._left = scratch.take([steps, 2, SIDE, PARTS, SIDE], "i32")
         self._keeps = not again and self._k_total is not None and self._k_total <= KEPT_K
         places = self._group * self._count * steps if self._keeps else BUFFERS
         self._right = scratch.take([places, 2, SIDE, PARTS, SIDE], "i32")
-        self._sums = Accumulators(em, target, product, COLUMNS, scratch, em.imul(self._capacity, self._group))
+        self._sums = Accumulators(em, target, product, COLUMNS, scratch, self._capacity * self._group)
         self._partial = scratch.take([ROWS if self._blocked else 0, COLUMNS], "f32")
         self._again = scratch.take([ROWS, self.width], "f32")
         # The last slot is none of the group's: strips that follow read those again.
@@ -235,21 +235,21 @@ class SplitTiles(Tiles):
     def _split_rows(self, x: Value, first: Index, count: Index, part: Part) -> None:
         """Rows in parts, with zeros where K ends."""
         em, type, k0, k1 = self._em, vec(SIDE, "f32"), part.k0, part.k1
-        length = em.isub(k1, k0)
-        main, steps = em.idiv(length, STEP), em.iceildiv(length, STEP)
+        length = k1 - k0
+        main, steps = length // STEP, em.iceildiv(length, STEP)
         with em.loop(0, count, hint="row") as row:
-            source = em.iadd(first, row.iv)
-            place = [em.idiv(row.iv, SIDE), em.irem(row.iv, SIDE)]
+            source = first + row.iv
+            place = [row.iv // SIDE, row.iv % SIDE]
             with em.loop(0, main, hint="step") as step:
-                k = em.iadd(k0, em.imul(step.iv, STEP))
-                low, high = (em.vload(x, [source, em.iadd(k, half)], type) for half in (0, SIDE))
+                k = k0 + step.iv * STEP
+                low, high = (em.vload(x, [source, k + half], type) for half in (0, SIDE))
                 self._store(low, high, self._left, [step.iv, *place])
             if self._k_total is None or self._k_total % STEP:
                 with em.loop(main, steps, hint="step") as step:
                     values = []
                     for half in (0, SIDE):
-                        k = em.iadd(k0, em.iadd(em.imul(step.iv, STEP), half))
-                        mask = em.mask(em.imax(em.isub(k1, k), 0), SIDE)
+                        k = k0 + (step.iv * STEP + half)
+                        mask = em.mask(em.imax(k1 - k, 0), SIDE)
                         values.append(em.masked_load(x, [source, k], mask, em.zero(type)))
                     self._store(values[0], values[1], self._left, [step.iv, *place])
 
@@ -259,9 +259,9 @@ class SplitTiles(Tiles):
         Elements from `end` on are read as the last one: they meet zeros, and what isn't finite shows anyway.
         """
         em = self._em
-        ks = [em.iadd(em.iadd(following.first, pair), half) for half in (0, SIDE)]
+        ks = [following.first + pair + half for half in (0, SIDE)]
         if self._k_total is None or self._k_total % STEP:
-            ks = [em.imin(k, em.isub(end, 1)) for k in ks]
+            ks = [em.imin(k, end - 1) for k in ks]
         low, high = (following.load(k, side) for k in ks)
         self._store(low, high, self._right, [following.place, side, pair])
         if following.fetch is not None:
@@ -291,12 +291,12 @@ class SplitTiles(Tiles):
             em.loop(*units, self._group, hint="group") as group,
             em.loop(0, length, self._block, hint="kb") as kb,
         ):
-            last = em.imin(em.iadd(group.iv, self._group), units[1])
-            part = Part(group.iv, last, kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
+            last = em.imin(group.iv + self._group, units[1])
+            part = Part(group.iv, last, kb.iv, em.imin(kb.iv + self._block, self.k))
             self._prepare(part, columns)
             with em.loop(0, count, ROWS, hint="strip") as strip:
-                own = em.imin(em.isub(count, strip.iv), ROWS)
-                row = em.iadd(firsts[0], strip.iv)
+                own = em.imin(count - strip.iv, ROWS)
+                row = firsts[0] + strip.iv
                 self.configure_rows(own)
                 self._split_rows(x, row, own, part)
 
@@ -304,7 +304,7 @@ class SplitTiles(Tiles):
                     # What isn't finite is seen on the way out, computed again, and goes out again.
                     with em.loop(0, 2, 1, [em.const(True, "i1")], hint="attempt") as attempt:
                         with em.if_(attempt.args[0], ["i1"]) as branch:
-                            out_row = em.iadd(firsts[1], strip.iv)
+                            out_row = firsts[1] + strip.iv
                             largest = self._sums.finish(arguments, outputs, unit, out_row, own, at, watched=True)
                             assert largest is not None
                             bad = em.cmpi("uge", em.reduce("maxui", largest), INFINITE)
@@ -330,8 +330,7 @@ class SplitTiles(Tiles):
 
     def _slot(self, part: Part, unit: Index, weight: int) -> Index:
         """Where a unit's columns are decoded."""
-        em = self._em
-        return em.iadd(em.imul(em.isub(unit, part.first), self._count), weight)
+        return (unit - part.first) * self._count + weight
 
     def _strip(
         self,
@@ -348,35 +347,35 @@ class SplitTiles(Tiles):
         them. finish(unit, first row of sums) makes outputs of sums.
         """
         em, (row, own) = self._em, rows
-        steps = em.iceildiv(em.isub(part.k1, part.k0), STEP)
+        steps = em.iceildiv(part.k1 - part.k0, STEP)
 
         def cut(unit: Index, step: Index, place: Index) -> Following:
             load = columns.loader(unit, weight, self._slot(part, unit, weight), part.k0)
-            fetch = None if columns.fetch is None else columns.fetch(em.iadd(unit, 1), weight)
-            return Following(load, em.iadd(part.k0, em.imul(step, STEP)), place, fetch)
+            fetch = None if columns.fetch is None else columns.fetch(unit + 1, weight)
+            return Following(load, part.k0 + step * STEP, place, fetch)
 
         def place_of(unit: Index, step: Index) -> Index:
             if self._keeps:
-                return em.iadd(em.imul(self._slot(part, unit, weight), self._steps), step)
-            return em.irem(em.iadd(em.imul(em.isub(unit, part.first), steps), step), BUFFERS)
+                return self._slot(part, unit, weight) * self._steps + step
+            return ((unit - part.first) * steps + step) % BUFFERS
 
         with self._cutting(first):
             following = cut(part.first, 0, place_of(part.first, 0))
-            with em.loop(0, SIDE if self._k_total else em.imin(em.imul(steps, SIDE), SIDE), hint="pair") as pair:
+            with em.loop(0, SIDE if self._k_total else em.imin(steps * SIDE, SIDE), hint="pair") as pair:
                 for side in range(2):
                     self._split_pair(following, part.k1, side, pair.iv)
         with em.loop(part.first, part.last, hint="unit") as unit:
-            at = em.iadd(em.imul(em.isub(unit.iv, part.first), self._capacity), row)
+            at = (unit.iv - part.first) * self._capacity + row
             for tile in range(4):
                 self.emit("tilezero", tile)
             with em.loop(0, steps, hint="step") as step:
                 place = place_of(unit.iv, step.iv)
                 with self._cutting(first) as branch:
-                    turn = em.cmpi("eq", em.index(em.iadd(step.iv, 1)), em.index(steps))
-                    next_unit = em.select(turn, em.imin(em.iadd(unit.iv, 1), em.isub(part.last, 1)), unit.iv)
-                    next_step = em.select(turn, em.index(0), em.index(em.iadd(step.iv, 1)))
+                    turn = em.cmpi("eq", em.index(step.iv + 1), em.index(steps))
+                    next_unit = em.select(turn, em.imin(unit.iv + 1, part.last - 1), unit.iv)
+                    next_step = em.select(turn, em.index(0), em.index(step.iv + 1))
                     # After the last step comes the first one of the last unit, which nobody uses, or which is the same.
-                    there = place_of(next_unit, next_step) if self._keeps else em.isub(1, place)
+                    there = place_of(next_unit, next_step) if self._keeps else 1 - place
                     self._step(step.iv, place, cut(next_unit, next_step, there), part.k1)
                     if branch is not None:
                         branch.else_()
@@ -403,8 +402,8 @@ class SplitTiles(Tiles):
 
         def store(buffer: Value, row: Index, width: int, column: int) -> None:
             for tile in range(4):
-                line = em.imul(em.iadd(row, (tile // 2) * SIDE), width)
-                start = em.imul(em.iadd(line, column + (tile % 2) * SIDE), 4)
+                line = (row + (tile // 2) * SIDE) * width
+                start = (line + (column + (tile % 2) * SIDE)) * 4
                 self.emit("tilestored64", tile, self.pointer(buffer, start), self.stride(4 * width))
 
         if not self._blocked:
@@ -416,15 +415,14 @@ class SplitTiles(Tiles):
             store(self._partial, 0, COLUMNS, 0)
             with em.loop(0, own, hint="r") as local:
                 for side in range(2):
-                    place = [em.iadd(row, local.iv), weight * COLUMNS + side * SIDE]
+                    place = [row + local.iv, weight * COLUMNS + side * SIDE]
                     more = em.vload(self._partial, [local.iv, side * SIDE], type)
-                    em.vstore(em.addf(em.vload(self._sums.data, place, type), more), self._sums.data, place)
+                    em.vstore(em.vload(self._sums.data, place, type) + more, self._sums.data, place)
 
     def _step(self, step: Index, place: Index, following: Following | None, end: Index) -> None:
         """The six products of 32 elements of K; columns of the following step are cut in between, if there is one."""
-        em = self._em
         line = self.stride(PARTS * LINE)
-        bases = [em.imul(step, BUFFER), em.imul(place, BUFFER)]
+        bases = [step * BUFFER, place * BUFFER]
         waiting = [(side, pair) for pair in range(SIDE) for side in range(2)]
         done, total = 0, 4 * len(PRODUCTS)
         loaded = [-1, -1]
@@ -434,7 +432,7 @@ class SplitTiles(Tiles):
                     continue
                 loaded[which] = part
                 for side in range(2):
-                    start = em.iadd(bases[which], part * LINE + side * BUFFER // 2)
+                    start = bases[which] + (part * LINE + side * BUFFER // 2)
                     self.emit("tileloadd64", 4 + 2 * which + side, self.pointer(source, start), line)
             for tile in range(4):
                 self.emit("tdpbf16ps", tile, 4 + tile // 2, 6 + tile % 2)
@@ -451,7 +449,7 @@ class SplitTiles(Tiles):
         largest = em.zero(vec(SIDE, "i32"))
         for column in range(0, self.width, SIDE):
             bits = em.bitcast(em.vload(self._sums.data, [row, column], self._sums.type), largest.type)
-            largest = em.binary("arith.maxui", largest, em.andi(bits, 0x7FFFFFFF))
+            largest = em.binary("arith.maxui", largest, bits & 0x7FFFFFFF)
         return em.cmpi("ult", em.reduce("maxui", largest), INFINITE)
 
     def _repair(self, x: Value, first: Index, count: Index, unit: Index, at: Index, columns: Columns) -> None:
@@ -459,9 +457,9 @@ class SplitTiles(Tiles):
         em, bits = self._em, vec(SIDE, "i32")
         self._chains(x, first, count, unit, at, columns)
         with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
-            place = [em.iadd(at, row.iv), column.iv]
+            place = [at + row.iv, column.iv]
             total = em.vload(self._sums.data, place, self._sums.type)
-            size = em.andi(em.bitcast(total, bits), 0x7FFFFFFF)
+            size = em.bitcast(total, bits) & 0x7FFFFFFF
             other = em.vload(self._again, [row.iv, column.iv], total.type)
             em.vstore(em.select(em.cmpi("ult", size, INFINITE), total, other), self._sums.data, place)
 
@@ -471,16 +469,16 @@ class SplitTiles(Tiles):
         with em.loop(0, count, hint="row") as row, em.loop(0, self.width, SIDE, hint="column") as column:
             em.vstore(em.zero(type), self._again, [row.iv, column.iv])
         with em.loop(0, self.k, self._block, hint="kb") as kb:
-            ks = (kb.iv, em.imin(em.iadd(kb.iv, self._block), self.k))
+            ks = (kb.iv, em.imin(kb.iv + self._block, self.k))
             for weight in range(self._count):
                 if columns.prepare is not None:
                     columns.prepare(unit, weight, self._spare, *ks)
                 load = columns.loader(unit, weight, self._spare, kb.iv)
                 with em.loop(0, count, hint="row") as row:
-                    finite = self._is_finite(em.iadd(at, row.iv))
+                    finite = self._is_finite(at + row.iv)
                     with em.if_(finite) as branch:
                         branch.else_()
-                        self._reader.bind(x, em.iadd(first, row.iv), 1, *ks, whole=False)
+                        self._reader.bind(x, first + row.iv, 1, *ks, whole=False)
                         places: list[list[Index]] = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
                         inits = [em.vload(self._again, place, type) for place in places]
                         sums = multiply_tile(em, self._target, self._reader, 1, 2, ks, self._k_total, load, inits)
@@ -490,7 +488,7 @@ class SplitTiles(Tiles):
     def from_scratch(self, slot: Index, first: Index) -> Loader:
         """Loads what was decoded from k `first` on."""
         em, type = self._em, vec(SIDE, "f32")
-        return lambda k, side: em.vload(self.decoded, [slot, em.isub(k, first), side * SIDE], type)
+        return lambda k, side: em.vload(self.decoded, [slot, k - first, side * SIDE], type)
 
 
 # -- kernels ----------------------------------------------------------------------------------------------------------
@@ -522,7 +520,7 @@ def gemm_split(target: Target, product: Product, scheme: str) -> str:
 def panel_number(em: Emitter, product: Product, unit: Index, side: Index) -> Index:
     """The panel of half a unit's columns; one beyond the last is read as the last one: its columns aren't stored."""
     panels = -(-product.n // PANEL_ROWS)
-    index = em.iadd(em.imul(unit, 2), side)
+    index = unit * 2 + side
     return em.imin(index, panels - 1) if panels % 2 and side != 0 else index
 
 
@@ -556,9 +554,9 @@ def panel_kernel(
 
         def decode(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
             with em.loop(0, 2, hint="side") as side:
-                base = em.imul(panel_number(em, product, unit, side.iv), layout.panel_bytes(product.k))
+                base = panel_number(em, product, unit, side.iv) * layout.panel_bytes(product.k)
                 panel = Panel(em, target, layout, flat[weight], base)
-                decode_panel(em, panel, tiles.decoded, (slot, em.imul(side.iv, PANEL_ROWS)), k0, k1)
+                decode_panel(em, panel, tiles.decoded, (slot, side.iv * PANEL_ROWS), k0, k1)
 
         def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
             here = [panel_number(em, product, unit, side) for side in range(2)]
@@ -571,7 +569,7 @@ def panel_kernel(
         tiles.configure()
         block = row_block(target)
         with em.loop(0, rows, block, hint="rb") as first:
-            count = em.imin(em.isub(rows, first.iv), block)
+            count = em.imin(rows - first.iv, block)
             places = (first.iv, first.iv)
             tiles.multiply(x, places, count, (begin, end), columns, values[1 + weights :], outputs)
         tiles.release()
@@ -613,19 +611,19 @@ def gemm_split_batched(target: Target, product: BatchedProduct) -> str:
         with sizes.pieces(begin, end) as (here, units):
 
             def load_rows(unit: Index, weight: int, slot: Index, first: Index) -> Loader:
-                at = [em.iadd(em.imul(unit, COLUMNS), side * SIDE) for side in range(2)]
+                at = [unit * COLUMNS + side * SIDE for side in range(2)]
                 readers = [column_reader(em, target, sizes.n, COLUMNS, dense[weight], column) for column in at]
-                return lambda k, side: readers[side](em.iadd(here.base, k))
+                return lambda k, side: readers[side](here.base + k)
 
             def transpose(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
                 matrix = Matrix(dense[weight], sizes.n, product.k, here.base)
                 for side in range(2):
-                    at = em.iadd(em.imul(unit, COLUMNS), side * SIDE)
+                    at = unit * COLUMNS + side * SIDE
                     copy_transposed(em, target, matrix, at, (k0, k1), tiles.decoded, (slot, side * SIDE))
 
             def fetch(unit: Index, weight: int) -> Callable[[Index, int], None]:
-                at = [em.iadd(em.imul(unit, COLUMNS), side * SIDE) for side in range(2)]
-                return lambda k, side: em.prefetch(dense[weight], [em.iadd(here.base, k), at[side]], 2)
+                at = [unit * COLUMNS + side * SIDE for side in range(2)]
+                return lambda k, side: em.prefetch(dense[weight], [here.base + k, at[side]], 2)
 
             columns = Columns(load_rows, fetch=fetch)
             if product.transpose_rhs:

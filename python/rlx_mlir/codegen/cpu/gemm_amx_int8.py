@@ -64,9 +64,9 @@ class IntegerTiles(Tiles):
         em = self._em
 
         def multiply(step: Index) -> None:
-            rows = self.pointer(q[0], em.iadd(q[1], em.imul(step, STEP)))
-            quads = self.pointer(columns[0], em.iadd(columns[1], em.imul(step, STEP // 4 * columns[2])))
-            sums = self.pointer(self._sums, em.imul(em.irem(step, 2), 4 * SIDE * SIDE))
+            rows = self.pointer(q[0], q[1] + step * STEP)
+            quads = self.pointer(columns[0], columns[1] + step * (STEP // 4 * columns[2]))
+            sums = self.pointer(self._sums, step % 2 * (4 * SIDE * SIDE))
             self.emit("tilezero", _SUMS)
             self.emit("tileloadd64", _ROWS, rows, self.stride(q[2]))
             self.emit("tileloadd64", _COLUMNS, quads, self.stride(columns[2]))
@@ -76,10 +76,10 @@ class IntegerTiles(Tiles):
         multiply(0)
         with em.loop(0, steps, 1, inits, hint="step") as loop:
             step = loop.iv
-            multiply(em.imin(em.iadd(step, 1), steps - 1))
+            multiply(em.imin(step + 1, steps - 1))
 
             def sums(row: int) -> Value:
-                return em.vload(self._sums, [em.irem(step, 2), row, 0], vec(SIDE, "i32"))
+                return em.vload(self._sums, [step % 2, row, 0], vec(SIDE, "i32"))
 
             loop.yield_(add(step, sums, loop.args))
         return loop.results

@@ -154,15 +154,15 @@ class Sizes:
             self.batch = [self._batch_size(axis - rank, x, w) for axis in range(rank - 2)]
         else:
             for axis in range(len(product.x_shape) - 2):
-                self.rows = em.imul(self.rows, em.dim(x, axis))
-        elements = em.imul(self.k, self.n)
+                self.rows = self.rows * em.dim(x, axis)
+        elements = self.k * self.n
         self.row_block: Index = fewest
         if isinstance(elements, int):
             self.row_block = fewest if elements <= SHARED_ELEMENTS else most
         else:
             small = em.cmpi("ule", elements, em.index(SHARED_ELEMENTS))
             self.row_block = em.select(small, em.index(fewest), em.index(most))
-        self.row_blocks = em.idiv(em.iadd(self.rows, em.isub(self.row_block, 1)), self.row_block)
+        self.row_blocks = (self.rows + (self.row_block - 1)) // self.row_block
         self.column_blocks = em.iceildiv(self.n, columns)
 
     def _batch_size(self, axis: int, x: Value, w: Value) -> Index:
@@ -175,15 +175,15 @@ class Sizes:
 
     @property
     def units(self) -> Index:
-        count = self._em.imul(self.row_blocks, self.column_blocks)
+        count = self.row_blocks * self.column_blocks
         for size in self.batch:
-            count = self._em.imul(count, size)
+            count = count * size
         return count
 
     def place(self, unit: Index) -> tuple[Place, Index]:
         """What a unit computes: rows, and the block of columns."""
-        number = self._em.idiv(unit, self.column_blocks)
-        return self._rows_at(number, 1), self._em.irem(unit, self.column_blocks)
+        number = unit // self.column_blocks
+        return self._rows_at(number, 1), unit % self.column_blocks
 
     @contextmanager
     def pieces(self, begin: Value, end: Value) -> Iterator[tuple[Place, tuple[Index, Index]]]:
@@ -192,9 +192,9 @@ class Sizes:
         A range is some columns of a first block of rows, all columns of others, which go together, some of a last.
         """
         em, columns = self._em, self._em.imax(self.column_blocks, 1)
-        first, last = em.idiv(begin, columns), em.idiv(end, columns)
-        head, tail = em.irem(begin, columns), em.irem(end, columns)
-        whole = em.idiv(em.iadd(begin, em.isub(columns, 1)), columns)
+        first, last = begin // columns, end // columns
+        head, tail = begin % columns, end % columns
+        whole = (begin + (columns - 1)) // columns
         for_each = self.row_blocks if self.batch else None
         with em.loop(0, 3, hint="phase") as phase:
             is_head, is_tail = (em.cmpi("eq", phase.iv, em.index(own)) for own in (0, 2))
@@ -204,24 +204,24 @@ class Sizes:
 
             # The block that a range both begins and ends in belongs to its head.
             start = choose(first, whole, em.imax(last, whole))
-            stop = choose(whole, last, em.idiv(em.iadd(end, em.isub(columns, 1)), columns))
-            units = (choose(head, 0, 0), choose(em.imin(columns, em.isub(end, em.imul(first, columns))), columns, tail))
+            stop = choose(whole, last, (end + (columns - 1)) // columns)
+            units = (choose(head, 0, 0), choose(em.imin(columns, end - first * columns), columns, tail))
             if for_each is None:
                 with em.loop(start, stop, self.together, hint="rb") as block:
-                    yield self._rows_at(block.iv, em.imin(em.isub(stop, block.iv), self.together)), units
+                    yield self._rows_at(block.iv, em.imin(stop - block.iv, self.together)), units
                 return
             every = em.imax(for_each, 1)
-            final = em.idiv(em.iadd(stop, em.isub(every, 1)), every)
-            with em.loop(em.idiv(start, every), final, hint="batch") as batch:
-                base = em.imul(batch.iv, every)
-                bounds = em.imax(start, base), em.imin(stop, em.iadd(base, every))
+            final = (stop + (every - 1)) // every
+            with em.loop(start // every, final, hint="batch") as batch:
+                base = batch.iv * every
+                bounds = em.imax(start, base), em.imin(stop, base + every)
                 with em.loop(*bounds, self.together, hint="rb") as block:
-                    yield self._rows_at(block.iv, em.imin(em.isub(bounds[1], block.iv), self.together)), units
+                    yield self._rows_at(block.iv, em.imin(bounds[1] - block.iv, self.together)), units
 
     @property
     def together(self) -> Index:
         """Blocks of rows that `pieces` has go together."""
-        return self._em.idiv(self.most, self.row_block)
+        return self.most // self.row_block
 
     def _rows_at(self, number: Index, blocks: Index) -> Place:
         """Some blocks of rows of one batch element; those are counted through all of them."""
@@ -229,21 +229,20 @@ class Sizes:
         batch: Index = 0
         local = number
         if self.batch:
-            batch, local = em.idiv(number, self.row_blocks), em.irem(number, self.row_blocks)
-        first = em.imul(local, block)
-        rows = em.imin(em.isub(self.rows, first), em.imul(block, blocks))
+            batch, local = number // self.row_blocks, number % self.row_blocks
+        first = local * block
+        rows = em.imin(self.rows - first, block * blocks)
         if isinstance(self.rows, int) and blocks == 1 and isinstance(block, int):
             rows = min(self.rows, block) if self.rows <= block or self.rows % block == 0 else rows
         return Place(
             rows,
-            em.iadd(em.imul(self._element_of(batch, product.x_shape), self.rows), first),
-            em.iadd(em.imul(batch, self.rows), first),
-            em.imul(self._element_of(batch, product.w_shape), self.n if product.transpose_rhs else self.k),
+            self._element_of(batch, product.x_shape) * self.rows + first,
+            batch * self.rows + first,
+            self._element_of(batch, product.w_shape) * (self.n if product.transpose_rhs else self.k),
         )
 
     def _element_of(self, batch: Index, shape: Shape) -> Index:
         """Which batch element of an operand belongs to one of the result."""
-        em = self._em
         own = (*([1] * (len(self.batch) - len(shape) + 2)), *shape[:-2])
         if not self.batch or all(size == 1 for size in own):
             return 0
@@ -255,9 +254,9 @@ class Sizes:
         rest = batch
         for size, broadcast in reversed(list(zip(self.batch, broadcasts, strict=True))):
             if not broadcast:
-                element = em.iadd(element, em.imul(em.irem(rest, size), stride))
-                stride = em.imul(stride, size)
-            rest = em.idiv(rest, size)
+                element = element + rest % size * stride
+                stride = stride * size
+            rest = rest // size
         return element
 
 
@@ -322,17 +321,17 @@ class _Blocks:
         sizes = self.sizes(em, values)
         with em.loop(begin, end, hint="unit") as unit:
             here, column_block = sizes.place(unit.iv)
-            own = _Unit(self, em, sizes, here, em.imul(column_block, self.columns), x, dense, parts)
+            own = _Unit(self, em, sizes, here, column_block * self.columns, x, dense, parts)
 
             def finish(start: Index, size: Index) -> None:
                 parts[0].finish(arguments, outputs, column_block, start, size)
 
             if not self.blocked:
-                own.over_rows(0, sizes.k, lambda start, size: finish(em.iadd(here.out_row, start), size))
+                own.over_rows(0, sizes.k, lambda start, size: finish(here.out_row + start, size))
             else:
                 parts[0].clear(here.rows)
                 with em.loop(0, sizes.k, self.block, hint="kb") as kb:
-                    own.over_rows(kb.iv, em.imin(em.iadd(kb.iv, self.block), sizes.k))
+                    own.over_rows(kb.iv, em.imin(kb.iv + self.block, sizes.k))
                 finish(here.out_row, here.rows)
 
 
@@ -369,20 +368,20 @@ class _Unit:
         for i, weight in enumerate(self.dense):
             matrix = Matrix(weight, self.sizes.n, kernel.product.k, self.place.base)
             for part in range(0, kernel.columns, PANEL_ROWS):
-                write(em, kernel.target, matrix, em.iadd(self.column, part), (k0, k1), self.parts[2], (i, part))
+                write(em, kernel.target, matrix, self.column + part, (k0, k1), self.parts[2], (i, part))
 
     def _loads(self, i: int, k0: Index) -> Callable[[Index, int], Value]:
         """What reads a vector of a row of a right operand."""
         kernel, em, (accumulators, _, copied) = self.kernel, self.em, self.parts
         if not kernel.direct:
-            return lambda k, v: em.vload(copied, [i, em.isub(k, k0), v * kernel.lanes], accumulators.type)
+            return lambda k, v: em.vload(copied, [i, k - k0, v * kernel.lanes], accumulators.type)
         readers = [
             column_reader(
-                em, kernel.target, self.sizes.n, kernel.columns, self.dense[i], em.iadd(self.column, v * kernel.lanes)
+                em, kernel.target, self.sizes.n, kernel.columns, self.dense[i], self.column + v * kernel.lanes
             )
             for v in range(kernel.vectors)
         ]
-        return lambda k, v: readers[v](em.iadd(self.place.base, k))
+        return lambda k, v: readers[v](self.place.base + k)
 
     def _tile(
         self, start: Index, size: int, sources: Sequence[Callable[[Index, int], Value]], k0: Index, k1: Index
@@ -391,10 +390,10 @@ class _Unit:
         kernel, em, (accumulators, reader, _) = self.kernel, self.em, self.parts
         k, vectors = kernel.product.k, kernel.vectors
         whole = k is not None and k % kernel.lanes == 0
-        reader.bind(self.x, em.iadd(self.place.x_row, start), size, k0, k1, whole=whole)
+        reader.bind(self.x, self.place.x_row + start, size, k0, k1, whole=whole)
         for i, load in enumerate(sources):
             at = [
-                (em.iadd(start, r) if kernel.blocked else r, i * kernel.columns + v * kernel.lanes)
+                (start + r if kernel.blocked else r, i * kernel.columns + v * kernel.lanes)
                 for r in range(size)
                 for v in range(vectors)
             ]
@@ -429,7 +428,7 @@ def _gemm_tiles(target: Target, product: BatchedProduct) -> str:
 
             def copy(unit: Index, weight: int, slot: Index, k0: Index, k1: Index) -> None:
                 for side in range(2):
-                    column = em.iadd(em.imul(unit, COLUMNS), side * SIDE)
+                    column = unit * COLUMNS + side * SIDE
                     copy_pairs(
                         em, tiles, matrices[weight], column, (slot, side), (k0, k1), transpose_rhs=product.transpose_rhs
                     )

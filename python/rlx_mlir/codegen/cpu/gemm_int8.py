@@ -64,14 +64,14 @@ class _Dots:
         em = self.em
         if self.avx2 and self.limit > 127:
             # u = w + 128 with signed w: |w| times q with the sign of w fits, as 2 * 128 * 127 does.
-            w = em.xori(u, -128)
+            w = u ^ -128
             signed = em.intrinsic("llvm.x86.avx2.psign.b", [em.bitcast(q, u.type), w], u.type)
             return [em.intrinsic("llvm.x86.avx2.pmadd.ub.sw", [em.unary("math.absi", w), signed], self.words)]
         if self.avx2:
             return [em.intrinsic("llvm.x86.avx2.pmadd.ub.sw", [u, em.bitcast(q, u.type)], self.words)]
         weights, values = em.bitcast(u, self.words), em.bitcast(q, self.words)
-        even, odd = em.binary("arith.shrsi", em.shli(values, 8), 8), em.binary("arith.shrsi", values, 8)
-        return [em.muli(em.andi(weights, 0xFF), even), em.muli(em.shrui(weights, 8), odd)]
+        even, odd = em.binary("arith.shrsi", values << 8, 8), em.binary("arith.shrsi", values, 8)
+        return [(weights & 0xFF) * even, (weights >> 8) * odd]
 
     def widened(self, words: Value) -> Value:
         """i32 sums of neighbouring i16."""
@@ -80,8 +80,8 @@ class _Dots:
         if self.avx2:
             return em.intrinsic("llvm.x86.avx2.pmadd.wd", [words, em.const(1, words.type)], wide)
         pairs = em.bitcast(words, wide)
-        low = em.binary("arith.shrsi", em.shli(pairs, 16), 16)
-        return em.addi(low, em.binary("arith.shrsi", pairs, 16))
+        low = em.binary("arith.shrsi", pairs << 16, 16)
+        return low + em.binary("arith.shrsi", pairs, 16)
 
 
 def _by_avx2(target: Target) -> bool:
@@ -110,7 +110,7 @@ class _Dot:
             self.total = em.intrinsic(name, [self.total, u, em.bitcast(q, u.type)], self.total.type)
             return
         if target.dotprod:
-            signed = em.xori(u, -128) if self.dots.limit > 127 else u
+            signed = u ^ -128 if self.dots.limit > 127 else u
             name = "llvm.aarch64.neon.sdot.v4i32.v16i8"
             self.total = em.intrinsic(name, [self.total, signed, em.bitcast(q, u.type)], self.total.type)
             return
@@ -118,7 +118,7 @@ class _Dot:
         self.count += 1
         if self.dots.limit > 127:
             for words in self.waiting:
-                self.total = em.addi(self.total, self.dots.widened(words))
+                self.total = self.total + self.dots.widened(words)
             self.waiting, self.count = [], 0
             return
         self.waiting = [_tree(em, self.waiting)]
@@ -128,7 +128,7 @@ class _Dot:
     def finish(self) -> Value:
         """The sum, i32."""
         if self.waiting:
-            self.total = self.dots.em.addi(self.total, self.dots.widened(self.waiting[0]))
+            self.total = self.total + self.dots.widened(self.waiting[0])
             self.waiting, self.count = [], 0
         return self.total
 
@@ -136,7 +136,7 @@ class _Dot:
 def _tree(em: Emitter, values: Sequence[Value]) -> Value:
     parts = list(values)
     while len(parts) > 1:
-        parts = [em.addi(*parts[i : i + 2]) if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
+        parts = [parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
     return parts[0]
 
 
@@ -165,7 +165,7 @@ class _Activations:
 
     def at(self, em: Emitter, table: Value, row: Index, block: Index, part: Index, type: str) -> Value:
         """An element of `corrections` or `shifts`, in every lane."""
-        return em.broadcast(em.load(table, [row, em.iadd(em.imul(block, self.parts), part)]), type)
+        return em.broadcast(em.load(table, [row, block * self.parts + part]), type)
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class _IntegerProduct:
             rows = row_count(em, values[0])
             done: Index = 0
             if parts.tiles:
-                done = em.isub(rows, em.irem(rows, SIDE))
+                done = rows - rows % SIDE
                 with em.loop(0, done, SIDE, hint="row") as row:
                     self._tiles(em, x, parts.tiles, parts, row.iv)
                     parts.accumulators.finish(arguments, outputs, unit.iv, row.iv, SIDE)
@@ -308,10 +308,10 @@ class _IntegerProduct:
             parts.tiles.release()
 
     def _panel(self, em: Emitter, flat: Sequence[Value], unit: Value, weight: int, position: int) -> Panel:
-        index = em.iadd(em.imul(unit, self.per_unit), position)
+        index = unit * self.per_unit + position
         if self.panels % self.per_unit and position:
             index = em.imin(index, self.panels - 1)  # beyond the last one; these columns are never stored
-        offset = em.imul(index, self._layout.panel_bytes(self._product.k))
+        offset = index * self._layout.panel_bytes(self._product.k)
         return Panel(em, self._target, self._layout, flat[weight], offset)
 
     def _source(self, em: Emitter, unit: Value, flat: Sequence[Value], group: int, parts: _Parts) -> _Source:
@@ -354,29 +354,29 @@ def _add_shifts(em: Emitter, target: Target, x: _Activations, rows: Index, block
 
     def stored(total: Value, scale: Callable[[], Value]) -> Iterator[tuple[Value, Value]]:
         if x.corrections is not None:
-            yield em.muli(total, -bias), x.corrections
+            yield total * -bias, x.corrections
         if x.shifts is not None:
-            yield em.mulf(em.cast("arith.sitofp", total, with_element(total.type, "f32")), scale()), x.shifts
+            yield em.cast("arith.sitofp", total, with_element(total.type, "f32")) * scale(), x.shifts
 
     if x.corrections is None and x.shifts is None:
         return
     if x.parts == 1:
         lanes = target.lanes("f32")
         sums, scales = em.bytes(x.sum), em.bytes(x.scale)
-        count = em.imul(rows, blocks)
+        count = rows * blocks
         with em.loop(0, count, lanes, hint="block") as loop:
-            mask, at = em.mask(em.isub(count, loop.iv), lanes), [loop.iv]
+            mask, at = em.mask(count - loop.iv, lanes), [loop.iv]
             total = em.masked_load(sums, at, mask, em.zero(ints))
             for value, table in stored(total, lambda: em.masked_load(scales, at, mask, em.zero(floats))):
                 em.masked_store(value, em.bytes(table), at, mask)
         return
     half = BLOCK // 2
     with em.loop(0, rows, hint="row") as row, em.loop(0, blocks, hint="block") as block:
-        q = em.vload(x.q, [row.iv, em.imul(block.iv, BLOCK)], vec(half, "i8"))
+        q = em.vload(x.q, [row.iv, block.iv * BLOCK], vec(half, "i8"))
         first = em.reduce("add", em.cast("arith.extsi", q, vec(half, "i32")))
-        for part, total in enumerate((first, em.subi(em.load(x.sum, [row.iv, block.iv]), first))):
+        for part, total in enumerate((first, em.load(x.sum, [row.iv, block.iv]) - first)):
             for value, table in stored(total, lambda: em.load(x.scale, [row.iv, block.iv])):
-                em.store(value, table, [row.iv, em.iadd(em.imul(block.iv, 2), part)])
+                em.store(value, table, [row.iv, block.iv * 2 + part])
 
 
 def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool) -> _Source:
@@ -436,14 +436,14 @@ def _from_scratch(
             block = loop.iv
 
             def read(first: Index, i: int, v: int) -> Value:
-                dwords = em.vload(data, [g, block, em.iadd(first, i), v * lanes], vec(lanes, "i32"))
+                dwords = em.vload(data, [g, block, first + i, v * lanes], vec(lanes, "i32"))
                 return em.bitcast(dwords, vec(4 * lanes, "i8"))
 
             def factor(which: Index, v: int) -> Value:
                 return em.vload(factors, [g, block, which, v * lanes], vec(lanes, "f32"))
 
             def minimum(part: Index, v: int) -> Value | None:
-                return factor(em.iadd(part, parts), v) if layout.minimum else None
+                return factor(part + parts, v) if layout.minimum else None
 
             loop.yield_(step(block, _Weights(read, factor, minimum), loop.args))
         return loop.results
@@ -466,7 +466,7 @@ def _multiply(
     floats, ints = target.vector("f32"), target.vector("i32")
     dots = _Dots(em, target, (1 << layout.bits) - 1)
     parts = BLOCK // layout.sub
-    rows = [em.iadd(first, r) for r in range(size)]
+    rows = [first + r for r in range(size)]
 
     def step(block: Index, weights: _Weights, carried: list[Value]) -> list[Value]:
         if joined and parts > 1:
@@ -486,12 +486,12 @@ def _multiply(
                 start = x.at(em, x.corrections, row, block, part, ints)
             running.append([dots.begin(start) for _ in range(vectors)])
         quads = 8 // parts
-        first_quad = em.imul(part, quads)
-        k = em.iadd(em.imul(block, BLOCK), em.imul(first_quad, 4))
+        first_quad = part * quads
+        k = block * BLOCK + first_quad * 4
         for i in range(quads):
             columns = [weights.bytes(first_quad, i, v) for v in range(vectors)]
             for r, row in enumerate(rows):
-                factor = x.dword(em, row, em.iadd(k, 4 * i), ints)
+                factor = x.dword(em, row, k + 4 * i, ints)
                 for v in range(vectors):
                     running[r][v].add(columns[v], factor)
         scales = [weights.scale(part, v) for v in range(vectors)]
@@ -501,7 +501,7 @@ def _multiply(
             x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
             for v, minimum in enumerate(minima):
-                value = em.mulf(em.cast("arith.sitofp", running[r][v].finish(), floats), scales[v])
+                value = em.cast("arith.sitofp", running[r][v].finish(), floats) * scales[v]
                 sums = target.fma(em, value, x_scale, carried[r * vectors + v])
                 if minimum is not None and shift is not None:
                     sums = target.fma(em, minimum, shift, sums)
@@ -532,10 +532,10 @@ def _multiply_tiles(
         minimum = em.vload(factors, [g, block, 1, column], floats) if x.shifts is not None else None
         result = []
         for r in range(SIDE):
-            row, total = em.iadd(first, r), sums(r)
+            row, total = first + r, sums(r)
             if x.corrections is not None:
-                total = em.addi(total, x.at(em, x.corrections, row, block, 0, ints))
-            value = em.mulf(em.cast("arith.sitofp", total, floats), scale)
+                total = total + x.at(em, x.corrections, row, block, 0, ints)
+            value = em.cast("arith.sitofp", total, floats) * scale
             value = target.fma(em, value, em.broadcast(em.load(x.scale, [row, block]), floats), carried[r])
             if minimum is not None and x.shifts is not None:
                 value = target.fma(em, minimum, x.at(em, x.shifts, row, block, 0, floats), value)
@@ -546,7 +546,7 @@ def _multiply_tiles(
     line = 4 * vectors * SIDE
     start = g * blocks * (BLOCK // 4) * line + 4 * column
     inits = [em.zero(floats)] * SIDE
-    return tiles.over_steps((x.q, em.imul(first, k), k), (data, start, line), blocks, inits, add)
+    return tiles.over_steps((x.q, first * k, k), (data, start, line), blocks, inits, add)
 
 
 # -- quantisation -----------------------------------------------------------------------------------------------------
@@ -571,23 +571,23 @@ def block_quantize(name: str, x_shape: tuple[int | None, ...], target: Target) -
         x = em.rows(values[0])
         q, scales, sums = (em.rows(output) for output in outputs)
         with em.loop(begin, end, hint="row") as row, em.loop(0, k // BLOCK, hint="block") as block:
-            first = em.imul(block.iv, BLOCK)
-            starts = [em.iadd(first, i) for i in range(0, BLOCK, lanes)]
+            first = block.iv * BLOCK
+            starts = [first + i for i in range(0, BLOCK, lanes)]
             parts = [em.vload(x, [row.iv, start], floats) for start in starts]
             sizes = [em.unary("math.absf", part) for part in parts]
             while len(sizes) > 1:
                 sizes = [em.maximumf(sizes[i], sizes[i + 1]) for i in range(0, len(sizes), 2)]
             largest = em.reduce("maximumf", sizes[0])
             # NaN for infinity, too: what is computed from the block then is NaN.
-            scale = em.addf(em.divf(largest, 127.0), em.subf(largest, largest))
+            scale = largest / 127.0 + (largest - largest)
             em.store(scale, scales, [row.iv, block.iv])
             divisor = em.broadcast(em.select(em.cmpf("oeq", scale, 0.0), 1.0, scale), floats)
             zero = em.cmpf("oeq", em.broadcast(scale, floats), 0.0)
             rounded = []
             for part, start in zip(parts, starts, strict=True):
-                quotient = em.unary("math.roundeven", em.divf(part, divisor))
+                quotient = em.unary("math.roundeven", part / divisor)
                 # NaN has no integer; subnormal scales are too coarse to keep quotients within 127.
-                empty = em.ori(zero, em.cmpf("uno", quotient, 0.0))
+                empty = zero | em.cmpf("uno", quotient, 0.0)
                 number = em.cast("arith.fptosi", em.select(empty, 0.0, quotient), ints)
                 number = em.binary("arith.maxsi", em.binary("arith.minsi", number, 127), -127)
                 em.vstore(em.cast("arith.trunci", number, vec(lanes, "i8")), q, [row.iv, start])

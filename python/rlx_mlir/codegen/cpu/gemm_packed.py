@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
@@ -128,13 +129,13 @@ def exact_gemm(
         for g in range(len(groups)):
 
             def from_scratch(k: Index, v: int, g: int = g) -> Value:
-                return em.vload(decoded, [g, em.isub(k, k0), v * lanes], accumulators.type)
+                return em.vload(decoded, [g, k - k0, v * lanes], accumulators.type)
 
             load = loads[g] or from_scratch
             columns = [g * group_columns + v * lanes for v in range(vectors)]
             if blocked:
                 inits = [
-                    em.vload(accumulators.data, [em.iadd(at, r), column], accumulators.type)
+                    em.vload(accumulators.data, [at + r, column], accumulators.type)
                     for r in range(size)
                     for column in columns
                 ]
@@ -143,7 +144,7 @@ def exact_gemm(
             sums = multiply_tile(em, target, reader, size, vectors, (k0, k1), product.k, load, inits)
             for r in range(size):
                 for v, column in enumerate(columns):
-                    em.vstore(sums[r * vectors + v], accumulators.data, [em.iadd(at, r), column])
+                    em.vstore(sums[r * vectors + v], accumulators.data, [at + r, column])
 
     with em.loop(bounds[0], bounds[1], hint="unit") as unit:
 
@@ -162,7 +163,7 @@ def exact_gemm(
         else:
             accumulators.clear(rows)
             with em.loop(0, product.k, block, hint="kb") as kb:
-                over_rows(kb.iv, em.imin(em.iadd(kb.iv, block), product.k))
+                over_rows(kb.iv, em.imin(kb.iv + block, product.k))
             accumulators.finish(operands[1 + weights :], outputs, unit.iv, 0, rows)
 
 
@@ -194,11 +195,11 @@ def multiply_tile(
         return result
 
     exact = k_total is not None and k_total % unroll == 0
-    main = k1 if exact else em.isub(k1, em.irem(em.isub(k1, k0), unroll))
+    main = k1 if exact else k1 - (k1 - k0) % unroll
     with em.loop(k0, main, unroll, inits, hint="k") as loop:
         sums: list[Value] = loop.args
         for u in range(unroll):
-            sums = step(em.iadd(loop.iv, u), sums)
+            sums = step(loop.iv + u, sums)
         loop.yield_(sums)
     if exact:
         return loop.results
@@ -235,10 +236,10 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
 
     def panel_of(em: Emitter, data: Value, unit: Value, position: int) -> Panel:
         # A panel beyond the last one is read as the last one; its columns are beyond N, so nothing of it is stored.
-        index = em.iadd(em.imul(unit, per_unit), position)
+        index = unit * per_unit + position
         if panels % per_unit and position:
             index = em.imin(index, panels - 1)
-        return Panel(em, target, layout, data, em.imul(index, layout.panel_bytes(product.k)))
+        return Panel(em, target, layout, data, index * layout.panel_bytes(product.k))
 
     def parts(em: Emitter, values: list[Value], scratch: Scratch) -> tuple[Accumulators, RowReader, Value]:
         reader = row_reader(em, target, product, scratch, few, block)
@@ -297,7 +298,7 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
     g, column = place
 
     def store(value: Value, k: Index, v: int) -> None:
-        em.vstore(value, decoded, [g, em.isub(k, k0), em.iadd(column, v * panel.lanes)])
+        em.vstore(value, decoded, [g, k - k0, column + v * panel.lanes])
 
     if layout.dense:
         with em.loop(k0, k1, hint="k") as loop:
@@ -308,8 +309,8 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
     def quads(run: Run, first: Index, count: int, k: Index, v: int, scale: Value, minimum: Value | None) -> None:
         for i in range(count):
             for e, number in enumerate(run.numbers(first, i, v)):
-                value = em.mulf(scale, number) if minimum is None else panel.target.fma(em, scale, number, minimum)
-                store(value, em.iadd(k, 4 * i + e), v)
+                value = scale * number if minimum is None else panel.target.fma(em, scale, number, minimum)
+                store(value, k + (4 * i + e), v)
 
     def step(number: Index, runs: Sequence[Run], _: list[Value]) -> list[Value]:
         (run,) = runs
@@ -317,19 +318,19 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
         together = min(run.group, per_part)
         for part, v in itertools.product(range(run.parts), range(panel.vectors)):
             scale, minimum = run.scale(part, v), run.minimum(part, v)
-            scale = em.mulf(scale, 2.0**-run.shift) if run.shift else scale
-            k = em.iadd(em.imul(number, RUN), part * layout.sub)
+            scale = scale * 2.0**-run.shift if run.shift else scale
+            k = number * RUN + part * layout.sub
             if together == per_part:
                 start = part * per_part
                 quads(run, start, per_part, k, v, scale, minimum)
                 continue
             with em.loop(0, per_part, together, hint="quad") as loop:
-                first = em.iadd(loop.iv, part * per_part)
-                quads(run, first, together, em.iadd(k, em.imul(loop.iv, 4)), v, scale, minimum)
+                first = loop.iv + part * per_part
+                quads(run, first, together, k + loop.iv * 4, v, scale, minimum)
         return []
 
     ahead = panel.target.choices.ahead(PREFETCH_BYTES)
-    over_runs([panel], em.idiv(k0, layout.block), em.idiv(k1, layout.block), [], step, ahead)
+    over_runs([panel], k0 // layout.block, k1 // layout.block, [], step, ahead)
 
 
 # -- few rows ---------------------------------------------------------------------------------------------------------
@@ -344,10 +345,10 @@ def _sub_block_sums(em: Emitter, target: Target, x: RowReader, sums: Value, prod
     """sums[m, s] = the sum of elements s * length .. of row m."""
     lanes = target.lanes("f32")
     with em.loop(0, product.rows or 0, hint="row") as row, em.loop(0, product.k // length, hint="sub") as sub:
-        first = em.imul(sub.iv, length)
-        parts = [x.vload(row.iv, em.iadd(first, i)) for i in range(0, length, lanes)]
+        first = sub.iv * length
+        parts = [x.vload(row.iv, first + i) for i in range(0, length, lanes)]
         while len(parts) > 1:
-            parts = [em.addf(parts[i], parts[i + 1]) for i in range(0, len(parts), 2)]
+            parts = [parts[i] + parts[i + 1] for i in range(0, len(parts), 2)]
         em.store(em.reduce("add", parts[0], "reassoc"), sums, [row.iv, sub.iv])
 
 
@@ -390,8 +391,8 @@ def _repaired(
     make NaN of each other, while their sum, times x, is a number or an infinity.
     """
     type = sums[0].type
-    marks = [em.mulf(value, 0.0) for value in sums]  # NaN where the sum isn't finite
-    probe = functools.reduce(em.addf, marks)
+    marks = [value * 0.0 for value in sums]  # NaN where the sum isn't finite
+    probe = functools.reduce(operator.add, marks)
     columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
     size = len(sums) // len(columns)
     layout = panels[0].layout
@@ -404,17 +405,17 @@ def _repaired(
             for i, v in columns:
                 scale, minimum = runs[i].scale(part, v), runs[i].minimum(part, v)
                 assert minimum is not None
-                factors.append((em.mulf(scale, 2.0 ** -runs[0].shift) if runs[0].shift else scale, minimum))
+                factors.append((scale * 2.0 ** -runs[0].shift if runs[0].shift else scale, minimum))
             with em.loop(0, per_part, together, carried, hint="quad") as loop:
                 totals = list(loop.args)
                 for quad in range(together):
-                    k = em.iadd(em.imul(number, RUN), part * layout.sub)
-                    k = em.iadd(k, em.imul(em.iadd(loop.iv, quad), 4))
+                    k = number * RUN + part * layout.sub
+                    k = k + (loop.iv + quad) * 4
                     for at, ((i, v), (scale, minimum)) in enumerate(zip(columns, factors, strict=True)):
-                        numbers = runs[i].numbers(em.iadd(loop.iv, part * per_part), quad, v)
+                        numbers = runs[i].numbers(loop.iv + part * per_part, quad, v)
                         for e, r in itertools.product(range(4), range(size)):
                             weight = target.fma(em, scale, numbers[e], minimum)
-                            factor = em.broadcast(x.load(first + r, em.iadd(k, e)), type)
+                            factor = em.broadcast(x.load(first + r, k + e), type)
                             place = r * len(columns) + at
                             totals[place] = target.fma(em, weight, factor, totals[place])
                 loop.yield_(totals)
@@ -453,13 +454,13 @@ def _few_float(
     with em.loop(0, main, unroll, [em.zero(type)] * (unroll * count), hint="k") as loop:
         for panel in panels if ahead else ():
             panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)
-        chains = [step(em.iadd(loop.iv, u), loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
+        chains = [step(loop.iv + u, loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
         loop.yield_([value for chain in chains for value in chain])
     chains = [loop.results[u * count : (u + 1) * count] for u in range(unroll)]
     for k in range(main, product.k):
         chains[k - main] = step(k, chains[k - main])
     while len(chains) > 1:
-        chains = [[em.addf(a, b) for a, b in zip(*chains[i : i + 2], strict=True)] for i in range(0, len(chains), 2)]
+        chains = [[a + b for a, b in zip(*chains[i : i + 2], strict=True)] for i in range(0, len(chains), 2)]
     return chains[0]
 
 
@@ -491,31 +492,31 @@ def _few_blocks(
     def one(number: Index, part: Index, runs: Sequence[Run], carried: Sequence[Value]) -> list[Value]:
         """Adds the products of a sub-block."""
         quads = panels[0].layout.sub // 4
-        k = em.iadd(em.imul(number, RUN), em.imul(part, 4 * quads))
+        k = number * RUN + part * (4 * quads)
         partial: list[list[Value | None]] = [[None] * chains for _ in range(size * len(columns))]
         for q in range(quads):
-            numbers = [runs[i].numbers(em.imul(part, quads), q, v) for i, v in columns]
+            numbers = [runs[i].numbers(part * quads, q, v) for i, v in columns]
             for e, r in itertools.product(range(4), range(size)):
-                factor = em.broadcast(x.load(first + r, em.iadd(k, 4 * q + e)), type)
+                factor = em.broadcast(x.load(first + r, k + (4 * q + e)), type)
                 for i, values in enumerate(numbers):
                     chain = partial[r * len(columns) + i]
                     so_far = chain[e % chains]
                     chain[e % chains] = (
-                        em.mulf(values[e], factor) if so_far is None else target.fma(em, values[e], factor, so_far)
+                        values[e] * factor if so_far is None else target.fma(em, values[e], factor, so_far)
                     )
         scales = [runs[i].scale(part, v) for i, v in columns]
         if runs[0].shift:
-            scales = [em.mulf(scale, 2.0 ** -runs[0].shift) for scale in scales]
+            scales = [scale * 2.0 ** -runs[0].shift for scale in scales]
         minima = [runs[i].minimum(part, v) for i, v in columns]
         result = []
         for r in range(size):
             total = None
             if minima[0] is not None:
-                sub = em.iadd(em.imul(number, runs[0].parts), part)
+                sub = number * runs[0].parts + part
                 total = em.broadcast(em.load(sums, [first + r, sub]), type)
             for i, minimum in enumerate(minima):
                 links = [link for link in partial[r * len(columns) + i] if link is not None]
-                block = em.addf(links[0], links[1]) if len(links) > 1 else links[0]
+                block = links[0] + links[1] if len(links) > 1 else links[0]
                 accumulator = target.fma(em, scales[i], block, carried[r * len(columns) + i])
                 if total is not None and minimum is not None:
                     accumulator = target.fma(em, minimum, total, accumulator)

@@ -195,7 +195,7 @@ def _guarded(em: Emitter, start: Index, count: Index, size: int) -> Iterator[Ind
         yield start
         return
     with em.loop(0, count, hint="tile") as loop:
-        yield em.iadd(start, em.imul(loop.iv, size))
+        yield start + loop.iv * size
 
 
 def row_tiles(
@@ -203,12 +203,12 @@ def row_tiles(
 ) -> None:
     """Covers rows [`done`, `rows`) by tiles: `tile(first_row, size)` once per size, in a loop; `sizes` descend to 1."""
     for size in sizes:
-        count = em.idiv(em.isub(rows, done), size)
+        count = (rows - done) // size
         if isinstance(count, int) and count == 0:
             continue
         with _guarded(em, done, count, size) as first:
             tile(first, size)
-        done = em.iadd(done, em.imul(count, size))
+        done = done + count * size
 
 
 class RowReader:
@@ -217,7 +217,7 @@ class RowReader:
     def __init__(self, em: Emitter, target: Target, element: str, scratch: Scratch, rows: Index, length: Index) -> None:
         self._em, self._target = em, target
         # Rows a power of two apart would share few sets of the cache.
-        self._wide = None if element == "f32" else scratch.take([rows, em.iadd(length, 16)], "f32")
+        self._wide = None if element == "f32" else scratch.take([rows, length + 16], "f32")
         self._buffer = Value("%unbound", "")
         self._row: Index = 0
         self._k: Index = 0
@@ -230,26 +230,26 @@ class RowReader:
             return
         self._buffer, self._row, self._k = self._wide, 0, k0
         narrow = with_element(self._target.vector("f32"), element_of(x.type))
-        main = k1 if whole else em.isub(k1, em.irem(em.isub(k1, k0), lanes))
+        main = k1 if whole else k1 - (k1 - k0) % lanes
         with em.loop(0, count, hint="row") as row:
-            source = em.iadd(first, row.iv)
+            source = first + row.iv
             with em.loop(k0, main, lanes, hint="k") as k:
                 value = self._target.widen(em, em.vload(x, [source, k.iv], narrow))
-                em.vstore(value, self._wide, [row.iv, em.isub(k.iv, k0)])
+                em.vstore(value, self._wide, [row.iv, k.iv - k0])
             if not whole:
                 with em.loop(main, k1, hint="k") as k:
                     value = self._target.widen(em, em.load(x, [source, k.iv]))
-                    em.store(value, self._wide, [row.iv, em.isub(k.iv, k0)])
+                    em.store(value, self._wide, [row.iv, k.iv - k0])
 
     def load(self, row: Index, k: Index) -> Value:
         """Element (first + row, k)."""
         em = self._em
-        return em.load(self._buffer, [em.iadd(self._row, row), em.isub(k, self._k)])
+        return em.load(self._buffer, [self._row + row, k - self._k])
 
     def vload(self, row: Index, k: Index, mask: Value | None = None) -> Value:
         """A vector of elements from (first + row, k) on; zeros where `mask` isn't set."""
         em, type = self._em, self._target.vector("f32")
-        at = [em.iadd(self._row, row), em.isub(k, self._k)]
+        at = [self._row + row, k - self._k]
         if mask is None:
             return em.vload(self._buffer, at, type)
         return em.masked_load(self._buffer, at, mask, em.zero(type))
@@ -315,10 +315,10 @@ class Accumulators:
         largest = [em.zero(bits)] if watched else []
         with em.loop(0, rows, 1, largest, hint="row") as row:
             with em.loop(0, self.columns, self.lanes, row.args, hint="col") as local:
-                out_row = em.iadd(row.iv, first)
-                column = em.iadd(local.iv, em.imul(unit, self.columns))
+                out_row = row.iv + first
+                column = local.iv + unit * self.columns
                 # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
-                mask = em.mask(em.imax(em.isub(n, column), 0), self.lanes) if masked else None
+                mask = em.mask(em.imax(n - column, 0), self.lanes) if masked else None
 
                 def load(buffer: Value, indices: Sequence[Index]) -> Value:
                     if mask is None:
@@ -334,7 +334,7 @@ class Accumulators:
                     return load(buffers[i], [column] if kind == "row" else [out_row, column])
 
                 products = [
-                    em.vload(self.data, [em.iadd(row.iv, at), em.iadd(local.iv, i * self.columns)], self.type)
+                    em.vload(self.data, [row.iv + at, local.iv + i * self.columns], self.type)
                     for i in range(program.accumulators)
                 ]
                 for value, output in zip(program.emit(em, products, argument), targets, strict=True):
@@ -345,7 +345,7 @@ class Accumulators:
                         em.masked_store(value, output, [out_row, column], mask)
                 largest = local.args
                 for value in products if watched else ():
-                    largest = [em.binary("arith.maxui", largest[0], em.andi(em.bitcast(value, bits), 0x7FFFFFFF))]
+                    largest = [em.binary("arith.maxui", largest[0], em.bitcast(value, bits) & 0x7FFFFFFF)]
                 local.yield_(largest)
             row.yield_(local.results)
         return row.results[0] if watched else None

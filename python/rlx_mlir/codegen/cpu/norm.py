@@ -18,6 +18,7 @@ them loses carried along, results rounded once. A column's results are the same 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -115,11 +116,11 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
         return parts.take([em.dim(x, spec.axis), width], "f32") if spec.op == "softmax" else None
 
     def per_outer(em: Emitter, inner: Index) -> Index:
-        return em.imax(em.idiv(inner, width), 1)
+        return em.imax(inner // width, 1)
 
     def units(em: Emitter, operands: list[Value]) -> Index:
         outer, _, inner = _sizes(em, spec, operands[0])
-        return em.imul(outer, per_outer(em, inner))
+        return outer * per_outer(em, inner)
 
     def body(
         em: Emitter, operands: list[Value], results: list[Value], begin: Value, end: Value, parts: Scratch
@@ -129,18 +130,18 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
         kept, count = weights(em, x, parts), per_outer(em, inner)
         flat = [em.collapse(buffer, [list(range(len(shape_of(buffer.type))))]) for buffer in (x, *results)]
         with em.loop(begin, end, hint="unit") as unit:
-            part = em.irem(unit.iv, count)
-            first = em.imul(part, width)
-            start = em.iadd(em.imul(em.imul(em.idiv(unit.iv, count), length), inner), first)
+            part = unit.iv % count
+            first = part * width
+            start = unit.iv // count * length * inner + first
 
             def columns(vectors: int, column: Index, mask: Value | None) -> None:
                 ahead = width if config.ahead and vectors == config.vectors else 0
-                place = em.iadd(start, column)
+                place = start + column
                 _Columns(em, target, spec, (*flat, *factors), (length, inner), kept, vectors, place, mask, ahead).run()
 
-            left = em.isub(inner, first)
+            left = inner - first
             if isinstance(count, Value) or count > 1:
-                last = em.cmpi("eq", em.index(part), em.index(em.isub(count, 1)))
+                last = em.cmpi("eq", em.index(part), em.index(count - 1))
                 left = em.select(last, em.index(left), em.index(width))
             _cover(em, inner, left, (config.vectors, target.lanes("f32")), columns)
 
@@ -160,9 +161,9 @@ def _sizes(em: Emitter, spec: NormSpec, x: Value) -> tuple[Index, Index, Index]:
     outer: Index = 1
     inner: Index = 1
     for axis in range(spec.axis):
-        outer = em.imul(outer, em.dim(x, axis))
+        outer = outer * em.dim(x, axis)
     for axis in range(spec.axis + 1, len(shape_of(x.type))):
-        inner = em.imul(inner, em.dim(x, axis))
+        inner = inner * em.dim(x, axis)
     return outer, em.dim(x, spec.axis), inner
 
 
@@ -186,7 +187,7 @@ def _cover(
 
     def singles(begin: Index) -> None:
         with em.loop(begin, count, lanes, hint="column") as column:
-            columns(1, em.imin(column.iv, em.isub(count, lanes)), None)
+            columns(1, em.imin(column.iv, count - lanes), None)
 
     if isinstance(inner, int):
         if inner < lanes:
@@ -237,8 +238,7 @@ class _Columns:
         return vector * self.target.lanes("f32")
 
     def _place(self, row: Index, vector: int) -> Index:
-        em = self.em
-        return em.iadd(em.iadd(self.start, em.imul(row, self.sizes[1])), self._column(vector))
+        return self.start + row * self.sizes[1] + self._column(vector)
 
     def run(self) -> None:
         """All sweeps."""
@@ -249,7 +249,7 @@ class _Columns:
             factors = [em.broadcast(number, self._type) for number in numbers]
             for vector in range(self.vectors):
                 value = result(row.iv, vector)
-                for function, factor in zip((em.mulf, em.addf), factors, strict=False):
+                for function, factor in zip((operator.mul, operator.add), factors, strict=False):
                     value = function(value, factor)
                 self._write(value, row.iv, vector)
 
@@ -279,7 +279,7 @@ class _Columns:
         """Asks for the line of the next unit's columns, once for each line."""
         per_line = LINE * 8 // ELEMENT_BITS[element_of(buffer.type)]
         if self.ahead and self._column(vector) % per_line == 0:
-            self.em.prefetch(buffer, [self.em.iadd(self._place(row, vector), self.ahead)], write=write)
+            self.em.prefetch(buffer, [self._place(row, vector) + self.ahead], write=write)
 
     # -- sums ---------------------------------------------------------------------------------------------------------
 
@@ -298,7 +298,7 @@ class _Columns:
             sums = rows(0, length)
         else:
             with em.loop(0, length, TURNS, [*zeros, *zeros], hint="block") as block:
-                own = rows(block.iv, em.imin(em.iadd(block.iv, TURNS), length))
+                own = rows(block.iv, em.imin(block.iv + TURNS, length))
                 state = zip(block.args, block.args[len(zeros) :], own, strict=False)
                 totals, lost = zip(*(add_with_loss(em, *each) for each in state), strict=True)
                 block.yield_([*totals, *lost])
@@ -316,14 +316,14 @@ class _Columns:
         largest = row.results
 
         def weigh(row: Index, vector: int, sums: Sequence[Value]) -> list[Value]:
-            below = em.subf(self._read(row, vector), largest[vector])
+            below = self._read(row, vector) - largest[vector]
             weight = emit_elementwise(em, "exp", [below], self._type)
             em.vstore(weight, kept, [row, self._column(vector)])
-            return [em.addf(sums[0], weight)]
+            return [sums[0] + weight]
 
         (totals,) = self._summed(1, weigh)
-        inverse = [em.divf(1.0, total) for total in totals]
-        return lambda row, vector: em.mulf(em.vload(kept, [row, self._column(vector)], self._type), inverse[vector])
+        inverse = [1.0 / total for total in totals]
+        return lambda row, vector: em.vload(kept, [row, self._column(vector)], self._type) * inverse[vector]
 
     def _norm(self) -> Rows:
         """(x - mean) / sqrt(variance + eps), of rms_norm without the mean"""
@@ -336,14 +336,14 @@ class _Columns:
                 return [self.target.fma(em, x, x, sums[0])]
 
             (squares,) = self._summed(1, add_square)
-            variance = [em.divf(total, count) for total in squares]
+            variance = [total / count for total in squares]
         else:
             centred, variance = self._centred(count)
         scale = []
         for own in variance:
-            root = emit_elementwise(em, "sqrt", [em.addf(own, self.spec.eps)], self._type)
-            scale.append(em.divf(1.0, root))
-        return lambda row, vector: em.mulf(centred(row, vector), scale[vector])
+            root = emit_elementwise(em, "sqrt", [own + self.spec.eps], self._type)
+            scale.append(1.0 / root)
+        return lambda row, vector: centred(row, vector) * scale[vector]
 
     def _centred(self, count: Value) -> tuple[Rows, list[Value]]:
         """The differences from the mean, and their mean square.
@@ -352,23 +352,23 @@ class _Columns:
         squares: without it columns of one large number aren't 0.
         """
         em = self.em
-        (totals,) = self._summed(1, lambda row, vector, sums: [em.addf(sums[0], self._read_first(row, vector))])
-        means = [em.divf(total, count) for total in totals]
+        (totals,) = self._summed(1, lambda row, vector, sums: [sums[0] + self._read_first(row, vector)])
+        means = [total / count for total in totals]
 
         def add_both(row: Index, vector: int, sums: Sequence[Value]) -> list[Value]:
-            difference = em.subf(self._read(row, vector), means[vector])
-            return [em.addf(sums[0], difference), self.target.fma(em, difference, difference, sums[1])]
+            difference = self._read(row, vector) - means[vector]
+            return [sums[0] + difference, self.target.fma(em, difference, difference, sums[1])]
 
         differences, squares = self._summed(2, add_both)
-        rests = [em.divf(total, count) for total in differences]
+        rests = [total / count for total in differences]
         variance = []
         for rest, total in zip(rests, squares, strict=True):
-            square = em.divf(total, count)
-            less = em.maximumf(em.subf(square, em.mulf(rest, rest)), 0.0)
+            square = total / count
+            less = em.maximumf(square - rest * rest, 0.0)
             variance.append(em.select(em.cmpf("olt", square, math.inf), less, square))
 
         def centred(row: Index, vector: int) -> Value:
-            return em.subf(em.subf(self._read(row, vector), means[vector]), rests[vector])
+            return self._read(row, vector) - means[vector] - rests[vector]
 
         return centred, variance
 

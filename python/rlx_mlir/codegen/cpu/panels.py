@@ -76,12 +76,12 @@ class Panel:
 
     def at(self, block: Index) -> Index:
         """The first byte of a block."""
-        return self.em.iadd(self.base, self.em.imul(block, self.layout.block_bytes))
+        return self.base + block * self.layout.block_bytes
 
     def prefetch(self, at: Index, ahead: int, count: int) -> None:
         """Asks for the cache lines of `count` bytes that begin `ahead` bytes after `at`."""
         for line in range(0, count, 64):
-            self.em.prefetch(self.data, [self.em.iadd(at, ahead + line)])
+            self.em.prefetch(self.data, [at + (ahead + line)])
 
     def vector(self, at: Index, element: str) -> Value:
         """A number of each lane."""
@@ -91,7 +91,7 @@ class Panel:
     def floats(self, k: Index, v: int) -> Value:
         """Element k of a dense format, f32."""
         width = self.layout.format.nbytes
-        at = self.em.iadd(self.at(k), width * self.lanes * v)
+        at = self.at(k) + width * self.lanes * v
         return self.target.widen(self.em, self.vector(at, self.layout.name))
 
 
@@ -99,9 +99,9 @@ class Run:
     """32 elements along K of one panel: where its parts are, and the floats of its block, f32 [float][vector]."""
 
     def __init__(self, panel: Panel, block: Index, number: Index, heads: Sequence[Sequence[Value]]) -> None:
-        em, layout = panel.em, panel.layout
+        layout = panel.layout
         self.panel, self.block, self.number, self.heads = panel, block, number, heads
-        self.at = em.iadd(em.iadd(block, layout.payload), em.imul(number, layout.run_bytes))
+        self.at = block + layout.payload + number * layout.run_bytes
         self._dwords: dict[tuple[Index, int], Value] = {}
 
     # -- scales -------------------------------------------------------------------------------------------------------
@@ -127,17 +127,17 @@ class Run:
         head = self.heads[factor.number][v]
         if factor.at is None:
             return head
-        sub = em.iadd(em.imul(self.number, self.parts), part)
-        at = em.iadd(em.iadd(self.block, em.imul(sub, PANEL_ROWS)), factor.at + lanes * v)
+        sub = self.number * self.parts + part
+        at = self.block + sub * PANEL_ROWS + (factor.at + lanes * v)
         stored = em.vload(panel.data, [at], vec(lanes, "i8"))
         wide = vec(lanes, "i32")
         if factor.bits == 8:
             integer = em.cast("arith.extsi", stored, wide)
         else:
             integer = em.cast("arith.extui", stored, wide)
-            integer = em.shrui(integer, factor.shift) if factor.shift else integer
-            integer = em.andi(integer, (1 << factor.bits) - 1) if factor.shift + factor.bits < 8 else integer
-        return em.mulf(head, em.cast("arith.sitofp", integer, vec(lanes, "f32")))
+            integer = integer >> factor.shift if factor.shift else integer
+            integer = integer & ((1 << factor.bits) - 1) if factor.shift + factor.bits < 8 else integer
+        return head * em.cast("arith.sitofp", integer, vec(lanes, "f32"))
 
     # -- integers -----------------------------------------------------------------------------------------------------
 
@@ -148,16 +148,16 @@ class Run:
 
     def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int, int]]:
         """The dwords that hold quad `first` + i: (dword, bit of its first element, width, bit of the integer)."""
-        em, panel, layout = self.panel.em, self.panel, self.panel.layout
+        panel, layout = self.panel, self.panel.layout
         if isinstance(first, int):
             first, i = 0, first + i
         result, plane, into = [], 0, 0
         for width in layout.widths:
             per_dword = 8 // width
-            dword = em.iadd(em.idiv(first, per_dword), i // per_dword + plane)
+            dword = first // per_dword + (i // per_dword + plane)
             if (dword, v) not in self._dwords:
-                at = em.iadd(self.at, em.imul(dword, 4 * PANEL_ROWS))
-                self._dwords[dword, v] = panel.vector(em.iadd(at, 4 * panel.lanes * v), "i32")
+                at = self.at + dword * (4 * PANEL_ROWS)
+                self._dwords[dword, v] = panel.vector(at + 4 * panel.lanes * v, "i32")
             result.append((self._dwords[dword, v], width * (i % per_dword), width, into))
             plane, into = plane + width, into + width
         return result
@@ -169,9 +169,9 @@ class Run:
         for dword, bit, width, into in self._moved(first, i, v):
             bits = dword
             if width < 8:
-                bits = em.shrui(bits, bit - into) if bit > into else em.shli(bits, into - bit) if into > bit else bits
-                bits = em.andi(bits, 0x01010101 * (((1 << width) - 1) << into))
-            total = bits if total is None else em.ori(total, bits)
+                bits = bits >> (bit - into) if bit > into else bits << (into - bit) if into > bit else bits
+                bits = bits & (0x01010101 * (((1 << width) - 1) << into))
+            total = bits if total is None else total | bits
         assert total is not None
         return em.bitcast(total, vec(4 * self.panel.lanes, "i8"))
 
@@ -202,14 +202,14 @@ class Run:
             top = 1 << layout.bits
             table = em.const([float(entry % top - layout.bias) for entry in range(16)], wide)
             dword, bit = self.dword(first, i, v)
-            moved = [em.shrui(dword, bit + 8 * j) if bit + 8 * j else dword for j in range(4)]
+            moved = [dword >> (bit + 8 * j) if bit + 8 * j else dword for j in range(4)]
             return [em.intrinsic("llvm.x86.avx512.permvar.sf.512", [table, index], wide) for index in moved]
         # A byte shuffle with zeros; a signed byte goes to the top of its lane, which is its sign extension times 2^24.
         source = self.quad(first, i, v)
         if layout.bias == 128:
-            source = em.bitcast(em.xori(em.bitcast(source, vec(lanes, "i32")), -0x7F7F7F80), source.type)
+            source = em.bitcast(em.bitcast(source, vec(lanes, "i32")) ^ -0x7F7F7F80, source.type)
         elif layout.bias:
-            source = em.subi(source, layout.bias)
+            source = source - layout.bias
         position = 3 if layout.bias else 0
         result = []
         for e in range(4):
@@ -242,7 +242,7 @@ def over_runs(
             if ahead and layout.runs > 1:
                 for run in runs:
                     run.panel.prefetch(run.at, ahead, layout.run_bytes)
-            return step(em.iadd(em.imul(blocks.iv, layout.runs), number), runs, carried)
+            return step(blocks.iv * layout.runs + number, runs, carried)
 
         if layout.runs == 1:
             values = at_run(0, blocks.args)
@@ -266,8 +266,7 @@ def block_heads(panel: Panel, at: Index) -> list[list[Value]]:
             continue
         half = 2 * PANEL_ROWS * factor.number
         values = [
-            panel.target.widen(em, panel.vector(em.iadd(at, half + 2 * panel.lanes * v), "f16"))
-            for v in range(panel.vectors)
+            panel.target.widen(em, panel.vector(at + (half + 2 * panel.lanes * v), "f16")) for v in range(panel.vectors)
         ]
-        heads.append([em.negf(value) for value in values] if factor.sign < 0 else values)
+        heads.append([-value for value in values] if factor.sign < 0 else values)
     return heads

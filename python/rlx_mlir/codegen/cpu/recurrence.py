@@ -59,7 +59,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, target: Target) -> str:
     results = [(result, type) for result, type in outputs if type is not None]
 
     def units(em: Emitter, values: list[Value]) -> Index:
-        return em.imul(em.imul(em.dim(values[0], 0), em.dim(values[0], 2)), _Recurrence(em, spec, target).groups)
+        return em.dim(values[0], 0) * em.dim(values[0], 2) * _Recurrence(em, spec, target).groups
 
     def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
         _Recurrence(em, spec, target).take_scratch(parts)
@@ -141,10 +141,10 @@ class _Recurrence:
         em = self.em
         steps, heads = em.dim(self.q, 1), em.dim(self.q, 2)
         with em.loop(begin, end, hint="unit") as unit:
-            head = em.idiv(unit.iv, self.groups)
-            self.b, self.h = em.idiv(head, heads), em.irem(head, heads)
-            self.j = em.imul(em.irem(unit.iv, self.groups), self.columns)
-            self.left = em.isub(self.n, self.j)
+            head = unit.iv // self.groups
+            self.b, self.h = head // heads, head % heads
+            self.j = unit.iv % self.groups * self.columns
+            self.left = self.n - self.j
             if not self._reads_in_place or (isinstance(steps, int) and steps != 1):
                 self._run(steps)
             elif isinstance(steps, int):
@@ -171,14 +171,14 @@ class _Recurrence:
         memory = _Memory(self.memory)
         self._copy_in()
         with em.loop(0, steps, self.block, hint="t") as block:
-            t, count = block.iv, em.imin(em.isub(steps, block.iv), self.block)
+            t, count = block.iv, em.imin(steps - block.iv, self.block)
             decays = self._gates(t, count)
             is_whole = em.cmpi("eq", em.index(count), self.block)
             with em.if_(em.binary("arith.andi", is_whole, decays)) as branch:
                 self._block(t, memory)
                 branch.else_()
                 with em.loop(0, count, hint="c") as step:
-                    self._step(em.iadd(t, step.iv), step.iv, memory, memory)
+                    self._step(t + step.iv, step.iv, memory, memory)
         self._copy_out()
 
     def _copy_in(self) -> None:
@@ -202,12 +202,12 @@ class _Recurrence:
     def _mask(self, column: Index) -> Value | None:
         """Which lanes from a column of the unit on are columns of the memory; None: all."""
         em = self.em
-        return None if self.whole else em.mask(em.imax(em.isub(self.left, column), 0), self.lanes)
+        return None if self.whole else em.mask(em.imax(self.left - column, 0), self.lanes)
 
     def _load(self, buffer: Value, at: Sequence[Index], column: Index) -> Value:
         """The unit's columns of a row, as f32; zeros beyond n."""
         em, type = self.em, with_element(self.type, element_of(buffer.type))
-        indices = [*at, em.iadd(self.j, column)]
+        indices = [*at, self.j + column]
         if (mask := self._mask(column)) is None:
             return self.target.widen(em, em.vload(buffer, indices, type))
         return self.target.widen(em, em.masked_load(buffer, indices, mask, em.zero(type)))
@@ -215,7 +215,7 @@ class _Recurrence:
     def _store(self, value: Value, buffer: Value, at: Sequence[Index], column: Index) -> None:
         """The inverse of `_load`."""
         em = self.em
-        indices, value = [*at, em.iadd(self.j, column)], rounded(em, self.target, value, element_of(buffer.type))
+        indices, value = [*at, self.j + column], rounded(em, self.target, value, element_of(buffer.type))
         if (mask := self._mask(column)) is None:
             em.vstore(value, buffer, indices)
         else:
@@ -226,7 +226,7 @@ class _Recurrence:
         em, zero = self.em, self.em.zero(self.table)
         em.vstore(zero, self.decay, [0])
         with em.loop(0, count, hint="c") as c:
-            at = [self.b, em.iadd(t, c.iv), self.h]
+            at = [self.b, t + c.iv, self.h]
             for source, destination in ((self.g, self.decay), (self.beta, self.strength)):
                 em.store(self.target.widen(em, em.load(source, at)), destination, [c.iv])
         g = em.vload(self.decay, [0], self.table)
@@ -240,16 +240,16 @@ class _Recurrence:
         masked = self.n % self.lanes != 0
         for first, buffer, factor in ((0, self.k, None), (count, self.q, self.n**-0.5)):  # both may be one buffer
             with em.loop(0, count, hint="c") as c, em.loop(0, self.padded, self.lanes, hint="i") as i:
-                at = [self.b, em.iadd(t, c.iv), self.h, i.iv]
+                at = [self.b, t + c.iv, self.h, i.iv]
                 if masked:
-                    mask = em.mask(em.isub(self.n, i.iv), self.lanes)
+                    mask = em.mask(self.n - i.iv, self.lanes)
                     row = em.masked_load(buffer, at, mask, em.zero(narrow))
                 else:
                     row = em.vload(buffer, at, narrow)
                 row = self.target.widen(em, row)
                 if factor is not None:
-                    row = em.mulf(row, factor)
-                em.vstore(row, self.rows, [em.iadd(c.iv, first), i.iv])
+                    row = row * factor
+                em.vstore(row, self.rows, [c.iv + first, i.iv])
 
     def _groups_of(self, vectors: int) -> tuple[int, int]:
         """(vectors of columns that are computed together, columns that they are)."""
@@ -260,7 +260,7 @@ class _Recurrence:
     # Passes over the memory -----------------------------------------------------------------------
 
     def _read(self, memory: _Memory, row: Index, column: Index) -> Value:
-        at = [*memory.prefix, row, self.em.iadd(memory.first, column)]
+        at = [*memory.prefix, row, memory.first + column]
         return self.em.vload(memory.buffer, at, self.type)
 
     def _spread(self, buffer: Value, *at: Index) -> Value:
@@ -272,7 +272,7 @@ class _Recurrence:
         em = self.em
         zeros = [em.zero(self.type)] * (2 * count * vectors)
         with em.loop(0, self.n, 1, zeros, hint="i") as row:
-            values = [self._read(memory, row.iv, em.iadd(column, x * self.lanes)) for x in range(vectors)]
+            values = [self._read(memory, row.iv, column + x * self.lanes) for x in range(vectors)]
             sums: list[Value] = []
             for c in range(2 * count):
                 factor = self._spread(self.rows, c, row.iv)
@@ -287,13 +287,13 @@ class _Recurrence:
         """M[i] = decay M[i] + sum_c rows[c, i] changes[c]"""
         em = self.em
         with em.loop(0, self.n, hint="i") as row:
-            places = [em.iadd(column, x * self.lanes) for x in range(len(changes[0]))]
-            values = [em.mulf(self._read(source, row.iv, place), decay) for place in places]
+            places = [column + x * self.lanes for x in range(len(changes[0]))]
+            values = [self._read(source, row.iv, place) * decay for place in places]
             for c, change in enumerate(changes):
                 factor = self._spread(self.rows, c, row.iv)
                 values = [self.target.fma(em, factor, d, m) for d, m in zip(change, values, strict=True)]
             for place, value in zip(places, values, strict=True):
-                em.vstore(value, target.buffer, [*target.prefix, row.iv, em.iadd(target.first, place)])
+                em.vstore(value, target.buffer, [*target.prefix, row.iv, target.first + place])
 
     # One step -------------------------------------------------------------------------------------
 
@@ -311,12 +311,12 @@ class _Recurrence:
             recalled, asked = self._recall(source, j.iv, vectors, 1)
             changes = []
             for x in range(vectors):
-                place = em.iadd(j.iv, x * self.lanes)
+                place = j.iv + x * self.lanes
                 v = self._load(self.v, (self.b, t, self.h), place)
-                change = em.mulf(strength, em.subf(v, em.mulf(decay, recalled[x])))
+                change = strength * (v - decay * recalled[x])
                 changes.append(change)
                 if self.out is not None:
-                    answer = self.target.fma(em, product, change, em.mulf(decay, asked[x]))
+                    answer = self.target.fma(em, product, change, decay * asked[x])
                     self._store(answer, self.out, (self.b, t, self.h), place)
             self._update(source, target, j.iv, decay, [changes])
 
@@ -336,23 +336,23 @@ class _Recurrence:
                 coefficients = [self._spread(self.by_key, c, u) for u in range(c)]
                 own: list[Value] = []
                 for x in range(vectors):
-                    v = self._load(self.v, (self.b, em.iadd(t, c), self.h), em.iadd(j.iv, x * self.lanes))
-                    rest = em.subf(v, em.mulf(reach, sums[c][x]))
+                    v = self._load(self.v, (self.b, t + c, self.h), j.iv + x * self.lanes)
+                    rest = v - reach * sums[c][x]
                     for coefficient, change in zip(coefficients, changes, strict=True):
-                        rest = em.subf(rest, em.mulf(coefficient, change[x]))
-                    own.append(em.mulf(strength, rest))
+                        rest = rest - coefficient * change[x]
+                    own.append(strength * rest)
                 changes.append(own)
             if self.out is not None:
                 for c in range(count):
                     reach = self._spread(self.reach, c)
                     coefficients = [self._spread(self.by_query, c, u) for u in range(c + 1)]
                     for x in range(vectors):
-                        answer = em.mulf(reach, sums[count + c][x])
+                        answer = reach * sums[count + c][x]
                         for coefficient, change in zip(coefficients, changes, strict=False):
                             answer = self.target.fma(em, coefficient, change[x], answer)
-                        self._store(answer, self.out, (self.b, em.iadd(t, c), self.h), em.iadd(j.iv, x * self.lanes))
+                        self._store(answer, self.out, (self.b, t + c, self.h), j.iv + x * self.lanes)
             fades = [self._spread(self.fade, c) for c in range(count)]
-            faded = [[em.mulf(fade, d) for d in change] for fade, change in zip(fades, changes, strict=True)]
+            faded = [[fade * d for d in change] for fade, change in zip(fades, changes, strict=True)]
             self._update(memory, memory, j.iv, em.broadcast(whole, self.type), faded)
 
     def _tables(self) -> Value:
@@ -361,19 +361,19 @@ class _Recurrence:
         numbers = em.const(range(TABLE), vec(TABLE, "i32"))
         with em.loop(0, count, 1, [em.zero(self.table), em.const(1.0, "f32")], hint="c") as c:
             a = em.load(self.decay, [c.iv])
-            row = em.mulf(c.args[0], em.broadcast(a, self.table))
+            row = c.args[0] * em.broadcast(a, self.table)
             own = em.broadcast(em.cast("arith.index_cast", c.iv, "i32"), numbers.type)
             row = em.select(em.cmpi("eq", numbers, own), em.const(1.0, self.table), row)
-            reach = em.mulf(c.args[1], a)
+            reach = c.args[1] * a
             em.store(reach, self.reach, [c.iv])
             with em.loop(0, self.padded, self.lanes, [em.zero(self.type)] * (2 * count), hint="i") as i:
                 key = em.vload(self.rows, [c.iv, i.iv], self.type)
-                query = em.vload(self.rows, [em.iadd(c.iv, count), i.iv], self.type)
+                query = em.vload(self.rows, [c.iv + count, i.iv], self.type)
                 others = [em.vload(self.rows, [u, i.iv], self.type) for u in range(count)]
                 pairs = [(factor, other) for factor in (key, query) for other in others]
                 i.yield_([self.target.fma(em, *pair, sum_) for pair, sum_ in zip(pairs, i.args, strict=True)])
             for table, sums in ((self.by_key, i.results[:count]), (self.by_query, i.results[count:])):
-                em.vstore(em.mulf(self._totals(sums), row), table, [c.iv, 0])
+                em.vstore(self._totals(sums) * row, table, [c.iv, 0])
             c.yield_([row, reach])
         em.vstore(c.results[0], self.fade, [0])
         return c.results[1]

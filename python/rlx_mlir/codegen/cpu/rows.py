@@ -78,7 +78,7 @@ def _row_count(em: Emitter, buffer: Value, width: int | None) -> Index:
     _, leading, count = split_rows(buffer.type, width)
     total: Index = count
     for axis in range(len(leading)):
-        total = em.imul(total, em.dim(buffer, axis))
+        total = total * em.dim(buffer, axis)
     return total
 
 
@@ -114,10 +114,10 @@ class _Kernel:
         self.positions = sizes[graph.axis] if sizes else 1
         self.per_position: Index = graph.inner
         for size in sizes[graph.axis + 1 :]:
-            self.per_position = em.imul(self.per_position, size)
+            self.per_position = self.per_position * size
         self.per_batch: Index = graph.inner
         for size in sizes[1:]:
-            self.per_batch = em.imul(self.per_batch, size)
+            self.per_batch = self.per_batch * size
 
     def _flat(self, buffer: Value) -> Value:
         rank = len(shape_of(buffer.type))
@@ -149,15 +149,15 @@ class _Kernel:
                 width, _, _ = split_rows(operand.type, operand.width)
                 index: Index = 0 if operand.role == "vector" else row
                 if operand.role == "periodic":
-                    index = em.irem(row, self.periods[name])
-                self.starts[name] = em.imul(index, width)
+                    index = row % self.periods[name]
+                self.starts[name] = index * width
         self.table_starts: dict[Node, Index] = {}
         for node in self.plan.ropes:
             assert node.rope is not None
             tables = em.dim(self.buffers[node.rope.cos], 0)
             # A position outside of the tables must not read outside of them; who calls says which positions exist.
-            position = em.imax(em.imin(self.position(row, node.rope.pos), em.isub(tables, 1)), 0)
-            self.table_starts[node] = em.imul(position, node.rope.head_dim // 2)
+            position = em.imax(em.imin(self.position(row, node.rope.pos), tables - 1), 0)
+            self.table_starts[node] = position * (node.rope.head_dim // 2)
         self.out_starts: list[Index] = []
         self.stored: list[Value | None] = []
         for sink in self.plan.sinks:
@@ -166,22 +166,22 @@ class _Kernel:
                 length = em.dim(self.out_buffers[sink.index], 1)
                 position = em.index(self.position(row, sink.result.pos))
                 above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, em.index(length))
-                inside = em.andi(above, below)
-                first = em.imul(em.iadd(em.imul(self.batch(row), length), position), self.per_position)
-                index = em.index(em.iadd(first, em.irem(row, self.per_position)))
-            self.out_starts.append(em.imul(index, sink.node.width))
+                inside = above & below
+                first = (self.batch(row) * length + position) * self.per_position
+                index = em.index(first + row % self.per_position)
+            self.out_starts.append(index * sink.node.width)
             self.stored.append(inside)
 
     def batch(self, row: Value) -> Index:
-        return self.em.idiv(row, self.per_batch) if self.graph.axis > 0 else 0
+        return row // self.per_batch if self.graph.axis > 0 else 0
 
     def position(self, row: Value, pos: str | None) -> Index:
         """The row's place in the sequence: pos[b] + s, or s alone."""
         em = self.em
-        s = em.irem(em.idiv(row, self.per_position), self.positions)
+        s = row // self.per_position % self.positions
         if pos is None:
             return s
-        return em.iadd(em.cast("arith.index_cast", em.load(self.buffers[pos], [self.batch(row)]), "index"), s)
+        return em.cast("arith.index_cast", em.load(self.buffers[pos], [self.batch(row)]), "index") + s
 
     # -- loops over columns -------------------------------------------------------------------------------------------
 
@@ -195,7 +195,7 @@ class _Kernel:
 
         def step(base: Index, offset: int, used: int, sums: Sequence[Value]) -> list[Value]:
             totals = [self.accumulate(node, x, base, offset, used) for node, x in zip(reductions, sums, strict=True)]
-            at = em.iadd(base, offset)
+            at = base + offset
             for node in plan.kept:
                 self.put(self.column(node, base, offset, used), self.scratch[node], at, used)
             for sink in plan.sinks:
@@ -218,7 +218,7 @@ class _Kernel:
         if blocked:
             length = TURNS * unroll * lanes
             with em.loop(0, wide * lanes, length, [*sums, *lost], hint="block") as loop:
-                own = turns(loop.iv, em.imin(em.iadd(loop.iv, length), wide * lanes))
+                own = turns(loop.iv, em.imin(loop.iv + length, wide * lanes))
                 loop.yield_(self.joined(reductions, loop.args, own))
             sums, lost = loop.results[:count], loop.results[count:]
         elif wide > unroll:
@@ -294,11 +294,10 @@ class _Kernel:
         return self.columns[key]
 
     def _column(self, node: Node, base: Index, offset: int, used: int) -> Value:
-        em = self.em
         if node in self.scratch and self.plan.kept[node] < self.level:
-            return self.get(self.scratch[node], em.iadd(base, offset), used)
+            return self.get(self.scratch[node], base + offset, used)
         if node.kind == "load":
-            at = em.iadd(em.iadd(self.starts[node.op], base), offset + node.start)
+            at = self.starts[node.op] + base + (offset + node.start)
             return self.get(self.flat[node.op], at, used)
         if node.kind == "narrow":
             return self.column(node.inputs[0], base, offset + node.start, used)
@@ -313,7 +312,7 @@ class _Kernel:
             buffer = self.buffers[node.op]
             return self.target.widen(em, em.load(buffer, [0] * len(shape_of(buffer.type))))
         if node.kind == "load":
-            return self.target.widen(em, em.load(self.flat[node.op], [em.iadd(self.starts[node.op], node.start)]))
+            return self.target.widen(em, em.load(self.flat[node.op], [self.starts[node.op] + node.start]))
         if node.kind == "round":
             return self.target.widen(em, rounded(em, self.target, operands[0], node.op))
         if node.kind == "compare":
@@ -343,21 +342,21 @@ class _Kernel:
         em, x, half, lanes = self.em, node.inputs[0], rope.n_rot // 2, self.lanes
 
         def rotated(first: Value, second: Value, at: Index, used: int) -> tuple[Value, Value]:
-            place = em.iadd(self.table_starts[node], at)
+            place = self.table_starts[node] + at
             cos, sin = (self.get(self.flat[table], place, used) for table in (rope.cos, rope.sin))
             return (
-                em.subf(em.mulf(first, cos), em.mulf(second, sin)),
-                em.addf(em.mulf(second, cos), em.mulf(first, sin)),
+                first * cos - second * sin,
+                second * cos + first * sin,
             )
 
         def halves(at: Index, used: int) -> None:
-            base = em.iadd(head, at)
+            base = head + at
             low, high = rotated(self.column(x, base, 0, used), self.column(x, base, half, used), at, used)
             self.put_rope(node, low, base, used)
-            self.put_rope(node, high, em.iadd(base, half), used)
+            self.put_rope(node, high, base + half, used)
 
         def interleaved(at: Index, used: int) -> None:
-            base = em.iadd(head, em.imul(at, 2))
+            base = head + at * 2
             counts = [min(2 * used, lanes), max(2 * used - lanes, 0)]
             parts = [
                 self.column(x, base, part * lanes, count) if count else em.zero(self.type)
@@ -369,10 +368,10 @@ class _Kernel:
             for part, count in enumerate(counts):
                 if count:
                     value = em.shuffle(even, odd, pairs[part * lanes : (part + 1) * lanes])
-                    self.put_rope(node, value, em.iadd(base, part * lanes), count)
+                    self.put_rope(node, value, base + part * lanes, count)
 
         def copied(at: Index, used: int) -> None:
-            base = em.iadd(em.iadd(head, rope.n_rot), at)
+            base = head + rope.n_rot + at
             self.put_rope(node, self.column(x, base, 0, used), base, used)
 
         self.vectors(half, interleaved if rope.interleaved else halves)
@@ -419,7 +418,7 @@ class _Kernel:
 
     def store(self, sink: Sink, value: Value, at: Index, used: int) -> None:
         """Columns of a result; a cache row that doesn't exist is left out."""
-        place, inside = self.em.iadd(self.out_starts[sink.index], at), self.stored[sink.index]
+        place, inside = self.out_starts[sink.index] + at, self.stored[sink.index]
         if inside is None:
             self.put(value, self.outs[sink.index], place, used)
             return

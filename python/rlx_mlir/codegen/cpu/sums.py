@@ -16,12 +16,12 @@ TURNS = 32
 
 def add_with_loss(em: Emitter, total: Value, lost: Value, x: Value) -> tuple[Value, Value]:
     """total + x, and what all additions so far have lost."""
-    after = em.addf(total, x)
-    moved = em.subf(after, total)
-    error = em.addf(em.subf(total, em.subf(after, moved)), em.subf(x, moved))
-    return after, em.addf(lost, error)
+    after = total + x
+    moved = after - total
+    error = total - (after - moved) + (x - moved)
+    return after, lost + error
 
 
 def with_loss(em: Emitter, total: Value, lost: Value) -> Value:
     """A total with what it has lost; differences of infinities are NaN: then the total is what it is."""
-    return em.select(em.cmpf("ord", lost, lost), em.addf(total, lost), total)
+    return em.select(em.cmpf("ord", lost, lost), total + lost, total)

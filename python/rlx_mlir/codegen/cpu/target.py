@@ -101,7 +101,7 @@ class Target:
 
     def fma(self, em: Emitter, a: Value, b: Value, c: Value) -> Value:
         """a * b + c: rounded once where the processor can, twice where it can't."""
-        return em.fma(a, b, c) if self.fused else em.addf(em.mulf(a, b), c)
+        return em.fma(a, b, c) if self.fused else a * b + c
 
     def widen(self, em: Emitter, x: Value) -> Value:
         """f16 or bf16 (vector or scalar) to f32, exactly; f32 stays as it is."""
@@ -113,13 +113,13 @@ class Target:
             return em.cast("arith.extf", x, wide)
         raw = em.cast("arith.extui", em.bitcast(x, with_element(x.type, "i16")), bits)
         if is_bf16:
-            return em.bitcast(em.shli(raw, 16), wide)
+            return em.bitcast(raw << 16, wide)
         # Exponent and mantissa in place, then rebias by 2^112: subnormals become normal by the multiplication itself.
-        magnitude = em.shli(em.andi(raw, 0x7FFF), 13)
-        value = em.bitcast(em.mulf(em.bitcast(magnitude, wide), 2.0**112), bits)
+        magnitude = (raw & 0x7FFF) << 13
+        value = em.bitcast(em.bitcast(magnitude, wide) * 2.0**112, bits)
         special = em.select(em.cmpi("uge", magnitude, 0x0F800000), 0x7F800000, em.zero(bits))
-        sign = em.shli(em.andi(raw, 0x8000), 16)
-        return em.bitcast(em.ori(em.ori(value, special), sign), wide)
+        sign = (raw & 0x8000) << 16
+        return em.bitcast(value | special | sign, wide)
 
 
 def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
@@ -134,17 +134,17 @@ def rounded(em: Emitter, target: Target, x: Value, element: str) -> Value:
     if element == "bf16":
         # Done on integers: LLVM calls a library function where the instruction is missing, and the instruction
         # flushes subnormals.
-        odd = em.andi(em.shrui(bits, 16), 1)
-        up = em.shrui(em.addi(em.addi(bits, odd), 0x7FFF), 16)
+        odd = (bits >> 16) & 1
+        up = (bits + odd + 0x7FFF) >> 16
         return em.bitcast(em.cast("arith.trunci", em.select(nan, 0x7FC0, up), half), type)
-    sign = em.andi(em.shrui(bits, 16), 0x8000)
-    size = em.andi(bits, 0x7FFFFFFF)
-    odd = em.andi(em.shrui(size, 13), 1)
-    normal = em.shrui(em.addi(em.addi(size, odd), 0xFFF - (112 << 23)), 13)
+    sign = (bits >> 16) & 0x8000
+    size = bits & 0x7FFFFFFF
+    odd = (size >> 13) & 1
+    normal = (size + odd + (0xFFF - (112 << 23))) >> 13
     # Adding 0.5 leaves, in the low bits, the multiple of 2^-24 that a subnormal is; the addition rounds it.
-    shifted = em.addf(em.bitcast(size, x.type), 0.5)
-    subnormal = em.subi(em.bitcast(shifted, size.type), 0x3F000000)
+    shifted = em.bitcast(size, x.type) + 0.5
+    subnormal = em.bitcast(shifted, size.type) - 0x3F000000
     result = em.select(em.cmpi("ult", size, 113 << 23), subnormal, normal)
     result = em.select(em.cmpi("uge", size, 143 << 23), 0x7C00, result)
-    result = em.ori(em.select(nan, 0x7E00, result), sign)
+    result = em.select(nan, 0x7E00, result) | sign
     return em.bitcast(em.cast("arith.trunci", result, half), type)

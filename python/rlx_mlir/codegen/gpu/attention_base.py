@@ -60,16 +60,16 @@ class Heads:
     def head(self, em: DeviceEmitter, b: Index, h: Index) -> Value:
         """The address of the first row of a head."""
         if self.by_head:
-            heads = em.iadd(em.imul(em.wide(b), self.heads), em.wide(h))
-            at = em.imul(heads, em.imul(em.wide(self.length), self.size))
+            heads = em.wide(b) * self.heads + em.wide(h)
+            at = heads * (em.wide(self.length) * self.size)
         else:
-            rows = em.imul(em.wide(b), em.imul(em.wide(self.length), self.stride))
-            at = em.iadd(rows, em.wide(em.imul(h, self.size)))
+            rows = em.wide(b) * (em.wide(self.length) * self.stride)
+            at = rows + em.wide(h * self.size)
         return em.at(self.data, at, self.element)
 
     def row(self, em: DeviceEmitter, head: Value, s: Index) -> Value:
         """The address of row s of a head."""
-        return em.at(head, em.imul(em.wide(s), self.stride), self.element)
+        return em.at(head, em.wide(s) * self.stride, self.element)
 
 
 @dataclass(frozen=True)
@@ -149,16 +149,16 @@ class Problem:
         em, kind = self.em, self.spec.mask_kind
         hi: Index = self.keys
         if self.pos is None:
-            offset = em.isub(self.keys, self.queries)
+            offset = self.keys - self.queries
         else:
             offset = em.ld(self.pos, "i32", b)
-            hi = em.imin(hi, em.imax(em.iadd(offset, self.queries), 0))
+            hi = em.imin(hi, em.imax(offset + self.queries, 0))
         lo: Index = 0
         if kind in ("causal", "sliding_window"):
-            hi = em.imin(hi, em.imax(em.iadd(offset, em.iadd(first, count)), 0))
+            hi = em.imin(hi, em.imax(offset + (first + count), 0))
         if kind == "sliding_window":
             assert self.spec.window is not None
-            lo = em.imax(em.isub(em.iadd(offset, em.iadd(first, 1)), self.spec.window), 0)
+            lo = em.imax(offset + (first + 1) - self.spec.window, 0)
         return KeyRange(offset, lo, hi)
 
     def edge(self, key: Value, count: int, first: Index, queries: int, keys: KeyRange) -> Value:
@@ -166,30 +166,30 @@ class Problem:
         em, kind = self.em, self.spec.mask_kind
         if kind == "custom":
             return em.const(True, "i1")
-        end = em.iadd(key, count)
+        end = key + count
         edge = em.cmpi("sgt", em.index(end), em.index(keys.hi))
-        position = em.iadd(keys.offset, first)
+        position = keys.offset + first
         if kind in ("causal", "sliding_window"):
-            edge = em.ori(edge, em.cmpi("sgt", em.index(end), em.index(em.iadd(position, 1))))
+            edge = edge | em.cmpi("sgt", em.index(end), em.index(position + 1))
         if kind == "sliding_window":
             assert self.spec.window is not None
-            oldest = em.isub(em.iadd(position, queries - 1), self.spec.window)
-            edge = em.ori(edge, em.cmpi("sle", key, em.index(oldest)))
+            oldest = position + (queries - 1) - self.spec.window
+            edge = edge | em.cmpi("sle", key, em.index(oldest))
         return edge
 
     def sees(self, i: Index, key: Index, keys: KeyRange, mask_row: Value | None = None) -> Value:
         """Whether a query sees a key; the mask's row is that of the query."""
         em, kind = self.em, self.spec.mask_kind
         seen = em.cmpi("slt", em.index(key), em.index(keys.hi))
-        position = em.iadd(keys.offset, i)
+        position = keys.offset + i
         if kind in ("causal", "sliding_window"):
-            seen = em.andi(seen, em.cmpi("sle", em.index(key), em.index(position)))
+            seen = seen & em.cmpi("sle", em.index(key), em.index(position))
         if kind == "sliding_window":
             assert self.spec.window is not None
-            seen = em.andi(seen, em.cmpi("sgt", em.index(key), em.index(em.isub(position, self.spec.window))))
+            seen = seen & em.cmpi("sgt", em.index(key), em.index(position - self.spec.window))
         if kind == "custom":
             assert mask_row is not None
-            seen = em.andi(seen, self.mask_value(mask_row, em.imin(key, em.isub(keys.hi, 1))))
+            seen = seen & self.mask_value(mask_row, em.imin(key, keys.hi - 1))
         return seen
 
     def mask_row(self, b: Index, h: Index, i: Index) -> Value:
@@ -202,10 +202,10 @@ class Problem:
         at: Index = em.wide(0)
         for (index, size), extent in zip(own, shape, strict=False):
             if size is not None and extent != 1:
-                at = em.imul(at, em.wide(size))
+                at = at * em.wide(size)
             if extent != 1:
-                at = em.iadd(at, em.wide(index))
-        return em.at(self.mask, em.imul(at, em.wide(self.keys)), self.mask_element)
+                at = at + em.wide(index)
+        return em.at(self.mask, at * em.wide(self.keys), self.mask_element)
 
     @property
     def mask_element(self) -> str:
@@ -257,20 +257,20 @@ class Problem:
         """A weight from the product of a query, not multiplied yet, with a key, and the maximum, which is finite."""
         em, factor = self.em, self.query_factor
         if self.folded:
-            return self.exp2(em.fmaf(product, factor, em.mulf(maximum, -factor)))
-        return self.weight(self.score(em.mulf(product, factor), bias), maximum)
+            return self.exp2(em.fmaf(product, factor, maximum * -factor))
+        return self.weight(self.score(product * factor, bias), maximum)
 
     def weight(self, score: Value, maximum: Value) -> Value:
         """e^(score - maximum) of a score as it is kept; the maximum is finite."""
-        difference = self.em.subf(score, maximum)
-        return self.exp2(difference if self.score_unit == LOG2_E else self.em.mulf(difference, LOG2_E))
+        difference = score - maximum
+        return self.exp2(difference if self.score_unit == LOG2_E else difference * LOG2_E)
 
     def weights(self, scores: Sequence[Value], maximum: Value) -> list[Value]:
         """The weights of scores, or with `folded` of products; the maximum is one of them, and finite."""
         em, factor = self.em, self.query_factor
         if not self.folded:
             return [self.weight(score, maximum) for score in scores]
-        shift = em.mulf(maximum, -factor)
+        shift = maximum * -factor
         return [self.exp2(em.fmaf(product, factor, shift)) for product in scores]
 
     def score(self, product: Value, bias: Value | None) -> Value:
@@ -279,14 +279,14 @@ class Problem:
         score = product
         if cap is not None:
             # tanh(x) = 1 - 2 / (e^(2x) + 1); tanh.approx has errors of 2^-11, which softcaps of 50 make 0.02.
-            power, most = self.exp2(em.mulf(product, 2 * LOG2_E)), cap * self.score_unit
-            score = em.fmaf(self.reciprocal(em.addf(power, 1.0)), -2.0 * most, em.const(most, "f32"))
-        return score if bias is None else em.addf(score, bias)
+            power, most = self.exp2(product * (2 * LOG2_E)), cap * self.score_unit
+            score = em.fmaf(self.reciprocal(power + 1.0), -2.0 * most, em.const(most, "f32"))
+        return score if bias is None else score + bias
 
     def normalising(self, total: Value) -> Value:
         """1 / total, and 0 where no key was visible."""
         em = self.em
-        return em.select(em.cmpf("oeq", total, 0.0), 0.0, em.divf(1.0, total))
+        return em.select(em.cmpf("oeq", total, 0.0), 0.0, 1.0 / total)
 
     def pair(self, values: Sequence[Value], at: int) -> Value:
         """Two neighbours, rounded to the element type of queries, in one i32."""

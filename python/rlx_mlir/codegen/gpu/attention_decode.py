@@ -125,21 +125,21 @@ class _Decode(Problem):
 
     def query_head(self, kv: Index, row: Index) -> Index:
         """The query head of a row: rows of a head of keys are its query heads, times the queries of each."""
-        return self.em.iadd(self.em.imul(kv, self.spec.group), self.em.idiv(row, self.count))
+        return kv * self.spec.group + row // self.count
 
     def partial_row(self, b: Index, kv: Index, row: Index) -> Value:
         """The number of a row among the partial results."""
         em = self.em
-        heads = em.iadd(em.imul(em.wide(b), self.spec.kv_heads), em.wide(kv))
-        return em.iadd(em.imul(heads, self.total_rows), em.wide(row))  # type: ignore[return-value]
+        heads = em.wide(b) * self.spec.kv_heads + em.wide(kv)
+        return heads * self.total_rows + em.wide(row)  # type: ignore[return-value]
 
     def part(self, b: Index, parts: Value) -> tuple[Index, Index, Index, Index]:
         """(offset, first key, last key + 1, keys of a part) of a batch element."""
         em, step = self.em, self.config.step(self.spec)
         keys = self.range(b, 0, self.count)
-        seen = em.imax(em.isub(keys.hi, keys.lo), 0)
-        each = em.idiv(em.iadd(seen, em.isub(parts, 1)), parts)
-        size = em.imul(em.iceildiv(each, step), step)
+        seen = em.imax(keys.hi - keys.lo, 0)
+        each = (seen + (parts - 1)) // parts
+        size = em.iceildiv(each, step) * step
         return keys.offset, keys.lo, keys.hi, size
 
 
@@ -161,18 +161,18 @@ class Partial(_Decode):
         """part: f32 [B, Hkv, rows, parts, D]; sums: maximum and sum, f32 [B, Hkv, rows, parts, 2]."""
         em, config = self.em, self.config
         b, split = em.block("z"), em.block("x")
-        kv = em.idiv(em.block("y"), config.groups)
-        self.first_row = em.imul(em.irem(em.block("y"), config.groups), config.rows)
+        kv = em.block("y") // config.groups
+        self.first_row = em.block("y") % config.groups * config.rows
         self.offset, lo, hi, size = self.part(b, parts)
-        start = em.iadd(lo, em.imul(split, size))
+        start = lo + split * size
         with em.if_(em.cmpi("slt", start, hi)):
-            end = em.imin(em.iadd(start, size), hi)
+            end = em.imin(start + size, hi)
             self.thread, self.lane, self.warp = em.thread(), em.lane(), em.warp()
-            self.slice = em.andi(self.lane, self.lanes - 1)
-            self.place = em.shrui(self.lane, self.lanes.bit_length() - 1)
+            self.slice = self.lane & (self.lanes - 1)
+            self.place = self.lane >> (self.lanes.bit_length() - 1)
             heads = [self.head_of(kv, row) for row in range(config.rows)]
             self.mask_rows = [self.mask_row(b, h, i) for h, i in heads] if self.mask is not None else []
-            self.seen_until = [em.iadd(self.offset, i) for _, i in heads]
+            self.seen_until = [self.offset + i for _, i in heads]
             queries = [self.query(b, h, i) for h, i in heads]
             state = self.walk(b, kv, start, end, queries)
             self.merge(state, b, kv, split, part, sums, parts)
@@ -182,14 +182,14 @@ class Partial(_Decode):
     def head_of(self, kv: Index, row: int) -> tuple[Index, Index]:
         """(query head, query) of a row of this block; rows beyond the last repeat it."""
         em = self.em
-        at = em.iadd(self.first_row, row)
+        at = self.first_row + row
         if self.config.groups * self.config.rows > self.total_rows:
             at = em.imin(at, self.total_rows - 1)
-        return self.query_head(kv, at), em.irem(at, self.count)
+        return self.query_head(kv, at), at % self.count
 
     def columns(self, vector: int) -> Index:
         """The first element of a lane's vector in a row."""
-        return self.em.imul(self.em.iadd(self.slice, vector * self.lanes), self.width)
+        return (self.slice + vector * self.lanes) * self.width
 
     def inside(self, vector: int) -> Value | None:
         """Whether a lane's vector is in the row; None where all are."""
@@ -200,7 +200,7 @@ class Partial(_Decode):
     def piece(self, vector: int) -> Value:
         """The lane's vector in a row, by 16 bytes: what is outside repeats the first."""
         em, inside = self.em, self.inside(vector)
-        at = em.addi(self.slice, vector * self.lanes)
+        at = self.slice + vector * self.lanes
         return at if inside is None else em.select(inside, at, 0)
 
     def query(self, b: Index, h: Index, i: Index) -> list[Value]:
@@ -210,9 +210,9 @@ class Partial(_Decode):
         values = []
         for vector in range(self.vectors):
             inside = self.inside(vector)
-            address = em.at(row, em.imul(self.piece(vector), self.width), self.element)
+            address = em.at(row, self.piece(vector) * self.width, self.element)
             for x in self.load_wide(address, self.element, self.width):
-                x = em.mulf(x, self.query_factor)
+                x = x * self.query_factor
                 values.append(x if inside is None else em.select(inside, x, 0.0))
         return values
 
@@ -225,11 +225,11 @@ class Partial(_Decode):
         heads = (self.k, self.k.head(em, b, kv)), (self.v, self.v.head(em, b, kv))
         zero = em.const(0.0, "f32")
         inits = [em.const(NEGATIVE_INFINITY, "f32")] * rows + [zero] * (rows * (1 + self.own))
-        first = em.iadd(start, em.imul(self.warp, config.keys(spec)))
-        exchange = em.imul(self.warp, config.keys(spec) * config.padded_rows() * 4)
-        exchange = em.shared(em.iadd(exchange, stages * config.stage_bytes(spec)))
+        first = start + self.warp * config.keys(spec)
+        exchange = self.warp * (config.keys(spec) * config.padded_rows() * 4)
+        exchange = em.shared(exchange + stages * config.stage_bytes(spec))
         for ahead in range(stages):
-            self.fetch(heads, em.iadd(first, ahead * step), end, ahead * config.stage_bytes(spec))
+            self.fetch(heads, first + ahead * step, end, ahead * config.stage_bytes(spec))
         with em.loop(first, end, step, [em.const(0), *inits], hint="key") as loop:
             stage, maxima, sums = loop.args[0], loop.args[1 : 1 + rows], loop.args[1 + rows : 1 + 2 * rows]
             rest = loop.args[1 + 2 * rows :]
@@ -240,8 +240,8 @@ class Partial(_Decode):
             self.share(exchange, weights, offset)
             em.cp_async_wait(2 * stages - 2)
             totals = self.accumulate(exchange, self.read(stage, 1), totals, decays)
-            self.fetch(heads, em.iadd(loop.iv, stages * step), end, stage)
-            following = em.addi(stage, config.stage_bytes(spec))
+            self.fetch(heads, loop.iv + stages * step, end, stage)
+            following = stage + config.stage_bytes(spec)
             following = em.select(em.cmpi("eq", following, stages * config.stage_bytes(spec)), 0, following)
             loop.yield_([following, *maxima, *sums, *(x for total in totals for x in total)])
         em.cp_async_wait(0)
@@ -251,7 +251,7 @@ class Partial(_Decode):
         """Where a lane's part of a row stands: of keys (0) or values (1), each lane's after its neighbour's."""
         em, threads = self.em, self.config.warps * WARP
         number = (kind * self.loads + u) * self.vectors + vector
-        return em.shared(em.iadd(em.iadd(stage, number * threads * VECTOR_BYTES), em.imul(self.thread, VECTOR_BYTES)))
+        return em.shared(stage + number * threads * VECTOR_BYTES + self.thread * VECTOR_BYTES)
 
     def fetch(self, heads: Sequence[tuple[Heads, Value]], key: Index, end: Index, stage: Index) -> None:
         """Starts copies of the keys from `key` on, then of their values; what doesn't exist becomes zeros."""
@@ -265,15 +265,15 @@ class Partial(_Decode):
     def fetch_rows(self, kind: int, x: Heads, head: Value, key: Index, end: Index, stage: Index) -> None:
         """Starts copies of a lane's rows of keys (0) or values (1)."""
         em = self.em
-        last = em.isub(end, 1)
+        last = end - 1
         for u in range(self.loads):
-            place = em.iadd(key, em.iadd(self.place, u * self.per_load))
+            place = key + (self.place + u * self.per_load)
             row = x.row(em, head, em.imin(place, last))
             exists = em.cmpi("slt", em.index(place), em.index(end))
             for vector in range(self.vectors):
                 inside = self.inside(vector)
-                count = em.select(exists if inside is None else em.andi(exists, inside), VECTOR_BYTES, 0)
-                source = em.at(row, em.imul(self.piece(vector), self.width), x.element)
+                count = em.select(exists if inside is None else exists & inside, VECTOR_BYTES, 0)
+                source = em.at(row, self.piece(vector) * self.width, x.element)
                 em.cp_async(self.slot(stage, kind, u, vector), source, count=count)
 
     def read(self, stage: Index, kind: int) -> list[list[Value]]:
@@ -295,7 +295,7 @@ class Partial(_Decode):
         for own in words:
             key = self.elements(own, self.stored)
             for row, query in enumerate(queries):
-                total = em.mulf(query[0], key[0])
+                total = query[0] * key[0]
                 for q, k in zip(query[1:], key[1:], strict=True):
                     total = em.fmaf(q, k, total)
                 sums[row].append(total)
@@ -304,19 +304,17 @@ class Partial(_Decode):
         while distance:
             count = len(sums[0])
             if count > 1:
-                upper = em.cmpi("ne", em.andi(self.lane, distance), 0)
+                upper = em.cmpi("ne", self.lane & distance, 0)
                 half = count // 2
                 for row, values in enumerate(sums):
                     kept = [em.select(upper, values[half + i], values[i]) for i in range(half)]
                     given = [em.select(upper, values[i], values[half + i]) for i in range(half)]
-                    sums[row] = [
-                        em.addf(k, em.shuffle_lane("bfly", g, distance)) for k, g in zip(kept, given, strict=True)
-                    ]
-                offset = em.iadd(offset, em.select(upper, half, 0))
+                    sums[row] = [k + em.shuffle_lane("bfly", g, distance) for k, g in zip(kept, given, strict=True)]
+                offset = offset + em.select(upper, half, 0)
             else:
-                sums = [[em.addf(x, em.shuffle_lane("bfly", x, distance)) for x in values] for values in sums]
+                sums = [[x + em.shuffle_lane("bfly", x, distance) for x in values] for values in sums]
             distance //= 2
-        return sums, em.iadd(em.imul(offset, self.per_load), self.place)
+        return sums, offset * self.per_load + self.place
 
     @property
     def copies(self) -> int:
@@ -334,7 +332,7 @@ class Partial(_Decode):
     ) -> tuple[list[list[Value]], list[Value], list[Value], list[Value]]:
         """(weights, maxima, sums, decays of what was summed before); hidden keys have the weight -1 with `masks`."""
         em = self.em
-        keys = [em.iadd(em.iadd(first, offset), u * self.per_load) for u in range(len(scores[0]))]
+        keys = [first + offset + u * self.per_load for u in range(len(scores[0]))]
         exist = [em.cmpi("slt", key, end) for key in keys]
         weights, new_maxima, new_sums, decays = [], [], [], []
         for row, products in enumerate(scores):
@@ -343,7 +341,7 @@ class Partial(_Decode):
             for product, key, visible in zip(products, keys, seen, strict=True):
                 bias = None
                 if self.spec.mask_kind == "bias":
-                    bias = self.mask_value(self.mask_rows[row], em.imin(key, em.isub(end, 1)))
+                    bias = self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
                 values.append(em.select(visible, self.score(product, bias), NEGATIVE_INFINITY))
             largest = em.warp_reduce("maxnum", em.tree("maxnum", values))
             maximum = self.larger(largest, maxima[row])
@@ -363,13 +361,13 @@ class Partial(_Decode):
         em, kind = self.em, self.spec.mask_kind
         seen = exists
         if self.count > 1 and kind in ("causal", "sliding_window"):
-            seen = em.andi(seen, em.cmpi("sle", em.index(key), em.index(self.seen_until[row])))
+            seen = seen & em.cmpi("sle", em.index(key), em.index(self.seen_until[row]))
         if self.count > 1 and kind == "sliding_window":
             assert self.spec.window is not None
-            first = em.isub(self.seen_until[row], self.spec.window)
-            seen = em.andi(seen, em.cmpi("sgt", em.index(key), em.index(first)))
+            first = self.seen_until[row] - self.spec.window
+            seen = seen & em.cmpi("sgt", em.index(key), em.index(first))
         if kind == "custom":
-            seen = em.andi(seen, self.mask_value(self.mask_rows[row], em.imin(key, em.isub(end, 1))))
+            seen = seen & self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
         return seen
 
     def share(self, exchange: Value, weights: list[list[Value]], offset: Index) -> None:
@@ -379,11 +377,11 @@ class Partial(_Decode):
         for u in range(len(weights[0])):
             row = [weights[r][u] for r in range(self.config.rows)]
             row += [row[0]] * (padded - len(row))
-            at = em.imul(em.iadd(offset, u * self.per_load), padded)
+            at = (offset + u * self.per_load) * padded
             for first in range(0, padded, 4):
                 part = row[first : first + 4]
                 value = part[0] if len(part) == 1 else em.vector(part)
-                em.st(value, exchange, em.iadd(at, first))
+                em.st(value, exchange, at + first)
         em.warp_sync()
 
     def accumulate(
@@ -391,14 +389,14 @@ class Partial(_Decode):
     ) -> list[list[Value]]:
         """totals * decay + sum of weight * value over a lane's rows of values."""
         em, padded = self.em, self.config.padded_rows()
-        totals = [[em.mulf(x, decay) for x in total] for total, decay in zip(totals, decays, strict=True)]
+        totals = [[x * decay for x in total] for total, decay in zip(totals, decays, strict=True)]
         for u, own in enumerate(words):
             value = self.elements(own, self.stored)
-            at = em.imul(em.iadd(self.place, u * self.per_load), padded)
+            at = (self.place + u * self.per_load) * padded
             weights: list[Value] = []
             for first in range(0, padded, 4):
                 count = min(4, padded)
-                weights += em.lanes(em.ld(exchange, vec(count, "f32") if count > 1 else "f32", em.iadd(at, first)))
+                weights += em.lanes(em.ld(exchange, vec(count, "f32") if count > 1 else "f32", at + first))
             for row in range(self.config.rows):
                 weight = weights[row]
                 hidden = em.cmpf("oeq", weight, -1.0) if self.masks else None
@@ -416,10 +414,10 @@ class Partial(_Decode):
         em, rows, warps, size = self.em, self.config.rows, self.config.warps, self.spec.head_dim
         stats = em.shared(warps * rows * size * 4)
         em.barrier()  # The same memory held weights.
-        lane_sums = [em.mulf(em.warp_reduce("add", x), 1.0 / self.copies) for x in state[rows : 2 * rows]]
+        lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state[rows : 2 * rows]]
         for row in range(rows):
             with em.if_(em.cmpi("eq", self.lane, row)):
-                at = em.imul(em.iadd(em.imul(self.warp, rows), row), 2)
+                at = (self.warp * rows + row) * 2
                 em.st(em.vector([state[row], lane_sums[row]]), stats, at)
         em.barrier()
         totals: list[list[Value]] = []
@@ -428,35 +426,35 @@ class Partial(_Decode):
             maximum = em.tree("maxnum", [m for m, _ in own])
             shift = self.finite(maximum)
             factor = self.weight(state[row], shift)
-            total = em.tree("add", [em.mulf(x, self.weight(m, shift)) for m, x in own])
+            total = em.tree("add", [x * self.weight(m, shift) for m, x in own])
             totals.append([maximum, total])
             first = 2 * rows + row * self.own
             for vector in range(self.vectors):
                 values = state[first + vector * self.width : first + (vector + 1) * self.width]
-                values = [em.mulf(em.warp_reduce("add", x, self.per_load, stride=self.lanes), factor) for x in values]
+                values = [em.warp_reduce("add", x, self.per_load, stride=self.lanes) * factor for x in values]
                 inside = em.cmpi("ult", self.lane, min(self.lanes, self.pieces - vector * self.lanes))
                 with em.if_(inside):
-                    at = em.iadd(em.imul(em.iadd(em.imul(self.warp, rows), row), size), self.columns(vector))
+                    at = (self.warp * rows + row) * size + self.columns(vector)
                     for i in range(0, self.width, 4):
-                        em.st(em.vector(values[i : i + 4]), em.shared(), em.iadd(at, i))
+                        em.st(em.vector(values[i : i + 4]), em.shared(), at + i)
         em.barrier()
         thread = em.thread()
         for row in range(rows):
             with self.existing(row) as at:
-                index = em.iadd(em.imul(self.partial_row(b, kv, at), em.wide(parts)), em.wide(split))
-                with em.loop(em.imul(thread, 4), size, warps * WARP * 4, hint="d") as d:
-                    places = [em.iadd(d.iv, (w * rows + row) * size) for w in range(warps)]
+                index = self.partial_row(b, kv, at) * em.wide(parts) + em.wide(split)
+                with em.loop(thread * 4, size, warps * WARP * 4, hint="d") as d:
+                    places = [d.iv + (w * rows + row) * size for w in range(warps)]
                     own_values = [em.lanes(em.ld(em.shared(), vec(4, "f32"), place)) for place in places]
                     value = em.vector([em.tree("add", column) for column in zip(*own_values, strict=True)])
-                    em.st(value, part, em.iadd(em.imul(index, size), em.wide(d.iv)))
+                    em.st(value, part, index * size + em.wide(d.iv))
                 with em.if_(em.cmpi("eq", thread, row)):
-                    em.st(em.vector(totals[row]), sums, em.imul(index, 2))
+                    em.st(em.vector(totals[row]), sums, index * 2)
 
     @contextmanager
     def existing(self, row: int) -> Iterator[Index]:
         """Runs where a row of this block exists, with its number among all of the head of keys."""
         em = self.em
-        at = em.iadd(self.first_row, row)
+        at = self.first_row + row
         if self.config.groups * self.config.rows == self.total_rows:
             yield at
             return
@@ -472,12 +470,12 @@ class Combine(_Decode):
         em = self.em
         b, kv, row = em.block("z"), em.block("y"), em.block("x")
         _, lo, hi, keys = self.part(b, parts)
-        seen = em.imax(em.isub(hi, lo), 0)
+        seen = em.imax(hi - lo, 0)
         # Without keys, parts have no size.
-        count = em.idiv(em.iadd(seen, em.isub(keys, 1)), em.imax(keys, 1))
+        count = (seen + (keys - 1)) // em.imax(keys, 1)
         count = em.select(em.cmpi("eq", em.index(seen), 0), 0, em.index(count))
-        first = em.imul(self.partial_row(b, kv, row), em.wide(parts))
-        target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), em.irem(row, self.count))
+        first = self.partial_row(b, kv, row) * em.wide(parts)
+        target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), row % self.count)
         join(self, part, sums, first, count, target)
 
 
@@ -535,17 +533,17 @@ def decode(
         steps = em.iceildiv(keys, config.step(spec))
         if config.parts is not None:
             return em.imax(em.imin(steps, config.parts), 1)
-        heads = em.imul(batch(em, operands[0]), kv * config.groups)
+        heads = batch(em, operands[0]) * (kv * config.groups)
         heads = em.imax(heads, 1)
-        fitting = em.idiv(slots, heads)
-        several = em.idiv(em.iadd(heads, WAVES * slots - 1), heads)
+        fitting = slots // heads
+        several = (heads + (WAVES * slots - 1)) // heads
         one_wave = em.cmpi("uge", em.index(fitting), WAVES)
         most = em.imin(em.select(one_wave, em.index(fitting), em.index(several)), MAX_PARTS)
         return em.imax(em.imin(steps, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        count = em.imul(em.imul(batch(em, operands[0]), kv * rows), parts(em, operands))
-        return scratch.take([em.imul(count, spec.head_dim)], "f32"), scratch.take([em.imul(count, 2)], "f32")
+        count = batch(em, operands[0]) * (kv * rows) * parts(em, operands)
+        return scratch.take([count * spec.head_dim], "f32"), scratch.take([count * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))

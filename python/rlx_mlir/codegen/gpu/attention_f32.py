@@ -84,20 +84,20 @@ class PrefillF32(Problem):
         part, sums: where the results of parts go, if there are several: f32 [B, H, Sq, parts, D], and [..., 2].
         """
         em, config, size = self.em, self.config, self.size
-        b, split = em.idiv(em.block("z"), parts), em.irem(em.block("z"), parts)
+        b, split = em.block("z") // parts, em.block("z") % parts
         h = em.block("y")
         # The last tiles see the most keys: they come first.
-        tile = em.isub(em.isub(em.blocks("x"), 1), em.block("x"))
-        self.first = em.imul(tile, config.queries)
-        kv = em.idiv(h, self.spec.group)
+        tile = em.blocks("x") - 1 - em.block("x")
+        self.first = tile * config.queries
+        kv = h // self.spec.group
         self.thread = em.thread()
-        self.lane, self.group = em.andi(self.thread, LANES - 1), em.shrui(self.thread, 4)
+        self.lane, self.group = self.thread & (LANES - 1), self.thread >> 4
         pitch = size + PAD
         self.query_tile = em.shared()
         self.key_tile = em.shared(4 * config.queries * pitch)
         self.value_tile = em.shared(4 * (config.queries + config.keys) * pitch)
         self.weight_tile = em.shared(4 * ((config.queries + config.keys) * pitch + config.keys * size))
-        last = em.isub(self.queries, 1)
+        last = self.queries - 1
         self.write_tile(
             self.query_tile,
             pitch,
@@ -106,7 +106,7 @@ class PrefillF32(Problem):
             self.query_factor,
         )
         keys = part_of(self, self.range(b, self.first, config.queries), config.keys, split, parts)
-        self.rows = [em.iadd(self.first, em.iadd(em.imul(self.group, ROWS), r)) for r in range(ROWS)]
+        self.rows = [self.first + (self.group * ROWS + r) for r in range(ROWS)]
         self.mask_rows = [self.mask_row(b, h, em.imin(row, last)) for row in self.rows] if self.mask is not None else []
         k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
         zero, low = em.const(0.0, "f32"), em.const(NEGATIVE_INFINITY, "f32")
@@ -116,8 +116,8 @@ class PrefillF32(Problem):
             loop.yield_(state)
         several = em.cmpi("ugt", parts, 1)
         with em.if_(several) as branch:
-            heads = em.iadd(em.imul(em.wide(b), self.spec.num_heads), em.wide(h))
-            self.keep(em.imul(heads, em.wide(self.queries)), split, parts, part, sums, loop.results)
+            heads = em.wide(b) * self.spec.num_heads + em.wide(h)
+            self.keep(heads * em.wide(self.queries), split, parts, part, sums, loop.results)
             branch.else_()
             self.finish(b, h, loop.results)
 
@@ -127,7 +127,7 @@ class PrefillF32(Problem):
         """(row, quad) of what a thread moves of a tile of `count` rows; the last ones may be beyond the tile."""
         em = self.em
         count = -(-count * self.quads // self.config.threads)
-        places = [em.addi(self.thread, i * self.config.threads) for i in range(count)]
+        places = [self.thread + i * self.config.threads for i in range(count)]
         return [(em.binary("arith.divui", p, self.quads), em.binary("arith.remui", p, self.quads)) for p in places]
 
     def read_tile(self, x: Heads, head: Value, first: Index, last: Index, count: int) -> list[list[Value]]:
@@ -135,8 +135,8 @@ class PrefillF32(Problem):
         em = self.em
         values = []
         for row, quad in self.pieces(count):
-            at = em.imin(em.iadd(first, row), last)
-            address = em.at(x.row(em, head, at), em.imul(quad, 4), x.element)
+            at = em.imin(first + row, last)
+            address = em.at(x.row(em, head, at), quad * 4, x.element)
             values.append(self.load_wide(address, x.element, 4))
         return values
 
@@ -146,8 +146,8 @@ class PrefillF32(Problem):
         """Puts them into shared memory."""
         em = self.em
         for i, ((row, quad), quad_values) in enumerate(zip(self.pieces(count), values, strict=True)):
-            own = [x if factor is None else em.mulf(x, factor) for x in quad_values]
-            at = em.iadd(em.imul(row, pitch), em.imul(quad, 4))
+            own = [x if factor is None else x * factor for x in quad_values]
+            at = row * pitch + quad * 4
             if (i + 1) * self.config.threads <= count * self.quads:
                 em.st(em.vector(own), tile, at)
                 continue
@@ -159,11 +159,11 @@ class PrefillF32(Problem):
     def step(self, key: Value, keys: KeyRange, k: Value, v: Value, state: Sequence[Value]) -> list[Value]:
         """Maxima, sums and results after the keys from `key` on."""
         em, config = self.em, self.config
-        last = em.isub(keys.hi, 1)
+        last = keys.hi - 1
         key_values = self.read_tile(self.k, k, key, last, config.keys)
         values = self.read_tile(self.v, v, key, last, config.keys)
         # Weights of keys beyond the last one are zero, but 0 times infinity is NaN.
-        inside = [em.cmpi("slt", em.iadd(key, row), keys.hi) for row, _ in self.pieces(config.keys)]
+        inside = [em.cmpi("slt", key + row, keys.hi) for row, _ in self.pieces(config.keys)]
         values = [[em.select(own, x, 0.0) for x in quad] for own, quad in zip(inside, values, strict=True)]
         em.barrier()  # The tile before is used up.
         self.write_tile(self.key_tile, self.size + PAD, config.keys, key_values)
@@ -173,7 +173,7 @@ class PrefillF32(Problem):
         totals = list(state[2 * ROWS :])
         scores = self.scores()
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
-        columns = [em.iadd(key, em.iadd(self.lane, LANES * j)) for j in range(self.columns)]
+        columns = [key + (self.lane + LANES * j) for j in range(self.columns)]
         scores = [
             [self.biased(r, x, column, last) for x, column in zip(own, columns, strict=True)]
             for r, own in enumerate(scores)
@@ -199,11 +199,11 @@ class PrefillF32(Problem):
             new_maxima.append(maximum)
             weights.append(exps)
             width = 4 * self.parts
-            totals[r * width : (r + 1) * width] = [em.mulf(x, decay) for x in totals[r * width : (r + 1) * width]]
+            totals[r * width : (r + 1) * width] = [x * decay for x in totals[r * width : (r + 1) * width]]
         for r, exps in enumerate(weights):
-            row = em.imul(em.iadd(em.imul(self.group, ROWS), r), config.keys + PAD)
+            row = (self.group * ROWS + r) * (config.keys + PAD)
             for j, x in enumerate(exps):
-                em.st(x, self.weight_tile, em.iadd(row, em.iadd(self.lane, LANES * j)))
+                em.st(x, self.weight_tile, row + (self.lane + LANES * j))
         em.warp_sync()
         with em.if_(edge, ["f32"] * len(totals)) as branch:
             branch.yield_(self.weighted(totals, key, keys))
@@ -226,19 +226,16 @@ class PrefillF32(Problem):
         """Products of the thread's queries with its keys, in the tile."""
         em, pitch = self.em, self.size + PAD
         inits = [em.const(0.0, "f32")] * (ROWS * self.columns)
-        query = em.imul(self.group, ROWS * pitch)
-        key = em.imul(self.lane, pitch)
+        query = self.group * (ROWS * pitch)
+        key = self.lane * pitch
         unroll = next(n for n in (4, 2, 1) if self.quads % n == 0)
         with em.loop(0, self.size, 4 * unroll, inits, hint="d") as d:
             sums = list(d.args)
             for u in range(unroll):
-                at = em.iadd(d.iv, 4 * u)
-                queries = [
-                    em.lanes(em.ld(self.query_tile, vec(4, "f32"), em.iadd(em.iadd(query, r * pitch), at)))
-                    for r in range(ROWS)
-                ]
+                at = d.iv + 4 * u
+                queries = [em.lanes(em.ld(self.query_tile, vec(4, "f32"), query + r * pitch + at)) for r in range(ROWS)]
                 for j in range(self.columns):
-                    own = em.lanes(em.ld(self.key_tile, vec(4, "f32"), em.iadd(em.iadd(key, j * LANES * pitch), at)))
+                    own = em.lanes(em.ld(self.key_tile, vec(4, "f32"), key + j * LANES * pitch + at))
                     for r in range(ROWS):
                         total = sums[r * self.columns + j]
                         for x, y in zip(queries[r], own, strict=True):
@@ -250,27 +247,23 @@ class PrefillF32(Problem):
     def weighted(self, totals: Sequence[Value], first: Value | None, keys: KeyRange) -> list[Value]:
         """totals + weights * values of the tile; with `first`, its first key, hidden values count as nothing."""
         em, config = self.em, self.config
-        weight_row = em.imul(self.group, ROWS * (config.keys + PAD))
+        weight_row = self.group * (ROWS * (config.keys + PAD))
         last = self.quads - 1
-        quads = [em.iadd(self.lane, LANES * part) for part in range(self.parts)]
+        quads = [self.lane + LANES * part for part in range(self.parts)]
         if self.quads % LANES:
             quads = [em.imin(quad, last) for quad in quads]
         with em.loop(0, config.keys, 4, totals, hint="key") as loop:
             sums = list(loop.args)
             weights = [
-                em.lanes(
-                    em.ld(
-                        self.weight_tile, vec(4, "f32"), em.iadd(weight_row, em.iadd(loop.iv, r * (config.keys + PAD)))
-                    )
-                )
+                em.lanes(em.ld(self.weight_tile, vec(4, "f32"), weight_row + (loop.iv + r * (config.keys + PAD))))
                 for r in range(ROWS)
             ]
             for i in range(4):
-                at = em.iadd(loop.iv, i)
-                row = em.imul(at, self.size)
-                seen = None if first is None else [self.seen_by(r, em.iadd(first, at), keys) for r in range(ROWS)]
+                at = loop.iv + i
+                row = at * self.size
+                seen = None if first is None else [self.seen_by(r, first + at, keys) for r in range(ROWS)]
                 for part, quad in enumerate(quads):
-                    values = em.lanes(em.ld(self.value_tile, vec(4, "f32"), em.iadd(row, em.imul(quad, 4))))
+                    values = em.lanes(em.ld(self.value_tile, vec(4, "f32"), row + quad * 4))
                     for r in range(ROWS):
                         for e, x in enumerate(values):
                             place = (r * self.parts + part) * 4 + e
@@ -291,28 +284,28 @@ class PrefillF32(Problem):
                 row = self.out.row(em, head, self.rows[r])
                 for quad, own in values:
                     with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
-                        value = em.vector([em.mulf(x, scale) for x in own])
-                        em.st(em.narrow(value, self.element), row, em.imul(quad, 4))
+                        value = em.vector([x * scale for x in own])
+                        em.st(em.narrow(value, self.element), row, quad * 4)
 
     def keep(self, first: Index, split: Index, parts: Value, part: Value, sums: Value, state: Sequence[Value]) -> None:
         """Writes what a part of the keys gives, for the kernel that joins them; `first`: the row of query 0."""
         em = self.em
         for r, values, total in self.results(state):
             with self.existing(r):
-                row = em.imul(em.iadd(first, em.wide(self.rows[r])), em.wide(parts))
-                row = em.iadd(row, em.wide(split))
+                row = (first + em.wide(self.rows[r])) * em.wide(parts)
+                row = row + em.wide(split)
                 for quad, own in values:
                     with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
-                        em.st(em.vector(own), part, em.iadd(em.imul(row, self.size), em.wide(em.imul(quad, 4))))
+                        em.st(em.vector(own), part, row * self.size + em.wide(quad * 4))
                 with em.if_(em.cmpi("eq", em.index(self.lane), 0)):
-                    em.st(em.vector([state[r], total]), sums, em.imul(row, 2))
+                    em.st(em.vector([state[r], total]), sums, row * 2)
 
     def results(self, state: Sequence[Value]) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
         """Of each row of a thread: its number, the quads that the thread has of it, the sum of weights."""
         em, width = self.em, 4 * self.parts
         for r in range(ROWS):
             own = state[2 * ROWS + r * width : 2 * ROWS + (r + 1) * width]
-            quads = [(em.iadd(self.lane, LANES * p), own[4 * p : 4 * p + 4]) for p in range(self.parts)]
+            quads = [(self.lane + LANES * p, own[4 * p : 4 * p + 4]) for p in range(self.parts)]
             yield r, quads, em.warp_reduce("add", state[ROWS + r], LANES)
 
     def existing(self, r: int) -> AbstractContextManager[object]:
@@ -352,16 +345,16 @@ def prefill_f32(
         batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
         queries, keys = em.dim(q, axis), em.dim(k, axis)
         tiles = em.iceildiv(queries, config.queries)
-        wanted = em.idiv(slots, em.imax(em.imul(em.imul(tiles, spec.num_heads), batch), 1))
-        most = em.imin(em.idiv(keys, config.least * config.keys), config.parts)
+        wanted = slots // em.imax(tiles * spec.num_heads * batch, 1)
+        most = em.imin(keys // (config.least * config.keys), config.parts)
         return batch, queries, tiles, em.imax(em.imin(wanted, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
         batch, queries, _, parts = sizes(em, operands)
         one = em.cmpi("eq", em.index(parts), 1)
-        rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
+        rows = batch * queries * spec.num_heads * parts
         rows = em.select(one, 0, em.index(rows))
-        return scratch.take([em.imul(rows, spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
+        return scratch.take([rows * spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
@@ -370,7 +363,7 @@ def prefill_f32(
         pdl = device.sm >= 90
         em.launch(
             symbol,
-            [tiles, spec.num_heads, em.imul(batch, parts)],
+            [tiles, spec.num_heads, batch * parts],
             config.threads,
             [*operands, results[0], *own],
             shared=config.shared_bytes(spec.head_dim),

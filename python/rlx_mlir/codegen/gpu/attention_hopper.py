@@ -144,14 +144,14 @@ class PrefillHopper(Problem):
         """A barrier of a stage: keys or values, full or empty. The first barrier is that of the queries."""
         em = self.em
         number = ("keys full", "values full", "keys empty", "values empty").index(kind)
-        return em.at(self.barriers, em.iadd(em.imul(stage, 8), 8 + 8 * number * self.config.stages), "i8")
+        return em.at(self.barriers, stage * 8 + (8 + 8 * number * self.config.stages), "i8")
 
     def start(self) -> None:
         """Fetches the maps, which launches write, not kernels; initialises the barriers."""
         em, stages = self.em, self.config.stages
         self.barriers = em.shared(self.config.offsets(self.size)[2])
         self.thread = em.thread()
-        self.group = em.uniform(em.shrui(self.thread, 7))
+        self.group = em.uniform(self.thread >> 7)
         with em.if_(em.cmpi("eq", self.thread, 0)):
             q, k, v, out = self.maps
             em.tma_prefetch(q)
@@ -183,21 +183,21 @@ class PrefillHopper(Problem):
         self.memory, self.parts = (part, sums), parts
         self.start()
         block = em.block()
-        before = em.idiv(block, em.imul(tiles, live))
-        inside = em.irem(block, em.imul(tiles, live))
-        beside = em.imin(em.isub(heads, em.imul(before, live)), live)
-        tile = em.isub(em.isub(tiles, 1), em.idiv(inside, beside))
-        head = em.iadd(em.imul(before, live), em.irem(inside, beside))
-        self.b, self.h = em.idiv(head, self.spec.num_heads), em.irem(head, self.spec.num_heads)
-        self.first = em.imul(tile, TILE)
+        before = block // (tiles * live)
+        inside = block % (tiles * live)
+        beside = em.imin(heads - before * live, live)
+        tile = tiles - 1 - inside // beside
+        head = before * live + inside % beside
+        self.b, self.h = head // self.spec.num_heads, head % self.spec.num_heads
+        self.first = tile * TILE
         em.launch_dependents()
         em.wait_dependencies()
         self.seen = part_of(self, self.range(self.b, self.first, TILE), config.keys, em.block("y"), parts)
-        span = em.imax(em.isub(self.seen.hi, self.seen.lo), 0)
+        span = em.imax(self.seen.hi - self.seen.lo, 0)
         self.count = em.iceildiv(span, config.keys)
         with em.if_(em.cmpi("eq", self.group, 0)) as branch:
             em.max_registers("decrease", config.registers[0])
-            with em.if_(em.cmpi("eq", em.shrui(self.thread, 5), 0)), em.if_(em.elect()):
+            with em.if_(em.cmpi("eq", self.thread >> 5, 0)), em.if_(em.elect()):
                 self.fetch()
             branch.else_()
             em.max_registers("increase", config.registers[1])
@@ -205,10 +205,9 @@ class PrefillHopper(Problem):
 
     def coordinates(self, heads: int, h: Index, s: Index, at: int) -> list[Index]:
         """Where a box that begins with element `at` of a head starts in a map of a tensor with that many heads."""
-        em = self.em
         if self.spec.layout == "bhsd":
-            return [at, s, em.iadd(em.imul(self.b, heads), h)]
-        return [em.iadd(em.imul(h, self.size), at), s, self.b]
+            return [at, s, self.b * heads + h]
+        return [h * self.size + at, s, self.b]
 
     def fetch(self) -> None:
         """Starts all copies of the block, as stages become empty."""
@@ -219,17 +218,17 @@ class PrefillHopper(Problem):
         for box in range(self.boxes):
             target = em.shared(box * TILE * 2 * BOX)
             em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box * BOX), self.barriers)
-        kv = em.idiv(self.h, spec.group)
+        kv = self.h // spec.group
         with em.loop(0, self.count, 1, [em.const(0), em.const(1)], hint="tile") as loop:
             stage, phase = loop.args
-            row = em.iadd(self.seen.lo, em.imul(em.isub(em.isub(self.count, 1), loop.iv), config.keys))
+            row = self.seen.lo + (self.count - 1 - loop.iv) * config.keys
             boxes = (self.boxes, 2 * BOX), (2 * self.columns // self.span, self.span)
             for kind, map, offset, (count, span) in zip(("keys", "values"), (k, v), offsets[:2], boxes, strict=True):
                 em.mbarrier_wait(self.barrier_of(f"{kind} empty", stage), phase)
                 full = self.barrier_of(f"{kind} full", stage)
                 em.mbarrier_expect(full, count * config.keys * span)
                 for box in range(count):
-                    at = em.iadd(em.imul(stage, config.tile_bytes(size)), offset + box * config.keys * span)
+                    at = stage * config.tile_bytes(size) + (offset + box * config.keys * span)
                     place = self.coordinates(spec.kv_heads, kv, row, box * span // 2)
                     em.tma_load(em.shared(at), map, place, full)
             loop.yield_(list(em.advance(stage, phase, config.stages)))
@@ -239,15 +238,15 @@ class PrefillHopper(Problem):
     def compute(self) -> None:
         """What a thread of the computing warp groups does."""
         em = self.em
-        self.own = em.isub(self.group, 1)
-        within = em.andi(self.thread, GROUP - 1)
-        self.lane, self.warp = em.andi(self.thread, 31), em.shrui(within, 5)
+        self.own = self.group - 1
+        within = self.thread & (GROUP - 1)
+        self.lane, self.warp = self.thread & 31, within >> 5
         self.leads = em.cmpi("eq", within, 0)
-        row = em.iadd(em.imul(self.own, QUERIES), em.iadd(em.imul(self.warp, 16), em.shrui(self.lane, 2)))
-        row = em.iadd(self.first, row)
-        self.rows = [row, em.iadd(row, 8)]
-        self.column = em.imul(em.andi(self.lane, 3), 2)
-        last = em.isub(self.queries, 1)
+        row = self.own * QUERIES + (self.warp * 16 + (self.lane >> 2))
+        row = self.first + row
+        self.rows = [row, row + 8]
+        self.column = (self.lane & 3) * 2
+        last = self.queries - 1
         self.mask_rows = [
             self.mask_row(self.b, self.h, em.imin(own, last)) for own in self.rows if self.mask is not None
         ]
@@ -279,17 +278,17 @@ class PrefillHopper(Problem):
     def bounds(self) -> tuple[Index, Index]:
         """Tiles, counted from the last: those before the first bound and from the second on need conditions."""
         em, spec, keys, seen = self.em, self.spec, self.config.keys, self.seen
-        position = em.iadd(seen.offset, self.first)
+        position = seen.offset + self.first
         first: Index = 1
         if spec.mask_kind in ("causal", "sliding_window"):
-            whole = em.idiv(em.imax(em.isub(em.iadd(position, 1), seen.lo), 0), keys)
-            first = em.imax(em.isub(self.count, whole), 1)
+            whole = em.imax(position + 1 - seen.lo, 0) // keys
+            first = em.imax(self.count - whole, 1)
         last: Index = self.count
         if spec.mask_kind == "sliding_window":
             assert spec.window is not None
-            oldest = em.isub(em.iadd(position, TILE - 1), spec.window)
-            hidden = em.iceildiv(em.imax(em.isub(em.iadd(oldest, 1), seen.lo), 0), keys)
-            last = em.imax(em.isub(self.count, hidden), first)
+            oldest = position + (TILE - 1) - spec.window
+            hidden = em.iceildiv(em.imax(oldest + 1 - seen.lo, 0), keys)
+            last = em.imax(self.count - hidden, first)
         return first, last
 
     def opening(self) -> _State:
@@ -323,7 +322,7 @@ class PrefillHopper(Problem):
         done = em.wgmma_wait_tied(0, [*totals, *weights])
         totals, weights = done[: len(totals)], done[len(totals) :]
         self.arrive("values empty", state.value_ring[0])
-        totals = [em.mulf(x, decays[(i // 2) % 2]) for i, x in enumerate(totals)]
+        totals = [x * decays[(i // 2) % 2] for i, x in enumerate(totals)]
         return _State(
             list(em.advance(state.key_ring[0], state.key_ring[1], stages)),
             list(em.advance(state.value_ring[0], state.value_ring[1], stages)),
@@ -342,16 +341,16 @@ class PrefillHopper(Problem):
         """Starts the products of queries and a stage of keys."""
         em, config, size = self.em, self.config, self.size
         base = em.address(em.shared())
-        left = em.wgmma_descriptor(em.addi(base, em.imul(self.own, QUERIES * 2 * BOX)), 16, 1024)
-        at = em.iadd(em.imul(stage, config.tile_bytes(size)), config.offsets(size)[0])
-        right = em.wgmma_descriptor(em.addi(base, at), 16, 1024)
+        left = em.wgmma_descriptor(base + self.own * (QUERIES * 2 * BOX), 16, 1024)
+        at = stage * config.tile_bytes(size) + config.offsets(size)[0]
+        right = em.wgmma_descriptor(base + at, 16, 1024)
         kinds = ["f32"] * (config.keys // 2)
         total = em.op(f"llvm.mlir.zero : {struct_of(kinds)}", struct_of(kinds))
         em.wgmma_fence()
         for step in range(size // 16):
             box, inner = divmod(step, BOX // 16)
-            a = em.addi(left, (box * TILE * 2 * BOX + inner * 32) // 16)
-            b = em.addi(right, (box * config.keys * 2 * BOX + inner * 32) // 16)
+            a = left + (box * TILE * 2 * BOX + inner * 32) // 16
+            b = right + (box * config.keys * 2 * BOX + inner * 32) // 16
             total = em.wgmma(self.element, config.keys, a, b, total, first=step == 0)
         em.wgmma_commit()
         return em.fields(total, kinds)
@@ -359,13 +358,13 @@ class PrefillHopper(Problem):
     def weigh(self, state: _State) -> list[Value]:
         """Starts adding the weights times their stage of values."""
         em, config, size = self.em, self.config, self.size
-        at = em.iadd(em.imul(state.value_ring[0], config.tile_bytes(size)), config.offsets(size)[1])
+        at = state.value_ring[0] * config.tile_bytes(size) + config.offsets(size)[1]
         span = self.span
-        right = em.wgmma_descriptor(em.addi(em.address(em.shared()), at), config.keys * span, 8 * span, span)
+        right = em.wgmma_descriptor(em.address(em.shared()) + at, config.keys * span, 8 * span, span)
         totals = state.totals
         em.wgmma_fence()
         for step in range(config.keys // 16):
-            b = em.addi(right, step * span)
+            b = right + step * span
             left = state.weights[4 * step : 4 * step + 4]
             totals = em.wgmma_registers(self.element, self.columns, left, b, totals, transpose=True)
         em.wgmma_commit()
@@ -373,9 +372,8 @@ class PrefillHopper(Problem):
 
     def first_key(self, tile: Value) -> Index:
         """The thread's first key in a tile, which counts from the last."""
-        em = self.em
-        start = em.iadd(self.seen.lo, em.imul(em.isub(em.isub(self.count, 1), tile), self.config.keys))
-        return em.iadd(start, self.column)
+        start = self.seen.lo + (self.count - 1 - tile) * self.config.keys
+        return start + self.column
 
     def mask_tile(self, tile: Value) -> list[Value]:
         """What a mask in memory has for the thread's scores of a tile, as it stands there; none without one."""
@@ -385,16 +383,16 @@ class PrefillHopper(Problem):
         start, kind = self.first_key(tile), self.mask_element
         # Neighbours are one access where rows of the mask begin at even places.
         pairs = isinstance(keys, int) and keys % 2 == 0
-        last = em.isub(keys, 2 if pairs else 1)
+        last = keys - (2 if pairs else 1)
         found: list[Value] = []
         for n in range(self.config.keys // 8):
             for row in self.mask_rows:
                 if pairs:
-                    place = em.index(em.imin(em.iadd(start, 8 * n), last))
+                    place = em.index(em.imin(start + 8 * n, last))
                     found += em.lanes(em.ld(em.at(row, em.wide(place), kind), vec(2, kind)))
                     continue
                 for e in range(2):
-                    found.append(em.ld(row, kind, em.wide(em.imin(em.iadd(start, 8 * n + e), last))))
+                    found.append(em.ld(row, kind, em.wide(em.imin(start + (8 * n + e), last))))
         return found
 
     def transformed(self, products: list[Value], tile: Value, masked: bool, mask: Sequence[Value]) -> list[Value]:
@@ -406,7 +404,7 @@ class PrefillHopper(Problem):
             if spec.mask_kind == "bias":
                 biases = [em.widen(x) for x in mask]
             pairs = zip(products, biases, strict=True)
-            scores = [self.score(em.mulf(x, self.query_factor), bias) for x, bias in pairs]
+            scores = [self.score(x * self.query_factor, bias) for x, bias in pairs]
         if spec.mask_kind == "custom":
             conditions = [self.condition(x) for x in mask]
             scores = [em.select(own, x, NEGATIVE_INFINITY) for own, x in zip(conditions, scores, strict=True)]
@@ -415,20 +413,20 @@ class PrefillHopper(Problem):
         start = self.first_key(tile)
         shown = list(scores)
         for half, row in enumerate(self.rows):
-            limit, oldest = em.isub(seen.hi, 1), None
-            position = em.iadd(seen.offset, row)
+            limit, oldest = seen.hi - 1, None
+            position = seen.offset + row
             if spec.mask_kind in ("causal", "sliding_window"):
                 limit = em.imin(limit, position)
             if spec.mask_kind == "sliding_window":
                 assert spec.window is not None
-                oldest = em.isub(em.isub(position, spec.window), start)
-            limit = em.isub(limit, start)
+                oldest = position - spec.window - start
+            limit = limit - start
             for n in range(config.keys // 8):
                 for e in range(2):
                     at = 4 * n + 2 * half + e
                     sees = em.cmpi("sge", em.index(limit), 8 * n + e)
                     if oldest is not None:
-                        sees = em.andi(sees, em.cmpi("slt", em.index(oldest), 8 * n + e))
+                        sees = sees & em.cmpi("slt", em.index(oldest), 8 * n + e)
                     shown[at] = em.select(sees, scores[at], NEGATIVE_INFINITY)
         return shown
 
@@ -468,17 +466,17 @@ class PrefillHopper(Problem):
         em, config, seen = self.em, self.config, self.seen
         if self.pos is None:
             return
-        start = em.iadd(seen.lo, em.imul(em.isub(self.count, 1), config.keys))
-        end = em.imin(em.iadd(start, config.keys), self.keys)
+        start = seen.lo + (self.count - 1) * config.keys
+        end = em.imin(start + config.keys, self.keys)
         with em.if_(em.cmpi("slt", em.index(seen.hi), em.index(end))):
             em.mbarrier_wait(self.barrier_of("values full", 0), 0)
             pieces, per_row = 2 * config.keys * self.columns // 16, self.span // 16
-            first = em.isub(self.thread, GROUP)
+            first = self.thread - GROUP
             zeros = em.const(0, "vector<4xi32>")
             with em.loop(first, pieces, CONSUMERS * GROUP, hint="piece") as loop:
-                row = em.iadd(start, em.irem(em.idiv(loop.iv, per_row), config.keys))
+                row = start + loop.iv // per_row % config.keys
                 with em.if_(em.cmpi("sge", em.index(row), em.index(seen.hi))):
-                    em.st(zeros, em.shared(config.offsets(self.size)[1]), em.imul(loop.iv, 4))
+                    em.st(zeros, em.shared(config.offsets(self.size)[1]), loop.iv * 4)
             em.fence_async()
             em.barrier(3, CONSUMERS * GROUP)
 
@@ -494,28 +492,28 @@ class PrefillHopper(Problem):
     def keep(self, maxima: Sequence[Value], sums: Sequence[Value], totals: Sequence[Value]) -> None:
         """Writes what a part of the keys gives, for the kernel that joins them."""
         em, (part, memory) = self.em, self.memory
-        heads = em.iadd(em.imul(em.wide(self.b), self.spec.num_heads), em.wide(self.h))
-        base, split = em.imul(heads, em.wide(self.queries)), em.wide(em.block("y"))
+        heads = em.wide(self.b) * self.spec.num_heads + em.wide(self.h)
+        base, split = heads * em.wide(self.queries), em.wide(em.block("y"))
 
         def place(query: Index) -> Index:
-            row = em.imul(em.iadd(base, em.wide(query)), em.wide(self.parts))
-            return em.iadd(row, split)
+            row = (base + em.wide(query)) * em.wide(self.parts)
+            return row + split
 
         for half, query in enumerate(self.rows):
             with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
                 row = place(query)
-                at = em.iadd(em.imul(row, self.size), em.wide(self.column))
+                at = row * self.size + em.wide(self.column)
                 for n in range(self.size // 8):
                     pair = [totals[4 * n + 2 * half + e] for e in range(2)]
-                    em.st(em.vector(pair), part, em.iadd(at, em.wide(8 * n)))
+                    em.st(em.vector(pair), part, at + em.wide(8 * n))
                 with em.if_(em.cmpi("eq", self.column, 0)):
-                    em.st(em.vector([em.mulf(maxima[half], self.factor), sums[half]]), memory, em.imul(row, 2))
+                    em.st(em.vector([maxima[half] * self.factor, sums[half]]), memory, row * 2)
         if not self.hides:
             return
 
         def put(r: int, group: Value, d: Index, value: Value) -> None:
-            first = em.isub(self.rows[r], em.shrui(self.lane, 2))
-            em.st(value, part, em.iadd(em.imul(place(em.iadd(first, group)), self.size), em.wide(d)))
+            first = self.rows[r] - (self.lane >> 2)
+            em.st(value, part, place(first + group) * self.size + em.wide(d))
 
         # The sums are no results yet, but NaN where they make them so.
         scales = [em.fmaf(x, 0.0, 1.0) for x in sums]
@@ -525,35 +523,35 @@ class PrefillHopper(Problem):
         """Writes results, through this warp group's part of the tile of queries."""
         em = self.em
         scales = [self.normalising(x) for x in sums]
-        values = [em.mulf(x, scales[(i // 2) % 2]) for i, x in enumerate(totals)]
-        barrier = em.iadd(self.own, 1)
+        values = [x * scales[(i // 2) % 2] for i, x in enumerate(totals)]
+        barrier = self.own + 1
         em.barrier(barrier, GROUP)
-        matrix = em.shrui(self.lane, 3)
-        row = em.iadd(em.imul(self.warp, 16), em.iadd(em.andi(self.lane, 7), em.imul(em.andi(matrix, 1), 8)))
-        target = em.shared(em.imul(self.own, QUERIES * 2 * BOX))
+        matrix = self.lane >> 3
+        row = self.warp * 16 + ((self.lane & 7) + (matrix & 1) * 8)
+        target = em.shared(self.own * (QUERIES * 2 * BOX))
         for n in range(0, self.size // 8, 2):
             words = [self.pair(values, 4 * n + 2 * i) for i in range(4)]
             box, piece = divmod(n, 8)
-            swizzled = em.xor(em.iadd(em.shrui(matrix, 1), piece), em.andi(row, 7))
-            at = em.iadd(em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16)), box * TILE * 2 * BOX)
+            swizzled = em.xor((matrix >> 1) + piece, row & 7)
+            at = row * (2 * BOX) + swizzled * 16 + box * TILE * 2 * BOX
             em.stmatrix(em.at(target, at, "i8"), words)
         if self.hides:
 
             def put(r: int, group: Value, d: Index, value: Value) -> None:
-                own = em.iadd(em.iadd(em.imul(self.warp, 16), group), 8 * r)
-                at = em.at(target, self.place(own, em.shrui(d, 3)), "i8")
-                em.st(em.narrow(value, self.element), at, em.andi(d, 7))
+                own = self.warp * 16 + group + 8 * r
+                at = em.at(target, self.place(own, d >> 3), "i8")
+                em.st(em.narrow(value, self.element), at, d & 7)
 
             em.warp_sync()
             self.repair(maxima, scales, values, put)
-        first = em.iadd(self.first, em.imul(self.own, QUERIES))
+        first = self.first + self.own * QUERIES
         if not self.whole:
             em.barrier(barrier, GROUP)
             self.copy_out(target, first)
             return
         em.fence_async()
         em.barrier(barrier, GROUP)
-        with em.if_(em.andi(self.leads, em.cmpi("slt", em.index(first), em.index(self.queries)))):
+        with em.if_(self.leads & em.cmpi("slt", em.index(first), em.index(self.queries))):
             for box in range(self.boxes):
                 place = self.coordinates(self.spec.num_heads, self.h, first, box * BOX)
                 em.tma_store(self.maps[3], em.at(target, box * TILE * 2 * BOX, "i8"), place)
@@ -564,20 +562,20 @@ class PrefillHopper(Problem):
         """Writes the results of this warp group from shared memory, where copies of boxes would reach too far."""
         em, pieces = self.em, self.size // 8
         head = self.out.head(em, self.b, self.h)
-        start = em.andi(self.thread, GROUP - 1)
+        start = self.thread & (GROUP - 1)
         with em.loop(start, QUERIES * pieces, GROUP, hint="piece") as loop:
-            row, piece = em.idiv(loop.iv, pieces), em.irem(loop.iv, pieces)
-            query = em.iadd(first, row)
+            row, piece = loop.iv // pieces, loop.iv % pieces
+            query = first + row
             with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
                 words = em.ld(em.at(tile, self.place(row, piece), "i8"), vec(4, "i32"))
-                em.st(words, em.at(self.out.row(em, head, query), em.imul(piece, 8), self.element))
+                em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))
 
     def place(self, row: Index, piece: Index) -> Index:
         """Where 16 bytes of a row stand in a warp group's part of the tile of queries."""
         em = self.em
-        swizzled = em.xor(em.andi(em.index(piece), 7), em.andi(em.index(row), 7))
-        at = em.iadd(em.imul(row, 2 * BOX), em.imul(swizzled, 16))
-        return em.iadd(em.imul(em.shrui(em.index(piece), 3), TILE * 2 * BOX), at)
+        swizzled = em.xor(em.index(piece) & 7, em.index(row) & 7)
+        at = row * (2 * BOX) + swizzled * 16
+        return (em.index(piece) >> 3) * (TILE * 2 * BOX) + at
 
     def repair(
         self,
@@ -591,7 +589,7 @@ class PrefillHopper(Problem):
         for half, query in enumerate(self.rows):
             own = [x for i, x in enumerate(values) if (i // 2) % 2 == half]
             rows.append(Row(query, self.finite(maxima[half]), scales[half], own))
-        repair(self, (self.b, self.h, self.em.idiv(self.h, self.spec.group)), self.seen, rows, put)
+        repair(self, (self.b, self.h, self.h // self.spec.group), self.seen, rows, put)
 
 
 def prefill_hopper(
@@ -668,26 +666,26 @@ class _PrefillHost:
         spec, config = self.spec, self.config
         batch = self._batch(em, operands[0])
         queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
-        tiles = em.imul(em.imul(em.iceildiv(queries, TILE), batch), spec.num_heads)
-        most = em.imin(em.idiv(keys, config.least * config.keys), config.parts)
-        parts = em.imax(em.imin(em.idiv(self.slots, em.imax(tiles, 1)), most), 1)
-        rows = em.imul(em.imul(em.imul(batch, queries), spec.num_heads), parts)
+        tiles = em.iceildiv(queries, TILE) * batch * spec.num_heads
+        most = em.imin(keys // (config.least * config.keys), config.parts)
+        parts = em.imax(em.imin(self.slots // em.imax(tiles, 1), most), 1)
+        rows = batch * queries * spec.num_heads * parts
         return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))
 
     def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
         """The memory of parts: results, and the maxima and sums of their rows."""
         _, rows = self._parts(em, operands)
-        return scratch.take([em.imul(rows, self.spec.head_dim)], "f32"), scratch.take([em.imul(rows, 2)], "f32")
+        return scratch.take([rows * self.spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
 
     def _map(self, em: HostEmitter, batch: Index, buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
         """The tensor map of heads, of which a box is so many rows of `span` bytes."""
         spec = self.spec
         length = em.dim(buffer, spec.sequence_axis)
         if spec.layout == "bhsd":
-            sizes, pitch = [em.imul(batch, heads), length, spec.head_dim], spec.head_dim
+            sizes, pitch = [batch * heads, length, spec.head_dim], spec.head_dim
         else:
             sizes, pitch = [batch, length, heads * spec.head_dim], heads * spec.head_dim
-        strides, box = [em.imul(length, pitch), pitch, 1], [1, rows, span // 2]
+        strides, box = [length * pitch, pitch, 1], [1, rows, span // 2]
         return em.tensor_map(buffer, sizes, strides, box, swizzle=span)
 
     def emit(self, em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
@@ -696,16 +694,16 @@ class _PrefillHost:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         batch = self._batch(em, named["q"])
         queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
-        tiles, heads = em.iceildiv(queries, TILE), em.imul(batch, spec.num_heads)
+        tiles, heads = em.iceildiv(queries, TILE), batch * spec.num_heads
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
-        fitting = em.idiv(LIVE_BYTES, em.imax(em.imul(keys, 4 * spec.head_dim), 1))
-        live = em.imax(em.imin(em.imul(fitting, spec.group), heads), 1)
+        fitting = LIVE_BYTES // em.imax(keys * (4 * spec.head_dim), 1)
+        live = em.imax(em.imin(fitting * spec.group, heads), 1)
         parts, _ = self._parts(em, operands)
         lengths = Problem.size_arguments(em, spec, named)
         own = [*self.take(em, operands, scratch), em.i32(parts)]
         em.launch(
             self.symbol,
-            [em.imul(tiles, heads), parts],
+            [tiles * heads, parts],
             _THREADS,
             [
                 self._map(em, batch, named["q"], spec.num_heads, TILE),

@@ -34,7 +34,7 @@ def join(problem: Problem, part: Value, sums: Value, first: Index, count: Value,
     thread, lane, warp = em.thread(), em.lane(), em.warp()
     # One thread a part: MAX_PARTS are as many as threads.
     with em.if_(em.cmpi("ult", thread, count), ["f32", "f32"]) as own:
-        own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), em.imul(em.iadd(first, em.wide(thread)), 2))))
+        own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), (first + em.wide(thread)) * 2)))
         own.else_()
         own.yield_([em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")])
     maximum, total = own.results
@@ -42,20 +42,18 @@ def join(problem: Problem, part: Value, sums: Value, first: Index, count: Value,
     shift = problem.finite(em.block_reduce("maxnum", maximum, exchange, JOIN_THREADS))
     weight = problem.weight(maximum, shift)
     em.st(weight, weights, thread)
-    total = em.block_reduce("add", em.mulf(total, weight), exchange, JOIN_THREADS)
+    total = em.block_reduce("add", total * weight, exchange, JOIN_THREADS)
     sums_of = _weighted(problem, part, first, count, weights)
     results = em.shared(MAX_PARTS * 4 + 64)
     for vector, values in enumerate(sums_of):
-        at = em.iadd(em.imul(lane, 4), vector * WARP * 4)
+        at = lane * 4 + vector * WARP * 4
         with em.if_(em.cmpi("ult", at, size)):
-            em.st(em.vector(values), results, em.iadd(em.imul(warp, size), at))
+            em.st(em.vector(values), results, warp * size + at)
     em.barrier()
     scale = problem.normalising(total)
-    with em.loop(em.imul(thread, 4), size, JOIN_THREADS * 4, hint="d") as d:
-        own_values = [
-            em.lanes(em.ld(results, vec(4, "f32"), em.iadd(d.iv, w * size))) for w in range(JOIN_THREADS // WARP)
-        ]
-        values = [em.mulf(em.tree("add", column), scale) for column in zip(*own_values, strict=True)]
+    with em.loop(thread * 4, size, JOIN_THREADS * 4, hint="d") as d:
+        own_values = [em.lanes(em.ld(results, vec(4, "f32"), d.iv + w * size)) for w in range(JOIN_THREADS // WARP)]
+        values = [em.tree("add", column) * scale for column in zip(*own_values, strict=True)]
         em.st(em.narrow(em.vector(values), problem.element), target, d.iv)
 
 
@@ -64,15 +62,15 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
     em, size = problem.em, problem.spec.head_dim
     vectors = -(-size // (WARP * 4))
     inits = [em.const(0.0, "f32")] * (4 * vectors)
-    lane = em.imul(em.lane(), 4)
+    lane = em.lane() * 4
     with em.loop(em.warp(), count, JOIN_THREADS // WARP, inits, hint="part") as loop:
         weight = em.ld(weights, "f32", loop.iv)
-        base = em.imul(em.iadd(first, em.wide(loop.iv)), size)
+        base = (first + em.wide(loop.iv)) * size
         sums: list[Value] = []
         for vector in range(vectors):
-            at = em.iadd(lane, vector * WARP * 4)
+            at = lane + vector * WARP * 4
             at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
-            values = em.lanes(em.ld(part, vec(4, "f32"), em.iadd(base, em.wide(at))))
+            values = em.lanes(em.ld(part, vec(4, "f32"), base + em.wide(at)))
             old = loop.args[4 * vector : 4 * vector + 4]
             sums += [em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)]
         loop.yield_(sums)
@@ -82,11 +80,11 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
 def part_of(problem: Problem, keys: KeyRange, step: int, split: Index, parts: Index) -> KeyRange:
     """One of `parts` parts of some keys: whole multiples of `step` but for the last, which empty ones may follow."""
     em = problem.em
-    span = em.imax(em.isub(keys.hi, keys.lo), 0)
-    each = em.idiv(em.iadd(span, em.isub(parts, 1)), parts)
-    size = em.imul(em.iceildiv(each, step), step)
-    lo = em.iadd(keys.lo, em.imul(split, size))
-    return KeyRange(keys.offset, lo, em.imin(em.iadd(lo, size), keys.hi))
+    span = em.imax(keys.hi - keys.lo, 0)
+    each = (span + (parts - 1)) // parts
+    size = em.iceildiv(each, step) * step
+    lo = keys.lo + split * size
+    return KeyRange(keys.offset, lo, em.imin(lo + size, keys.hi))
 
 
 class Join(Problem):
@@ -96,7 +94,7 @@ class Join(Problem):
         """part, sums: what the first kernel wrote."""
         em = self.em
         b, h, i = em.block("z"), em.block("y"), em.block("x")
-        heads = em.iadd(em.imul(em.wide(b), self.spec.num_heads), em.wide(h))
-        row = em.iadd(em.imul(heads, em.wide(self.queries)), em.wide(i))
+        heads = em.wide(b) * self.spec.num_heads + em.wide(h)
+        row = heads * em.wide(self.queries) + em.wide(i)
         target = self.out.row(em, self.out.head(em, b, h), i)
-        join(self, part, sums, em.imul(row, em.wide(parts)), parts, target)
+        join(self, part, sums, row * em.wide(parts), parts, target)

@@ -85,22 +85,22 @@ class PrefillMma(Problem):
         em, config = self.em, self.config
         b, h = em.block("z"), em.block("y")
         # The last tiles see the most keys: they come first.
-        tile = em.isub(em.isub(em.blocks("x"), 1), em.block("x"))
-        self.first = em.imul(tile, config.queries)
+        tile = em.blocks("x") - 1 - em.block("x")
+        self.first = tile * config.queries
         self.thread, self.lane, self.warp = em.thread(), em.lane(), em.warp()
         self.query_tile = em.shared()
         self.key_tile = em.shared(config.queries * self.pitch)
         self.value_tile = em.shared((config.queries + config.keys) * self.pitch)
         keys = self.range(b, self.first, config.queries)
-        kv = em.idiv(h, self.spec.group)
+        kv = h // self.spec.group
         k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
         self.copy(self.query_tile, config.queries, self.q, self.q.head(em, b, h), self.first, self.queries)
         em.cp_async_commit()
         self.copy(self.key_tile, config.keys, self.k, k, keys.lo, keys.hi)
         em.cp_async_commit()
-        row = em.iadd(em.iadd(self.first, em.imul(self.warp, 16 * config.tiles)), em.shrui(self.lane, 2))
-        self.rows = [em.iadd(row, 8 * half) for half in range(2 * config.tiles)]
-        last = em.isub(self.queries, 1)
+        row = self.first + self.warp * (16 * config.tiles) + (self.lane >> 2)
+        self.rows = [row + 8 * half for half in range(2 * config.tiles)]
+        last = self.queries - 1
         self.mask_rows = [self.mask_row(b, h, em.imin(own, last)) for own in self.rows] if self.mask is not None else []
         em.cp_async_wait(1)
         em.barrier()
@@ -118,12 +118,12 @@ class PrefillMma(Problem):
     def copy(self, tile: Value, count: int, x: Heads, head: Value, first: Index, end: Index) -> None:
         """Starts copies of the rows from `first` on; those from `end` on become zeros."""
         em, threads = self.em, self.config.warps * WARP
-        last = em.imax(em.isub(end, 1), 0)
+        last = em.imax(end - 1, 0)
         for i in range(-(-count * self.pieces // threads)):
-            place = em.addi(self.thread, i * threads)
-            row, piece = em.idiv(place, self.pieces), em.irem(place, self.pieces)
-            at = em.iadd(first, row)
-            source = em.at(x.row(em, head, em.imin(at, last)), em.imul(piece, 8), x.element)
+            place = self.thread + i * threads
+            row, piece = place // self.pieces, place % self.pieces
+            at = first + row
+            source = em.at(x.row(em, head, em.imin(at, last)), piece * 8, x.element)
             size = em.select(em.cmpi("slt", em.index(at), em.index(end)), 16, 0)
             target = self.place(tile, row, piece)
             if (i + 1) * threads <= count * self.pieces:
@@ -137,16 +137,16 @@ class PrefillMma(Problem):
         em = self.em
         # Pieces of 128 bytes are a matter of constants, so that few addresses have to be kept.
         low, high = 2 * step % 8, 2 * step // 8
-        swizzled = em.xor(em.xor(piece, low) if low else piece, em.andi(em.index(row), 7))
-        at = em.iadd(em.iadd(em.imul(row, self.pitch), em.imul(swizzled, 16)), 128 * high)
+        swizzled = em.xor(em.xor(piece, low) if low else piece, em.index(row) & 7)
+        at = row * self.pitch + swizzled * 16 + 128 * high
         return em.at(tile, at, "i8")
 
     def query_fragments(self, step: int) -> list[list[Value]]:
         """The 16 elements from 16 * step on of each 16 queries of this warp."""
         em = self.em
-        row = em.iadd(em.imul(self.warp, 16 * self.config.tiles), em.andi(self.lane, 15))
-        half = em.shrui(self.lane, 4)
-        places = [self.place(self.query_tile, em.iadd(row, 16 * t), half, step) for t in range(self.config.tiles)]
+        row = self.warp * (16 * self.config.tiles) + (self.lane & 15)
+        half = self.lane >> 4
+        places = [self.place(self.query_tile, row + 16 * t, half, step) for t in range(self.config.tiles)]
         return [em.ldmatrix(place) for place in places]
 
     # A tile of keys -------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ class PrefillMma(Problem):
         products = self.products(fragments)
         em.cp_async_wait(0)
         em.barrier()  # Values are there, and the keys are used up.
-        self.copy(self.key_tile, config.keys, self.k, k, em.iadd(key, config.keys), keys.hi)
+        self.copy(self.key_tile, config.keys, self.k, k, key + config.keys, keys.hi)
         em.cp_async_commit()
         scores = self.scores(products, key, keys)
         maxima, sums, totals = state[:count], state[count : 2 * count], list(state[2 * count :])
@@ -181,7 +181,7 @@ class PrefillMma(Problem):
             new_maxima.append(maximum)
             weights.append(exps)
             for place in self.places(r):
-                totals[place] = em.mulf(totals[place], decay)
+                totals[place] = totals[place] * decay
         return [*new_maxima, *new_sums, *self.weighted(weights, totals)]
 
     def places(self, r: int) -> list[int]:
@@ -195,12 +195,12 @@ class PrefillMma(Problem):
         em, config = self.em, self.config
         zero = em.const(0.0, "f32")
         sums = [[[zero] * 4 for _ in range(config.keys // 8)] for _ in range(config.tiles)]
-        row = em.iadd(em.andi(self.lane, 7), em.imul(em.shrui(self.lane, 4), 8))
-        half = em.andi(em.shrui(self.lane, 3), 1)
+        row = (self.lane & 7) + (self.lane >> 4) * 8
+        half = (self.lane >> 3) & 1
         for step in range(self.size // 16):
             queries = self.query_fragments(step) if fragments is None else fragments[step]
             for pair in range(config.keys // 16):
-                place = self.place(self.key_tile, em.iadd(row, 16 * pair), half, step)
+                place = self.place(self.key_tile, row + 16 * pair, half, step)
                 own = em.ldmatrix(place)
                 for tile in range(config.tiles):
                     for n in range(2):
@@ -212,12 +212,8 @@ class PrefillMma(Problem):
     def scores(self, products: list[list[Value]], key: Value, keys: KeyRange) -> list[list[Value]]:
         """What softmax is taken of, by row of this lane; hidden keys are -inf."""
         em, config = self.em, self.config
-        columns = [
-            em.iadd(em.iadd(key, em.imul(em.andi(self.lane, 3), 2)), 8 * n + e)
-            for n in range(config.keys // 8)
-            for e in range(2)
-        ]
-        last = em.isub(keys.hi, 1)
+        columns = [key + (self.lane & 3) * 2 + (8 * n + e) for n in range(config.keys // 8) for e in range(2)]
+        last = keys.hi - 1
         scores: list[list[Value]] = []
         for r in range(len(self.rows)):
             tile, half = divmod(r, 2)
@@ -226,7 +222,7 @@ class PrefillMma(Problem):
                 bias: list[Value | None] = [None] * len(own)
                 if self.spec.mask_kind == "bias":
                     bias = [self.mask_value(self.mask_rows[r], em.imin(column, last)) for column in columns]
-                own = [self.score(em.mulf(x, self.query_factor), y) for x, y in zip(own, bias, strict=True)]
+                own = [self.score(x * self.query_factor, y) for x, y in zip(own, bias, strict=True)]
             scores.append(own)
         flat = [x for own in scores for x in own]
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
@@ -245,7 +241,7 @@ class PrefillMma(Problem):
     def weighted(self, weights: list[list[Value]], totals: list[Value]) -> list[Value]:
         """totals + weights times values."""
         em, config = self.em, self.config
-        row, half = em.andi(self.lane, 15), em.shrui(self.lane, 4)
+        row, half = self.lane & 15, self.lane >> 4
         for step in range(config.keys // 16):
             # Accumulators of two times 8 keys are the registers of a left operand of 16.
             lefts = [
@@ -253,7 +249,7 @@ class PrefillMma(Problem):
                 for tile in range(config.tiles)
             ]
             for pair in range(self.size // 16):
-                place = self.place(self.value_tile, em.iadd(row, 16 * step), half, pair)
+                place = self.place(self.value_tile, row + 16 * step, half, pair)
                 own = em.ldmatrix(place, transpose=True)
                 for tile in range(config.tiles):
                     for n in range(2):
@@ -269,22 +265,22 @@ class PrefillMma(Problem):
         em, config, count = self.em, self.config, len(self.rows)
         totals = state[2 * count :]
         em.warp_sync()
-        row = em.iadd(em.imul(self.warp, 16 * config.tiles), em.shrui(self.lane, 2))
-        inner = em.imul(em.andi(self.lane, 3), 4)
+        row = self.warp * (16 * config.tiles) + (self.lane >> 2)
+        inner = (self.lane & 3) * 4
         rows = []
         for r in range(count):
             scale = self.normalising(em.warp_reduce("add", state[count + r], 4))
-            values = [em.mulf(totals[at], scale) for at in self.places(r)]
+            values = [totals[at] * scale for at in self.places(r)]
             rows.append(Row(self.rows[r], self.finite(state[r]), scale, values))
             for n in range(self.size // 8):
-                target = self.place(self.query_tile, em.iadd(row, 8 * r), n)
+                target = self.place(self.query_tile, row + 8 * r, n)
                 em.st(self.pair(values, 2 * n), em.at(target, inner, "i8"))
         em.warp_sync()
 
         def put(r: int, group: Value, d: Index, value: Value) -> None:
-            own = em.iadd(em.iadd(em.imul(self.warp, 16 * config.tiles), group), 8 * r)
-            target = self.place(self.query_tile, own, em.shrui(d, 3))
-            em.st(em.narrow(value, self.element), target, em.andi(d, 7))
+            own = self.warp * (16 * config.tiles) + group + 8 * r
+            target = self.place(self.query_tile, own, d >> 3)
+            em.st(em.narrow(value, self.element), target, d & 7)
 
         if self.hides:
             repair(self, place, keys, rows, put)
@@ -292,16 +288,16 @@ class PrefillMma(Problem):
         head = self.out.head(em, place[0], place[1])
         lines = 16 * config.tiles
         for i in range(-(-lines * self.pieces // WARP)):
-            number = em.addi(self.lane, i * WARP)
-            own, piece = em.idiv(number, self.pieces), em.irem(number, self.pieces)
-            at = em.iadd(em.imul(self.warp, lines), own)
-            query = em.iadd(self.first, at)
+            number = self.lane + i * WARP
+            own, piece = number // self.pieces, number % self.pieces
+            at = self.warp * lines + own
+            query = self.first + at
             exists = em.cmpi("slt", em.index(query), em.index(self.queries))
             if (i + 1) * WARP > lines * self.pieces:
-                exists = em.andi(exists, em.cmpi("ult", em.index(own), lines))
+                exists = exists & em.cmpi("ult", em.index(own), lines)
             with em.if_(exists):
                 words = em.ld(self.place(self.query_tile, at, piece), vec(4, "i32"))
-                em.st(words, em.at(self.out.row(em, head, query), em.imul(piece, 8), self.element))
+                em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))
 
 
 def prefill_mma(

@@ -55,18 +55,18 @@ def repair(
         for x in row.results:
             probe = em.fmaf(x, 0.0, probe)
         # Where the sum of weights is NaN, so is the row.
-        broken = em.andi(em.cmpf("uno", probe, probe), em.cmpf("ord", row.scale, row.scale))
-        broken = em.andi(broken, em.cmpi("slt", em.index(row.query), em.index(problem.queries)))
+        broken = em.cmpf("uno", probe, probe) & em.cmpf("ord", row.scale, row.scale)
+        broken = broken & em.cmpi("slt", em.index(row.query), em.index(problem.queries))
         mask = em.ballot(broken)
         with em.if_(em.cmpi("ne", mask, 0)), em.loop(0, WARP // GROUP, hint="group") as group:
-            first = em.muli(group.iv, GROUP)
-            with em.if_(em.cmpi("ne", em.andi(em.shrui(mask, first), (1 << GROUP) - 1), 0)):
+            first = group.iv * GROUP
+            with em.if_(em.cmpi("ne", (mask >> first) & ((1 << GROUP) - 1), 0)):
                 query = em.shuffle_lane("idx", em.index(row.query), first)
                 maximum = em.shuffle_lane("idx", row.maximum, first)
                 scale = em.shuffle_lane("idx", row.scale, first)
                 for d, value in _row(problem, (b, h, kv, query), keys, lane, maximum):
                     with em.if_(em.cmpi("ult", d, problem.spec.head_dim)):
-                        put(r, group.iv, d, em.mulf(value, scale))
+                        put(r, group.iv, d, value * scale)
 
 
 def _row(
@@ -78,7 +78,7 @@ def _row(
 ) -> list[tuple[Value, Value]]:
     """(element, result without the scale) of a row: every 32nd element a lane."""
     em, size, (b, h, kv, i) = problem.em, problem.spec.head_dim, place
-    places = [em.addi(lane, WARP * t) for t in range(-(-size // WARP))]
+    places = [lane + WARP * t for t in range(-(-size // WARP))]
     inside = [em.cmpi("ult", place, size) for place in places]
     own = [em.select(one, place, 0) for one, place in zip(inside, places, strict=True)]
     query_row = problem.q.row(em, problem.q.head(em, b, h), i)

@@ -86,7 +86,7 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
         count = product(host, [axis.size for axis in made])
 
         def launch(lanes: int) -> None:
-            blocks = host.iceildiv(host.idiv(count, lanes), THREADS)
+            blocks = host.iceildiv(count // lanes, THREADS)
             host.launch(symbols[lanes], blocks, THREADS, arguments, pdl=em.sm >= 90)
 
         by_vectors(host, widths, [made[-1].size], launch)
@@ -122,12 +122,12 @@ def _axes(em: HostEmitter, spec: BroadcastSpec, buffers: Sequence[Value]) -> lis
             if goes and declared is None:
                 size = em.dim(value, own)
         steps = tuple(distance if goes else 0 for distance, goes in zip(distances, along, strict=True))
-        distances = [em.imul(d, size) if goes else d for d, goes in zip(distances, along, strict=True)]
+        distances = [d * size if goes else d for d, goes in zip(distances, along, strict=True)]
         if not any(along) and isinstance(size, int) and size == 1:
             continue
         if found and found[-1][0] == tuple(along):
             kind, before, inner = found.pop()
-            found.append((kind, em.imul(size, before), inner))
+            found.append((kind, size * before, inner))
         else:
             found.append((tuple(along), size, steps))
     return [_Axis(size, steps) for _, size, steps in reversed(found)] or [_Axis(1, (0,) * len(buffers))]
@@ -158,20 +158,20 @@ class _Body:
     def run(self) -> None:
         """The thread's vector, where it exists."""
         em, lanes = self.em, self.lanes
-        number = em.addi(em.muli(em.wide(em.block()), THREADS), em.wide(em.thread()))
+        number = em.wide(em.block()) * THREADS + em.wide(em.thread())
         *outer, last = self.axes
-        per_run = em.idiv(last.size, lanes)
+        per_run = last.size // lanes
         count: Index = per_run
         for axis in outer:
-            count = em.imul(count, axis.size)
+            count = count * axis.size
         with em.if_(em.cmpi("ult", number, em.wide(count))):
-            along = em.imul(em.irem(number, per_run), lanes)
-            rest: Index = em.idiv(number, per_run)
-            places = [em.imul(along, step) for step in last.steps]
+            along = number % per_run * lanes
+            rest: Index = number // per_run
+            places = [along * step for step in last.steps]
             for position, axis in reversed(list(enumerate(outer))):
-                at = rest if position == 0 else em.irem(rest, axis.size)
-                rest = em.idiv(rest, axis.size)
-                places = [em.iadd(place, em.imul(at, step)) for place, step in zip(places, axis.steps, strict=True)]
+                at = rest if position == 0 else rest % axis.size
+                rest = rest // axis.size
+                places = [place + at * step for place, step in zip(places, axis.steps, strict=True)]
             values = [self._load(i, place, last.steps[i]) for i, place in enumerate(places)]
             types = [element_of(type) for type in self.spec.operands]
             for step in self.spec.steps:
@@ -180,7 +180,7 @@ class _Body:
                     made = [em.widen(em.narrow(value, step.result)) for value in made]
                 values.append(made)
                 types.append(step.result)
-            self._store(values[-1], em.muli(number, lanes))
+            self._store(values[-1], number * lanes)
 
     def _load(self, operand: int, place: Index, step: Index) -> list[Value]:
         """The operand's elements, as `conversions` has them in registers."""

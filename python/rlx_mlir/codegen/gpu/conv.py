@@ -60,19 +60,19 @@ def emit_conv(
     with em.kernel(symbol, parameters, config.threads) as (x, weight, out, count, steps, chunks):
         em.launch_dependents()
         em.wait_dependencies()
-        number = em.addi(em.muli(em.wide(em.block()), config.threads), em.wide(em.thread()))
+        number = em.wide(em.block()) * config.threads + em.wide(em.thread())
         with em.if_(em.cmpi("ult", number, count)):
-            chunk = em.wide(em.idiv(number, vectors))
-            channel = em.wide(em.imul(em.irem(number, vectors), lanes))
-            batch, first = em.wide(em.idiv(chunk, chunks)), em.wide(em.imul(em.irem(chunk, chunks), config.positions))
+            chunk = em.wide(number // vectors)
+            channel = em.wide(number % vectors * lanes)
+            batch, first = em.wide(chunk // chunks), em.wide(chunk % chunks * config.positions)
             conv = _Conv(em, element, channels, taps, lanes, channel)
-            rows = em.muli(batch, em.addi(steps, taps - 1))
-            conv.run(x, weight, out, steps, first, rows, em.muli(batch, steps), config.positions)
+            rows = batch * (steps + (taps - 1))
+            conv.run(x, weight, out, steps, first, rows, batch * steps, config.positions)
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         batch, steps = host.dim(targets[0], 0), host.dim(targets[0], 1)
         chunks = host.iceildiv(steps, config.positions)
-        count = host.imul(host.imul(batch, chunks), vectors)
+        count = batch * chunks * vectors
         numbers = [host.i64(value) for value in (count, steps, chunks)]
         blocks = host.iceildiv(count, config.threads)
         host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers], pdl=em.sm >= 90)
@@ -103,10 +103,10 @@ class _Conv:
         """Positions from `first` on; `in_row` and `out_row` are the numbers of the batch item's first rows."""
         em = self.em
         factors = self._taps(weight)
-        left = em.subi(steps, first)
+        left = steps - first
         rows = []
         for r in range(positions + self.taps - 1):
-            place = self._place(em.addi(em.addi(in_row, first), r))
+            place = self._place(in_row + first + r)
             # The first position exists, so its rows do; the others' may not.
             if r < self.taps:
                 row = em.ld(x, self.type, place)
@@ -114,21 +114,20 @@ class _Conv:
                 row = em.ld_if(em.cmpi("sgt", left, r - self.taps + 1), x, self.type, place)
             rows.append(em.lanes(em.widen(row)))
         for p in range(positions):
-            sums = [em.mulf(row, factor) for row, factor in zip(rows[p], factors[0], strict=True)]
+            sums = [row * factor for row, factor in zip(rows[p], factors[0], strict=True)]
             for k in range(1, self.taps):
                 sums = [em.fmaf(row, w, s) for row, w, s in zip(rows[p + k], factors[k], sums, strict=True)]
             value = em.narrow(sums[0] if self.lanes == 1 else em.vector(sums), self.element)
             with em.if_(em.cmpi("sgt", left, p)):
-                em.st(value, out, self._place(em.addi(em.addi(out_row, first), p)))
+                em.st(value, out, self._place(out_row + first + p))
 
     def _place(self, row: Value) -> Value:
-        em = self.em
-        return em.addi(em.muli(row, self.channels), self.channel)
+        return row * self.channels + self.channel
 
     def _taps(self, weight: Value) -> list[list[Value]]:
         """The weights by tap, then by channel: those of a channel lie side by side."""
         em = self.em
-        start = em.at(weight, em.index(em.imul(self.channel, self.taps)), self.element)
+        start = em.at(weight, em.index(self.channel * self.taps), self.element)
         loaded = [em.lanes(em.widen(em.ld(start, self.type, k * self.lanes))) for k in range(self.taps)]
         flat = [value for vector in loaded for value in vector]
         return [flat[k :: self.taps] for k in range(self.taps)]

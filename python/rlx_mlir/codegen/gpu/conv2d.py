@@ -104,7 +104,7 @@ def emit_conv2d(
         own = _sizes(host, sources[0], targets[0])
         pixels = host.iceildiv(own["pixels"], PIXELS)
         arguments = [*sources, *targets, *(host.i32(own[key]) for key in dynamic)]
-        grid = [host.imul(pixels, host.dim(targets[0], 0)), tiles]
+        grid = [pixels * host.dim(targets[0], 0), tiles]
         host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes, pdl=em.sm >= 90)
 
     return write_device_kernel(name, "conv2d", operands, results, em, host, order=spec.order)
@@ -114,7 +114,7 @@ def _sizes(em: HostEmitter, x: Value, out: Value) -> dict[str, Index]:
     """The sizes of images: of x, the width of the result, and how many pixels it has."""
     named = (("height", x, 2), ("width", x, 3), ("wide", out, 3))
     sizes = {name: em.dim(buffer, axis) for name, buffer, axis in named}
-    return {**sizes, "pixels": em.imul(em.dim(out, 2), sizes["wide"])}
+    return {**sizes, "pixels": em.dim(out, 2) * sizes["wide"]}
 
 
 class _Conv2d:
@@ -136,11 +136,11 @@ class _Conv2d:
         self.x, self.weight, self.out = buffers
         self.pixels = sizes["pixels"]
         tiles = em.iceildiv(self.pixels, PIXELS)
-        self.image = em.index(em.idiv(em.block(), tiles))
-        self.first_pixel = em.imul(em.irem(em.block(), tiles), PIXELS)
+        self.image = em.index(em.block() // tiles)
+        self.first_pixel = em.block() % tiles * PIXELS
         per_group = -(-self.outputs // config.channels)
-        self.group = em.index(em.idiv(em.block("y"), per_group))
-        self.first_channel = em.imul(em.irem(em.block("y"), per_group), config.channels)
+        self.group = em.index(em.block("y") // per_group)
+        self.first_channel = em.block("y") % per_group * config.channels
 
     # -- operands -----------------------------------------------------------------------------------------------------
 
@@ -154,9 +154,9 @@ class _Conv2d:
         steps = -(-self.k // STEP)
         with em.loop(0, steps, 1, [*zeros, em.const(0)], hint="step") as loop:
             *totals, turn = loop.args
-            ahead = self._fetch(em.addi(loop.iv, 1))
+            ahead = self._fetch(loop.iv + 1)
             totals = self._multiply(turn, totals)
-            other = em.xori(turn, 1)
+            other = turn ^ 1
             self._put(other, ahead)
             em.barrier()
             loop.yield_([*totals, other])
@@ -165,48 +165,46 @@ class _Conv2d:
     def _place(self, thread: Value) -> None:
         """What the thread copies: of weights a few channels and places along k, of the image what meets its pixel."""
         em, sizes, spec = self.em, self.sizes, self.spec
-        self.along, self.channel = em.index(em.irem(thread, _ALONG)), em.index(em.idiv(thread, _ALONG))
-        self.pixel, self.deep = em.index(em.irem(thread, PIXELS)), em.index(em.idiv(thread, PIXELS))
-        own = em.index(em.iadd(self.first_pixel, self.pixel))
+        self.along, self.channel = em.index(thread % _ALONG), em.index(thread // _ALONG)
+        self.pixel, self.deep = em.index(thread % PIXELS), em.index(thread // PIXELS)
+        own = em.index(self.first_pixel + self.pixel)
         self.inside = em.cmpi("ult", own, self.pixels)
-        i, j = em.idiv(own, sizes["wide"]), em.irem(own, sizes["wide"])
-        self.top = em.index(em.isub(em.imul(i, spec.stride[0]), spec.padding[0]))
-        self.left = em.index(em.isub(em.imul(j, spec.stride[1]), spec.padding[1]))
-        channels = em.imul(em.wide(self.image), self.inputs * spec.groups)
-        self.first_input = em.iadd(channels, em.wide(em.imul(self.group, self.inputs)))
+        i, j = own // sizes["wide"], own % sizes["wide"]
+        self.top = em.index(i * spec.stride[0] - spec.padding[0])
+        self.left = em.index(j * spec.stride[1] - spec.padding[1])
+        channels = em.wide(self.image) * (self.inputs * spec.groups)
+        self.first_input = channels + em.wide(self.group * self.inputs)
 
     def _fetch(self, step: Value) -> list[Value]:
         """The thread's elements of a step, weights first; zeros where there are none."""
         em, config = self.em, self.config
-        start = em.index(em.imul(step, STEP))
+        start = em.index(step * STEP)
         found = []
         rows = config.threads // _ALONG
         for at in range(0, STEP, _ALONG):
-            k = em.index(em.iadd(start, em.iadd(self.along, at)))
+            k = em.index(start + (self.along + at))
             for first in range(0, config.channels, rows):
-                channel = em.index(em.iadd(self.first_channel, em.iadd(self.channel, first)))
-                exists = em.andi(em.cmpi("ult", k, self.k), em.cmpi("ult", channel, self.outputs))
-                line = em.iadd(em.wide(channel), em.wide(em.imul(self.group, self.outputs)))
-                place = em.iadd(em.imul(line, self.k), em.wide(k))
+                channel = em.index(self.first_channel + (self.channel + first))
+                exists = em.cmpi("ult", k, self.k) & em.cmpi("ult", channel, self.outputs)
+                line = em.wide(channel) + em.wide(self.group * self.outputs)
+                place = line * self.k + em.wide(k)
                 found.append(em.widen(em.ld_if(exists, self.weight, self.element, place)))
         for at in range(0, STEP, config.threads // PIXELS):
-            found.append(self._pixel(em.index(em.iadd(start, em.iadd(self.deep, at)))))
+            found.append(self._pixel(em.index(start + (self.deep + at))))
         return found
 
     def _pixel(self, k: Value) -> Value:
         """What meets the thread's pixel at a place along k."""
         em, sizes, spec = self.em, self.sizes, self.spec
         taps = self.rows * self.columns
-        channel, tap = em.idiv(k, taps), em.irem(k, taps)
-        row = em.iadd(self.top, em.imul(em.idiv(tap, self.columns), spec.dilation[0]))
-        column = em.iadd(self.left, em.imul(em.irem(tap, self.columns), spec.dilation[1]))
+        channel, tap = k // taps, k % taps
+        row = self.top + tap // self.columns * spec.dilation[0]
+        column = self.left + tap % self.columns * spec.dilation[1]
         # Places before the image are large as unsigned numbers.
-        exists = em.andi(
-            em.cmpi("ult", em.index(row), sizes["height"]), em.cmpi("ult", em.index(column), sizes["width"])
-        )
-        exists = em.andi(exists, em.andi(self.inside, em.cmpi("ult", k, self.k)))
-        line = em.iadd(em.imul(em.iadd(self.first_input, em.wide(channel)), self._wide("height")), em.wide(row))
-        place = em.iadd(em.imul(line, self._wide("width")), em.wide(column))
+        exists = em.cmpi("ult", em.index(row), sizes["height"]) & em.cmpi("ult", em.index(column), sizes["width"])
+        exists = exists & (self.inside & em.cmpi("ult", k, self.k))
+        line = (self.first_input + em.wide(channel)) * self._wide("height") + em.wide(row)
+        place = line * self._wide("width") + em.wide(column)
         return em.widen(em.ld_if(exists, self.x, self.element, em.index(place)))
 
     def _wide(self, name: str) -> Index:
@@ -221,18 +219,18 @@ class _Conv2d:
         rows = config.threads // _ALONG
         for at in range(0, STEP, _ALONG):
             for first in range(0, config.channels, rows):
-                line = em.imul(em.iadd(self.along, at), config.channels + PAD)
-                em.st(left.pop(0), weights, em.index(em.iadd(line, em.iadd(self.channel, first))))
+                line = (self.along + at) * (config.channels + PAD)
+                em.st(left.pop(0), weights, em.index(line + (self.channel + first)))
         for at in range(0, STEP, config.threads // PIXELS):
-            line = em.imul(em.iadd(self.deep, at), PIXELS)
-            em.st(left.pop(0), pixels, em.index(em.iadd(line, self.pixel)))
+            line = (self.deep + at) * PIXELS
+            em.st(left.pop(0), pixels, em.index(line + self.pixel))
 
     def _tiles(self, turn: Value) -> tuple[Value, Value]:
         """The addresses of a step's tiles."""
         em, config = self.em, self.config
         memory = em.shared()
-        weights = em.at(memory, em.imul(turn, config.weights), "f32")
-        pixels = em.at(memory, em.iadd(em.imul(turn, STEP * PIXELS), 2 * config.weights), "f32")
+        weights = em.at(memory, turn * config.weights, "f32")
+        pixels = em.at(memory, turn * (STEP * PIXELS) + 2 * config.weights, "f32")
         return weights, pixels
 
     # -- products -----------------------------------------------------------------------------------------------------
@@ -242,11 +240,11 @@ class _Conv2d:
         em, config = self.em, self.config
         weights, pixels = self._tiles(turn)
         across = PIXELS // OWN
-        channel = em.imul(em.idiv(em.thread(), across), OWN)
-        pixel = em.imul(em.irem(em.thread(), across), OWN)
+        channel = em.thread() // across * OWN
+        pixel = em.thread() % across * OWN
         for k in range(STEP):
-            x = em.lanes(em.ld(weights, vec(OWN, "f32"), em.index(em.iadd(channel, k * (config.channels + PAD)))))
-            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), em.index(em.iadd(pixel, k * PIXELS))))
+            x = em.lanes(em.ld(weights, vec(OWN, "f32"), em.index(channel + k * (config.channels + PAD))))
+            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), em.index(pixel + k * PIXELS)))
             totals = [em.fmaf(x[at // OWN], y[at % OWN], total) for at, total in enumerate(totals)]
         return totals
 
@@ -254,21 +252,21 @@ class _Conv2d:
         """Rounds and writes the thread's channels and pixels that exist."""
         em = self.em
         across = PIXELS // OWN
-        first = em.iadd(self.first_channel, em.imul(em.idiv(em.thread(), across), OWN))
-        pixel = em.index(em.iadd(self.first_pixel, em.imul(em.irem(em.thread(), across), OWN)))
-        images = em.imul(em.wide(self.image), self.outputs * self.spec.groups)
-        base = em.iadd(images, em.wide(em.imul(self.group, self.outputs)))
+        first = self.first_channel + em.thread() // across * OWN
+        pixel = em.index(self.first_pixel + em.thread() % across * OWN)
+        images = em.wide(self.image) * (self.outputs * self.spec.groups)
+        base = images + em.wide(self.group * self.outputs)
         pixels = self.pixels if isinstance(self.pixels, int) else em.wide(self.pixels)
         whole = isinstance(self.pixels, int) and self.pixels % OWN == 0
         for row in range(OWN):
-            channel = em.index(em.iadd(first, row))
+            channel = em.index(first + row)
             own = totals[row * OWN : (row + 1) * OWN]
             with em.if_(em.cmpi("ult", channel, self.outputs)):
-                start = em.iadd(em.imul(em.iadd(base, em.wide(channel)), pixels), em.wide(pixel))
+                start = (base + em.wide(channel)) * pixels + em.wide(pixel)
                 if whole:
                     with em.if_(em.cmpi("ult", pixel, self.pixels)):
                         em.st(em.narrow(em.vector(own), self.element), self.out, em.index(start))
                     continue
                 for lane, value in enumerate(own):
-                    with em.if_(em.cmpi("ult", em.index(em.iadd(pixel, lane)), self.pixels)):
-                        em.st(em.narrow(value, self.element), self.out, em.index(em.iadd(start, lane)))
+                    with em.if_(em.cmpi("ult", em.index(pixel + lane), self.pixels)):
+                        em.st(em.narrow(value, self.element), self.out, em.index(start + lane))

@@ -58,8 +58,8 @@ def _odd(em: DeviceEmitter, x: Value) -> Value:
     inexact = em.cmpf("one", back, x)
     away = em.cmpf("ogt", em.unary("math.absf", back), em.unary("math.absf", x))
     bits = em.bitcast(near, "i32")
-    toward = em.select(em.andi(inexact, away), em.subi(bits, 1), bits)
-    return em.bitcast(em.select(inexact, em.ori(toward, 1), bits), "f32")
+    toward = em.select(inexact & away, bits - 1, bits)
+    return em.bitcast(em.select(inexact, toward | 1, bits), "f32")
 
 
 def _float_to_integer(em: DeviceEmitter, x: Value, target: str) -> Value:
@@ -85,31 +85,31 @@ def _integer_to_integer(em: DeviceEmitter, x: Value, source: str, target: str) -
 def _decoded(em: DeviceEmitter, x: Value, source: str) -> Value:
     """The f32 of a float of 8 bits, whose code is an i8."""
     if source == "f8E5M2":  # the upper half of an f16
-        return em.widen(em.bitcast(em.shli(em.cast("arith.extui", x, "i16"), 8), "f16"))
+        return em.widen(em.bitcast(em.cast("arith.extui", x, "i16") << 8, "f16"))
     code = em.cast("arith.extui", x, "i32")
-    magnitude = em.andi(code, 0x7F)
+    magnitude = code & 0x7F
     # The exponent's bias is 7, that of f32 is 127. Without exponent, the value is a multiple of 2^-9.
-    normal = em.bitcast(em.addi(em.shli(magnitude, 20), 120 << 23), "f32")
-    small = em.mulf(em.cast("arith.sitofp", magnitude, "f32"), 2.0**-9)
+    normal = em.bitcast((magnitude << 20) + (120 << 23), "f32")
+    small = em.cast("arith.sitofp", magnitude, "f32") * 2.0**-9
     value = em.select(em.cmpi("ult", magnitude, 8), small, normal)
     value = em.select(em.cmpi("eq", magnitude, 0x7F), math.nan, value)
-    return em.select(em.cmpi("uge", code, 0x80), em.negf(value), value)
+    return em.select(em.cmpi("uge", code, 0x80), -value, value)
 
 
 def _encoded(em: DeviceEmitter, x: Value, target: str) -> Value:
     """The code, i8, of the float of 8 bits nearest to an f32: ties to even, saturated; NaN stays NaN."""
     fraction, bias, most = _FLOAT8[target]
     bits = em.bitcast(x, "i32")
-    magnitude = em.andi(bits, 0x7FFFFFFF)
+    magnitude = bits & 0x7FFFFFFF
     shift, excess = 23 - fraction, (127 - bias) << 23
     bounded = em.binary("arith.minsi", magnitude, (most << shift) + excess)
     # Half of the last bit that stays, less where that bit is 0: ties go to the even neighbour.
-    tie = em.addi(em.andi(em.shrui(bounded, shift), 1), (1 << (shift - 1)) - 1)
-    normal = em.subi(em.shrui(em.addi(bounded, tie), shift), excess >> shift)
+    tie = ((bounded >> shift) & 1) + ((1 << (shift - 1)) - 1)
+    normal = ((bounded + tie) >> shift) - (excess >> shift)
     # Below the smallest normal number, the sum with a power of two whose last bit is a multiple's unit rounds.
     power = 24 - bias - fraction
-    moved = em.bitcast(em.addf(em.bitcast(bounded, "f32"), 2.0**power), "i32")
-    small = em.subi(moved, (127 + power) << 23)
+    moved = em.bitcast(em.bitcast(bounded, "f32") + 2.0**power, "i32")
+    small = moved - ((127 + power) << 23)
     code = em.select(em.cmpi("slt", bounded, excess + (1 << 23)), small, normal)
     code = em.select(em.cmpi("sgt", magnitude, 0x7F800000), 0x7F, code)
-    return em.cast("arith.trunci", em.ori(code, em.andi(em.shrui(bits, 24), 0x80)), "i8")
+    return em.cast("arith.trunci", code | ((bits >> 24) & 0x80), "i8")

@@ -123,7 +123,7 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
         arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
 
         def launch(lanes: int) -> None:
-            counts = [host.idiv(product(host, [axis.size for axis in copy.axes]), lanes) for copy in made]
+            counts = [product(host, [axis.size for axis in copy.axes]) // lanes for copy in made]
             largest = counts[0]
             for count in counts[1:]:
                 largest = host.imax(largest, count)
@@ -139,7 +139,7 @@ def product(em: HostEmitter, sizes: Sequence[Index]) -> Index:
     """The product of sizes."""
     total: Index = 1
     for size in sizes:
-        total = em.imul(total, size)
+        total = total * size
     return total
 
 
@@ -155,21 +155,21 @@ def _vectors(copies: Sequence[Copy], element: str) -> tuple[int, ...]:
 
 def _move(em: DeviceEmitter, copy: Copy, source: Value, target: Value, element: str, lanes: int) -> None:
     """Moves the thread's vector, where it exists."""
-    number = em.addi(em.muli(em.wide(em.block()), THREADS), em.wide(em.thread()))
+    number = em.wide(em.block()) * THREADS + em.wide(em.thread())
     *outer, last = copy.axes
-    per_run = em.idiv(last.size, lanes)
+    per_run = last.size // lanes
     count: Index = per_run
     for axis in outer:
-        count = em.imul(count, axis.size)
+        count = count * axis.size
     with em.if_(em.cmpi("ult", number, em.wide(count))):
-        along = em.imul(em.irem(number, per_run), lanes)
-        rest: Index = em.idiv(number, per_run)
-        read = copy.source if copy.repeats() else em.iadd(along, copy.source)
-        write = em.iadd(along, copy.target)
+        along = number % per_run * lanes
+        rest: Index = number // per_run
+        read = copy.source if copy.repeats() else along + copy.source
+        write = along + copy.target
         for position, axis in reversed(list(enumerate(outer))):
-            at = rest if position == 0 else em.irem(rest, axis.size)
-            rest = em.idiv(rest, axis.size)
-            read, write = em.iadd(read, em.imul(at, axis.source)), em.iadd(write, em.imul(at, axis.target))
+            at = rest if position == 0 else rest % axis.size
+            rest = rest // axis.size
+            read, write = read + at * axis.source, write + at * axis.target
         nbytes = BITS[element] // 8
         unit = _WORDS[nbytes]
         if copy.repeats():
@@ -195,9 +195,9 @@ def copies_of(em: HostEmitter, spec: MoveSpec, inputs: Sequence[Value]) -> list[
     sizes = [em.dim(inputs[0], axis) for axis in range(len(shape_of(inputs[0].type)))]
     if spec.op == "narrow":
         after = product(em, sizes[spec.axis + 1 :])
-        run = em.imul(spec.length, after)
-        axes = (Axis(product(em, sizes[: spec.axis]), em.imul(sizes[spec.axis], after), run), Axis(run, 1, 1))
-        return [Copy(axes, em.imul(spec.start, after))]
+        run = spec.length * after
+        axes = (Axis(product(em, sizes[: spec.axis]), sizes[spec.axis] * after, run), Axis(run, 1, 1))
+        return [Copy(axes, spec.start * after)]
     if spec.op == "transpose":
         return [Copy(tuple(transposed_axes(em, spec, sizes)))]
     return [Copy(tuple(_repeated(em, spec, sizes)))]
@@ -214,7 +214,7 @@ def _joined(em: HostEmitter, spec: MoveSpec, inputs: Sequence[Value]) -> list[Co
     starts = []
     for run in runs:
         starts.append(total)
-        total = em.iadd(total, run)
+        total = total + run
     return [
         Copy((Axis(outer, run, total), Axis(run, 1, 1)), 0, start)
         for outer, run, start in zip(outers, runs, starts, strict=True)
@@ -270,12 +270,12 @@ def _repeated(em: HostEmitter, spec: MoveSpec, sizes: Sequence[Index]) -> list[A
             kind, step = "keep", distance
         else:  # known at the call
             kind, step = "either", em.select(em.cmpi("eq", own, 1), 0, em.index(distance))
-        distance = em.imul(distance, own)
+        distance = distance * own
         if isinstance(size, int) and size == 1:
             continue
         if found and kind == found[-1][0] != "either":
             _, before, inner = found.pop()
-            found.append((kind, em.imul(size, before), inner))
+            found.append((kind, size * before, inner))
         else:
             found.append((kind, size, step))
     axes: list[Axis] = []
@@ -284,5 +284,5 @@ def _repeated(em: HostEmitter, spec: MoveSpec, sizes: Sequence[Index]) -> list[A
         if not axes and kind == "either":  # the innermost axis lies side by side, or repeats
             axes.append(Axis(1, 1, 1))
         axes.append(Axis(size, step, target))
-        target = em.imul(target, size)
+        target = target * size
     return axes[::-1] or [Axis(1, 1, 1)]

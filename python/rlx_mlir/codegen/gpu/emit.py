@@ -4,10 +4,10 @@
     em = DeviceEmitter("sm_90a")
     arguments = [pointer("x", readonly=True), pointer("y"), ("n", "i32")]
     with em.kernel("scale", arguments, threads=256) as (x, y, n):
-        i = em.imul(em.iadd(em.imul(em.block(), 256), em.thread()), 8)
+        i = (em.block() * 256 + em.thread()) * 8
         with em.if_(em.cmpi("ult", i, n)):
             value = em.widen(em.ld(x, vec(8, "bf16"), i))
-            em.st(em.narrow(em.mulf(value, 0.5), "bf16"), y, i)
+            em.st(em.narrow(value * 0.5, "bf16"), y, i)
 
 - Pointers are `!llvm.ptr<1>` (global) and `!llvm.ptr<3>` (shared). `ld` and `st` count offsets in elements of what they
   move; their alignment is that of the whole access, up to 16 bytes, unless it is given.
@@ -147,7 +147,7 @@ class DeviceEmitter(Emitter):
         that form a cluster (sm_90 on).
         """
         shape = (threads, 1, 1) if isinstance(threads, int) else threads
-        values = [Value(f"%{parameter[0]}", parameter[1]) for parameter in parameters]
+        values = [Value(f"%{parameter[0]}", parameter[1], self) for parameter in parameters]
         self.parameters[name] = [parameter[0] for parameter in parameters]
         self._begin()
         self._ptx = 0
@@ -187,11 +187,11 @@ class DeviceEmitter(Emitter):
 
     def lane(self) -> Value:
         """The thread's number in its warp, for blocks along x."""
-        return self.andi(self.thread(), 31)
+        return self.thread() & 31
 
     def warp(self) -> Value:
         """The warp's number in its block, for blocks along x; the same register for all threads of a warp."""
-        return self.uniform(self.shrui(self.thread(), 5))
+        return self.uniform(self.thread() >> 5)
 
     def uniform(self, x: Value) -> Value:
         """An i32 that all threads of a warp agree on, told to the compiler."""
@@ -225,9 +225,9 @@ class DeviceEmitter(Emitter):
 
     def advance(self, stage: Value, phase: Value, stages: int) -> tuple[Value, Value]:
         """The next stage of a ring of `stages`, and the parity that its barrier has when it is reached again."""
-        following = self.addi(stage, 1)
+        following = stage + 1
         wraps = self.cmpi("eq", following, stages)
-        return self.select(wraps, 0, following), self.select(wraps, self.xori(phase, 1), phase)
+        return self.select(wraps, 0, following), self.select(wraps, phase ^ 1, phase)
 
     def select(self, condition: Value, on_true: Operand, on_false: Operand) -> Value:
         """As for CPUs; two numbers are i32."""
@@ -317,7 +317,7 @@ class DeviceEmitter(Emitter):
             return self.lanes(self.widen(x))
         words = self.lanes(self.bitcast(x, vec(count // 2, "i32") if count > 2 else "i32"))
         # A bf16 is the upper half of an f32.
-        halves = [half for word in words for half in (self.shli(word, 16), self.andi(word, -65536))]
+        halves = [half for word in words for half in (word << 16, word & -65536)]
         return [self.bitcast(half, "f32") for half in halves]
 
     def vector(self, values: Sequence[Value]) -> Value:
@@ -464,7 +464,7 @@ class DeviceEmitter(Emitter):
             return x
         self.barrier()
         with self.if_(self.cmpi("eq", self.lane(), 0)):
-            self.st(x, memory, self.shrui(self.thread(), 5))
+            self.st(x, memory, self.thread() >> 5)
         self.barrier()
         if warps in (2, 4) or warps % 8 == 0:
             step = min(warps, 4)
@@ -636,8 +636,8 @@ class DeviceEmitter(Emitter):
         """
         fixed = {0: 0, 128: 1, 64: 2, 32: 3}[swizzle] << 62 | stride // 16 << 32 | leading // 16 << 16
         fixed -= 1 << 64 if fixed >> 63 else 0
-        low = self.wide(self.andi(self.shrui(address, 4), 0x3FFF))
-        return self.ori(low, self.const(fixed, "i64"))
+        low = self.wide((address >> 4) & 0x3FFF)
+        return low | self.const(fixed, "i64")
 
     def wgmma_fence(self) -> None:
         """Orders registers that were written before, which wgmma reads."""

@@ -44,19 +44,19 @@ def exp(em: DeviceEmitter, x: Value) -> Value:
     def lane(x: Value) -> Value:
         # Outside of these bounds results are 0 and infinity, and the parts of infinity would make NaN.
         bounded = em.minimumf(em.maximumf(x, -105.0), 89.0)
-        high = em.mulf(bounded, _LOG2E_HIGH)
-        low = em.fmaf(bounded, _LOG2E_HIGH, em.negf(high))
+        high = bounded * _LOG2E_HIGH
+        low = em.fmaf(bounded, _LOG2E_HIGH, -high)
         low = em.fmaf(bounded, _LOG2E_LOW, low)
         power = em.pure("ex2.approx.f32 $0, $1;", [high])
         # 2^low is 1 + low ln 2, as far as there are bits.
-        return em.mulf(power, em.fmaf(low, math.log(2.0), 1.0))
+        return power * em.fmaf(low, math.log(2.0), 1.0)
 
     return em.each(lane, x)
 
 
 def sigmoid(em: DeviceEmitter, x: Value) -> Value:
     """1 / (1 + e^-x), of f32 scalars or vectors."""
-    return reciprocal(em, em.addf(exp(em, em.negf(x)), 1.0))
+    return reciprocal(em, exp(em, -x) + 1.0)
 
 
 def _device(em: Emitter) -> DeviceEmitter:
@@ -66,7 +66,7 @@ def _device(em: Emitter) -> DeviceEmitter:
 
 def _quotient(em: Emitter, x: Operand, y: Value) -> Value:
     inverse = reciprocal(_device(em), y)
-    return em.mulf(x, inverse) if isinstance(x, Value) or x != 1 else inverse
+    return x * inverse if isinstance(x, Value) or x != 1 else inverse
 
 
 RULES_F32: Mapping[str, Rule] = {
@@ -123,7 +123,7 @@ class Epilogue:
         """The element's number in [M, N], i64."""
         em = self.em
         columns = self.columns if isinstance(self.columns, int) else em.wide(self.columns)
-        return em.addi(em.wide(em.imul(em.wide(row), columns)), em.wide(column))
+        return em.wide(em.wide(row) * columns) + em.wide(column)
 
     def values(self, products: Sequence[Sequence[Value]], row: Index, column: Index) -> list[list[Value]]:
         """The outputs' values for neighbouring columns from `column` on, of one row.
@@ -164,7 +164,7 @@ class Epilogue:
                 self._store(products, row, column)
             return
         for lane in range(count):
-            at = em.index(em.iadd(column, lane))
+            at = em.index(column + lane)
             with em.if_(em.cmpi("ult", at, limit)):
                 self._store([[own[lane]] for own in products], row, at)
 

@@ -91,7 +91,7 @@ def emit_gather(
         arguments = [*sources, *targets, *(host.i64(own[key]) for key in dynamic)]
 
         def launch(lanes: int) -> None:
-            count = host.imul(own["rows"], host.idiv(own["columns"], lanes))
+            count = own["rows"] * (own["columns"] // lanes)
             blocks = host.iceildiv(count, config.threads)
             host.launch(symbols[lanes], blocks, config.threads, arguments, pdl=em.sm >= 90)
 
@@ -121,7 +121,7 @@ def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> dict[
     def product(buffer: Value, axes: range) -> Index:
         total: Index = 1
         for axis in axes:
-            total = em.imul(total, em.dim(buffer, axis))
+            total = total * em.dim(buffer, axis)
         return total
 
     outer = product(table, range(spec.batch_dims, spec.axis))
@@ -129,7 +129,7 @@ def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> dict[
     chosen = product(indices, range(spec.batch_dims, len(shape_of(indices.type))))
     columns = spec.k if spec.scheme else product(table, range(spec.axis + 1, len(shape_of(table.type))))
     return {
-        "rows": em.imul(em.imul(batch, outer), chosen),
+        "rows": batch * outer * chosen,
         "columns": columns,
         "chosen": chosen,
         "outer": outer,
@@ -159,12 +159,12 @@ class _Gather:
     def run(self, threads: int) -> None:
         """The thread's vector, where it exists."""
         em, sizes = self.em, self.sizes
-        number = em.addi(em.muli(em.wide(em.block()), threads), em.wide(em.thread()))
-        per_row = em.idiv(sizes["columns"], self.lanes)
-        count = em.wide(em.imul(sizes["rows"], per_row))
+        number = em.wide(em.block()) * threads + em.wide(em.thread())
+        per_row = sizes["columns"] // self.lanes
+        count = em.wide(sizes["rows"] * per_row)
         with em.if_(em.cmpi("ult", number, count)):
-            row = em.wide(em.idiv(number, per_row))
-            column = em.wide(em.imul(em.irem(number, per_row), self.lanes))
+            row = em.wide(number // per_row)
+            column = em.wide(number % per_row * self.lanes)
             entry = self._entry(row)
             if self.packed is None and not self.spec.program.steps:
                 self._copy(entry, row, column)
@@ -178,11 +178,11 @@ class _Gather:
         em, sizes, spec = self.em, self.sizes, self.spec
         if spec.axis == 0:
             return self._chosen(row)
-        above, inside = em.idiv(row, sizes["chosen"]), em.irem(row, sizes["chosen"])
-        batch = em.idiv(above, sizes["outer"]) if spec.batch_dims else 0
-        place = em.wide(em.iadd(em.imul(batch, sizes["chosen"]), inside))
-        first = em.imul(above, sizes["entries"])
-        return em.wide(em.iadd(first, self._chosen(place)))
+        above, inside = row // sizes["chosen"], row % sizes["chosen"]
+        batch = above // sizes["outer"] if spec.batch_dims else 0
+        place = em.wide(batch * sizes["chosen"] + inside)
+        first = above * sizes["entries"]
+        return em.wide(first + self._chosen(place))
 
     def _chosen(self, place: Value) -> Value:
         """An index, i64: without its fraction, inside of the table; NaN is 0."""
@@ -194,26 +194,26 @@ class _Gather:
             index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
         elif kind != "i64":
             index = em.cast("arith.extsi", index, "i64")
-        last = em.isub(self.sizes["entries"], 1)
+        last = self.sizes["entries"] - 1
         return em.wide(em.imax(em.imin(index, last), 0))
 
     def _copy(self, entry: Value, row: Value, column: Value) -> None:
         em, columns, lanes = self.em, self.sizes["columns"], self.lanes
         stored = "i8" if self.element == "i1" else self.element
         type = stored if lanes == 1 else vec(lanes, stored)
-        source = em.iadd(em.imul(entry, columns), column)
+        source = entry * columns + column
         value = em.ld(self.table, type, source)
         for output in self.outputs:
-            em.st(value, output, em.iadd(em.imul(row, columns), column))
+            em.st(value, output, row * columns + column)
 
     def _read(self, entry: Value, column: Value) -> list[Value]:
         em, lanes = self.em, self.lanes
         type = self.element if lanes == 1 else vec(lanes, self.element)
-        place = em.iadd(em.imul(entry, self.sizes["columns"]), column)
+        place = entry * self.sizes["columns"] + column
         return em.lanes(em.widen(em.ld(self.table, type, place)))
 
     def _decoded(self, entry: Value, column: Value) -> list[Value]:
         em = self.em
         assert self.packed is not None
-        row = em.at(self.table, em.muli(entry, self.packed.row_bytes), "i8")
+        row = em.at(self.table, entry * self.packed.row_bytes, "i8")
         return self.packed.quad(row, em.short(column))

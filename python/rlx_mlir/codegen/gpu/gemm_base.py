@@ -161,9 +161,9 @@ def batch_element(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, batch: Index, sha
     rest = batch
     for size, mine in reversed(list(zip(sizes.batch, own, strict=True))):
         if mine != 1:
-            element = em.iadd(element, em.imul(em.irem(rest, size), stride))
-            stride = em.imul(stride, size)
-        rest = em.idiv(rest, size)
+            element = element + rest % size * stride
+            stride = stride * size
+        rest = rest // size
     return element
 
 
@@ -173,22 +173,22 @@ def tile_place(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, tile: Tile) -> Place
     block: Index = em.block()
     batch: Index = 0
     if sizes.batch:
-        per_batch = em.imul(rows, columns)
-        batch, block = em.idiv(block, per_batch), em.irem(block, per_batch)
+        per_batch = rows * columns
+        batch, block = block // per_batch, block % per_batch
     if isinstance(rows, int) and rows <= tile.group:
-        row, column = em.irem(block, rows), em.idiv(block, rows)
+        row, column = block % rows, block // rows
     else:
-        swept = em.imul(columns, tile.group)
-        first = em.imul(em.idiv(block, swept), tile.group)
-        inside = em.irem(block, swept)
-        height = em.imin(em.isub(rows, first), tile.group)
-        row, column = em.iadd(first, em.irem(inside, height)), em.idiv(inside, height)
+        swept = columns * tile.group
+        first = block // swept * tile.group
+        inside = block % swept
+        height = em.imin(rows - first, tile.group)
+        row, column = first + inside % height, inside // height
     return Place(
         batch,
         batch_element(em, gemm, sizes, batch, gemm.x_shape),
         batch_element(em, gemm, sizes, batch, gemm.w_shape),
-        em.imul(row, tile.bm),
-        em.imul(column, tile.bn),
+        row * tile.bm,
+        column * tile.bn,
     )
 
 
@@ -206,8 +206,8 @@ def offset64(em: DeviceEmitter, *terms: tuple[Index, Index]) -> Index:
         elif a == 0 or b == 0:
             product = 0
         else:
-            product = em.imul(a if isinstance(a, int) else em.wide(a), b if isinstance(b, int) else em.wide(b))
-        total = em.iadd(total, product)
+            product = (a if isinstance(a, int) else em.wide(a)) * (b if isinstance(b, int) else em.wide(b))
+        total = total + product
     return total
 
 
@@ -222,7 +222,7 @@ def both(em: DeviceEmitter, one: Value | None, other: Value | None) -> Value | N
     """Two conditions, None being one that always holds."""
     if one is None or other is None:
         return one or other
-    return em.andi(one, other)
+    return one & other
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Ring:
 
     def stage(self, em: DeviceEmitter, number: Index) -> Value:
         """The address of a stage."""
-        return em.shared(em.imul(number, self.size))
+        return em.shared(number * self.size)
 
 
 Extent = tuple[Index, Index, int]
@@ -271,7 +271,7 @@ def swizzle(em: DeviceEmitter, line: Index, chunk: Index, chunks: int, pairs: in
     """Where chunk (16 bytes) `chunk` of a line of `chunks` lies in its line, so that eight lines' same chunks, which
     ldmatrix reads at once, lie in different banks; with `pairs` 2, four lines' same pairs of chunks."""
     per_row = max(1, 8 // chunks)
-    turn = em.irem(em.imul(em.idiv(line, per_row), pairs), min(8, chunks))
+    turn = line // per_row * pairs % min(8, chunks)
     return em.xor(chunk, turn)
 
 
@@ -311,14 +311,14 @@ class TileLoader:
         shared = Tasks(em, self.lines * chunks, self.threads)
         with shared.mine():
             thread = shared.numbers()[0]
-            chunk, first = em.irem(thread, chunks), em.idiv(thread, chunks)
-            column = em.iadd(at, em.imul(chunk, width))
+            chunk, first = thread % chunks, thread // chunks
+            column = at + chunk * width
             for i in range(max(1, self.lines * chunks // self.threads)):
-                local = em.iadd(first, i * (self.threads // chunks))
-                row = em.iadd(line, local)
+                local = first + i * (self.threads // chunks)
+                row = line + local
                 inside = guard(em, row, line_limit, line_step)
                 turned = swizzle(em, local, chunk, chunks, self.pairs)
-                place = em.at(target, em.imul(em.iadd(em.imul(local, chunks), turned), 16), "i8")
+                place = em.at(target, (local * chunks + turned) * 16, "i8")
                 self._copy(place, row, column, inside, limit, step)
 
     def _copy(self, place: Value, row: Index, column: Index, inside: Value | None, limit: Index, step: int) -> None:
@@ -329,7 +329,7 @@ class TileLoader:
             bits = f"i{8 * nbytes}"
             values = []
             for i in range(16 // nbytes):
-                here = em.iadd(column, i)
+                here = column + i
                 exists = both(em, inside, guard(em, here, limit, step))
                 address = em.at(source, i, self.element)
                 if exists is not None:  # the first element exists, as the matrix isn't empty
@@ -339,7 +339,7 @@ class TileLoader:
             em.st(em.vector(values), place)
             return
         for i in range(16 // self.piece):
-            exists = both(em, inside, guard(em, em.iadd(column, i * count), limit, step))
+            exists = both(em, inside, guard(em, column + i * count, limit, step))
             size = None if exists is None else em.select(exists, self.piece, 0)
             target = em.at(place, i * self.piece, "i8")
             em.cp_async(target, em.at(source, i * count, self.element), self.piece, count=size)
@@ -377,10 +377,10 @@ class Tasks:
 
     def numbers(self) -> list[Index]:
         """The running thread's numbers."""
-        em, count, threads = self._em, self._count, self._threads
+        count, threads = self._count, self._threads
         if count < threads:
-            return [em.irem(self._thread, count)]
-        return [em.iadd(self._thread, i * threads) for i in range(count // threads)]
+            return [self._thread % count]
+        return [self._thread + i * threads for i in range(count // threads)]
 
     @contextmanager
     def mine(self) -> Iterator[None]:
@@ -425,7 +425,7 @@ def pipeline(
         # Without steps, there may be no memory to read.
         with nullcontext() if isinstance(first, int) and isinstance(last, int) else em.if_(em.cmpi("slt", first, last)):
             for i in range(ahead):
-                start(i, em.iadd(first, i), own)()
+                start(i, first + i, own)()
                 if commit:
                     em.cp_async_commit()
 
@@ -441,17 +441,17 @@ def pipeline(
         stage, values = loop.args[0], loop.args[1:]
         em.cp_async_wait(ahead - 1)
         em.barrier()
-        free = em.select(em.cmpi("eq", stage, 0), ahead, em.isub(stage, 1))
+        free = em.select(em.cmpi("eq", stage, 0), ahead, stage - 1)
         laters = []
 
         def copy() -> None:
-            laters.append(start(free, em.iadd(loop.iv, ahead), copies))
+            laters.append(start(free, loop.iv + ahead, copies))
             em.cp_async_commit()
 
         values = compute(ring.stage(em, stage), values, copy)
         (later,) = laters
         later()
-        following = em.select(em.cmpi("eq", stage, ahead), 0, em.iadd(stage, 1))
+        following = em.select(em.cmpi("eq", stage, ahead), 0, stage + 1)
         loop.yield_([following, *values])
     return loop.results[1:]
 
@@ -480,8 +480,8 @@ class Finisher:
     def finish(self, row: Index, column: Index, products: Sequence[Value]) -> None:
         """The outputs at (row, column ...), which exist; products are scalars or vectors of f32 along columns."""
         em = self.em
-        flat = em.wide(em.iadd(self.rows, em.wide(row) if isinstance(self.rows, Value) else row))
-        place = em.iadd(offset64(em, (flat, self.columns)), em.wide(column))
+        flat = em.wide(self.rows + (em.wide(row) if isinstance(self.rows, Value) else row))
+        place = offset64(em, (flat, self.columns)) + em.wide(column)
         lanes = [em.lanes(product) for product in products]
         loaded: dict[int, list[Value]] = {}
 
@@ -561,16 +561,16 @@ def open_kernel(em: DeviceEmitter, name: str, gemm: Gemm, tile: Tile, splits: in
         limit = sizes.k
         if sums:
             part, each = em.block("y"), em.iceildiv(count, splits)
-            start = em.imul(part, each)
-            steps = (start, em.imin(em.iadd(start, each), count))
-            limit = em.imin(em.imul(steps[1], tile.bk), sizes.k)
+            start = part * each
+            steps = (start, em.imin(start + each, count))
+            limit = em.imin(steps[1] * tile.bk, sizes.k)
             rows: Index = sizes.m
             for size in sizes.batch:
-                rows = em.imul(rows, size)
+                rows = rows * size
             outputs = [
                 em.at(
                     values[len(inputs)],
-                    offset64(em, (em.iadd(em.imul(part, products), i), offset64(em, (rows, sizes.n)))),
+                    offset64(em, (part * products + i, offset64(em, (rows, sizes.n)))),
                     "f32",
                 )
                 for i in range(products)
@@ -642,23 +642,23 @@ def sum_kernel(em: DeviceEmitter, name: str, gemm: Gemm, splits: int, columns: i
         em.wait_dependencies()
         rows, n = values[-2], gemm.n if gemm.n is not None else values[-1]
         finisher = Finisher(em, program, 0, n, values[1 : len(read)], values[len(read) : -2], gemm.element)
-        number = em.iadd(em.imul(em.wide(em.block()), SUM_THREADS), em.wide(em.thread()))
-        across = em.wide(em.idiv(n, width))
-        row, column = em.short(em.idiv(number, across)), em.imul(em.short(em.irem(number, across)), width)
+        number = em.wide(em.block()) * SUM_THREADS + em.wide(em.thread())
+        across = em.wide(n // width)
+        row, column = em.short(number // across), em.short(number % across) * width
         with em.if_(em.cmpi("ult", row, rows)):
             type = vec(4, "f32") if width > 1 else "f32"
             size = offset64(em, (rows, n))
-            first = em.iadd(offset64(em, (row, n)), em.wide(column))
+            first = offset64(em, (row, n)) + em.wide(column)
             parts = max(1, width // 4)
             totals = [em.const(0.0, type)] * (products * parts)
             with em.loop(0, splits, 1, totals, hint="part") as loop:
                 following = []
                 for i in range(products):
-                    start = em.iadd(em.imul(em.wide(em.iadd(em.imul(loop.iv, products), i)), size), first)
+                    start = em.wide(loop.iv * products + i) * size + first
                     base = em.at(values[0], start, "f32")
                     for half in range(parts):
                         value = em.ld(em.at(base, 4 * half, "f32"), type)
-                        following.append(em.addf(loop.args[i * parts + half], value))
+                        following.append(loop.args[i * parts + half] + value)
                 loop.yield_(following)
             sums = [loop.results[i * parts : (i + 1) * parts] for i in range(products)]
             finisher.finish(

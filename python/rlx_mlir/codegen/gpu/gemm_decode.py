@@ -25,7 +25,7 @@ _MAGIC = 0x4B000000
 def quad_place(widths: Sequence[int], plane: int, quad: Index, em: DeviceEmitter) -> tuple[Index, Index]:
     """The dword of a run's record in a plane of bits that holds a quad of elements, and the shift there."""
     per_dword = 8 // widths[plane]
-    return em.idiv(quad, per_dword), em.imul(em.irem(quad, per_dword), widths[plane])
+    return quad // per_dword, quad % per_dword * widths[plane]
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PackedRows:
         """The 32 elements of a run of a dense format, as f32."""
         em, element = self.em, self.layout.name
         width = 16 // self.layout.format.nbytes
-        address = em.at(row, em.imul(run, RUN), element)
+        address = em.at(row, run * RUN, element)
         values = []
         for i in range(0, RUN, width):
             values += em.lanes(em.widen(em.ld(em.at(address, i, element), vec(width, element))))
@@ -72,7 +72,7 @@ class PackedRows:
         result = []
         for plane, start in zip(layout.quants, layout.offsets(self.k), strict=False):
             count = plane.nbytes // 4
-            address = em.at(row, em.iadd(em.imul(run, plane.nbytes), start), "i8")
+            address = em.at(row, run * plane.nbytes + start, "i8")
             result.append(em.lanes(em.ld(address, vec(count, "i32") if count > 1 else "i32")))
         return result
 
@@ -89,8 +89,8 @@ class PackedRows:
                 dword, shift = quad_place(layout.widths, plane, quad, em)
                 assert isinstance(dword, int)
                 assert isinstance(shift, int)
-                bits = em.andi(_shifted(em, records[plane][dword], shift - into), _bytes(((1 << width) - 1) << into))
-                total = bits if total is None else em.ori(total, bits)
+                bits = _shifted(em, records[plane][dword], shift - into) & _bytes(((1 << width) - 1) << into)
+                total = bits if total is None else total | bits
                 into += width
             assert total is not None, "a format with planes"
             quads.append(total)
@@ -101,30 +101,30 @@ class PackedRows:
         em, layout = self.em, self.layout
         starts = layout.offsets(self.k)
         assert layout.floats is not None, "a quantised format"
-        block = em.idiv(run, layout.format.block // RUN)
-        place = em.iadd(em.imul(block, layout.floats.nbytes), starts[-1] + factor.number * layout.float_bytes)
+        block = run // (layout.format.block // RUN)
+        place = block * layout.floats.nbytes + (starts[-1] + factor.number * layout.float_bytes)
         value = em.widen(em.ld(em.at(row, place, "i8"), "f16" if layout.float_bytes == 2 else "f32"))
         if factor.at is not None:
             assert layout.integers is not None, "a format with integers"
-            number = em.iadd(em.imul(run, self.per_run), sub)
+            number = run * self.per_run + sub
             if layout.sub > RUN:
-                number = em.idiv(run, layout.sub // RUN)
-            place = em.iadd(em.imul(number, layout.integers.nbytes), starts[-2] + factor.at)
+                number = run // (layout.sub // RUN)
+            place = number * layout.integers.nbytes + (starts[-2] + factor.at)
             stored = em.ld(em.at(row, place, "i8"), "i8")
             if factor.bits == 8:
                 integer = em.cast("arith.extsi", stored, "i32")
             else:
                 wide = em.cast("arith.extui", stored, "i32")
-                integer = em.andi(em.shrui(wide, factor.shift), (1 << factor.bits) - 1)
-            value = em.mulf(value, em.cast("arith.sitofp", integer, "f32"))
-        return em.negf(value) if factor.sign < 0 else value
+                integer = (wide >> factor.shift) & ((1 << factor.bits) - 1)
+            value = value * em.cast("arith.sitofp", integer, "f32")
+        return -value if factor.sign < 0 else value
 
 
 def _shifted(em: DeviceEmitter, x: Value, right: int) -> Value:
     """x shifted right; left where it is negative. What crosses bytes is masked by the caller."""
     if right == 0:
         return x
-    return em.shrui(x, right) if right > 0 else em.shli(x, -right)
+    return x >> right if right > 0 else x << -right
 
 
 def _bytes(value: int) -> int:
@@ -138,18 +138,18 @@ def signed_bytes(em: DeviceEmitter, quad: Value, layout: PlaneLayout) -> Value:
     if layout.signed or not layout.bias:
         return quad
     # With the top bits set, no byte borrows from its neighbour.
-    moved = em.subi(em.ori(quad, _bytes(0x80)), _bytes(layout.bias))
-    return em.xori(moved, _bytes(0x80))
+    moved = (quad | _bytes(0x80)) - _bytes(layout.bias)
+    return moved ^ _bytes(0x80)
 
 
 def values(em: DeviceEmitter, quad: Value, layout: PlaneLayout) -> list[Value]:
     """q - bias of four elements, as f32, exactly."""
-    unsigned, bias = (em.xori(quad, _bytes(0x80)), 128) if layout.signed else (quad, layout.bias)
+    unsigned, bias = (quad ^ _bytes(0x80), 128) if layout.signed else (quad, layout.bias)
     result = []
     for byte in range(4):
         # The bytes (q, 0, 0, 0x4B) are the float 2^23 + q.
         word = em.pure(f"prmt.b32 $0, $1, $2, {0x7440 + byte};", [unsigned, em.const(_MAGIC, "i32")], "i32")
-        result.append(em.subf(em.bitcast(word, "f32"), float((1 << 23) + bias)))
+        result.append(em.bitcast(word, "f32") - float((1 << 23) + bias))
     return result
 
 
@@ -159,11 +159,11 @@ def tile_runs(
     """How a tile's runs are shared out: of each of the thread's, its column and number in the tile, its row's address,
     and its number in the row."""
     em, per_row = rows.em, tile.bk // RUN
-    shared, first_run = Tasks(em, tile.bn * per_row, tile.threads), em.idiv(along[0], RUN)
+    shared, first_run = Tasks(em, tile.bn * per_row, tile.threads), along[0] // RUN
     found = []
     for task in shared.numbers():
-        run, n = em.irem(task, per_row), em.idiv(task, per_row)
-        found.append((n, run, rows.row(em.iadd(columns[0], n)), rows.run(em.iadd(first_run, run))))
+        run, n = task % per_row, task // per_row
+        found.append((n, run, rows.row(columns[0] + n), rows.run(first_run + run)))
     return shared, found
 
 
@@ -215,8 +215,8 @@ class DecodeLoader:
         for quad in self.rows.quads(records):
             for q in values(em, quad, self.rows.layout):
                 scale, minimum = factors[len(result) // per_factor]
-                value = em.mulf(q, scale)
-                result.append(value if minimum is None else em.addf(value, minimum))
+                value = q * scale
+                result.append(value if minimum is None else value + minimum)
         return result
 
 
@@ -226,8 +226,8 @@ def store_halves(em: DeviceEmitter, tile: Tile, element: str) -> Callable[[Value
 
     def store(target: Value, n: Index, run: Index, values: list[Value]) -> None:
         for i in range(RUN // 8):
-            chunk = em.iadd(em.imul(run, RUN // 8), i)
-            place = em.imul(em.iadd(em.imul(n, chunks), swizzle(em, n, chunk, chunks)), 16)
+            chunk = run * (RUN // 8) + i
+            place = (n * chunks + swizzle(em, n, chunk, chunks)) * 16
             words = [em.pack(values[8 * i + j], values[8 * i + j + 1], element) for j in range(0, 8, 2)]
             em.st(em.vector(words), em.at(target, place, "i8"))
 
@@ -239,7 +239,7 @@ def store_transposed(em: DeviceEmitter, tile: Tile) -> Callable[[Value, Index, I
     width = tile.bn + PAD
 
     def store(target: Value, n: Index, run: Index, values: list[Value]) -> None:
-        first = em.at(target, em.iadd(em.imul(run, RUN * width), n), "f32")
+        first = em.at(target, run * (RUN * width) + n, "f32")
         for i, value in enumerate(values):
             em.st(value, em.at(first, i * width, "f32"))
 

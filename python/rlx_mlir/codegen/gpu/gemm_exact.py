@@ -51,9 +51,9 @@ class _Loader:
                 for n, run, records, factors in made:
                     integers = [x for quad in rows.quads(records) for x in values(em, quad, rows.layout)]
                     store(target, n, run, integers)
-                    first = em.iadd(em.imul(em.imul(run, len(factors)), tile.bn), n)
+                    first = run * len(factors) * tile.bn + n
                     for number, factor in enumerate(factors):
-                        place = em.iadd(first, number * tile.bn + tile.bn * tile.bk // 2)
+                        place = first + (number * tile.bn + tile.bn * tile.bk // 2)
                         em.st(factor, em.at(target, place, "f32"))
 
         return decode
@@ -130,11 +130,11 @@ class ExactMmaCore(MmaCore):
     ) -> list[Value]:
         """Accumulators of one weight after a part of K that has one scale."""
         em, tile, result = self.em, self.tile, list(sums)
-        lane = em.imul(em.irem(self.warp.lane, 4), 2)
+        lane = self.warp.lane % 4 * 2
         for pair in range(0, self.columns, 2):
             fragments = [self._b_pair(w, pair, step) for step in steps]
             for own, j in enumerate(range(pair, min(pair + 2, self.columns))):
-                column = em.iadd(em.iadd(self.warp.column, lane), 8 * j + tile.bn * tile.bk // 2)
+                column = self.warp.column + lane + (8 * j + tile.bn * tile.bk // 2)
                 scale, *minimum = (self._factors(w, column, self._kinds * part + kind) for kind in range(self._kinds))
                 for i in range(self.rows):
                     dots = [em.const(0.0, "f32")] * 4
@@ -149,13 +149,13 @@ class ExactMmaCore(MmaCore):
     def _factors(self, w: Value, column: Index, number: int) -> list[Value]:
         """Two neighbouring columns' factors; `column` counts from the beginning of a weight's part of a stage."""
         em = self.em
-        return em.lanes(em.ld(em.at(w, em.iadd(column, number * self.tile.bn), "f32"), vec(2, "f32")))
+        return em.lanes(em.ld(em.at(w, column + number * self.tile.bn, "f32"), vec(2, "f32")))
 
     def _b_pair(self, w: Value, pair: int, step: int) -> list[list[Value]]:
         """The registers of a weight for 16 elements along K, of two blocks of 8 columns."""
         em, lane = self.em, self.warp.lane
-        own = em.iadd(em.irem(lane, 8), em.imul(em.idiv(lane, 16), 8))
-        line = em.iadd(em.iadd(self.warp.column, 8 * pair), own)
-        chunk = em.iadd(em.irem(em.idiv(lane, 8), 2), 2 * step)
+        own = lane % 8 + lane // 16 * 8
+        line = self.warp.column + 8 * pair + own
+        chunk = lane // 8 % 2 + 2 * step
         registers = em.ldmatrix(em.at(w, chunk_place(em, line, chunk, self.tile.bk // self.width), "i8"))
         return [registers[:2], registers[2:]]

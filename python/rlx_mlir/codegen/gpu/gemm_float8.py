@@ -74,7 +74,7 @@ class Float8Core(MmaCore):
                     for left, right in zip(a, b, strict=True):
                         part_sums = em.mma_float8(self.kinds, left[i], right[j], part_sums)
                     if not self.fast:
-                        part_sums = [em.addf(own, more) for own, more in zip(sums[here], part_sums, strict=True)]
+                        part_sums = [own + more for own, more in zip(sums[here], part_sums, strict=True)]
                     sums[here] = part_sums
         return sums
 
@@ -106,7 +106,7 @@ def as_halves(em: DeviceEmitter, register: Value, kind: str) -> list[Value]:
     result = []
     for pair in pairs:
         # Sign, and exponent and fraction one bit below: 2^-8 of the value, which f16 has also where e4m3 is subnormal.
-        shifted = em.ori(em.andi(pair, -0x7FFF8000), em.andi(em.shrui(pair, 1), 0x3F803F80))
+        shifted = (pair & -0x7FFF8000) | ((pair >> 1) & 0x3F803F80)
         value = em.pure("mul.rn.f16x2 $0, $1, $2;", [shifted, em.const(0x5C005C00, "i32")], "i32")
         # NaN came out as 480, the only one of which 137 times is infinite: zero times that makes NaN.
         large = em.pure("mul.rn.f16x2 $0, $1, $2;", [value, em.const(0x58485848, "i32")], "i32")

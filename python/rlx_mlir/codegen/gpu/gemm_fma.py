@@ -64,21 +64,21 @@ class TransposingLoader:
 
     def place(self, line: Index, k: Index) -> Index:
         """Where an element lies, in elements."""
-        return self.em.iadd(self.em.imul(k, self.lines + PAD), line)
+        return k * (self.lines + PAD) + line
 
     def fill(self, target: Value, columns: Extent, along: Extent) -> None:
         """Starts the copies of a tile: `columns` of N, or rows of x, and where it is along K."""
         em = self.em
         (line, line_limit, line_step), (at, limit, step) = columns, along
         thread, height = em.thread(), self.threads // _ALONG
-        own_k, own_line = em.irem(thread, _ALONG), em.idiv(thread, _ALONG)
+        own_k, own_line = thread % _ALONG, thread // _ALONG
         for i in range(self.lines // height):
-            local = em.iadd(own_line, i * height)
-            row = em.iadd(line, local)
+            local = own_line + i * height
+            row = line + local
             inside = guard(em, row, line_limit, line_step)
             for j in range(self.span // _ALONG):
-                k = em.iadd(own_k, j * _ALONG)
-                here = em.iadd(at, k)
+                k = own_k + j * _ALONG
+                here = at + k
                 exists = both(em, inside, guard(em, here, limit, step))
                 source = em.at(self.base, offset64(em, (row, self.ld), (here, 1)), "f32")
                 size = None if exists is None else em.select(exists, 4, 0)
@@ -127,13 +127,13 @@ class FmaCore:
     def issue_x(self, stage: Value, step: Index) -> None:
         """Starts the copies of a step of x."""
         em, tile, body = self.em, self.tile, self.body
-        along = (em.imul(step, tile.bk), body.limit, 0)
+        along = (step * tile.bk, body.limit, 0)
         self.x_loader.fill(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
 
     def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
         """Starts those of the weights."""
         em, tile, body = self.em, self.tile, self.body
-        along = (em.imul(step, tile.bk), body.limit, 0)
+        along = (step * tile.bk, body.limit, 0)
         columns = (body.place.column, body.sizes.n, tile.bn)
         return together(
             loader.fill(em.at(stage, part, "i8"), columns, along)
@@ -151,26 +151,26 @@ class FmaCore:
     def _columns(self, part: Value, k: int) -> list[Value]:
         """A thread's elements of a weight at k."""
         em, tile = self.em, self.tile
-        first = em.iadd(self.warp.column, em.imul(em.irem(self.warp.lane, 8), 4))
+        first = self.warp.column + self.warp.lane % 8 * 4
         values = []
         for group in range(self.column_groups):
-            column = em.iadd(first, 32 * group)
+            column = first + 32 * group
             if self.transpose_rhs:
-                values += self._four(part, em.iadd(column, k * (tile.bn + PAD)))
+                values += self._four(part, column + k * (tile.bn + PAD))
             else:
-                chunk = swizzle(em, k, em.idiv(column, 4), tile.bn // 4)
-                values += self._four(part, em.imul(em.iadd(chunk, k * (tile.bn // 4)), 4))
+                chunk = swizzle(em, k, column // 4, tile.bn // 4)
+                values += self._four(part, (chunk + k * (tile.bn // 4)) * 4)
         return values
 
     def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
         """The accumulators after a stage; calls `copy` after its first reads."""
         em, tile, sums = self.em, self.tile, list(sums)
         x = em.at(stage, self.x_part, "i8")
-        first = em.iadd(self.warp.row, em.imul(em.idiv(self.warp.lane, 8), 4))
+        first = self.warp.row + self.warp.lane // 8 * 4
         for k in range(tile.bk):
             rows = []
             for group in range(self.row_groups):
-                rows += self._four(x, em.iadd(first, 16 * group + k * (tile.bm + PAD)))
+                rows += self._four(x, first + (16 * group + k * (tile.bm + PAD)))
             position = 0
             for number, part in enumerate(self.w_parts):
                 columns = self._columns(em.at(stage, part, "i8"), k)
@@ -184,12 +184,12 @@ class FmaCore:
     def stage(self, staged: Staged, sums: list[Value]) -> None:
         """Stores the warp's accumulators."""
         em, lane = self.em, self.warp.lane
-        first_row, first_column = em.imul(em.idiv(lane, 8), 4), em.imul(em.irem(lane, 8), 4)
+        first_row, first_column = lane // 8 * 4, lane % 8 * 4
         counts = (self.products, self.row_groups, 4, self.column_groups)
         for number, (product, i, r, j) in enumerate(itertools.product(*map(range, counts))):
             if i in staged.blocks():
                 value = em.vector(sums[4 * number : 4 * number + 4])
-                staged.store(value, product, em.iadd(first_row, 16 * i + r), em.iadd(first_column, 32 * j))
+                staged.store(value, product, first_row + (16 * i + r), first_column + 32 * j)
 
 
 def fma_core(gemm: Gemm) -> Callable[[Tile], FmaCore]:

@@ -107,9 +107,9 @@ def _share(em: HostEmitter, gemm: Gemm, out: Value, shape: Shape) -> _Share:
             raise UnsupportedByTemplate(f"{gemm.name}: batches {own} broadcast in the middle of {batch}")
         if kept:
             state = "own"
-            count = em.imul(count, em.dim(out, axis))
+            count = count * em.dim(out, axis)
         elif state == "inner":
-            inner = em.imul(inner, em.dim(out, axis))
+            inner = inner * em.dim(out, axis)
         else:
             state = "outer"
     return _Share(inner, count)
@@ -229,7 +229,7 @@ class Schedule:
         rank = len(self.gemm.x_shape)
         count: Index = 1
         for axis in range(rank - 2 if self.gemm.batched else 0, rank - 1):
-            count = em.imul(count, em.dim(x, axis))
+            count = count * em.dim(x, axis)
         return count
 
     def take(self, em: HostEmitter, rows: Index, scratch: Scratch) -> list[Value | None]:
@@ -298,7 +298,7 @@ class Schedule:
             x_share = _share(em, gemm, results[0], gemm.x_shape)
             weight_share = _share(em, gemm, results[0], gemm.w_shape)
             for axis in range(len(gemm.batch_shape)):
-                batches = em.imul(batches, em.dim(results[0], axis))
+                batches = batches * em.dim(results[0], axis)
         k_step = STEP_BYTES // gemm.operand_bytes
         x_map = self._map(em, x, (rows, self.k), x_share.count, (tile.out_rows, k_step))
         shape, box, span = (self.n, self.k), (tile.out_columns, k_step), STEP_BYTES
@@ -313,7 +313,7 @@ class Schedule:
         sizes: list[Index] = [left_tiles, right_tiles, steps, rows]
         if gemm.batched:
             sizes += [batches, x_share.inner, x_share.count, weight_share.inner, weight_share.count]
-        tiles = em.imul(em.imul(em.imul(row_tiles, column_tiles), batches), choice.splits)
+        tiles = row_tiles * column_tiles * batches * choice.splits
         if parts is None and self.staged:
             out_box = (tile.columns if tile.swapped else 64, 64)
             maps += [self._map(em, result, (rows, self.n), batches, out_box) for result in results]
@@ -326,7 +326,7 @@ class Schedule:
         grid = em.imin(tiles, self.processors)
         em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes, pdl=True)
         if parts is not None:
-            threads = em.imul(rows, self.n // REDUCE_COLUMNS)
+            threads = rows * (self.n // REDUCE_COLUMNS)
             passed = [parts, *arguments, *results, em.i32(rows)]
             blocks = em.iceildiv(threads, REDUCE_THREADS)
             em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed, pdl=True)
@@ -349,7 +349,7 @@ class Schedule:
         between: Index = columns if stride is None else stride
         if not self.gemm.batched:
             return em.tensor_map(buffer, [rows, columns], [between, 1], box, swizzle=span, promotion=128)
-        each = em.imul(rows, between)
+        each = rows * between
         sizes, strides = [count, rows, columns], [each, between, 1]
         return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=span, promotion=128)
 

@@ -30,25 +30,25 @@ BOX = 64
 def _exp(em: Emitter, x: Value, scale: float = 1.0) -> Value:
     """e^(scale x) for results of 16 bits: a relative error of 2^-22, and of 2^-17 for the largest x."""
     assert isinstance(em, DeviceEmitter)
-    return exp2_approx(em, em.mulf(x, scale * math.log2(math.e)))
+    return exp2_approx(em, x * (scale * math.log2(math.e)))
 
 
 def _sigmoid(em: Emitter, x: Value, scale: float = 1.0) -> Value:
     assert isinstance(em, DeviceEmitter)
-    return reciprocal(em, em.addf(_exp(em, x, -scale), 1.0))
+    return reciprocal(em, _exp(em, x, -scale) + 1.0)
 
 
 def _gelu_approx(em: Emitter, x: Value) -> Value:
     # (1 + tanh u) / 2 = 1 / (1 + e^-2u)
-    inner = em.mulf(x, em.addf(em.mulf(em.mulf(x, x), 0.044715), 1.0))
-    return em.mulf(x, _sigmoid(em, inner, 2.0 * math.sqrt(2.0 / math.pi)))
+    inner = x * (x * x * 0.044715 + 1.0)
+    return x * _sigmoid(em, inner, 2.0 * math.sqrt(2.0 / math.pi))
 
 
 UNARY_16: Mapping[str, Unary] = {
     **DEVICE_UNARY,
     "exp": _exp,
     "sigmoid": _sigmoid,
-    "silu": lambda em, x: em.mulf(x, _sigmoid(em, x)),
+    "silu": lambda em, x: x * _sigmoid(em, x),
     "gelu_approx": _gelu_approx,
 }
 """Operations of one operand, short: a block has few threads, each with many accumulators, and results have 16 bits."""
@@ -65,9 +65,9 @@ class _Lane:
 
     @staticmethod
     def of(em: DeviceEmitter, thread: Value) -> _Lane:
-        warp, lane = em.shrui(thread, 5), em.andi(thread, 31)
-        row = em.addi(em.muli(warp, 16), em.shrui(lane, 2))
-        return _Lane(warp, lane, row, em.shli(em.andi(lane, 3), 1))
+        warp, lane = thread >> 5, thread & 31
+        row = warp * 16 + (lane >> 2)
+        return _Lane(warp, lane, row, (lane & 3) << 1)
 
 
 class _Finisher:
@@ -88,8 +88,7 @@ class _Finisher:
 
     def first_row(self, place: TilePlace, consumer: Value, block: int) -> Value:
         """The first row of the left operand in a block of rows."""
-        em = self.em
-        return em.addi(em.addi(place.left, em.muli(consumer, 64 * self.tile.blocks)), 64 * block)
+        return place.left + consumer * (64 * self.tile.blocks) + 64 * block
 
 
 class Storer(_Finisher):
@@ -101,9 +100,9 @@ class Storer(_Finisher):
         self.place = place
         self._lane = _Lane.of(em, thread)
         self._staged = em.at(
-            em.at(self.main.shared, self.layout.staged_at, "i8"), em.muli(consumer, self.layout.staged_bytes), "i8"
+            em.at(self.main.shared, self.layout.staged_at, "i8"), consumer * self.layout.staged_bytes, "i8"
         )
-        self._barrier = em.addi(consumer, 1)
+        self._barrier = consumer + 1
         self._leader = em.cmpi("eq", thread, 0)
         for block in range(tile.blocks):
             fields = accumulators[block]
@@ -126,10 +125,10 @@ class Storer(_Finisher):
         starts = [min(start, tile.columns - BOX) for start in range(0, tile.columns, BOX)]
         together = self.layout.staged_boxes // outputs
         lane = self._lane
-        matrix = em.shrui(lane.lane, 3)
-        local = em.addi(em.addi(em.muli(lane.warp, 16), em.andi(lane.lane, 7)), em.muli(em.andi(matrix, 1), 8))
-        line = em.at(self._staged, em.muli(local, 128), "i8")
-        turn, chunk = em.andi(local, 7), em.shrui(matrix, 1)
+        matrix = lane.lane >> 3
+        local = lane.warp * 16 + (lane.lane & 7) + (matrix & 1) * 8
+        line = em.at(self._staged, local * 128, "i8")
+        turn, chunk = local & 7, matrix >> 1
         for first in range(0, len(starts), together):
             group = starts[first : first + together]
             # Stores of what was staged before go on while the program runs.
@@ -139,19 +138,19 @@ class Storer(_Finisher):
                 for output, values in enumerate(packed):
                     at = (box * outputs + output) * self.layout.box_bytes
                     for c in range(0, BOX // 8, 2):
-                        address = em.shli(em.xor(em.addi(chunk, c), turn), 4)
-                        em.stmatrix(em.at(line, em.iadd(address, at), "i8"), values[2 * c : 2 * c + 4])
+                        address = em.xor(chunk + c, turn) << 4
+                        em.stmatrix(em.at(line, address + at, "i8"), values[2 * c : 2 * c + 4])
             with self._stored():
                 for box, start in enumerate(group):
                     for output in range(outputs):
                         at = (box * outputs + output) * self.layout.box_bytes
-                        self._store(output, at, em.iadd(self.place.right, start), row)
+                        self._store(output, at, self.place.right + start, row)
 
     def _box(self, fields: Sequence[Sequence[Value]], row: Value, start: int) -> list[list[Value]]:
         """Packed outputs of 64 columns from `start`: for each output, pairs by 8 columns, upper then lower rows."""
         em, lane = self.em, self._lane
-        rows = [em.addi(em.addi(row, lane.row), 8 * half) for half in range(2)]
-        columns = [em.addi(em.addi(self.place.right, start + 8 * j), lane.column) for j in range(BOX // 8)]
+        rows = [row + lane.row + 8 * half for half in range(2)]
+        columns = [self.place.right + (start + 8 * j) + lane.column for j in range(BOX // 8)]
         arguments = _Arguments(self, rows, columns)
         arguments.prefetch(BOX // 8)
         result: list[list[Value]] = [[] for _ in self.gemm.program.results]
@@ -175,13 +174,13 @@ class Storer(_Finisher):
 
     def _swapped(self, fields: Sequence[Sequence[Value]], column: Value) -> None:
         em, tile, lane, outputs = self.em, self.tile, self._lane, len(self.gemm.program.results)
-        columns = [em.addi(em.addi(column, lane.row), 8 * half) for half in range(2)]
-        rows = [em.addi(em.addi(self.place.right, 8 * j), lane.column) for j in range(tile.columns // 8)]
+        columns = [column + lane.row + 8 * half for half in range(2)]
+        rows = [self.place.right + 8 * j + lane.column for j in range(tile.columns // 8)]
         arguments = _Arguments(self, rows, columns)
-        matrix, turn = em.shrui(lane.lane, 3), em.andi(lane.lane, 7)
-        chunk = em.addi(em.shli(lane.warp, 1), em.andi(matrix, 1))
-        line = em.muli(em.addi(em.muli(em.shrui(matrix, 1), 8), turn), 128)
-        address = em.at(self._staged, em.addi(line, em.shli(em.xor(chunk, turn), 4)), "i8")
+        matrix, turn = lane.lane >> 3, lane.lane & 7
+        chunk = (lane.warp << 1) + (matrix & 1)
+        line = ((matrix >> 1) * 8 + turn) * 128
+        address = em.at(self._staged, line + (em.xor(chunk, turn) << 4), "i8")
         self._wait_for_stage()
         for j in range(0, tile.columns // 8, 2):
             packed: list[list[Value]] = [[] for _ in self.gemm.program.results]
@@ -264,9 +263,9 @@ class _Arguments:
     def _row(self, row: Value) -> Value:
         """The row in [batch x M, N], i32."""
         em = self.em
-        last = em.subi(self.count, 1)
+        last = self.count - 1
         bounded = em.index(em.imin(row, last))
-        return bounded if self.batch is None else em.addi(em.muli(self.batch, self.count), bounded)
+        return bounded if self.batch is None else self.batch * self.count + bounded
 
     def _once(self, key: tuple[int, ...], type: str, i: int, offset: Index) -> list[Value]:
         if key not in self.loaded:
@@ -276,7 +275,7 @@ class _Arguments:
 
     def _place(self, row: Value, column: Value) -> Value:
         em = self.em
-        return em.addi(em.muli(em.wide(self._row(row)), em.wide(self.gemm.n or 0)), em.wide(column))
+        return em.wide(self._row(row)) * em.wide(self.gemm.n or 0) + em.wide(column)
 
     def pair(self, i: int, half: int, j: int) -> list[Value]:
         """Argument i at row `half` and the two columns of pair j."""
@@ -292,7 +291,7 @@ class _Arguments:
     def element(self, i: int, group: int, e: int, half: int) -> Value:
         """Argument i at row `e` of the pair `group` and column `half`."""
         em, kind, element = self.em, self.kinds[i], self.elements[i]
-        row = em.addi(self.rows[group], e)
+        row = self.rows[group] + e
         if kind == "scalar":
             return self._once((i,), element, i, 0)[0]
         if kind == "column":
@@ -311,9 +310,9 @@ class DirectStorer(_Finisher):
         self.place = place
         lane = _Lane.of(em, thread)
         for block in range(tile.blocks):
-            left = em.addi(self.first_row(place, consumer, block), lane.row)
-            own = [em.addi(left, 8 * half) for half in range(2)]
-            across = [em.addi(em.addi(place.right, lane.column), 8 * j) for j in range(tile.columns // 8)]
+            left = self.first_row(place, consumer, block) + lane.row
+            own = [left + 8 * half for half in range(2)]
+            across = [place.right + lane.column + 8 * j for j in range(tile.columns // 8)]
             rows, columns = (across, own) if tile.swapped else (own, across)
             arguments = _Arguments(self, rows, columns)
             for j in range(tile.columns // 8):
@@ -333,7 +332,7 @@ class DirectStorer(_Finisher):
             program.emit(em, pair[e], lambda i, e=e: arguments.pair(i, *at)[e], DEVICE_UNARY)  # type: ignore[misc]
             for e in range(2)
         ]
-        exists = em.andi(em.cmpi("ult", row, self.values["rows"]), em.cmpi("ult", column, self.n))
+        exists = em.cmpi("ult", row, self.values["rows"]) & em.cmpi("ult", column, self.n)
         with em.if_(exists):
             for output, values in enumerate(zip(*lanes, strict=True)):
                 em.st(em.vector(values), self.values[f"out{output}"], self._place(row, column), align=8)
@@ -349,8 +348,8 @@ class DirectStorer(_Finisher):
                 lambda i, e=e: arguments.element(i, at[0], e, at[1]),  # type: ignore[misc]
                 DEVICE_UNARY,
             )
-            here = em.addi(row, e)
-            exists = em.andi(em.cmpi("ult", here, self.values["rows"]), em.cmpi("ult", column, self.n))
+            here = row + e
+            exists = em.cmpi("ult", here, self.values["rows"]) & em.cmpi("ult", column, self.n)
             with em.if_(exists):
                 for output, value in enumerate(values):
                     em.st(value, self.values[f"out{output}"], self._place(here, column))
@@ -359,8 +358,8 @@ class DirectStorer(_Finisher):
         em, batch = self.em, self.place.batch
         flat = em.wide(row)
         if batch is not None:
-            flat = em.addi(em.muli(em.wide(batch), em.wide(self.values["rows"])), flat)
-        return em.addi(em.muli(flat, em.wide(self.n)), em.wide(column))
+            flat = em.wide(batch) * em.wide(self.values["rows"]) + flat
+        return flat * em.wide(self.n) + em.wide(column)
 
     def close(self, thread: Value) -> None:
         """Nothing is under way."""
@@ -377,28 +376,28 @@ class PartStorer(_Finisher):
         rows, parts = self.values["rows"], self.values["parts"]
         for block in range(tile.blocks):
             for product, fields in enumerate(accumulators[block]):
-                first = em.muli(em.addi(em.muli(place.part, self.products), product), rows)
-                left = em.addi(self.first_row(place, consumer, block), lane.row)
-                right = em.addi(place.right, lane.column)
+                first = (place.part * self.products + product) * rows
+                left = self.first_row(place, consumer, block) + lane.row
+                right = place.right + lane.column
                 for half in range(2):
-                    at = em.addi(left, 8 * half)
+                    at = left + 8 * half
                     for j in range(tile.columns // 8):
                         pair = fields[4 * j + 2 * half : 4 * j + 2 * half + 2]
-                        across = em.addi(right, 8 * j)
+                        across = right + 8 * j
                         if not swapped:
-                            exists = em.andi(em.cmpi("ult", at, rows), em.cmpi("ult", across, self.n))
+                            exists = em.cmpi("ult", at, rows) & em.cmpi("ult", across, self.n)
                             with em.if_(exists):
-                                em.st(em.vector(pair), parts, self._place(em.addi(first, at), across), align=8)
+                                em.st(em.vector(pair), parts, self._place(first + at, across), align=8)
                             continue
                         for e, value in enumerate(pair):
-                            row = em.addi(across, e)
-                            exists = em.andi(em.cmpi("ult", row, rows), em.cmpi("ult", at, self.n))
+                            row = across + e
+                            exists = em.cmpi("ult", row, rows) & em.cmpi("ult", at, self.n)
                             with em.if_(exists):
-                                em.st(value, parts, self._place(em.addi(first, row), at))
+                                em.st(value, parts, self._place(first + row, at))
 
     def _place(self, row: Value, column: Value) -> Value:
         em = self.em
-        return em.addi(em.muli(em.wide(row), em.wide(self.n)), em.wide(column))
+        return em.wide(row) * em.wide(self.n) + em.wide(column)
 
     def close(self, thread: Value) -> None:
         """Nothing is under way."""
@@ -417,20 +416,20 @@ def reduce_parts(em: DeviceEmitter, gemm: Gemm, splits: int, values: dict[str, V
     pointers = [values[f"arg{i}"] for i in range(len(gemm.program.arguments))]
     outputs = [values[f"out{i}"] for i in range(len(gemm.program.results))]
     epilogue = Epilogue(em, gemm.program, gemm.element, pointers, outputs, gemm.n)
-    number = em.addi(em.muli(em.block(), REDUCE_THREADS), em.thread())
+    number = em.block() * REDUCE_THREADS + em.thread()
     per_row = em.const(gemm.n // REDUCE_COLUMNS)
-    row = em.idiv(number, per_row)
-    column = em.muli(em.irem(number, per_row), REDUCE_COLUMNS)
+    row = number // per_row
+    column = number % per_row * REDUCE_COLUMNS
     with em.if_(em.cmpi("ult", row, rows)):
-        place = em.addi(em.muli(em.wide(row), em.wide(gemm.n)), em.wide(column))
-        stride = em.muli(em.wide(rows), em.wide(gemm.n))
+        place = em.wide(row) * em.wide(gemm.n) + em.wide(column)
+        stride = em.wide(rows) * em.wide(gemm.n)
         sums: list[list[Value]] = []
         for product in range(products):
             total: Value | None = None
             for part in range(splits):
-                at = em.addi(place, em.muli(stride, part * products + product))
+                at = place + stride * (part * products + product)
                 value = em.ld(parts, vec(REDUCE_COLUMNS, "f32"), at)
-                total = value if total is None else em.addf(total, value)
+                total = value if total is None else total + value
             assert total is not None
             sums.append(em.lanes(total))
         epilogue.store(sums, row, column)

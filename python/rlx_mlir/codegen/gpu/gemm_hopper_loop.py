@@ -97,11 +97,11 @@ class Mainloop:
 
     def full(self, stage: Index) -> Value:
         """The barrier that says that a stage holds its operands."""
-        return self.em.at(self.barriers, self.em.imul(stage, 8), "i8")
+        return self.em.at(self.barriers, stage * 8, "i8")
 
     def empty(self, stage: Index) -> Value:
         """The barrier that says that all consumers are done with a stage."""
-        return self.em.at(self.barriers, self.em.iadd(self.em.imul(stage, 8), 8 * self.layout.stages), "i8")
+        return self.em.at(self.barriers, stage * 8 + 8 * self.layout.stages, "i8")
 
     def start(self, thread: Value) -> None:
         """Initialises the barriers; all threads of the block come here."""
@@ -124,11 +124,10 @@ class Mainloop:
 
     def total(self) -> Value:
         """The number of tiles."""
-        em = self.em
-        total = em.muli(self.values["left_tiles"], self.values["right_tiles"])
+        total = self.values["left_tiles"] * self.values["right_tiles"]
         if self.operands.batched:
-            total = em.muli(total, self.values["batches"])
-        return em.muli(total, self.choice.splits) if self.choice.splits > 1 else total
+            total = total * self.values["batches"]
+        return total * self.choice.splits if self.choice.splits > 1 else total
 
     def span(self) -> tuple[Value, Value, Value]:
         """The tiles of the block: the first one, their number, and the distance of two.
@@ -148,31 +147,31 @@ class Mainloop:
         part: Index | None = None
         batch: Index | None = None
         if splits > 1:
-            part = em.irem(number, splits)
-            number = em.idiv(number, splits)
+            part = number % splits
+            number = number // splits
         if self.operands.batched:
-            each = em.muli(left_tiles, right_tiles)
-            batch = em.idiv(number, each)
-            number = em.irem(number, each)
+            each = left_tiles * right_tiles
+            batch = number // each
+            number = number % each
         if tile.group == 1:
-            left = em.idiv(number, right_tiles)
-            right = em.irem(number, right_tiles)
+            left = number // right_tiles
+            right = number % right_tiles
         else:
-            swept = em.muli(right_tiles, tile.group)
-            first = em.muli(em.idiv(number, swept), tile.group)
-            rest = em.irem(number, swept)
-            height = em.imin(em.subi(left_tiles, first), tile.group)
-            left = em.addi(first, em.irem(rest, height))
-            right = em.idiv(rest, height)
-        return TilePlace(em.muli(left, tile.rows), em.muli(right, tile.columns), batch, part, self._steps(part))
+            swept = right_tiles * tile.group
+            first = number // swept * tile.group
+            rest = number % swept
+            height = em.imin(left_tiles - first, tile.group)
+            left = first + rest % height
+            right = rest // height
+        return TilePlace(left * tile.rows, right * tile.columns, batch, part, self._steps(part))
 
     def _steps(self, part: Index | None) -> tuple[Index, Index]:
         """The steps along K of a part: each part has at least one."""
-        em, steps, splits = self.em, self.values["steps"], self.choice.splits
+        steps, splits = self.values["steps"], self.choice.splits
         if part is None:
             return 0, steps
-        bounds = [em.muli(index, steps) for index in (part, em.addi(part, 1))]
-        first, end = (em.idiv(bound, splits) for bound in bounds)
+        bounds = [index * steps for index in (part, part + 1)]
+        first, end = (bound // splits for bound in bounds)
         return first, end
 
     # -- loads --------------------------------------------------------------------------------------------------------
@@ -186,21 +185,21 @@ class Mainloop:
         if self.operands.constant:
             # Weights of the first stages don't wait for the kernels before.
             place = self.place(block)
-            count = em.imin(em.isub(place.steps[1], place.steps[0]), stages)
+            count = em.imin(place.steps[1] - place.steps[0], stages)
             skip = em.select(em.cmpi("ult", block, total), count, 0)
             with em.loop(0, skip) as loop:
                 em.mbarrier_expect(self.full(loop.iv), self.layout.stage_bytes)
-                self._load(place, loop.iv, em.iadd(place.steps[0], loop.iv), weights=True, activations=False)
+                self._load(place, loop.iv, place.steps[0] + loop.iv, weights=True, activations=False)
             em.wait_dependencies()
             with em.loop(0, skip) as loop:
-                self._load(place, loop.iv, em.iadd(place.steps[0], loop.iv), weights=False, activations=True)
+                self._load(place, loop.iv, place.steps[0] + loop.iv, weights=False, activations=True)
             wraps = em.cmpi("eq", skip, stages)
             stage, phase = em.select(wraps, 0, skip), em.select(wraps, 0, phase)
         else:
             em.wait_dependencies()
         with em.loop(block, total, blocks, [stage, phase, skip], hint="tile") as tiles:
             place = self.place(tiles.iv)
-            first = em.iadd(place.steps[0], tiles.args[2])
+            first = place.steps[0] + tiles.args[2]
             with em.loop(first, place.steps[1], 1, tiles.args[:2], hint="k") as loop:
                 stage, phase = loop.args
                 em.mbarrier_wait(self.empty(stage), phase)
@@ -212,8 +211,8 @@ class Mainloop:
     def _load(self, place: TilePlace, stage: Value, step: Index, *, weights: bool, activations: bool) -> None:
         """Starts the loads of a stage: of the weights, of x, or of both."""
         em, layout, swapped = self.em, self.layout, self.tile.swapped
-        base = em.at(self.shared, em.imul(stage, layout.stage_bytes), "i8")
-        k = em.imul(step, self.operands.k_step)
+        base = em.at(self.shared, stage * layout.stage_bytes, "i8")
+        k = step * self.operands.k_step
         barrier = self.full(stage)
         for i in range(layout.lefts):
             if weights if swapped else activations:
@@ -242,23 +241,23 @@ class Mainloop:
         if place.batch is not None:
             side = "weight" if weight else "x"
             inner, count = self.values[f"{side}_inner"], self.values[f"{side}_count"]
-            outer = [em.irem(em.idiv(place.batch, inner), count)]
+            outer = [place.batch // inner % count]
         if not (weight and self.operands.n_major):
             em.tma_load(target, self.values[name], [k, first, *outer], barrier)
             return
         span = self.layout.span
         for box in range(2 * extent // span):
             at = em.at(target, box * self.operands.k_step * span, "i8")
-            em.tma_load(at, self.values[name], [em.iadd(first, span // 2 * box), k, *outer], barrier)
+            em.tma_load(at, self.values[name], [first + span // 2 * box, k, *outer], barrier)
 
     # -- products -----------------------------------------------------------------------------------------------------
 
     def _descriptors(self, stage: Value, consumer: Value) -> tuple[list[list[Value]], list[Value], int, int]:
         """Descriptors of the left operands [block][product] and the right ones, and their strides for 32 bytes of K."""
         em, layout, tile = self.em, self.layout, self.tile
-        base = em.addi(self.address, em.muli(stage, layout.stage_bytes))
+        base = self.address + stage * layout.stage_bytes
         left_major, right_major = (self.operands.n_major and tile.swapped, self.operands.n_major and not tile.swapped)
-        rows = em.addi(base, em.muli(consumer, tile.blocks * 64 * STEP_BYTES))
+        rows = base + consumer * (tile.blocks * 64 * STEP_BYTES)
 
         span = self.layout.span
 
@@ -270,13 +269,13 @@ class Mainloop:
 
         lefts = [
             [
-                descriptor(em.addi(rows, i * layout.left_bytes + block * 64 * STEP_BYTES), major=left_major)
+                descriptor(rows + (i * layout.left_bytes + block * 64 * STEP_BYTES), major=left_major)
                 for i in range(layout.lefts)
             ]
             for block in range(tile.blocks)
         ]
-        columns = em.addi(base, layout.lefts * layout.left_bytes)
-        rights = [descriptor(em.addi(columns, i * layout.right_bytes), major=right_major) for i in range(layout.rights)]
+        columns = base + layout.lefts * layout.left_bytes
+        rights = [descriptor(columns + i * layout.right_bytes, major=right_major) for i in range(layout.rights)]
         return lefts, rights, span if left_major else 2, span if right_major else 2
 
     def _multiply(
@@ -300,8 +299,8 @@ class Mainloop:
                     result[at] = em.wgmma(
                         kinds[0],
                         tile.columns,
-                        em.addi(left, k * left_stride) if k else left,
-                        em.addi(right, k * right_stride) if k else right,
+                        left + k * left_stride if k else left,
+                        right + k * right_stride if k else right,
                         result[at],
                         first=first and k == 0,
                         right=kinds[1],
@@ -330,8 +329,8 @@ class Mainloop:
     def consume(self, group: Value, finisher: Finisher) -> None:
         """A multiplying warpgroup."""
         em = self.em
-        consumer = em.subi(group, 1)
-        thread = em.andi(em.thread(), 127)
+        consumer = group - 1
+        thread = em.thread() & 127
         leader = em.cmpi("eq", thread, 0)
         self.address = em.address(self.shared)
         count = self.tile.blocks * self.operands.products
@@ -356,7 +355,7 @@ class Mainloop:
         em.mbarrier_wait(self.full(stage), phase)
         accumulators = self._multiply([zero] * count, stage, consumer)
         following = em.advance(stage, phase, stages)
-        first = em.iadd(place.steps[0], 1)
+        first = place.steps[0] + 1
         with em.loop(first, place.steps[1], 1, [*accumulators, *following, stage], hint="k") as loop:
             *accumulators, stage, phase, before = loop.args
             em.mbarrier_wait(self.full(stage), phase)
@@ -383,7 +382,7 @@ class Mainloop:
             accumulators = self._multiply(accumulators, stage, consumer, first=True)
             registers = self._registers(accumulators)
             self._release(stage, leader)
-            sums = [em.addf(total, value) for total, value in zip(sums, registers, strict=True)]
+            sums = [total + value for total, value in zip(sums, registers, strict=True)]
             structs = [em.struct(part) for part in self._parts(registers)]
             loop.yield_([*sums, *structs, *em.advance(stage, phase, self.layout.stages)])
         *rest, stage, phase = loop.results
@@ -394,13 +393,13 @@ def warp_specialised(main: Mainloop, finisher: Finisher) -> None:
     """The body of a kernel: the first warpgroup loads, the others multiply."""
     em = main.em
     thread = em.thread()
-    group = em.uniform(em.shrui(thread, 7))
+    group = em.uniform(thread >> 7)
     main.start(thread)
     several = main.tile.consumers > 1
     with em.if_(em.cmpi("eq", group, 0)) as branch:
         if several:
             em.max_registers("decrease", _PRODUCER_REGISTERS)
-        with em.if_(em.cmpi("eq", em.shrui(thread, 5), 0)), em.if_(em.elect()):
+        with em.if_(em.cmpi("eq", thread >> 5, 0)), em.if_(em.elect()):
             main.produce()
         branch.else_()
         if several:

@@ -107,16 +107,16 @@ def _decode(em: DeviceEmitter, rows: PackedRows, decoded: Value, element: str, c
     em.launch_dependents()
     if not constant:
         em.wait_dependencies()
-    number = em.addi(em.muli(em.block(), THREADS), em.thread())
+    number = em.block() * THREADS + em.thread()
     per_row = rows.k // PIECE
-    row, place = em.idiv(number, per_row), em.irem(number, per_row)
-    run, part = em.idiv(place, RUN // PIECE), em.index(em.irem(place, RUN // PIECE))
+    row, place = number // per_row, number % per_row
+    run, part = place // (RUN // PIECE), em.index(place % (RUN // PIECE))
     made = _piece(em, rows, rows.row(row), em.index(run), part)
     if constant:
         em.wait_dependencies()
     with em.if_(em.cmpi("ult", number, rows.n * per_row)):
         words = [em.pack(made[i], made[i + 1], element) for i in range(0, PIECE, 2)]
-        em.st(em.vector(words), em.at(decoded, em.imul(em.wide(number), PIECE), element))
+        em.st(em.vector(words), em.at(decoded, em.wide(number) * PIECE, element))
 
 
 def _piece(em: DeviceEmitter, rows: PackedRows, row: Value, run: Value, part: Value) -> list[Value]:
@@ -136,8 +136,8 @@ def _piece(em: DeviceEmitter, rows: PackedRows, row: Value, run: Value, part: Va
     integers = [x for i in range(2) for x in values(em, chosen(quads[i::2]), rows.layout)]
     assert rows.layout.scale is not None
     scale = chosen([rows.factor(row, run, sub, rows.layout.scale) for sub in range(rows.per_run)])
-    scaled = [em.mulf(x, scale) for x in integers]
+    scaled = [x * scale for x in integers]
     if rows.layout.minimum is None:
         return scaled
     minimum = chosen([rows.factor(row, run, sub, rows.layout.minimum) for sub in range(rows.per_run)])
-    return [em.addf(x, minimum) for x in scaled]
+    return [x + minimum for x in scaled]

@@ -189,7 +189,7 @@ class _Host:
         rank = len(gemm.x_shape)
         m: Index = 1
         for axis in range(rank - 2 if gemm.batched else 0, rank - 1):
-            m = em.imul(m, em.dim(x, axis))
+            m = m * em.dim(x, axis)
         inner, outer = len(gemm.w_shape) - 1, len(gemm.w_shape) - 2
         n = gemm.n if gemm.n is not None else em.dim(w, outer if gemm.transpose_rhs else inner)
         k = gemm.k if gemm.k is not None else em.dim(x, rank - 1)
@@ -208,7 +208,7 @@ class _Host:
     def _rows(self, em: HostEmitter, sizes: Sizes) -> Index:
         rows = sizes.m
         for size in sizes.batch:
-            rows = em.imul(rows, size)
+            rows = rows * size
         return rows
 
     def _sums(self, em: HostEmitter, operands: Sequence[Value], parts: Scratch) -> Value | None:
@@ -222,9 +222,9 @@ class _Host:
         for limit, choice, _, _ in kernels:
             if choice.splits > 1:
                 rows = sizes.m if limit is None or gemm.m is not None else em.imin(sizes.m, limit)
-                most = em.imax(most, em.imul(rows, choice.splits * self._products))
+                most = em.imax(most, rows * (choice.splits * self._products))
         for size in sizes.batch:
-            most = em.imul(most, size)
+            most = most * size
         return parts.take([most, sizes.n], "f32")
 
     def scratch(self, em: HostEmitter, operands: list[Value], parts: Scratch) -> None:
@@ -239,7 +239,7 @@ class _Host:
         whole, step = em.const(True, "i1"), max(8, 16 // self._gemm.operand_bytes)
         for size in (sizes.k, sizes.n):
             if isinstance(size, Value):
-                whole = em.andi(whole, em.cmpi("eq", em.irem(size, step), 0))
+                whole = whole & em.cmpi("eq", size % step, 0)
         with em.if_(whole) as branch:
             self._by_rows(em, self._variants[0], sizes, operands, results, sums)
             branch.else_()
@@ -280,9 +280,9 @@ class _Host:
         sums: Value | None,
     ) -> None:
         gemm, tile = self._gemm, choice.tile
-        blocks = em.imul(em.iceildiv(sizes.m, tile.bm), em.iceildiv(sizes.n, tile.bn))
+        blocks = em.iceildiv(sizes.m, tile.bm) * em.iceildiv(sizes.n, tile.bn)
         for size in sizes.batch:
-            blocks = em.imul(blocks, size)
+            blocks = blocks * size
         named = {"m": sizes.m, "n": sizes.n, "k": sizes.k, **{f"b{i}": size for i, size in enumerate(sizes.batch)}}
         given = [em.i32(named[name]) for name in Sizes.names(gemm)]
         name, shared = kernel
@@ -295,7 +295,7 @@ class _Host:
         em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared, pdl=self._pdl)
         rows = self._rows(em, sizes)
         width = variant.access.columns
-        total = em.iceildiv(em.imul(rows, em.idiv(sizes.n, width)), SUM_THREADS)
+        total = em.iceildiv(rows * (sizes.n // width), SUM_THREADS)
         last = [sums, *arguments, *results, em.i32(rows), em.i32(sizes.n)]
         em.launch(self._device.sums(choice.splits, variant.access.columns), total, SUM_THREADS, last, pdl=self._pdl)
 

@@ -37,7 +37,7 @@ __all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_core", "stage_fragments"]
 
 def chunk_place(em: DeviceEmitter, line: Index, chunk: Index, chunks: int) -> Index:
     """The byte of a swizzled tile at which a chunk of a line of `chunks` lies."""
-    return em.imul(em.iadd(em.imul(line, chunks), swizzle(em, line, chunk, chunks)), 16)
+    return (line * chunks + swizzle(em, line, chunk, chunks)) * 16
 
 
 def a_fragments(
@@ -47,8 +47,8 @@ def a_fragments(
 
     part: where the tile of x is in the stage, lines of `chunks` pieces of 16 bytes. step: which 32 bytes.
     """
-    line, half = em.iadd(warp.row, em.irem(warp.lane, 16)), em.idiv(warp.lane, 16)
-    place = em.at(stage, em.iadd(chunk_place(em, line, em.iadd(half, 2 * step), chunks), part), "i8")
+    line, half = warp.row + warp.lane % 16, warp.lane // 16
+    place = em.at(stage, chunk_place(em, line, half + 2 * step, chunks) + part, "i8")
     return [em.ldmatrix(em.at(place, 16 * i * chunks * 16, "i8")) for i in range(tile.wm // 16)]
 
 
@@ -102,13 +102,13 @@ class MmaCore:
     def issue_x(self, stage: Value, step: Index) -> None:
         """Starts the copies of a step of x."""
         em, tile, body = self.em, self.tile, self.body
-        along = (em.imul(step, tile.bk), body.limit, 0)
+        along = (step * tile.bk, body.limit, 0)
         self.x_loader.issue(em.at(stage, self.x_part, "i8"), (body.place.row, body.sizes.m, tile.bm), along)
 
     def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
         """Starts those of the weights."""
         em, tile, body = self.em, self.tile, self.body
-        along = (em.imul(step, tile.bk), body.limit, 0)
+        along = (step * tile.bk, body.limit, 0)
         columns = (body.place.column, body.sizes.n, tile.bn)
         return together(
             loader.fill(em.at(stage, part, "i8"), columns, along)
@@ -135,13 +135,13 @@ class MmaCore:
         for i in range(0, self.columns, 2):
             if self.transpose_rhs:
                 chunks = self.tile.bk // self.width
-                own = em.iadd(em.irem(lane, 8), em.imul(em.idiv(lane, 16), 8))
-                line = em.iadd(em.iadd(self.warp.column, 8 * i), own)
-                chunk = em.iadd(em.irem(em.idiv(lane, 8), 2), 2 * step)
+                own = lane % 8 + lane // 16 * 8
+                line = self.warp.column + 8 * i + own
+                chunk = lane // 8 % 2 + 2 * step
             else:
                 chunks = self.tile.bn // self.width
-                line = em.iadd(em.irem(lane, 16), 16 * step)
-                chunk = em.iadd(em.iadd(em.idiv(self.warp.column, 8), i), em.idiv(lane, 16))
+                line = lane % 16 + 16 * step
+                chunk = self.warp.column // 8 + i + lane // 16
             place = em.at(w, chunk_place(em, line, chunk, chunks), "i8")
             registers = self._rounded(em.ldmatrix(place, transpose=not self.transpose_rhs))
             result += [registers[:2], registers[2:]]
@@ -150,15 +150,15 @@ class MmaCore:
     def _b_elements(self, w: Value, step: int) -> list[list[Value]]:
         """As `_b_fragments`, for lines of f32 along N: elements (t, g) and (t + 4, g), t = lane % 4, g = lane / 4."""
         em, chunks = self.em, self.tile.bn // self.width
-        line, own = em.iadd(em.irem(self.warp.lane, 4), 8 * step), em.idiv(self.warp.lane, 4)
+        line, own = self.warp.lane % 4 + 8 * step, self.warp.lane // 4
         result = []
         for j in range(self.columns):
-            column = em.iadd(em.iadd(self.warp.column, 8 * j), own)
+            column = self.warp.column + 8 * j + own
             registers = []
             for half in range(2):
-                here = em.iadd(line, 4 * half)
-                chunk = swizzle(em, here, em.idiv(column, 4), chunks, 2)
-                place = em.iadd(em.imul(em.iadd(em.imul(here, chunks), chunk), 4), em.irem(column, 4))
+                here = line + 4 * half
+                chunk = swizzle(em, here, column // 4, chunks, 2)
+                place = (here * chunks + chunk) * 4 + column % 4
                 registers.append(em.ld(em.at(w, place, "f32"), "i32"))
             result.append(self._rounded(registers))
         return result
@@ -189,11 +189,11 @@ def stage_fragments(
     em: DeviceEmitter, staged: Staged, lane: Value, counts: tuple[int, int, int], sums: Sequence[Value]
 ) -> None:
     """Stores accumulators of m16n8, `counts` (products, blocks of 16 rows, of 8 columns) of them."""
-    row, column = em.idiv(lane, 4), em.imul(em.irem(lane, 4), 2)
+    row, column = lane // 4, lane % 4 * 2
     for number, (product, i, j, half) in enumerate(itertools.product(*map(range, (*counts, 2)))):
         if i in staged.blocks():
             values = em.vector(sums[2 * number : 2 * number + 2])
-            staged.store(values, product, em.iadd(row, 16 * i + 8 * half), em.iadd(column, 8 * j))
+            staged.store(values, product, row + (16 * i + 8 * half), column + 8 * j)
 
 
 def mma_core(gemm: Gemm) -> Callable[[Tile], MmaCore]:

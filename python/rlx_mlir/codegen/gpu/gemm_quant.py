@@ -151,14 +151,14 @@ class IntegerCore:
     def issue_x(self, stage: Value, step: Index) -> None:
         """Starts the copies of a step of x."""
         em, tile, body = self.em, self.tile, self.body
-        along = (em.imul(step, tile.bk), body.limit, 0)
+        along = (step * tile.bk, body.limit, 0)
         rows = (body.place.row, body.sizes.m, tile.bm)
         self.x_loader.issue(em.at(stage, self.x_part, "i8"), rows, along)
-        self._x_factors(stage, em.imul(step, self.runs))
+        self._x_factors(stage, step * self.runs)
 
     def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
         """Starts those of the weights, whose scales are stored later."""
-        first = self.em.imul(step, self.runs)
+        first = step * self.runs
         return together(
             self._weight(stage, first, own, parts) for own, parts in zip(self.packed, self.w_parts, strict=True)
         )
@@ -170,13 +170,13 @@ class IntegerCore:
         stores = []
         shared = Tasks(em, tile.bn * runs, tile.threads)
         for task in shared.numbers():
-            run, n = em.irem(task, runs), em.idiv(task, runs)
-            row, here = own.row(em.iadd(self.body.place.column, n)), own.run(em.iadd(first, run))
-            place = em.iadd(em.imul(run, tile.bn), n)
+            run, n = task % runs, task // runs
+            row, here = own.row(self.body.place.column + n), own.run(first + run)
+            place = run * tile.bn + n
             with shared.mine():
                 for plane, start, part in zip(self.layout.quants, starts, parts.planes, strict=False):
-                    source = em.at(row, em.iadd(em.imul(here, plane.nbytes), start), "i8")
-                    target = em.at(stage, em.iadd(em.imul(place, plane.nbytes), part), "i8")
+                    source = em.at(row, here * plane.nbytes + start, "i8")
+                    target = em.at(stage, place * plane.nbytes + part, "i8")
                     em.cp_async(target, source, plane.nbytes)
             stores.append(self._w_factors(stage, own, parts, (row, here), (run, n)))
 
@@ -191,19 +191,19 @@ class IntegerCore:
         """Copies scales, and sums, of the step's blocks of x as [run][row]; zeros beyond the last."""
         em, tile, body, runs = self.em, self.tile, self.body, self.runs
         scales, sums = body.more
-        limit = em.idiv(body.limit, RUN)
+        limit = body.limit // RUN
         shared = Tasks(em, tile.bm * runs, tile.threads)
         with shared.mine():
             for task in shared.numbers():
-                run, local = em.irem(task, runs), em.idiv(task, runs)
-                row, block = em.iadd(body.place.row, local), em.iadd(first, run)
+                run, local = task % runs, task // runs
+                row, block = body.place.row + local, first + run
                 exists = both(em, guard(em, row, body.sizes.m, tile.bm), guard(em, block, limit, 0))
                 size = None if exists is None else em.select(exists, 4, 0)
                 at = offset64(em, (row, self.k // RUN), (block, 1))
-                place = em.iadd(em.imul(run, tile.bm), local)
+                place = run * tile.bm + local
                 for pointer, part in ((scales, self.scale_part), (sums, self.sum_part)):
                     if pointer is scales or self._needs_sums:
-                        target = em.at(stage, em.iadd(em.imul(place, 4), part), "i8")
+                        target = em.at(stage, place * 4 + part, "i8")
                         em.cp_async(target, em.at(pointer, at, "f32"), 4, count=size)
 
     def _w_factors(
@@ -219,10 +219,10 @@ class IntegerCore:
         wanted = [(layout.scale, parts.scale), (layout.minimum, parts.minimum)]
         made = []
         for sub in range(self.halves):
-            place = em.iadd(em.imul(em.iadd(em.imul(local[0], self.halves), sub), tile.bn), local[1])
+            place = (local[0] * self.halves + sub) * tile.bn + local[1]
             for factor, part in wanted:
                 if factor is not None and part is not None:
-                    made.append((own.factor(*source, sub, factor), em.iadd(em.imul(place, 4), part)))
+                    made.append((own.factor(*source, sub, factor), place * 4 + part))
 
         def store() -> None:
             for value, at in made:
@@ -235,24 +235,24 @@ class IntegerCore:
     def _b_fragment(self, stage: Value, parts: _WeightParts, run: int, j: int) -> list[Value]:
         """The registers of a weight for a run and 8 columns: bytes of the quads t and t + 4, t = lane % 4."""
         em, layout, lane = self.em, self.layout, self.warp.lane
-        n = em.iadd(em.iadd(self.warp.column, 8 * j + run * self.tile.bn), em.idiv(lane, 4))
-        quad = em.irem(lane, 4)
+        n = self.warp.column + (8 * j + run * self.tile.bn) + lane // 4
+        quad = lane % 4
         result = []
         for half in range(2):
             if layout.widths == (8,):
-                at = em.iadd(em.imul(n, 16), em.imul(quad, 4))
-                total = em.ld(em.at(stage, em.iadd(at, parts.planes[half]), "i8"), "i32")
+                at = n * 16 + quad * 4
+                total = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
                 result.append(signed_bytes(em, total, layout))
                 continue
             bits: Value | None = None
             into = 0
             for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, em.iadd(quad, 4 * half), em)
-                at = em.iadd(em.imul(n, layout.quants[plane].nbytes), em.imul(dword, 4))
-                word = em.ld(em.at(stage, em.iadd(at, parts.planes[plane]), "i8"), "i32")
-                own = em.andi(em.shrui(word, shift), 0x01010101 * ((1 << width) - 1))
-                own = em.shli(own, into) if into else own
-                bits = own if bits is None else em.ori(bits, own)
+                dword, shift = quad_place(layout.widths, plane, quad + 4 * half, em)
+                at = n * layout.quants[plane].nbytes + dword * 4
+                word = em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
+                own = (word >> shift) & (0x01010101 * ((1 << width) - 1))
+                own = own << into if into else own
+                bits = own if bits is None else bits | own
                 into += width
             assert bits is not None, "a format with planes"
             result.append(signed_bytes(em, bits, layout))
@@ -272,13 +272,13 @@ class IntegerCore:
         em = self.em
         if self.layout.float_bytes == 2:
             return em.fmaf(dot, scale, moved)
-        return em.mulf(em.subf(dot, _CENTRE_VALUE), scale)
+        return (dot - _CENTRE_VALUE) * scale
 
     def _per_row(self, stage: Value, part: int, run: int, type: str) -> list[list[Value]]:
         """Values [run][row] of x's blocks, for rows g and g + 8 of each 16."""
         em = self.em
-        first = em.iadd(em.iadd(self.warp.row, em.idiv(self.warp.lane, 4)), run * self.tile.bm)
-        base = em.at(stage, em.iadd(em.imul(first, 4), part), "i8")
+        first = self.warp.row + self.warp.lane // 4 + run * self.tile.bm
+        base = em.at(stage, first * 4 + part, "i8")
         return [[em.ld(base, type, 16 * i + 8 * half) for half in range(2)] for i in range(self.rows)]
 
     def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
@@ -308,7 +308,7 @@ class IntegerCore:
         ones = [em.const(0x01010101, "i32")]
         return [
             [
-                [em.subf(dot, _CENTRE_VALUE) for dot in self._dots(a[i][2 * half : 2 * half + 2], ones)[::2]]
+                [dot - _CENTRE_VALUE for dot in self._dots(a[i][2 * half : 2 * half + 2], ones)[::2]]
                 for i in range(self.rows)
             ]
             for half in range(self.halves)
@@ -327,16 +327,16 @@ class IntegerCore:
         """Accumulators of one weight after one run."""
         em, tile = self.em, self.tile
         result: dict[int, Value] = {}
-        column = em.iadd(self.warp.column, em.imul(em.irem(self.warp.lane, 4), 2))
+        column = self.warp.column + self.warp.lane % 4 * 2
 
         def factors(part: int, half: int, j: int) -> list[Value]:
-            at = em.iadd(em.imul(em.iadd(column, 8 * j + (run * self.halves + half) * tile.bn), 4), part)
+            at = (column + (8 * j + (run * self.halves + half) * tile.bn)) * 4 + part
             return em.lanes(em.ld(em.at(stage, at, "i8"), vec(2, "f32")))
 
         for j in range(self.columns):
             b = self._b_fragment(stage, parts, run, j)
             d = [factors(parts.scale, half, j) for half in range(self.halves)]
-            moved = [[em.mulf(x, -_CENTRE_VALUE) for x in own] for own in d]
+            moved = [[x * -_CENTRE_VALUE for x in own] for own in d]
             m = [] if parts.minimum is None else [factors(parts.minimum, half, j) for half in range(self.halves)]
             for i in range(self.rows):
                 values: list[Value] = []
@@ -347,7 +347,7 @@ class IntegerCore:
                         value = self._scaled(dots[e], d[half][e % 2], moved[half][e % 2])
                         if m:
                             value = em.fmaf(m[half][e % 2], totals[half][i][e // 2], value)
-                        values[e : e + 1] = [em.addf(values[e], value) if half else value]
+                        values[e : e + 1] = [values[e] + value if half else value]
                 first = 4 * (i * self.columns + j)
                 for e in range(4):
                     result[first + e] = em.fmaf(values[e], scales[i][e // 2], sums[first + e])

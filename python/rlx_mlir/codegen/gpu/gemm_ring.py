@@ -32,7 +32,7 @@ class WarpTile:
     def of(em: DeviceEmitter, tile: Tile) -> WarpTile:
         """The part of the running warp."""
         warp, across = em.warp(), tile.bn // tile.wn
-        row, column = em.imul(em.idiv(warp, across), tile.wm), em.imul(em.irem(warp, across), tile.wn)
+        row, column = warp // across * tile.wm, warp % across * tile.wn
         return WarpTile(row, column, em.lane(), warp)
 
 
@@ -80,7 +80,7 @@ class Staged:
     def of(em: DeviceEmitter, tile: Tile, products: int, first: int, rows: int) -> Staged:
         """The place of the running warp's accumulators, at the beginning of shared memory."""
         warp = WarpTile.of(em, tile)
-        base = em.shared(em.imul(warp.number, 4 * products * rows * tile.wn))
+        base = em.shared(warp.number * (4 * products * rows * tile.wn))
         return Staged(em, base, tile, products, warp, first, rows)
 
     def blocks(self) -> range:
@@ -90,7 +90,7 @@ class Staged:
     def store(self, value: Value, product: int, row: Index, column: Index) -> None:
         """Stores a scalar or a vector of neighbouring columns in one group; row and column are the warp's."""
         em = self.em
-        at = self.place(product, em.isub(row, self.first), em.idiv(column, 8), em.irem(column, 8))
+        at = self.place(product, row - self.first, column // 8, column % 8)
         em.st(value, em.at(self.base, at, "f32"))
 
     def place(self, product: int, row: Index, group: Index, column: Index) -> Index:
@@ -100,10 +100,10 @@ class Staged:
         halves change places, so that threads that each read half of neighbouring groups read all banks.
         """
         em, groups = self.em, self.tile.wn // 8
-        turn = em.irem(em.idiv(row, max(1, 4 // groups)), min(4, groups))
-        swapped = em.irem(em.idiv(em.iadd(em.imul(row, groups), group), 4), 2)
-        start = em.iadd(em.imul(row, 8 * groups), product * self.rows * 8 * groups)
-        return em.iadd(em.iadd(start, em.imul(em.xor(group, turn), 8)), em.xor(column, em.imul(swapped, 4)))
+        turn = row // max(1, 4 // groups) % min(4, groups)
+        swapped = (row * groups + group) // 4 % 2
+        start = row * (8 * groups) + product * self.rows * 8 * groups
+        return start + em.xor(group, turn) * 8 + em.xor(column, swapped * 4)
 
     def chunks(self, width: int) -> Iterator[tuple[Index, Index, list[Value]]]:
         """Goes over the rows in a loop, `width` (8, 4 or 1) neighbouring columns at a time: row and column in the
@@ -111,16 +111,16 @@ class Staged:
         em, tile = self.em, self.tile
         across = tile.wn // width
         with em.loop(0, self.rows * across // 32, hint="chunk") as loop:
-            number = em.iadd(em.imul(loop.iv, 32), self.warp.lane)
-            row, column = em.idiv(number, across), em.imul(em.irem(number, across), width)
+            number = loop.iv * 32 + self.warp.lane
+            row, column = number // across, number % across * width
             products = []
-            group, inside = em.idiv(column, 8), em.irem(column, 8)
+            group, inside = column // 8, column % 8
             type = "f32" if width == 1 else vec(4, "f32")
             for p in range(self.products):
-                halves = [inside, em.iadd(inside, 4)] if width == 8 else [inside]
+                halves = [inside, inside + 4] if width == 8 else [inside]
                 values = [em.ld(em.at(self.base, self.place(p, row, group, half), "f32"), type) for half in halves]
                 products.append(em.shuffle(values[0], values[1], range(8)) if width == 8 else values[0])
-            yield em.iadd(row, self.first), column, products
+            yield row + self.first, column, products
 
 
 def _passes(ring: Ring, tile: Tile, products: int) -> int:
@@ -168,8 +168,8 @@ def _finish(em: DeviceEmitter, body: Body, tile: Tile, staged: Staged, columns: 
     """Runs the epilogue over a warp's accumulators, so many columns at a time."""
     sizes, place, warp = body.sizes, body.place, staged.warp
     for row, column, products in staged.chunks(columns):
-        here = em.iadd(em.iadd(place.row, warp.row), row)
-        there = em.iadd(em.iadd(place.column, warp.column), column)
+        here = place.row + warp.row + row
+        there = place.column + warp.column + column
         inside = both(em, guard(em, here, sizes.m, tile.bm), guard(em, there, sizes.n, tile.bn))
         if inside is None:
             body.finisher.finish(here, there, products)

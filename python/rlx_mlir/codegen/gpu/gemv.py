@@ -65,16 +65,16 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
         em.wait_dependencies()
         task = Task(em, spec, config, values)
         lane, warp = em.lane(), em.warp()
-        own, group = em.andi(lane, config.lanes - 1), em.shrui(lane, config.lanes.bit_length() - 1)
-        part, line = em.irem(warp, config.split), em.idiv(warp, config.split)
-        first = em.imul(em.iadd(em.imul(em.block(), config.warps // config.split), line), config.warp_rows)
-        row = em.iadd(first, em.imul(group, config.rows)) if config.lanes < 32 else first
+        own, group = lane & (config.lanes - 1), lane >> (config.lanes.bit_length() - 1)
+        part, line = warp % config.split, warp // config.split
+        first = (em.block() * (config.warps // config.split) + line) * config.warp_rows
+        row = first + group * config.rows if config.lanes < 32 else first
         rows = []
         for i in range(config.rows):
             # Rows that don't exist are the last one's; they aren't stored.
-            number = em.imin(em.iadd(row, i), spec.n - 1)
-            rows.append([Row(em.at(w, em.imul(em.wide(number), spec.row_bytes), "i8"), spec.fixed) for w in task.w])
-        unit = em.iadd(em.imul(part, config.lanes), own) if config.split > 1 else own
+            number = em.imin(row + i, spec.n - 1)
+            rows.append([Row(em.at(w, em.wide(number) * spec.row_bytes, "i8"), spec.fixed) for w in task.w])
+        unit = part * config.lanes + own if config.split > 1 else own
         products = Products(em, spec, config, rows, em.index(unit), config.lanes * config.split)
         x = Activations(em, task.x, spec.x_element, spec.k, task.x_rows(), spec.unit, em.index(unit))
         sums = task.join(products.sums(x))
@@ -84,14 +84,14 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
         # Partial sums of the warps that share rows: [line][part][row][weight][row of x].
         flat = [s for by_row in sums for by_weight in by_row for s in by_weight]
         memory = em.shared()
-        place = em.imul(warp, len(flat))
+        place = warp * len(flat)
         with em.if_(em.cmpi("eq", lane, 0)):
             for i, s in enumerate(flat):
-                em.st(s, memory, em.iadd(place, i))
+                em.st(s, memory, place + i)
         em.barrier()
         with em.if_(em.cmpi("eq", em.index(part), 0)):
             totals = [
-                em.tree("add", [em.ld(memory, "f32", em.iadd(place, j * len(flat) + i)) for j in range(config.split)])
+                em.tree("add", [em.ld(memory, "f32", place + (j * len(flat) + i)) for j in range(config.split)])
                 for i in range(len(flat))
             ]
             parts = [totals[i : i + config.tile] for i in range(0, len(totals), config.tile)]

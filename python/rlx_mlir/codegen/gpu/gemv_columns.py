@@ -117,18 +117,18 @@ class ColumnsTask:
 def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) -> None:
     """The body of a kernel of `32 * config.warps` threads; block b has columns from `b * config.width` on."""
     lane, warp = em.lane(), em.warp()
-    own = em.andi(lane, config.lanes - 1)
-    line = em.iadd(em.imul(warp, 32 // config.lanes), em.shrui(lane, config.lanes.bit_length() - 1))
-    begin = em.imul(em.block(), config.width)
-    column = em.iadd(begin, em.imul(own, config.columns))
+    own = lane & (config.lanes - 1)
+    line = warp * (32 // config.lanes) + (lane >> (config.lanes.bit_length() - 1))
+    begin = em.block() * config.width
+    column = begin + own * config.columns
     # Columns that don't exist are the last ones; they aren't stored.
     column = em.imin(column, task.n - config.columns) if task.n % config.width else column
-    rows = [em.iadd(task.first, i) for i in range(config.tile)]
+    rows = [task.first + i for i in range(config.tile)]
     if not (isinstance(task.m, int) and task.m % config.tile == 0):
-        rows = [em.imin(row, em.isub(task.m, 1)) for row in rows]
+        rows = [em.imin(row, task.m - 1) for row in rows]
     size = BITS[task.element] // 8
-    x = [em.at(em.at(task.x, em.imul(em.wide(row), task.k), task.element), em.wide(line), task.element) for row in rows]
-    start = em.iadd(em.imul(em.wide(line), task.n), em.wide(column))
+    x = [em.at(em.at(task.x, em.wide(row) * task.k, task.element), em.wide(line), task.element) for row in rows]
+    start = em.wide(line) * task.n + em.wide(column)
     w = [em.at(one, start, task.element) for one in task.w]
     kind = task.element if config.columns == 1 else vec(config.columns, task.element)
 
@@ -156,7 +156,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
     if turns:
         stride = config.unroll * config.rows
         with em.loop(0, turns * stride, stride, sums, hint="row") as loop:
-            offsets = [em.iadd(loop.iv, i * config.rows) for i in range(config.unroll)]
+            offsets = [loop.iv + i * config.rows for i in range(config.unroll)]
             loop.yield_(step(offsets, loop.args))
         sums = loop.results
     if left := range(turns * config.unroll, full):
@@ -173,7 +173,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
 
 def _times(em: DeviceEmitter, offset: Index, n: int) -> Index:
     """The number of the first element of a row, i64 where it isn't a number."""
-    return offset * n if isinstance(offset, int) else em.imul(em.wide(offset), n)
+    return offset * n if isinstance(offset, int) else em.wide(offset) * n
 
 
 def _finish(
@@ -190,24 +190,24 @@ def _finish(
     memory, weights, width = em.shared(), len(task.w), config.width
     with em.if_(em.cmpi("ult", lane, config.lanes)):
         for part in range(weights * config.tile):
-            place = em.iadd(em.imul(warp, weights * config.tile * width), part * width)
-            place = em.iadd(place, em.imul(own, config.columns))
+            place = warp * (weights * config.tile * width) + part * width
+            place = place + own * config.columns
             for i in range(config.columns):
-                em.st(sums[part * config.columns + i], memory, em.iadd(place, i))
+                em.st(sums[part * config.columns + i], memory, place + i)
     em.barrier()
     epilogue = Epilogue(em, task.program, task.element, task.arguments, task.outputs, task.n)
     # Lanes beyond the end have repeated the last columns: these are stored where they belong, by their own lanes.
     with em.loop(em.thread(), config.tile * width, 32 * config.warps, hint="output") as loop:
-        row, local = em.iadd(task.first, em.idiv(loop.iv, width)), em.irem(loop.iv, width)
-        column = em.iadd(begin, local)
+        row, local = task.first + loop.iv // width, loop.iv % width
+        column = begin + local
         exists = em.cmpi("ult", em.index(column), task.n)
         if not (isinstance(task.m, int) and task.m % config.tile == 0):
-            exists = em.andi(exists, em.cmpi("ult", em.index(row), task.m))
+            exists = exists & em.cmpi("ult", em.index(row), task.m)
         with em.if_(exists):
             products = []
             for weight in range(weights):
                 parts = [
-                    em.ld(memory, "f32", em.iadd(loop.iv, (part * weights + weight) * config.tile * width))
+                    em.ld(memory, "f32", loop.iv + (part * weights + weight) * config.tile * width)
                     for part in range(config.warps)
                 ]
                 products.append([em.tree("add", parts)])

@@ -208,7 +208,7 @@ class Products:
         if turns:
             step = config.unroll * self.stride
             with em.loop(0, turns * step, step, values, hint="unit") as loop:
-                offsets = [em.iadd(loop.iv, i * self.stride) for i in range(config.unroll)]
+                offsets = [loop.iv + i * self.stride for i in range(config.unroll)]
                 loop.yield_(self._turn(x, offsets, loop.args))
             values = loop.results
         if remaining := range(turns * config.unroll, full):
@@ -255,10 +255,8 @@ class Products:
                 first = em.const(0)
                 for word in q[:per_part]:
                     first = em.dp4a(em.const(_ONES), word, first)
-                totals = [first, em.subi(total, first)]
-            starts = [
-                sum_start(em, em.muli(totals[part], -layout.bias) if layout.bias else None) for part in range(parts)
-            ]
+                totals = [first, total - first]
+            starts = [sum_start(em, totals[part] * -layout.bias if layout.bias else None) for part in range(parts)]
             added = [sum_float(em, sum_start(em, one)) for one in totals] if minima else []
             for number, (own, factor) in enumerate(zip(words, factors, strict=True)):
                 value: Value | None = None
@@ -268,7 +266,7 @@ class Products:
                         dot = em.dp4a(own[i], q[i], dot, signed=(layout.signed, True))
                     exact = sum_float(em, dot)
                     d = factor.scales[part]
-                    value = em.mulf(d, exact) if value is None else em.fmaf(d, exact, value)
+                    value = d * exact if value is None else em.fmaf(d, exact, value)
                     if minima:
                         value = em.fmaf(factor.minima[part], added[part], value)
                 assert value is not None
@@ -306,7 +304,7 @@ class Products:
                 for m in range(tile):
                     own = sums[number]
                     if factor.minima:
-                        own[m] = em.addf(own[m], partial[number][m])
+                        own[m] = own[m] + partial[number][m]
                     else:
                         own[m] = em.fmaf(factor.scales[part], partial[number][m], own[m])
         return sums
@@ -334,15 +332,15 @@ class Task:
         self.outputs = values[first + arguments : first + arguments + len(spec.program.results)]
         self.m: Index = values[-1] if spec.m is None else spec.m
         # Rows of x beyond the first tile are those of blocks further along y.
-        self.first: Index = 0 if spec.m is not None and spec.m <= self.tile else em.imul(em.block("y"), self.tile)
+        self.first: Index = 0 if spec.m is not None and spec.m <= self.tile else em.block("y") * self.tile
         self.epilogue = Epilogue(em, spec.program, spec.element, self.arguments, self.outputs, spec.n)
 
     def x_rows(self) -> list[Index]:
         """The rows of x of the tile; ones that don't exist are the last one's."""
-        rows = [self.em.iadd(self.first, i) for i in range(self.tile)]
+        rows = [self.first + i for i in range(self.tile)]
         if isinstance(self.m, int) and self.m % self.tile == 0:
             return rows
-        return [self.em.imin(row, self.em.isub(self.m, 1)) for row in rows]
+        return [self.em.imin(row, self.m - 1) for row in rows]
 
     def join(self, sums: Sums) -> Sums:
         """The sums of all lanes that share a row; each of them gets them."""
@@ -362,12 +360,12 @@ class Task:
                 mine = em.cmpi("eq", lane, number - start)
                 for weight in range(self.spec.weights):
                     chosen[weight] = em.select(mine, sums[number // tile][weight][number % tile], chosen[weight])
-            number_of: Index = em.iadd(lane, start)
-            row = em.iadd(first_row, em.idiv(number_of, tile))
-            m = em.iadd(self.first, em.irem(number_of, tile))
-            exists = em.andi(em.cmpi("ult", lane, len(here)), em.cmpi("ult", em.index(row), self.spec.n))
+            number_of: Index = lane + start
+            row = first_row + number_of // tile
+            m = self.first + number_of % tile
+            exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", em.index(row), self.spec.n)
             if not (isinstance(self.m, int) and self.m % tile == 0):
-                exists = em.andi(exists, em.cmpi("ult", em.index(m), self.m))
+                exists = exists & em.cmpi("ult", em.index(m), self.m)
             with em.if_(exists):
                 self.epilogue.store([[value] for value in chosen], m, row)
 

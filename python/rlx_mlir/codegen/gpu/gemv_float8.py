@@ -92,22 +92,22 @@ class _Block:
         em.launch_dependents()
         em.wait_dependencies()
         lane, warp = em.lane(), em.warp()
-        group, quad = em.shrui(lane, 2), em.andi(lane, 3)
-        first_row = em.imul(em.block(), ROWS)
+        group, quad = lane >> 2, lane & 3
+        first_row = em.block() * ROWS
 
         def line(base: Value, row: Index, count: Index) -> Value:
             """The thread's first byte of a row, or of the last."""
-            inside = em.imin(row, em.isub(count, 1))
-            return em.at(em.at(base, em.imul(em.wide(em.index(inside)), k), "i8"), em.imul(quad, 16), "i8")
+            inside = em.imin(row, count - 1)
+            return em.at(em.at(base, em.wide(em.index(inside)) * k, "i8"), quad * 16, "i8")
 
-        lines = [line(own, em.iadd(first_row, em.iadd(group, half)), n) for own in weights for half in (0, 8)]
+        lines = [line(own, first_row + (group + half), n) for own in weights for half in (0, 8)]
         lines.append(line(x, group, self.m))
         sums = [em.const(0.0, "f32")] * (4 * len(weights))
         step = WARPS * SPAN
         whole = k // SPAN // (WARPS * UNROLL) * UNROLL
         with em.loop(0, whole * step, step * UNROLL, sums, hint="k") as loop:
-            place = em.iadd(loop.iv, em.imul(warp, SPAN))
-            loaded = [[self._load(own, em.iadd(place, u * step)) for own in lines] for u in range(UNROLL)]
+            place = loop.iv + warp * SPAN
+            loaded = [[self._load(own, place + u * step) for own in lines] for u in range(UNROLL)]
             totals = loop.args
             for words in loaded:
                 totals = self._multiply(words, totals)
@@ -115,8 +115,8 @@ class _Block:
         sums = loop.results
         # What is left may end inside of a warp's step: what lies behind is zero.
         with em.loop(whole * step, k, step, sums, hint="k") as rest:
-            place = em.iadd(rest.iv, em.imul(warp, SPAN))
-            exists = em.cmpi("ult", em.iadd(place, em.imul(quad, 16)), k)
+            place = rest.iv + warp * SPAN
+            exists = em.cmpi("ult", place + quad * 16, k)
             rest.yield_(self._multiply([self._load(own, place, exists) for own in lines], rest.args))
         self._finish(rest.results, len(weights), first_row, epilogue)
 
@@ -145,25 +145,25 @@ class _Block:
                     first, second = halves[word], halves[2 + word]
                     b = as_halves(em, x[at][word], kinds[1])
                     part = em.mma("f16", [first[0], second[0], first[1], second[1]], b, part)
-            result += part if self.fast else [em.addf(own, more) for own, more in zip(total, part, strict=True)]
+            result += part if self.fast else [own + more for own, more in zip(total, part, strict=True)]
         return result
 
     def _finish(self, sums: Sequence[Value], weights: int, first_row: Index, epilogue: Epilogue) -> None:
         """Adds up the warps' sums, [weight][warp][row of x][row of the weight] in shared memory, and stores."""
         em, size = self.em, ROWS * MOST_ROWS
-        group, pair = em.shrui(em.lane(), 2), em.imul(em.andi(em.lane(), 3), 2)
+        group, pair = em.lane() >> 2, (em.lane() & 3) * 2
         for number in range(weights):
-            base = em.iadd(em.imul(em.warp(), size), number * WARPS * size)
+            base = em.warp() * size + number * WARPS * size
             for e in range(4):
-                at = em.iadd(em.imul(em.iadd(pair, e % 2), ROWS), em.iadd(group, 8 * (e // 2)))
-                em.st(sums[4 * number + e], em.shared(), em.index(em.iadd(base, at)))
+                at = (pair + e % 2) * ROWS + (group + 8 * (e // 2))
+                em.st(sums[4 * number + e], em.shared(), em.index(base + at))
         em.barrier()
         thread = em.thread()
-        row, m = em.index(em.iadd(first_row, em.irem(thread, ROWS))), em.index(em.idiv(thread, ROWS))
-        exists = em.andi(em.cmpi("ult", m, self.m), em.cmpi("ult", row, self.n))
-        with em.if_(em.andi(exists, em.cmpi("ult", thread, size))):
+        row, m = em.index(first_row + thread % ROWS), em.index(thread // ROWS)
+        exists = em.cmpi("ult", m, self.m) & em.cmpi("ult", row, self.n)
+        with em.if_(exists & em.cmpi("ult", thread, size)):
             products = []
             for number in range(weights):
-                places = [em.iadd(thread, (number * WARPS + w) * size) for w in range(WARPS)]
+                places = [thread + (number * WARPS + w) * size for w in range(WARPS)]
                 products.append([em.tree("add", [em.ld(em.shared(), "f32", em.index(at)) for at in places])])
             epilogue.store(products, m, row)

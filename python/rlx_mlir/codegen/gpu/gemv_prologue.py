@@ -90,7 +90,7 @@ def apply_prologue(
             total = row.squares(total, loaded, range(batch))
         else:
             with em.loop(0, batches * batch, batch, [total], hint="turn") as loop:
-                here = [em.iadd(loop.iv, i) for i in range(batch)]
+                here = [loop.iv + i for i in range(batch)]
                 loop.yield_([row.squares(loop.args[0], [row.load(x, turn) for turn in here], here)])
             total = loop.results[0]
         inverse = rsqrt_approx(em, em.fmaf(_team_sum(em, team, total), 1.0 / k, prologue.eps))
@@ -107,14 +107,14 @@ def apply_prologue(
             words, scale, total = quantize_block(em, [em.lanes(em.widen(made))])
             with em.if_(exists):
                 sink.elements(quad, words[0])
-                with em.if_(em.cmpi("eq", em.andi(em.thread(), GROUP - 1), 0)):
-                    sink.block(em.idiv(quad, GROUP), scale, total)
+                with em.if_(em.cmpi("eq", em.thread() & (GROUP - 1), 0)):
+                    sink.block(quad // GROUP, scale, total)
 
     if batches == 1:
         finish(loaded, range(batch))
         return
     with em.loop(0, batches * batch, batch, hint="turn") as loop:
-        here = [em.iadd(loop.iv, i) for i in range(batch)]
+        here = [loop.iv + i for i in range(batch)]
         finish([row.load(x, turn) for turn in here], here)
 
 
@@ -130,13 +130,13 @@ class _Row:
     def place(self, turn: Index) -> tuple[Value, Value]:
         """The thread's quad of a turn, and whether it exists."""
         em = self.em
-        quad = em.index(em.iadd(em.thread(), em.imul(turn, self.threads)))
+        quad = em.index(em.thread() + turn * self.threads)
         return em.index(em.imin(quad, self.quads - 1)), em.cmpi("ult", quad, self.quads)
 
     def load(self, base: Value, turn: Index) -> Value:
         """The thread's elements of a turn."""
         em, size = self.em, QUAD * BITS[self.element] // 8
-        return em.ld(base, vec(QUAD, self.element), em.imul(self.place(turn)[0], QUAD), align=size)
+        return em.ld(base, vec(QUAD, self.element), self.place(turn)[0] * QUAD, align=size)
 
     def squares(self, total: Value, values: Sequence[Value], turns: Sequence[Index]) -> Value:
         """The total and the squares of elements that exist."""
@@ -151,10 +151,10 @@ class _Row:
     def scaled(self, value: Value, inverse: Value, gamma: Value | None) -> Value:
         """Elements times the norm's factor and their own, rounded to x's type."""
         em = self.em
-        lanes = [em.mulf(lane, inverse) for lane in em.lanes(em.widen(value))]
+        lanes = [lane * inverse for lane in em.lanes(em.widen(value))]
         if gamma is not None:
             factors = em.lanes(em.widen(gamma))
-            lanes = [em.mulf(lane, factor) for lane, factor in zip(lanes, factors, strict=True)]
+            lanes = [lane * factor for lane, factor in zip(lanes, factors, strict=True)]
         return em.narrow(em.vector(lanes), self.element)
 
 
@@ -163,6 +163,6 @@ def _team_sum(em: DeviceEmitter, team: Team, value: Value) -> Value:
     total = em.warp_reduce("add", value)
     team.barrier()
     with em.if_(em.cmpi("eq", em.lane(), 0)):
-        em.st(total, team.memory, em.shrui(em.thread(), 5))
+        em.st(total, team.memory, em.thread() >> 5)
     team.barrier()
     return em.tree("add", [em.ld(team.memory, "f32", i) for i in range(team.threads // 32)])

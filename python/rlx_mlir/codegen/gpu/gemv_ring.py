@@ -50,7 +50,7 @@ class _Ring:
 
     def first(self, em: DeviceEmitter, spec: Gemv, group: Value) -> Index:
         """First row of a group. The last group is as long as all others: rows that it shares are computed twice."""
-        row = em.imul(group, self.rows)
+        row = group * self.rows
         return em.imin(row, spec.n - self.rows) if spec.n % self.rows else row
 
 
@@ -74,7 +74,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
         memory = em.shared()
 
         def barrier(slot: Index, side: int) -> Value:
-            return em.at(memory, em.iadd(em.imul(slot, 8), ring.barriers + 8 * config.slots * side), "i8")
+            return em.at(memory, slot * 8 + (ring.barriers + 8 * config.slots * side), "i8")
 
         with em.loop(em.thread(), 2 * config.slots, 32 * (config.warps + 1), hint="slot") as loop:
             em.mbarrier_init(barrier(loop.iv, 0), 1)
@@ -90,7 +90,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             with em.if_(em.elect()), em.loop(begin, groups, blocks, [em.const(0), em.const(1)]) as turn:
                 slot, phase = turn.args
                 em.mbarrier_wait(barrier(slot, 1), phase)
-                _fill(em, spec, ring, task.w, em.at(memory, em.imul(slot, ring.slot), "i8"), barrier(slot, 0), turn.iv)
+                _fill(em, spec, ring, task.w, em.at(memory, slot * ring.slot, "i8"), barrier(slot, 0), turn.iv)
                 turn.yield_(list(em.advance(slot, phase, config.slots)))
             role.else_()
             em.wait_dependencies()
@@ -101,32 +101,29 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             )
             staged = stage(em, spec, task, team, _ring(spec, config).x)
             team.barrier()
-            own, group = em.andi(lane, config.lanes - 1), em.shrui(lane, config.lanes.bit_length() - 1)
+            own, group = lane & (config.lanes - 1), lane >> (config.lanes.bit_length() - 1)
             x = Activations(em, task.x, spec.x_element, spec.k, [], spec.unit, own, staged)
             # Of the block's turns, each warp takes every `warps`-th, beginning with that of its number.
-            first_turn, step = em.iadd(begin, em.imul(warp, blocks)), em.imul(blocks, config.warps)
+            first_turn, step = begin + warp * blocks, blocks * config.warps
             with em.loop(first_turn, groups, step, [warp, em.const(0)]) as turn:
                 slot, phase = turn.args
                 em.mbarrier_wait(barrier(slot, 0), phase)
-                base = em.at(memory, em.imul(slot, ring.slot), "i8")
-                mine = em.imul(group, config.rows * ring.row_bytes)
+                base = em.at(memory, slot * ring.slot, "i8")
+                mine = group * (config.rows * ring.row_bytes)
                 rows = [
-                    [
-                        Row(em.at(base, em.iadd(mine, (w * ring.rows + i) * ring.row_bytes), "i8"))
-                        for w in range(spec.weights)
-                    ]
+                    [Row(em.at(base, mine + (w * ring.rows + i) * ring.row_bytes, "i8")) for w in range(spec.weights)]
                     for i in range(config.rows)
                 ]
                 sums = Products(em, spec, config, rows, own, config.lanes).sums(x)
                 em.warp_sync()
                 with em.if_(em.cmpi("eq", lane, 0)):
                     em.mbarrier_arrive(barrier(slot, 1))
-                first = em.iadd(ring.first(em, spec, turn.iv), em.imul(group, config.rows))
+                first = ring.first(em, spec, turn.iv) + group * config.rows
                 task.finish(task.join(sums), first, own)
-                following = em.addi(slot, config.warps)
+                following = slot + config.warps
                 wraps = em.cmpi("uge", following, config.slots)
-                following = em.select(wraps, em.subi(following, config.slots), following)
-                turn.yield_([following, em.select(wraps, em.xori(phase, 1), phase)])
+                following = em.select(wraps, following - config.slots, following)
+                turn.yield_([following, em.select(wraps, phase ^ 1, phase)])
 
 
 def _fill(
@@ -136,5 +133,5 @@ def _fill(
     row, count = ring.first(em, spec, group), ring.rows * ring.row_bytes
     em.mbarrier_expect(full, ring.slot)
     for i, weight in enumerate(weights):
-        source = em.at(weight, em.imul(em.wide(row), ring.row_bytes), "i8")
+        source = em.at(weight, em.wide(row) * ring.row_bytes, "i8")
         em.bulk_load(em.at(slot, i * count, "i8"), source, count, full)

@@ -50,17 +50,17 @@ def byte_float(em: DeviceEmitter, word: Value, byte: int, offset: int) -> Value:
     """Byte `byte` of a word, unsigned, minus `offset`, as f32: exact, and without a conversion, which is slow."""
     selector = em.const(0x7440 | byte)
     bits = em.pure("prmt.b32 $0, $1, $2, $3;", [word, em.const(_BYTE_MAGIC), selector], "i32")
-    return em.subf(em.bitcast(bits, "f32"), _BYTE_VALUE + offset)
+    return em.bitcast(bits, "f32") - (_BYTE_VALUE + offset)
 
 
 def sum_start(em: DeviceEmitter, correction: Value | None) -> Value:
     """What a dot product of integers starts from, so that `sum_float` gives it as f32, `correction` added."""
-    return em.const(_MAGIC) if correction is None else em.addi(correction, _MAGIC)
+    return em.const(_MAGIC) if correction is None else correction + _MAGIC
 
 
 def sum_float(em: DeviceEmitter, total: Value) -> Value:
     """The integer of a dot product that began with `sum_start`; below 2^22."""
-    return em.subf(em.bitcast(total, "f32"), _MAGIC_VALUE)
+    return em.bitcast(total, "f32") - _MAGIC_VALUE
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -167,11 +167,11 @@ class PackedUnit:
 
     def _at(self, elements: int, nbytes: int, start: int, offset: Index) -> Place:
         """The byte of the row of the record, of so many elements, that a unit belongs to."""
-        em, shared = self.em, elements // RUN
+        shared = elements // RUN
         if self.stride % shared:
-            return 0, em.iadd(em.imul(em.idiv(em.iadd(self.lane, offset), shared), nbytes), start)
-        own = em.imul(em.idiv(self.lane, shared), nbytes)
-        return own, em.iadd(em.imul(em.idiv(offset, shared), nbytes), start)
+            return 0, (self.lane + offset) // shared * nbytes + start
+        own = self.lane // shared * nbytes
+        return own, offset // shared * nbytes + start
 
     def factors(self, loaded: _Loaded) -> Factors:
         """The scales and minima of the unit."""
@@ -181,12 +181,10 @@ class PackedUnit:
         def of(factor: Factor | None, signed: bool) -> list[Value]:
             if factor is None:
                 return []
-            value = self.em.negf(floats[factor.number]) if factor.sign < 0 else floats[factor.number]
+            value = -floats[factor.number] if factor.sign < 0 else floats[factor.number]
             if factor.at is None:
                 return [value] * self.parts
-            return [
-                self.em.mulf(value, self._integer(loaded.integers, factor, part, signed)) for part in range(self.parts)
-            ]
+            return [value * self._integer(loaded.integers, factor, part, signed) for part in range(self.parts)]
 
         fmt = layout.format
         assert fmt.scale is not None
@@ -200,9 +198,9 @@ class PackedUnit:
         assert layout.integers is not None
         assert factor.at is not None
         if factor.bits == 4:
-            record = em.andi(em.shrui(record, factor.shift) if factor.shift else record, 0x0F0F0F0F)
+            record = (record >> factor.shift if factor.shift else record) & 0x0F0F0F0F
         elif signed:
-            record = em.xori(record, _bits(0x80808080))
+            record = record ^ _bits(0x80808080)
         return byte_float(em, record, part * layout.integers.nbytes + factor.at, 128 if signed else 0)
 
     def quads(self, loaded: _Loaded) -> list[Value]:
@@ -221,9 +219,9 @@ class PackedUnit:
             per_word = 8 // width
             word, shift = words[quad // per_word], width * (quad % per_word) - into
             if shift:
-                word = em.shrui(word, shift) if shift > 0 else em.shli(word, -shift)
-            word = em.andi(word, _bits((((1 << width) - 1) << into) * 0x01010101))
-            whole = word if whole is None else em.ori(whole, word)
+                word = word >> shift if shift > 0 else word << -shift
+            word = word & _bits((((1 << width) - 1) << into) * 0x01010101)
+            whole = word if whole is None else whole | word
             into += width
         assert whole is not None
         return whole
@@ -232,7 +230,7 @@ class PackedUnit:
         """The four values q - bias of a quad as f32, exact."""
         em, layout = self.em, self.layout
         if layout.signed:
-            quad = em.xori(quad, _bits(0x80808080))
+            quad = quad ^ _bits(0x80808080)
         return [byte_float(em, quad, byte, 128 if layout.signed else layout.bias) for byte in range(_QUAD)]
 
 
@@ -252,7 +250,7 @@ class DenseUnit:
     def load(self, row: Row, offset: Index) -> Value:
         """Starts the load of unit `lane + offset` of a row."""
         em = self.em
-        place = em.imul(self.lane, self.nbytes), em.imul(offset, self.nbytes)
+        place = self.lane * self.nbytes, offset * self.nbytes
         type = self.element if self.size == 1 else vec(self.size, self.element)
         return _weights(em, row, type, place, self.nbytes)
 
@@ -273,7 +271,7 @@ def chunk_place(em: DeviceEmitter, chunk: Index, per_unit: int) -> Index:
     """
     if per_unit <= 1:
         return chunk
-    return em.xor(chunk, em.andi(em.shrui(em.index(chunk), 3), min(per_unit, 8) - 1))
+    return em.xor(chunk, (em.index(chunk) >> 3) & (min(per_unit, 8) - 1))
 
 
 @dataclass(frozen=True)
@@ -333,7 +331,7 @@ class Activations:
             return
 
         def address(base: Value, row: Index, count: int, size: int) -> Value:
-            return em.at(base, em.imul(em.wide(row), count * size), "i8")
+            return em.at(base, em.wide(row) * (count * size), "i8")
 
         self.x = [address(pointers[0], row, k, self.bytes) for row in rows]
         if element == "i8":
@@ -348,12 +346,12 @@ class Activations:
     def _chunk(self, m: int, offset: Index, chunk: int, type: str) -> Value:
         """One chunk of unit `lane + offset` of row m of the tile."""
         em = self.em
-        turn = em.imul(offset, 16 * self.chunks)
+        turn = offset * (16 * self.chunks)
         if self.staged is None:
-            return _load(em, self.x[m], type, (em.imul(self.lane, 16 * self.chunks), em.iadd(turn, 16 * chunk)), 16)
+            return _load(em, self.x[m], type, (self.lane * (16 * self.chunks), turn + 16 * chunk), 16)
         # The swizzle depends on the lane alone, as offsets are multiples of 8 units.
-        own = chunk_place(em, em.iadd(em.imul(self.lane, self.chunks), chunk), self.chunks)
-        return _load(em, self.x[m], type, (em.imul(own, 16), turn), 16)
+        own = chunk_place(em, self.lane * self.chunks + chunk, self.chunks)
+        return _load(em, self.x[m], type, (own * 16, turn), 16)
 
     def quads(self, m: int, offset: Index) -> list[Value]:
         """The 32 integers of a unit, four bytes in each of eight words."""
@@ -362,7 +360,7 @@ class Activations:
     def block(self, m: int, offset: Index) -> tuple[Value, Value]:
         """Scale (f32) and sum (i32) of the unit's block."""
         em = self.em
-        place = em.imul(self.lane, 4), em.imul(offset, 4)
+        place = self.lane * 4, offset * 4
         return _load(em, self.scale[m], "f32", place, 4), _load(em, self.sum[m], "i32", place, 4)
 
     def floats(self, m: int, offset: Index, first: int, count: int) -> list[Value]:
@@ -370,7 +368,7 @@ class Activations:
         em = self.em
         if self.chunks == 0:
             size = self.unit * self.bytes
-            place = em.imul(self.lane, size), em.imul(offset, size)
+            place = self.lane * size, offset * size
             type = self.element if self.unit == 1 else vec(self.unit, self.element)
             return em.floats(_load(em, self.x[m], type, place, size))
         per_chunk = 16 // self.bytes

@@ -38,7 +38,7 @@ def stage(em: DeviceEmitter, spec: Gemv, task: Task, team: Team, first: int) -> 
     for m, number in enumerate(task.x_rows()):
         wide = em.wide(number)
         if spec.prologue:
-            source = em.at(task.x[0], em.imul(wide, spec.k), spec.element)
+            source = em.at(task.x[0], wide * spec.k, spec.element)
             gamma = task.x[1] if spec.prologue.norm else None
             apply_prologue(
                 em, spec.prologue, team, source, gamma, spec.element, spec.k, _shared_sink(em, spec, staged, m)
@@ -57,13 +57,13 @@ def _shared_sink(em: DeviceEmitter, spec: Gemv, staged: Staged, m: int) -> Sink:
     sums = scales + staged.rows * staged.blocks
 
     def elements(quad: Index, value: Value) -> None:
-        place = em.imul(chunk_place(em, em.idiv(quad, per_chunk), per_unit), 16)
-        place = em.iadd(place, em.imul(em.irem(quad, per_chunk), size))
+        place = chunk_place(em, quad // per_chunk, per_unit) * 16
+        place = place + quad % per_chunk * size
         em.st(value, em.at(base, place, "i8"), align=size)
 
     def block(number: Index, scale: Value, total: Value) -> None:
-        em.st(scale, em.at(staged.base, em.iadd(em.imul(number, 4), scales), "i8"))
-        em.st(total, em.at(staged.base, em.iadd(em.imul(number, 4), sums), "i8"))
+        em.st(scale, em.at(staged.base, number * 4 + scales, "i8"))
+        em.st(total, em.at(staged.base, number * 4 + sums, "i8"))
 
     return Sink(elements, block)
 
@@ -78,23 +78,23 @@ def _copy_row(em: DeviceEmitter, spec: Gemv, task: Task, team: Team, staged: Sta
         full, rest = divmod(nbytes // width, team.threads)
 
         def move(numbers: Sequence[Index]) -> None:
-            values = [em.ld(em.at(source, em.imul(number, width), "i8"), type, align=width) for number in numbers]
+            values = [em.ld(em.at(source, number * width, "i8"), type, align=width) for number in numbers]
             for number, value in zip(numbers, values, strict=True):
-                place = em.imul(chunk_place(em, number, per_unit), width)
+                place = chunk_place(em, number, per_unit) * width
                 em.st(value, em.at(target, place, "i8"), align=width)
 
-        chunks = [em.iadd(em.thread(), turn * team.threads) for turn in range(full)]
+        chunks = [em.thread() + turn * team.threads for turn in range(full)]
         for begin in range(0, full, MOST_LOADS):
             move(chunks[begin : begin + MOST_LOADS])
         if rest:
             with em.if_(em.cmpi("ult", em.thread(), rest)):
-                move([em.iadd(em.thread(), full * team.threads)])
+                move([em.thread() + full * team.threads])
 
-    source = em.at(task.x[0], em.imul(row, spec.k * size), "i8")
+    source = em.at(task.x[0], row * (spec.k * size), "i8")
     copy(source, em.at(staged.base, m * staged.row, "i8"), spec.k * size, spec.unit * size // 16, 16)
     blocks = spec.k // RUN * 4
     for part in range(2 if spec.quantised else 0):
-        source = em.at(task.x[1 + part], em.imul(row, blocks), "i8")
+        source = em.at(task.x[1 + part], row * blocks, "i8")
         first = staged.rows * staged.row + (part * staged.rows + m) * staged.blocks
         copy(source, em.at(staged.base, first, "i8"), blocks, 1, math.gcd(blocks, 16))
 
@@ -112,14 +112,14 @@ def emit_prologue(em: DeviceEmitter, name: str, spec: Gemv) -> None:
         em.wait_dependencies()
         x, gamma, outputs = values[0], values[1] if norm else None, values[spec.inputs :]
         row = em.wide(em.block())
-        source, first = em.at(x, em.imul(row, spec.k), spec.element), em.imul(row, spec.k)
-        blocks = em.imul(row, spec.k // RUN)
+        source, first = em.at(x, row * spec.k, spec.element), row * spec.k
+        blocks = row * (spec.k // RUN)
 
         def elements(quad: Index, value: Value) -> None:
-            em.st(value, em.at(em.at(outputs[0], first, spec.x_element), em.imul(quad, QUAD), spec.x_element))
+            em.st(value, em.at(em.at(outputs[0], first, spec.x_element), quad * QUAD, spec.x_element))
 
         def block(number: Index, scale: Value, total: Value) -> None:
-            place = em.iadd(blocks, em.wide(number))
+            place = blocks + em.wide(number)
             em.st(scale, outputs[1], place)
             em.st(total, outputs[2], place)
 

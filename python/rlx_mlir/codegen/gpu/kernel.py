@@ -99,7 +99,7 @@ class HostEmitter(Emitter):
         """The number of elements of a buffer."""
         count: Index = 1
         for axis in range(len(shape_of(buffer.type))):
-            count = self.imul(count, self.dim(buffer, axis))
+            count = count * self.dim(buffer, axis)
         return count
 
     def launch(
@@ -237,7 +237,7 @@ def by_vectors(
         return
     total: Index = 0
     for own in dict.fromkeys(divisors):
-        total = host.iadd(total, host.irem(own, widths[0]))
+        total = total + own % widths[0]
     if isinstance(total, int):
         launch(widths[total > 0])
         return

@@ -9,6 +9,7 @@ the caches between. Meaning and order of operations are those of rows: f32 insid
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -69,7 +70,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
         arguments = [*sources, *targets, *sizes.arguments(host, made.all()[1:])]
 
         def launch(lanes: int) -> None:
-            blocks = host.imul(made.outer, host.iceildiv(made.inner, own.per_block(lanes)))
+            blocks = made.outer * host.iceildiv(made.inner, own.per_block(lanes))
             shared = 4 * THREADS * lanes
             host.launch(f"{own.symbol}{lanes}", blocks, THREADS, arguments, shared=shared, pdl=em.sm >= 90)
 
@@ -105,18 +106,18 @@ class _Norm:
     def run(self) -> None:
         """All passes over the block's columns."""
         em, own, lanes = self.em, self.own, self.lanes
-        lane, member = em.index(em.irem(em.thread(), own.across)), em.index(em.idiv(em.thread(), own.across))
+        lane, member = em.index(em.thread() % own.across), em.index(em.thread() // own.across)
         length, inner = self.sizes.length, self.sizes.inner
         per_row = em.iceildiv(inner, own.per_block(lanes))
-        outer, part = em.idiv(em.wide(em.block()), per_row), em.irem(em.wide(em.block()), per_row)
-        column = em.wide(em.imul(em.iadd(em.imul(part, own.across), em.wide(lane)), lanes))
-        start = em.wide(em.iadd(em.imul(em.imul(outer, length), inner), column))
+        outer, part = em.wide(em.block()) // per_row, em.wide(em.block()) % per_row
+        column = em.wide((part * own.across + em.wide(lane)) * lanes)
+        start = em.wide(outer * length * inner + column)
         # Threads without columns have no elements either.
         end = em.select(em.cmpi("ult", column, inner), em.wide(length), 0)
         first, element = em.wide(member), element_of(self.spec.x)
 
         def place(at: Value) -> Value:
-            return em.wide(em.iadd(start, em.imul(at, inner)))
+            return em.wide(start + at * inner)
 
         def x(at: Value) -> list[Value]:
             return em.lanes(em.widen(em.ld(self.buffers[0], element if lanes == 1 else vec(lanes, element), place(at))))
@@ -142,7 +143,7 @@ class _Norm:
         totals = body.column_join(totals, member, lane)
         em.barrier()
         width = min(lanes, 4)
-        memory = [em.index(em.iadd(em.imul(lane, lanes), at)) for at in range(0, lanes, width)]
+        memory = [em.index(lane * lanes + at) for at in range(0, lanes, width)]
         with em.if_(em.cmpi("eq", member, 0)):
             for at, there in zip(range(0, lanes, width), memory, strict=True):
                 part = totals[at : at + width]
@@ -157,10 +158,10 @@ class _Norm:
         largest = total("max", x)
 
         def weights(at: Value) -> list[Value]:
-            return [elementwise(em, "exp", [em.subf(v, m)]) for v, m in zip(x(at), largest, strict=True)]
+            return [elementwise(em, "exp", [v - m]) for v, m in zip(x(at), largest, strict=True)]
 
-        inverse = [em.divf(1.0, s) for s in total("sum", weights)]
-        return lambda at: [em.mulf(w, r) for w, r in zip(weights(at), inverse, strict=True)]
+        inverse = [1.0 / s for s in total("sum", weights)]
+        return lambda at: [w * r for w, r in zip(weights(at), inverse, strict=True)]
 
     def _norm(self, x: Rows, total: Callable[[str, Rows], list[Value]]) -> Rows:
         """(x - mean) / sqrt(variance + eps) * gamma + beta, of rms_norm without the mean"""
@@ -173,22 +174,22 @@ class _Norm:
             def centred(at: Value) -> list[Value]:
                 values = x(at)
                 for mean in means:
-                    values = [em.subf(v, m) for v, m in zip(values, mean, strict=True)]
+                    values = [v - m for v, m in zip(values, mean, strict=True)]
                 return values
 
             # The second one is what the first, rounded, lacks: without it columns of one large number aren't 0.
             for _ in range(2):
-                means.append([em.divf(s, count) for s in total("sum", centred)])
+                means.append([s / count for s in total("sum", centred)])
 
         def squares(at: Value) -> list[Value]:
-            return [em.mulf(v, v) for v in centred(at)]
+            return [v * v for v in centred(at)]
 
-        variance = [em.divf(s, count) for s in total("sum", squares)]
-        scale = [em.divf(1.0, elementwise(em, "sqrt", [em.addf(v, spec.eps)])) for v in variance]
+        variance = [s / count for s in total("sum", squares)]
+        scale = [1.0 / elementwise(em, "sqrt", [v + spec.eps]) for v in variance]
 
         def result(at: Value) -> list[Value]:
-            values = [em.mulf(v, r) for v, r in zip(centred(at), scale, strict=True)]
-            words = zip((em.mulf, em.addf), self.buffers[1:-1], spec.factors, strict=False)
+            values = [v * r for v, r in zip(centred(at), scale, strict=True)]
+            words = zip((operator.mul, operator.add), self.buffers[1:-1], spec.factors, strict=False)
             for function, base, type in words:
                 factor = em.widen(em.ld(base, element_of(type), at))
                 values = [function(value, factor) for value in values]

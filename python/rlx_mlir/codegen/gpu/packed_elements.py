@@ -53,36 +53,36 @@ class PlaneRows:
         em, layout = self.em, self.layout
         if layout.dense:
             return _dense(em, row, layout.name, column)
-        run, quad = em.idiv(column, RUN), em.idiv(em.irem(column, RUN), QUAD)
+        run, quad = column // RUN, column % RUN // QUAD
         integers = values(em, self._integers(row, run, quad), layout)
         parts = PackedRows(em, layout, row, 0, self.k)
-        sub = em.idiv(em.irem(column, RUN), layout.sub) if layout.sub < RUN else 0
+        sub = column % RUN // layout.sub if layout.sub < RUN else 0
         assert layout.scale is not None, "a quantised format"
         scale = parts.factor(row, run, sub, layout.scale)
-        found = [em.mulf(q, scale) for q in integers]
+        found = [q * scale for q in integers]
         if layout.minimum is None:
             return found
         minimum = parts.factor(row, run, sub, layout.minimum)
-        return [em.addf(value, minimum) for value in found]
+        return [value + minimum for value in found]
 
     def _integers(self, row: Value, run: Index, quad: Index) -> Value:
         """The integers as stored, four bytes."""
         em, layout = self.em, self.layout
         starts = layout.offsets(self.k)
         if layout.widths == (8,):
-            half = em.imul(em.idiv(quad, HALF // QUAD), starts[1])
-            place = em.iadd(em.imul(run, HALF), em.imul(em.irem(quad, HALF // QUAD), QUAD))
-            return em.ld(em.at(row, em.iadd(half, place), "i8"), "i32")
+            half = quad // (HALF // QUAD) * starts[1]
+            place = run * HALF + quad % (HALF // QUAD) * QUAD
+            return em.ld(em.at(row, half + place, "i8"), "i32")
         total: Value | None = None
         into = 0
         for plane, start, width in zip(layout.quants, starts, layout.widths, strict=False):
             per_dword = 8 // width
-            place = em.iadd(em.imul(run, plane.nbytes), em.imul(em.idiv(quad, per_dword), 4))
-            dword = em.ld(em.at(row, em.iadd(place, start), "i8"), "i32")
-            moved = em.shrui(dword, em.index(em.imul(em.irem(quad, per_dword), width)))
-            bits = em.andi(moved, 0x01010101 * ((1 << width) - 1))
-            bits = em.shli(bits, into) if into else bits
-            total = bits if total is None else em.ori(total, bits)
+            place = run * plane.nbytes + quad // per_dword * 4
+            dword = em.ld(em.at(row, place + start, "i8"), "i32")
+            moved = dword >> em.index(quad % per_dword * width)
+            bits = moved & (0x01010101 * ((1 << width) - 1))
+            bits = bits << into if into else bits
+            total = bits if total is None else total | bits
             into += width
         assert total is not None, "a format with planes"
         return total
@@ -106,19 +106,19 @@ class FileRows:
         em, fmt = self.em, self.format
         if fmt.dense is not None:
             return _dense(em, row, fmt.name, column)
-        block = em.at(row, em.imul(em.idiv(column, fmt.block), fmt.nbytes), "i8")
-        inside = em.index(em.irem(column, fmt.block))
-        sub = em.idiv(inside, fmt.sub)
+        block = em.at(row, column // fmt.block * fmt.nbytes, "i8")
+        inside = em.index(column % fmt.block)
+        sub = inside // fmt.sub
         assert fmt.scale is not None, "a quantised format"
         scale = self._factor(block, fmt.scale, sub)
         minimum = None if fmt.minimum is None else self._factor(block, fmt.minimum, sub)
         if minimum is not None and fmt.minimum_sign < 0:
-            minimum = em.negf(minimum)
+            minimum = -minimum
         found = []
         for lane in range(QUAD):
-            stored = self._integer(block, fmt.quants, em.iadd(inside, lane), signed=fmt.signed, offset=fmt.offset)
-            value = em.mulf(em.cast("arith.sitofp", stored, "f32"), scale)
-            found.append(value if minimum is None else em.addf(value, minimum))
+            stored = self._integer(block, fmt.quants, inside + lane, signed=fmt.signed, offset=fmt.offset)
+            value = em.cast("arith.sitofp", stored, "f32") * scale
+            found.append(value if minimum is None else value + minimum)
         return found
 
     def _factor(self, block: Value, what: Scaled, sub: Index) -> Value:
@@ -131,7 +131,7 @@ class FileRows:
         if not what.planes:
             return factor
         integer = self._integer(block, what.planes, sub, signed=what.signed, offset=what.offset)
-        return em.mulf(factor, em.cast("arith.sitofp", integer, "f32"))
+        return factor * em.cast("arith.sitofp", integer, "f32")
 
     def _integer(self, block: Value, planes: tuple[Plane, ...], position: Index, *, signed: bool, offset: int) -> Value:
         """An integer of a sequence, the offset subtracted: its planes joined."""
@@ -142,16 +142,16 @@ class FileRows:
             shift: Index = plane.shift0
             rest: Index = position
             for size, byte, bits in reversed(list(zip(plane.digits, plane.byte, plane.shift, strict=True))):
-                digit, rest = em.irem(rest, size), em.idiv(rest, size)
-                place, shift = em.iadd(place, em.imul(digit, byte)), em.iadd(shift, em.imul(digit, bits))
+                digit, rest = rest % size, rest // size
+                place, shift = place + digit * byte, shift + digit * bits
             stored = em.cast("arith.extui", em.ld(em.at(block, place, "i8"), "i8"), "i32")
-            here = em.andi(em.shrui(stored, em.index(shift)), (1 << plane.bits) - 1)
-            here = em.shli(here, plane.into) if plane.into else here
-            total = here if total is None else em.ori(total, here)
+            here = (stored >> em.index(shift)) & ((1 << plane.bits) - 1)
+            here = here << plane.into if plane.into else here
+            total = here if total is None else total | here
         assert total is not None, "a format with planes"
         if signed:
-            total = em.subi(em.xori(total, 0x80), 0x80)
-        return em.subi(total, offset) if offset else total
+            total = (total ^ 0x80) - 0x80
+        return total - offset if offset else total
 
 
 def _dense(em: DeviceEmitter, row: Value, name: str, column: Value) -> list[Value]:

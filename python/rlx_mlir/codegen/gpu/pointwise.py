@@ -113,11 +113,11 @@ class _Body:
         """All elements of the thread."""
         em, lanes = self.em, self.lanes
         step = config.threads * lanes
-        block = em.muli(em.wide(em.block()), step * config.vectors)
-        first = em.addi(block, em.wide(em.imul(em.thread(), lanes)))
-        places = [first if u == 0 else em.addi(first, u * step) for u in range(config.vectors)]
+        block = em.wide(em.block()) * (step * config.vectors)
+        first = block + em.wide(em.thread() * lanes)
+        places = [first if u == 0 else first + u * step for u in range(config.vectors)]
         # The last vector's place decides whether all are whole: then loads stand side by side.
-        with em.if_(em.cmpi("ule", em.addi(places[-1], lanes), count)) as branch:
+        with em.if_(em.cmpi("ule", places[-1] + lanes, count)) as branch:
             loaded = [self._load_all(place, lanes) for place in places]
             for place, own in zip(places, loaded, strict=True):
                 self._store(place, self._values(own, lanes), lanes)
@@ -127,7 +127,7 @@ class _Body:
                     with em.if_(em.cmpi("ult", place, count)):
                         self._store(place, self._values(self._load_all(place, lanes), lanes), lanes)
                     continue
-                end = em.index(em.imin(em.addi(place, lanes), count))
+                end = em.index(em.imin(place + lanes, count))
                 with em.loop(place, end, em.const(1, "i64")) as loop:
                     self._store(loop.iv, self._values(self._load_all(loop.iv, 1), 1), 1)
 
@@ -149,7 +149,7 @@ class _Body:
                 return [em.widen(em.ld(base, element, at))] * count
             return self._vector(base, element, at, count)
         return [
-            em.widen(em.ld(base, element, self._index(operand.role, number, node, em.iadd(place, lane))))
+            em.widen(em.ld(base, element, self._index(operand.role, number, node, place + lane)))
             for lane in range(count)
         ]
 
@@ -161,13 +161,12 @@ class _Body:
 
     def _index(self, role: str, number: int, node: Node, place: Index) -> Index:
         """The element of an operand that belongs to an element of the result."""
-        em = self.em
-        row: Index = em.idiv(place, self.width) if node.width == 1 else place
+        row: Index = place // self.width if node.width == 1 else place
         if role == "row":
             return row
         if role == "vector":
-            return 0 if node.width == 1 else em.irem(place, self.width)
-        return em.irem(row, self.periods[number])
+            return 0 if node.width == 1 else place % self.width
+        return row % self.periods[number]
 
     def _values(self, loaded: dict[Node, list[Value]], count: int) -> dict[Node, list[Value]]:
         """The values of all nodes, lane by lane."""

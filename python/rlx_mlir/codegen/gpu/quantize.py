@@ -57,7 +57,7 @@ def quantize_block(em: DeviceEmitter, quads: Sequence[Sequence[Value]]) -> tuple
     largest = em.warp_reduce("max", em.tree("max", [em.unary("math.absf", value) for value in values]), GROUP)
     # Infinite and NaN alike: no block that holds them has a scale.
     finite = em.cmpf("olt", largest, float("inf"))
-    scale = em.select(finite, em.divf(largest, 127.0), float("nan"))
+    scale = em.select(finite, largest / 127.0, float("nan"))
     exists = em.cmpf("ogt", scale, 0.0)
     divisor = em.select(exists, scale, 1.0)
     words: list[Value] = []
@@ -65,12 +65,12 @@ def quantize_block(em: DeviceEmitter, quads: Sequence[Sequence[Value]]) -> tuple
     for quad in quads:
         word: Value | None = None
         for byte, value in enumerate(quad):
-            q = em.pure("cvt.rni.s32.f32 $0, $1;", [em.divf(value, divisor)], "i32")
+            q = em.pure("cvt.rni.s32.f32 $0, $1;", [value / divisor], "i32")
             q = em.binary("arith.minsi", em.binary("arith.maxsi", q, -127), 127)
             q = em.select(exists, q, 0)
-            part = em.andi(q, 255) if byte < 3 else q
-            part = em.shli(part, 8 * byte) if byte else part
-            word = part if word is None else em.ori(word, part)
+            part = q & 255 if byte < 3 else q
+            part = part << (8 * byte) if byte else part
+            word = part if word is None else word | part
         assert word is not None
         total = em.dp4a(em.const(_ONES), word, total)
         words.append(word)
@@ -89,12 +89,12 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
         em.launch_dependents()
         em.wait_dependencies()
         thread = em.thread()
-        lane = em.andi(thread, GROUP - 1)
-        block = em.iadd(em.imul(em.block(), THREADS // GROUP), em.shrui(thread, 3))
+        lane = thread & (GROUP - 1)
+        block = em.block() * (THREADS // GROUP) + (thread >> 3)
         # The lanes of a warp stay together for its shuffles: those beyond the end work on the last block.
-        here = em.imin(block, em.isub(blocks, 1))
-        first = em.iadd(em.imul(em.wide(here), spec.block), em.wide(em.imul(lane, QUAD)))
-        places = [em.iadd(first, i * GROUP * QUAD) for i in range(per_lane)]
+        here = em.imin(block, blocks - 1)
+        first = em.wide(here) * spec.block + em.wide(lane * QUAD)
+        places = [first + i * GROUP * QUAD for i in range(per_lane)]
         loaded = [em.ld(x, vec(QUAD, spec.element), place, align=QUAD * BITS[spec.element] // 8) for place in places]
         words, factor, sum_ = quantize_block(em, [em.lanes(em.widen(value)) for value in loaded])
         with em.if_(em.cmpi("ult", em.index(block), blocks)):
@@ -107,7 +107,7 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         count: Index = k // spec.block
         for axis in range(len(spec.x_shape) - 1):
-            count = em.imul(count, em.dim(operands[0], axis))
+            count = count * em.dim(operands[0], axis)
         grid = em.iceildiv(count, THREADS // GROUP)
         em.launch(symbol, grid, THREADS, [*operands, *results, em.i32(count)], pdl=device.sm >= 90)
 

@@ -75,7 +75,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         batch, steps, heads = (host.dim(sources[0], axis) for axis in range(3))
-        blocks = host.imul(host.imul(batch, heads), groups)
+        blocks = batch * heads * groups
         arguments = [*sources, *targets, host.i32(steps), host.i32(heads)]
 
         def launch(symbol: str) -> None:
@@ -105,16 +105,16 @@ class _Recurrence:
         self.width = WARP * self.warps
         """Rows of a key in shared memory; those from n on are zeros."""
         groups = -(-n // WARP)
-        head = em.index(em.idiv(em.block(), groups))
+        head = em.index(em.block() // groups)
         self.head = head
-        self.batch, self.h = em.index(em.idiv(head, heads)), em.index(em.irem(head, heads))
+        self.batch, self.h = em.index(head // heads), em.index(head % heads)
         self.lane, self.warp = em.lane(), em.warp()
-        self.column = em.index(em.iadd(em.imul(em.irem(em.block(), groups), WARP), self.lane))
+        self.column = em.index(em.block() % groups * WARP + self.lane)
         self.exists = em.cmpi("ult", self.column, n)
-        self.row = em.index(em.imul(self.warp, ROWS))
+        self.row = em.index(self.warp * ROWS)
         # Gates of step t are at (batch steps + t) heads + h; rows of q, k and v at n times that.
-        first = em.muli(em.wide(self.batch), em.wide(steps))
-        self.gate = em.addi(em.muli(first, em.wide(heads)), em.wide(self.h))
+        first = em.wide(self.batch) * em.wide(steps)
+        self.gate = first * em.wide(heads) + em.wide(self.h)
         self.keys = em.shared()
         self.sums = em.shared(2 * 2 * self.width * 4)
 
@@ -130,18 +130,18 @@ class _Recurrence:
         with em.loop(0, self.steps, 1, carried, hint="t") as loop:
             memory = loop.args[:ROWS]
             gate, turn, v, g, beta = loop.args[ROWS:]
-            following = em.addi(gate, em.wide(self.heads))
-            ahead = self._fetch(em.addi(loop.iv, 1), following)
-            other = em.xori(turn, 1)
+            following = gate + em.wide(self.heads)
+            ahead = self._fetch(loop.iv + 1, following)
+            other = turn ^ 1
             decay = exp(em, g)
             key, parts = self._recall(memory, turn)
             self._share(turn, parts)
             self._put(other, ahead)
             em.barrier()
             recalled, asked, product = self._total(turn)
-            change = em.mulf(beta, em.subf(v, em.mulf(decay, recalled)))
-            self._answer(gate, em.fmaf(product, change, em.mulf(decay, asked)))
-            memory = [em.fmaf(k, change, em.mulf(decay, m)) for k, m in zip(key, memory, strict=True)]
+            change = beta * (v - decay * recalled)
+            self._answer(gate, em.fmaf(product, change, decay * asked))
+            memory = [em.fmaf(k, change, decay * m) for k, m in zip(key, memory, strict=True)]
             loop.yield_([*memory, following, other, *ahead[2:]])
         self._state_out(loop.results[:ROWS])
 
@@ -157,10 +157,10 @@ class _Recurrence:
     def _place(self, row: int) -> tuple[Value, Value]:
         """(the element of the state at one of the thread's rows, whether it exists)"""
         em = self.em
-        at = em.index(em.iadd(self.row, row))
-        start = em.muli(em.wide(self.head), self.n * self.n)
-        place = em.addi(start, em.wide(em.iadd(em.imul(at, self.n), self.column)))
-        return place, em.andi(self.exists, em.cmpi("ult", at, self.n))
+        at = em.index(self.row + row)
+        start = em.wide(self.head) * (self.n * self.n)
+        place = start + em.wide(at * self.n + self.column)
+        return place, self.exists & em.cmpi("ult", at, self.n)
 
     def _state_in(self) -> list[Value]:
         em = self.em
@@ -185,55 +185,55 @@ class _Recurrence:
         """Of step t: the thread's element of the key and the query, its column of v, and both gates; zeros after
         the last step."""
         em = self.em
-        own = em.index(em.iadd(em.imul(self.warp, WARP), self.lane))
+        own = em.index(self.warp * WARP + self.lane)
         there = em.cmpi("slt", t, self.steps)
-        rows = em.muli(gate, self.n)
-        is_row = em.andi(there, em.cmpi("ult", own, self.n))
-        places = [(name, em.addi(rows, em.wide(own)), is_row) for name in ("k", "q")]
-        places.append(("v", em.addi(rows, em.wide(self.column)), em.andi(there, self.exists)))
+        rows = gate * self.n
+        is_row = there & em.cmpi("ult", own, self.n)
+        places = [(name, rows + em.wide(own), is_row) for name in ("k", "q")]
+        places.append(("v", rows + em.wide(self.column), there & self.exists))
         places += [(name, gate, there) for name in ("g", "beta")]
         return [em.widen(em.ld_if(exists, self.buffers[name], self.element, at)) for name, at, exists in places]
 
     def _put(self, turn: Value, fetched: Sequence[Value]) -> None:
         """The thread's elements of a key and a query into shared memory, the query over sqrt(n)."""
         em = self.em
-        own = em.iadd(em.imul(turn, 2 * self.width), em.iadd(em.imul(self.warp, WARP), self.lane))
+        own = turn * (2 * self.width) + (self.warp * WARP + self.lane)
         em.st(fetched[0], self.keys, own)
-        em.st(em.mulf(fetched[1], self.n**-0.5), self.keys, em.iadd(own, self.width))
+        em.st(fetched[1] * self.n**-0.5, self.keys, own + self.width)
 
     def _recall(self, memory: Sequence[Value], turn: Value) -> tuple[list[Value], list[Value]]:
         """(the key at the thread's rows; over these rows, the sums of k M, q M and q k)"""
         em = self.em
-        start = em.iadd(em.imul(turn, 2 * self.width), self.row)
+        start = turn * (2 * self.width) + self.row
 
         def rows(first: Index) -> list[Value]:
-            vectors = [em.ld(self.keys, vec(4, "f32"), em.iadd(first, at)) for at in range(0, ROWS, 4)]
+            vectors = [em.ld(self.keys, vec(4, "f32"), first + at) for at in range(0, ROWS, 4)]
             return [x for vector in vectors for x in em.lanes(vector)]
 
-        key, query = rows(start), rows(em.iadd(start, self.width))
+        key, query = rows(start), rows(start + self.width)
         return key, [self._dot(x, y) for x, y in ((key, memory), (query, memory), (query, key))]
 
     def _dot(self, x: Sequence[Value], y: Sequence[Value]) -> Value:
         """A sum of products in four chains, whose steps don't wait for each other."""
         em = self.em
-        chains = [em.mulf(x[i], y[i]) for i in range(4)]
+        chains = [x[i] * y[i] for i in range(4)]
         for i in range(4, len(x)):
             chains[i % 4] = em.fmaf(x[i], y[i], chains[i % 4])
         return em.tree("add", chains)
 
     def _share(self, turn: Value, parts: Sequence[Value]) -> None:
         em = self.em
-        start = em.iadd(em.imul(turn, 3 * self.width), em.iadd(em.imul(self.warp, 3 * WARP), self.lane))
+        start = turn * (3 * self.width) + (self.warp * (3 * WARP) + self.lane)
         for number, part in enumerate(parts):
-            em.st(part, self.sums, em.iadd(start, number * WARP))
+            em.st(part, self.sums, start + number * WARP)
 
     def _total(self, turn: Value) -> list[Value]:
         """The sums of all warps, in their order."""
         em = self.em
-        start = em.iadd(em.imul(turn, 3 * self.width), self.lane)
+        start = turn * (3 * self.width) + self.lane
         totals = []
         for number in range(3):
-            places = [em.iadd(start, (3 * warp + number) * WARP) for warp in range(self.warps)]
+            places = [start + (3 * warp + number) * WARP for warp in range(self.warps)]
             totals.append(em.tree("add", [em.ld(self.sums, "f32", place) for place in places]))
         return totals
 
@@ -242,6 +242,6 @@ class _Recurrence:
         em = self.em
         if "out" not in self.buffers:
             return
-        with em.if_(em.andi(self.exists, em.cmpi("eq", self.warp, 0))):
-            at = em.addi(em.muli(gate, self.n), em.wide(self.column))
+        with em.if_(self.exists & em.cmpi("eq", self.warp, 0)):
+            at = gate * self.n + em.wide(self.column)
             em.st(em.narrow(value, self.element), self.buffers["out"], at)

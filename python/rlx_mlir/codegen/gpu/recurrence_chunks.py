@@ -84,11 +84,11 @@ class Chunks:
         self.column = column
         self.exists = em.cmpi("ult", column, n)
         self.lane, self.warp = em.lane(), em.warp()
-        self.row = em.index(em.imul(self.warp, ROWS))
+        self.row = em.index(self.warp * ROWS)
         batch, h = place
         # Gates of step t are at (batch steps + t) heads + h; rows of q, k and v at n times that.
-        first = em.muli(em.wide(batch), em.wide(steps))
-        self.gate = em.addi(em.muli(first, em.wide(heads)), em.wide(h))
+        first = em.wide(batch) * em.wide(steps)
+        self.gate = first * em.wide(heads) + em.wide(h)
         self.pitch = _pitch(self.warps)
         self.queries, self.turn, sums, self.end = _places(self.warps)
         self.memory = em.shared()
@@ -101,11 +101,11 @@ class Chunks:
         inits = [*memory, em.const(0), *ahead]
         with em.loop(0, self.steps, CHUNK, inits, hint="t") as loop:
             own, turn, here = list(loop.args[:ROWS]), loop.args[ROWS], list(loop.args[ROWS + 1 :])
-            keys = em.index(em.imul(turn, self.turn))
+            keys = em.index(turn * self.turn)
             g, beta = here[2 * CHUNK :]
             self._put(keys, here[:CHUNK], here[CHUNK : 2 * CHUNK])
             em.barrier()
-            ahead = self._fetch(em.addi(loop.iv, CHUNK))
+            ahead = self._fetch(loop.iv + CHUNK)
             v = self._values(loop.iv)
             # Every warp has the same gates, so all of a block go the same way.
             grows = em.cmpi("ne", em.ballot(em.cmpf("ugt", g, 0.0)), 0)
@@ -113,7 +113,7 @@ class Chunks:
                 branch.yield_(self._one_by_one(own, keys, loop.iv, g, beta))
                 branch.else_()
                 branch.yield_(self._chunk(own, keys, loop.iv, v, g, beta))
-            loop.yield_([*branch.results, em.xori(turn, 1), *ahead])
+            loop.yield_([*branch.results, turn ^ 1, *ahead])
         return loop.results[:ROWS]
 
     # -- operands -----------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Chunks:
     def _gate(self, t: Index) -> Value:
         """The element of a gate at step t."""
         em = self.em
-        return em.addi(self.gate, em.wide(em.imul(em.wide(t), em.wide(self.heads))))
+        return self.gate + em.wide(em.wide(t) * em.wide(self.heads))
 
     def _load(self, name: str, condition: Value, place: Value) -> Value:
         em = self.em
@@ -131,17 +131,17 @@ class Chunks:
         """Of the chunk from step t on: the thread's elements of keys and queries; of step `lane` the gates. Zeros after
         the last step."""
         em = self.em
-        own = em.index(em.iadd(em.imul(self.warp, WARP), self.lane))
+        own = em.index(self.warp * WARP + self.lane)
         is_row = em.cmpi("ult", own, self.n)
         found: dict[str, list[Value]] = {"k": [], "q": []}
         for c in range(CHUNK):
-            step = em.addi(t, c)
+            step = t + c
             there = em.cmpi("slt", step, self.steps)
-            start = em.muli(self._gate(step), self.n)
+            start = self._gate(step) * self.n
             for name in ("k", "q"):
-                found[name].append(self._load(name, em.andi(there, is_row), em.addi(start, em.wide(own))))
-        step = em.addi(t, self.lane)
-        there = em.andi(em.cmpi("slt", step, self.steps), em.cmpi("ult", self.lane, CHUNK))
+                found[name].append(self._load(name, there & is_row, start + em.wide(own)))
+        step = t + self.lane
+        there = em.cmpi("slt", step, self.steps) & em.cmpi("ult", self.lane, CHUNK)
         gates = [self._load(name, there, self._gate(step)) for name in ("g", "beta")]
         return [*found["k"], *found["q"], *gates]
 
@@ -150,23 +150,23 @@ class Chunks:
         em = self.em
         found = []
         for c in range(CHUNK):
-            step = em.addi(t, c)
-            place = em.addi(em.muli(self._gate(step), self.n), em.wide(self.column))
-            found.append(self._load("v", em.andi(self.exists, em.cmpi("slt", step, self.steps)), place))
+            step = t + c
+            place = self._gate(step) * self.n + em.wide(self.column)
+            found.append(self._load("v", self.exists & em.cmpi("slt", step, self.steps), place))
         return found
 
     def _put(self, keys: Value, k: Sequence[Value], q: Sequence[Value]) -> None:
         """The thread's elements of keys and queries into shared memory, queries over sqrt(n)."""
         em = self.em
-        own = em.iadd(keys, em.iadd(em.imul(self.warp, WARP), self.lane))
+        own = keys + (self.warp * WARP + self.lane)
         for c in range(CHUNK):
-            em.st(k[c], self.memory, em.index(em.iadd(own, c * self.pitch)))
-            em.st(em.mulf(q[c], self.n**-0.5), self.memory, em.index(em.iadd(own, c * self.pitch + self.queries)))
+            em.st(k[c], self.memory, em.index(own + c * self.pitch))
+            em.st(q[c] * self.n**-0.5, self.memory, em.index(own + (c * self.pitch + self.queries)))
 
     def _rows(self, start: Index) -> list[Value]:
         """The 32 elements of a key or query at the thread's rows."""
         em = self.em
-        vectors = [em.ld(self.memory, vec(4, "f32"), em.index(em.iadd(start, at))) for at in range(0, ROWS, 4)]
+        vectors = [em.ld(self.memory, vec(4, "f32"), em.index(start + at)) for at in range(0, ROWS, 4)]
         return [x for vector in vectors for x in em.lanes(vector)]
 
     # -- a chunk ------------------------------------------------------------------------------------------------------
@@ -183,23 +183,23 @@ class Chunks:
         em.barrier()
         reach = [decays[0]]
         for a in decays[1:]:
-            reach.append(em.mulf(reach[-1], a))
+            reach.append(reach[-1] * a)
         changes: list[Value] = []
         for c in range(CHUNK):
-            change = em.mulf(betas[c], em.subf(v[c], em.mulf(reach[c], self._total(c, 0))))
+            change = betas[c] * (v[c] - reach[c] * self._total(c, 0))
             table = self._table(c, 0, c)
             for weight, before in zip(table, changes, strict=True):
-                change = em.subf(change, em.mulf(weight, before))
+                change = change - weight * before
             changes.append(change)
         self._answer(t, reach, changes)
         faded, fade = [], em.const(1.0, "f32")
         for c in reversed(range(CHUNK)):
-            faded.append(em.mulf(fade, changes[c]))
-            fade = em.mulf(fade, decays[c])
+            faded.append(fade * changes[c])
+            fade = fade * decays[c]
         faded.reverse()
-        memory = [em.mulf(reach[-1], m) for m in memory]
+        memory = [reach[-1] * m for m in memory]
         for c in range(CHUNK):
-            key = self._rows(em.iadd(keys, em.iadd(self.row, c * self.pitch)))
+            key = self._rows(keys + (self.row + c * self.pitch))
             memory = [em.fmaf(k, faded[c], m) for k, m in zip(key, memory, strict=True)]
         return memory
 
@@ -210,7 +210,7 @@ class Chunks:
         for at in range(0, ROWS, 4):
             for number in range(2 * CHUNK):
                 c, kind = number % CHUNK, number // CHUNK
-                start = em.iadd(keys, em.iadd(self.row, c * self.pitch + kind * self.queries + at))
+                start = keys + (self.row + (c * self.pitch + kind * self.queries + at))
                 part = em.lanes(em.ld(self.memory, vec(4, "f32"), em.index(start)))
                 for x, m in zip(part, memory[at : at + 4], strict=True):
                     totals[number] = em.fmaf(x, m, totals[number])
@@ -218,8 +218,7 @@ class Chunks:
             em.st(total, self.sums, self._sum_place(number, self.warp))
 
     def _sum_place(self, number: int, warp: Index) -> Index:
-        em = self.em
-        return em.iadd(em.imul(em.iadd(warp, number * self.warps), WARP), self.lane)
+        return (warp + number * self.warps) * WARP + self.lane
 
     def _total(self, c: int, kind: int) -> Value:
         """A sum of step c over all rows, at the thread's column: of k M, or (kind 1) of q M."""
@@ -233,34 +232,34 @@ class Chunks:
         em, shares = self.em, _shares(self.warps)
         threads = WARP * self.warps
         for first in range(0, _PAIRS, threads // shares):
-            task = em.index(em.iadd(em.idiv(em.thread(), shares), first))
-            share = em.irem(em.thread(), shares)
+            task = em.index(em.thread() // shares + first)
+            share = em.thread() % shares
             exists = em.cmpi("ult", task, _PAIRS)
             inside = em.index(em.imin(task, _PAIRS - 1))
-            c, u = em.index(em.idiv(inside, CHUNK)), em.index(em.irem(inside, CHUNK))
+            c, u = em.index(inside // CHUNK), em.index(inside % CHUNK)
             of_keys = em.cmpi("ult", u, c)
             later, earlier = em.select(of_keys, c, u), em.select(of_keys, u, c)
-            left = em.iadd(em.imul(later, self.pitch), em.select(of_keys, 0, self.queries))
-            right = em.imul(earlier, self.pitch)
+            left = later * self.pitch + em.select(of_keys, 0, self.queries)
+            right = earlier * self.pitch
             total = self._dot(keys, left, right, share, shares)
             fade, strength = em.const(1.0, "f32"), em.const(1.0, "f32")
             for t in range(CHUNK):
-                fades = em.andi(em.cmpi("ult", earlier, t), em.cmpi("uge", later, t))
-                fade = em.select(fades, em.mulf(fade, decays[t]), fade)
-                strong = em.andi(of_keys, em.cmpi("eq", later, t))
+                fades = em.cmpi("ult", earlier, t) & em.cmpi("uge", later, t)
+                fade = em.select(fades, fade * decays[t], fade)
+                strong = of_keys & em.cmpi("eq", later, t)
                 strength = em.select(strong, betas[t], strength)
             # What has faded away is nothing, even where the product isn't finite.
-            total = em.select(em.cmpf("ogt", fade, 0.0), em.mulf(em.mulf(total, fade), strength), 0.0)
-            with em.if_(em.andi(exists, em.cmpi("eq", em.index(share), 0)) if shares > 1 else exists):
+            total = em.select(em.cmpf("ogt", fade, 0.0), total * fade * strength, 0.0)
+            with em.if_(exists & em.cmpi("eq", em.index(share), 0) if shares > 1 else exists):
                 # Where one table has the pair, the other has nothing; each of the stores has no conflicts.
-                own = em.iadd(em.imul(later, _TABLE_PITCH), earlier)
-                other = em.iadd(em.imul(earlier, _TABLE_PITCH), later)
+                own = later * _TABLE_PITCH + earlier
+                other = earlier * _TABLE_PITCH + later
                 zero = em.zero("f32")
                 with em.if_(of_keys) as branch:
                     em.st(total, self.tables, em.index(own))
-                    em.st(zero, self.tables, em.index(em.iadd(other, _TABLE)))
+                    em.st(zero, self.tables, em.index(other + _TABLE))
                     branch.else_()
-                    em.st(total, self.tables, em.index(em.iadd(own, _TABLE)))
+                    em.st(total, self.tables, em.index(own + _TABLE))
                     with em.if_(em.cmpi("ne", earlier, 0)):  # nothing reads the first row of the first table
                         em.st(zero, self.tables, em.index(other))
 
@@ -268,9 +267,9 @@ class Chunks:
         """A product of two rows in shared memory; the threads of a share take every so many pieces of 4."""
         em = self.em
         totals = [em.zero("f32")] * 4
-        starts = [em.iadd(em.iadd(keys, side), em.imul(share, 4)) for side in (left, right)]
+        starts = [keys + side + share * 4 for side in (left, right)]
         for at in range(0, WARP * self.warps, 4 * shares):
-            x, y = (em.lanes(em.ld(self.memory, vec(4, "f32"), em.index(em.iadd(start, at)))) for start in starts)
+            x, y = (em.lanes(em.ld(self.memory, vec(4, "f32"), em.index(start + at))) for start in starts)
             totals = [em.fmaf(a, b, total) for a, b, total in zip(x, y, totals, strict=True)]
         return em.warp_reduce("add", em.tree("add", totals), shares)
 
@@ -287,17 +286,17 @@ class Chunks:
         if "out" not in self.buffers:
             return
         for c in range(CHUNK):
-            step = em.addi(t, c)
-            mine = em.andi(em.cmpi("eq", self.warp, c % self.warps), em.cmpi("slt", step, self.steps))
-            with em.if_(em.andi(mine, self.exists)):
-                value = em.mulf(reach[c], self._total(c, 1))
+            step = t + c
+            mine = em.cmpi("eq", self.warp, c % self.warps) & em.cmpi("slt", step, self.steps)
+            with em.if_(mine & self.exists):
+                value = reach[c] * self._total(c, 1)
                 for weight, change in zip(self._table(c, 1, c + 1), changes, strict=False):
                     value = em.fmaf(weight, change, value)
                 self._write(step, value)
 
     def _write(self, step: Value, value: Value) -> None:
         em = self.em
-        at = em.addi(em.muli(self._gate(step), self.n), em.wide(self.column))
+        at = self._gate(step) * self.n + em.wide(self.column)
         em.st(em.narrow(value, self.element), self.buffers["out"], at)
 
     # -- steps --------------------------------------------------------------------------------------------------------
@@ -306,21 +305,21 @@ class Chunks:
         """The chunk's steps one after the other, with decays of any size."""
         em = self.em
         decay = exp(em, g)
-        left = em.index(em.imin(em.subi(self.steps, t), CHUNK))
+        left = em.index(em.imin(self.steps - t, CHUNK))
         with em.loop(0, left, 1, memory, hint="c") as loop:
             own = list(loop.args)
             a, strength = (em.shuffle_lane("idx", x, loop.iv) for x in (decay, beta))
-            start = em.iadd(keys, em.iadd(em.imul(loop.iv, self.pitch), self.row))
+            start = keys + (loop.iv * self.pitch + self.row)
             key = self._rows(start)
-            own = [em.mulf(a, m) for m in own]
-            step = em.addi(t, loop.iv)
-            place = em.addi(em.muli(self._gate(step), self.n), em.wide(self.column))
+            own = [a * m for m in own]
+            step = t + loop.iv
+            place = self._gate(step) * self.n + em.wide(self.column)
             v = self._load("v", self.exists, place)
-            change = em.mulf(strength, em.subf(v, self._exchange(key, own, 0)))
+            change = strength * (v - self._exchange(key, own, 0))
             own = [em.fmaf(k, change, m) for k, m in zip(key, own, strict=True)]
-            answer = self._exchange(self._rows(em.iadd(start, self.queries)), own, 1)
+            answer = self._exchange(self._rows(start + self.queries), own, 1)
             if "out" in self.buffers:
-                with em.if_(em.andi(self.exists, em.cmpi("eq", self.warp, 0))):
+                with em.if_(self.exists & em.cmpi("eq", self.warp, 0)):
                     self._write(step, answer)
             loop.yield_(own)
         return loop.results
@@ -328,7 +327,7 @@ class Chunks:
     def _exchange(self, row: Sequence[Value], memory: Sequence[Value], kind: int) -> Value:
         """The sum of a row and the memory over all warps' rows."""
         em = self.em
-        chains = [em.mulf(row[i], memory[i]) for i in range(4)]
+        chains = [row[i] * memory[i] for i in range(4)]
         for i in range(4, ROWS):
             chains[i % 4] = em.fmaf(row[i], memory[i], chains[i % 4])
         em.st(em.tree("add", chains), self.sums, self._sum_place(kind * CHUNK, self.warp))

@@ -140,7 +140,7 @@ class Joins:
             part = values[first : first + step]
             value = em.vector(part) if len(part) > 1 else part[0]
             value = em.narrow(value, element) if self.wide == "f32" else value
-            em.st(value, base, em.index(em.iadd(place, first)))
+            em.st(value, base, em.index(place + first))
 
 
 @dataclass(frozen=True)
@@ -300,13 +300,13 @@ def parts_of(em: HostEmitter, own: Pass, multiple: int = 0) -> tuple[Index, Inde
     """
     sizes = own.sizes
     multiple = multiple or (own.lanes[0] if own.rows else 1)
-    run = sizes.outer if own.rows else em.imul(sizes.outer, em.iceildiv(sizes.inner, own.per_block(own.lanes[0])))
+    run = sizes.outer if own.rows else sizes.outer * em.iceildiv(sizes.inner, own.per_block(own.lanes[0]))
     blocks = em.imax(em.iceildiv(run, own.per_block(1)) if own.rows else run, 1)
-    wanted = em.idiv(em.iadd(blocks, BLOCKS - 1), blocks)
-    parts = em.imax(em.imin(em.imin(wanted, MOST_PARTS), em.idiv(sizes.length, LEAST)), 1)
-    length = em.imax(em.idiv(em.iadd(sizes.length, em.isub(parts, 1)), parts), 1)
-    length = em.imul(em.iceildiv(length, multiple), multiple)
-    return em.imax(em.idiv(em.iadd(sizes.length, em.isub(length, 1)), length), 1), length
+    wanted = (blocks + (BLOCKS - 1)) // blocks
+    parts = em.imax(em.imin(em.imin(wanted, MOST_PARTS), sizes.length // LEAST), 1)
+    length = em.imax((sizes.length + (parts - 1)) // parts, 1)
+    length = em.iceildiv(length, multiple) * multiple
+    return em.imax((sizes.length + (length - 1)) // length, 1), length
 
 
 def _launch(
@@ -329,7 +329,7 @@ def _launch(
 
     def in_parts() -> None:
         launch_pass(host, em, _part(own, wide), source, kept, own.sizes, parts, length, count)
-        columns = host.imul(own.sizes.outer, own.sizes.inner)
+        columns = own.sizes.outer * own.sizes.inner
         launch_pass(host, em, _join(own, wide), kept, target, Sizes(1, parts, columns), 1, parts, count)
 
     if isinstance(parts, int):
@@ -364,7 +364,7 @@ def launch_pass(
         if own.rows:
             blocks = host.iceildiv(sizes.outer, own.per_block(lanes))
         else:
-            blocks = host.imul(sizes.outer, host.iceildiv(sizes.inner, own.per_block(lanes)))
+            blocks = sizes.outer * host.iceildiv(sizes.inner, own.per_block(lanes))
         width = max(4, BITS[own.source] // 8)
         shared = width * (THREADS // WARP) if own.rows else width * THREADS * lanes
         host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared, pdl=em.sm >= 90)
@@ -406,36 +406,36 @@ class PassBody:
     def bounds(self) -> tuple[Value, Value]:
         """Where the block's part of the length begins and ends."""
         em = self.em
-        first = em.muli(em.wide(em.block("y")), self.per_part)
-        return first, em.wide(em.imin(em.addi(first, self.per_part), self.sizes.length))
+        first = em.wide(em.block("y")) * self.per_part
+        return first, em.wide(em.imin(first + self.per_part, self.sizes.length))
 
     def rows(self) -> None:
         """A team of threads for each row."""
         em, own, lanes, joins = self.em, self.own, self.lanes, self.joins
         begin, end = self.bounds()
-        member = em.wide(em.irem(em.thread(), own.team))
-        place = em.iadd(em.imul(em.wide(em.block()), THREADS // own.team), em.wide(em.idiv(em.thread(), own.team)))
+        member = em.wide(em.thread() % own.team)
+        place = em.wide(em.block()) * (THREADS // own.team) + em.wide(em.thread() // own.team)
         # Threads beyond the last row work on it, too, since warps exchange values; they store nothing.
-        row = em.wide(em.imin(place, em.isub(self.sizes.outer, 1)))
-        start = em.wide(em.imul(row, self.sizes.length))
-        first = em.addi(begin, em.muli(member, lanes))
+        row = em.wide(em.imin(place, self.sizes.outer - 1))
+        start = em.wide(row * self.sizes.length)
+        first = begin + member * lanes
 
         def load(at: Value) -> list[Value]:
-            return joins.load(self.x, own.source, lanes, em.addi(start, at))
+            return joins.load(self.x, own.source, lanes, start + at)
 
         totals = self.accumulate(first, end, own.team * lanes, load)
         total = joins.warp(joins.tree(totals))
         is_first = em.cmpi("eq", member, 0)
         if own.team > WARP:
             total = self.block_join(total)
-        with em.if_(em.andi(is_first, em.cmpi("ult", em.wide(place), self.sizes.outer))):
-            self.store([total], em.iadd(em.imul(em.wide(em.block("y")), self.sizes.outer), row))
+        with em.if_(is_first & em.cmpi("ult", em.wide(place), self.sizes.outer)):
+            self.store([total], em.wide(em.block("y")) * self.sizes.outer + row)
 
     def block_join(self, total: Value) -> Value:
         """The totals of a block's warps, for every thread."""
         em, memory = self.em, self.em.shared()
         with em.if_(em.cmpi("eq", em.lane(), 0)):
-            em.st(total, memory, em.shrui(em.thread(), 5))
+            em.st(total, memory, em.thread() >> 5)
         em.barrier()
         loaded = [em.ld(memory, vec(4, total.type), at) for at in range(0, THREADS // WARP, 4)]
         return self.joins.tree([part for vector in loaded for part in em.lanes(vector)])
@@ -445,24 +445,24 @@ class PassBody:
         em, own, lanes, joins = self.em, self.own, self.lanes, self.joins
         begin, end = self.bounds()
         across = own.across
-        lane, member = em.irem(em.thread(), across), em.index(em.idiv(em.thread(), across))
+        lane, member = em.thread() % across, em.index(em.thread() // across)
         per_row = em.iceildiv(self.sizes.inner, own.per_block(lanes))
-        outer, part = em.idiv(em.wide(em.block()), per_row), em.irem(em.wide(em.block()), per_row)
-        column = em.wide(em.imul(em.iadd(em.imul(part, across), em.wide(lane)), lanes))
+        outer, part = em.wide(em.block()) // per_row, em.wide(em.block()) % per_row
+        column = em.wide((part * across + em.wide(lane)) * lanes)
         exists = em.cmpi("ult", column, self.sizes.inner)
-        start = em.wide(em.iadd(em.imul(em.imul(outer, self.sizes.length), self.sizes.inner), column))
+        start = em.wide(outer * self.sizes.length * self.sizes.inner + column)
         # Threads without columns have no elements either.
         last = em.select(exists, end, begin)
 
         def load(at: Value) -> list[Value]:
-            place = em.iadd(start, em.imul(at, self.sizes.inner))
+            place = start + at * self.sizes.inner
             return joins.load(self.x, own.source, lanes, place)
 
-        totals = self.accumulate(em.addi(begin, em.wide(member)), last, own.team, load)
+        totals = self.accumulate(begin + em.wide(member), last, own.team, load)
         totals = self.column_join(totals, member, em.index(lane))
-        with em.if_(em.andi(exists, em.cmpi("eq", member, 0))):
-            row = em.iadd(em.imul(em.wide(em.block("y")), self.sizes.outer), outer)
-            self.store(totals, em.iadd(em.imul(row, self.sizes.inner), column))
+        with em.if_(exists & em.cmpi("eq", member, 0)):
+            row = em.wide(em.block("y")) * self.sizes.outer + outer
+            self.store(totals, row * self.sizes.inner + column)
 
     def column_join(self, totals: list[Value], member: Value, lane: Value) -> list[Value]:
         """The totals of the threads with the same columns; those of member 0 count."""
@@ -471,14 +471,14 @@ class PassBody:
         kind = vec(width, self.joins.wide) if width > 1 else self.joins.wide
 
         def place(of: Index, group: int) -> Index:
-            own = em.iadd(em.imul(of, across), lane)
-            return em.iadd(em.imul(own, width), group * THREADS * width)
+            own = of * across + lane
+            return own * width + group * THREADS * width
 
         step = team
         while step > 1:
             step //= 2
             # Those of the upper half hand theirs to the lower half.
-            giving = em.andi(em.cmpi("uge", member, step), em.cmpi("ult", member, 2 * step))
+            giving = em.cmpi("uge", member, step) & em.cmpi("ult", member, 2 * step)
             with em.if_(giving):
                 for group in range(self.lanes // width):
                     own = totals[group * width : (group + 1) * width]
@@ -487,7 +487,7 @@ class PassBody:
             with em.if_(em.cmpi("ult", member, step), [self.joins.wide] * self.lanes) as branch:
                 joined = []
                 for group in range(self.lanes // width):
-                    other = em.ld(em.shared(), kind, em.index(place(em.iadd(member, step), group)))
+                    other = em.ld(em.shared(), kind, em.index(place(member + step, group)))
                     pairs = zip(totals[group * width :], em.lanes(other), strict=False)
                     joined += [self.joins.two(*pair) for pair in pairs]
                 branch.yield_(joined)
@@ -511,31 +511,31 @@ class PassBody:
                 return sums
             lost = []
             for before, after, x, missing in zip(state, sums, own, state[lanes:], strict=False):
-                moved = em.subf(after, before)
-                error = em.addf(em.subf(before, em.subf(after, moved)), em.subf(x, moved))
-                lost.append(em.addf(missing, error))
+                moved = after - before
+                error = before - (after - moved) + (x - moved)
+                lost.append(missing + error)
             return [*sums, *lost]
 
-        whole = em.subi(end, (UNROLL - 1) * step)
+        whole = end - (UNROLL - 1) * step
         stride = em.const(UNROLL * step, "i64")
         # Bounds are signed: `whole` is negative where there is little.
         with em.loop(first, em.wide(em.imax(whole, first)), stride, totals) as loop:
-            loaded = [load(em.addi(loop.iv, u * step)) for u in range(UNROLL)]
+            loaded = [load(loop.iv + u * step) for u in range(UNROLL)]
             loop.yield_(added(loop.args, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
         # What is left begins where the loop above ends.
-        turns = em.idiv(em.addi(em.wide(em.imax(em.subi(whole, first), 0)), UNROLL * step - 1), UNROLL * step)
-        rest = em.iadd(first, em.imul(turns, UNROLL * step))
+        turns = (em.wide(em.imax(whole - first, 0)) + (UNROLL * step - 1)) // (UNROLL * step)
+        rest = first + turns * (UNROLL * step)
         with em.loop(em.index(rest), end, em.const(step, "i64"), loop.results) as left:
             left.yield_(added(left.args, load(left.iv)))
         if not carries:
             return left.results
         # Differences of infinities are NaN: then the sum is what it is.
         pairs = zip(left.results, left.results[lanes:], strict=False)
-        return [em.select(em.cmpf("ord", lost, lost), em.addf(total, lost), total) for total, lost in pairs]
+        return [em.select(em.cmpf("ord", lost, lost), total + lost, total) for total, lost in pairs]
 
     def store(self, totals: Sequence[Value], place: Index) -> None:
         em = self.em
         if self.own.last and self.joins.kind == "mean":
             count = em.cast("arith.uitofp", self.count, self.joins.wide)
-            totals = [em.divf(total, count) for total in totals]
+            totals = [total / count for total in totals]
         self.joins.store(totals, self.out, self.own.target, place)

@@ -143,9 +143,9 @@ def _sizes(em: HostEmitter, graph: Graph, buffers: Sequence[Value]) -> dict[str,
     found["positions"] = leading[graph.axis] if leading else 1
     found["per_position"] = found["per_batch"] = graph.inner
     for size in leading[graph.axis + 1 :]:
-        found["per_position"] = em.imul(found["per_position"], size)
+        found["per_position"] = found["per_position"] * size
     for size in leading[1:]:
-        found["per_batch"] = em.imul(found["per_batch"], size)
+        found["per_batch"] = found["per_batch"] * size
     for number, operand in enumerate(program.operands):
         if operand.role == "periodic":
             found[f"period{number}"] = _row_count(em, by_name[operand.name], operand.width)
@@ -161,7 +161,7 @@ def _row_count(em: HostEmitter, buffer: Value, width: int | None) -> Index:
     _, leading, count = split_rows(buffer.type, width)
     total: Index = count
     for axis in range(len(leading)):
-        total = em.imul(total, em.dim(buffer, axis))
+        total = total * em.dim(buffer, axis)
     return total
 
 
@@ -207,12 +207,12 @@ class _Rows:
         em.launch_dependents()
         em.wait_dependencies()
         thread = em.thread()
-        self.member = em.irem(thread, tiling.team)
-        own = em.iadd(em.imul(em.block(), tiling.rows), em.idiv(thread, tiling.team))
+        self.member = thread % tiling.team
+        own = em.block() * tiling.rows + thread // tiling.team
         rows, several = self.sizes["rows"], tiling.rows > 1
         # Threads beyond the last row work on it, too, since warps exchange values; they store nothing.
         self.exists = em.cmpi("ult", em.index(own), rows) if several else None
-        self.row = em.index(em.imin(own, em.isub(rows, 1)) if several else own)
+        self.row = em.index(em.imin(own, rows - 1) if several else own)
         self.place()
         for level in range(plan.levels):
             for node in plan.numbers:
@@ -229,28 +229,28 @@ class _Rows:
 
     def place(self) -> None:
         """Where the row starts in every operand and result, in elements, i64."""
-        em, graph = self.em, self.graph
+        graph = self.graph
         for name, operand in graph.operands.items():
             if operand.role in ROWS:
                 index: Index = 0 if operand.role == "vector" else self.row
                 if operand.role == "periodic":
-                    index = em.irem(self.row, self.sizes[f"period{self.order[name]}"])
+                    index = self.row % self.sizes[f"period{self.order[name]}"]
                 self.starts[name] = self.start(index, split_rows(operand.type, operand.width)[0])
 
     def start(self, index: Index, width: int) -> Value:
         """Elements before row `index`."""
-        return self.em.index(self.em.imul(self.em.wide(index), width))
+        return self.em.index(self.em.wide(index) * width)
 
     def batch(self) -> Index:
-        return self.em.idiv(self.row, self.sizes["per_batch"]) if self.graph.axis > 0 else 0
+        return self.row // self.sizes["per_batch"] if self.graph.axis > 0 else 0
 
     def position(self, pos: str | None) -> Index:
         """The row's place in the sequence: pos[b] + s, or s alone."""
         em = self.em
-        s = em.irem(em.idiv(self.row, self.sizes["per_position"]), self.sizes["positions"])
+        s = self.row // self.sizes["per_position"] % self.sizes["positions"]
         if pos is None:
             return s
-        return em.iadd(em.ld(self.operands[pos], "i32", self.batch()), s)
+        return em.ld(self.operands[pos], "i32", self.batch()) + s
 
     def pieces(self, width: int) -> list[_Piece]:
         """The pieces of a row of `width` columns that the thread has."""
@@ -260,7 +260,7 @@ class _Rows:
         found = self.known_pieces[width] = []
         for number in range(tiling.pieces(width)):
             first, last = (number * tiling.team * tiling.piece, (number + 1) * tiling.team * tiling.piece)
-            at = em.iadd(em.imul(self.member, tiling.piece), first)
+            at = self.member * tiling.piece + first
             found.append(_Piece(at, em.cmpi("ult", em.index(at), width) if last > width else None))
         return found
 
@@ -268,7 +268,7 @@ class _Rows:
         """The piece some columns further; the same one for the same distance, so that its values are known."""
         key = (str(piece.at), str(distance))
         if key not in self.moved:
-            self.moved[key] = _Piece(self.em.iadd(piece.at, distance), piece.valid)
+            self.moved[key] = _Piece(piece.at + distance, piece.valid)
         return self.moved[key]
 
     # -- values -------------------------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ class _Rows:
     def _column(self, node: Node, piece: _Piece) -> list[Value]:
         em = self.em
         if node.kind == "load":
-            at = em.iadd(self.starts[node.op], em.wide(em.iadd(piece.at, node.start)))
+            at = self.starts[node.op] + em.wide(piece.at + node.start)
             return self.get(node.op, em.index(at), piece)
         if node.kind == "narrow":
             return self.column(node.inputs[0], self.move(piece, node.start))
@@ -317,7 +317,7 @@ class _Rows:
             return em.const(node.number, "f32")
         if node.kind in ("scalar", "load"):
             element = element_of(self.graph.operands[node.op].type)
-            at = 0 if node.kind == "scalar" else em.iadd(self.starts[node.op], em.wide(node.start))
+            at = 0 if node.kind == "scalar" else self.starts[node.op] + em.wide(node.start)
             return em.widen(em.ld(self.operands[node.op], element, at))
         if node.kind == "round":
             return em.widen(em.narrow(operands[0], node.op))
@@ -331,24 +331,24 @@ class _Rows:
         """Columns of heads that are turned: each needs the column that it is turned with."""
         assert node.rope is not None
         em, rope, size = self.em, node.rope, self.tiling.piece
-        inside = em.index(em.irem(piece.at, rope.head_dim))
+        inside = em.index(piece.at % rope.head_dim)
         x = self.column(node.inputs[0], piece)
         if rope.interleaved:
             if size == 1:
                 raise UnsupportedByTemplate("rows: pairs of neighbours need an even width")
             turned = []
-            for pair, (c, s) in enumerate(self.tables(node, em.idiv(inside, 2), size // 2, piece)):
+            for pair, (c, s) in enumerate(self.tables(node, inside // 2, size // 2, piece)):
                 even, odd = x[2 * pair], x[2 * pair + 1]
-                turned += [em.subf(em.mulf(even, c), em.mulf(odd, s)), em.addf(em.mulf(odd, c), em.mulf(even, s))]
+                turned += [even * c - odd * s, odd * c + even * s]
         else:
             half = rope.n_rot // 2
             first = em.cmpi("ult", inside, half)
             away = em.select(first, half, em.select(em.cmpi("ult", inside, rope.n_rot), -half, 0))
             others = self.column(node.inputs[0], self.move(piece, away))
-            tables = self.tables(node, em.select(first, inside, em.index(em.isub(inside, half))), size, piece)
+            tables = self.tables(node, em.select(first, inside, em.index(inside - half)), size, piece)
             turned = []
             for own, other, (c, s) in zip(x, others, tables, strict=True):
-                turned.append(em.addf(em.mulf(own, c), em.mulf(other, em.select(first, em.negf(s), s))))
+                turned.append(own * c + other * em.select(first, -s, s))
         if rope.n_rot == rope.head_dim:
             return turned
         rotated = em.cmpi("ult", inside, rope.n_rot)
@@ -360,9 +360,9 @@ class _Rows:
         em, rope = self.em, node.rope
         rows = self.sizes[f"table{self.order[rope.cos]}"]
         # A position outside of the tables must not read outside of them; who calls says which positions exist.
-        position = em.imax(em.imin(self.position(rope.pos), em.isub(rows, 1)), 0)
+        position = em.imax(em.imin(self.position(rope.pos), rows - 1), 0)
         inside = em.imin(column, rope.head_dim // 2 - count)
-        at = em.index(em.iadd(em.imul(em.wide(position), rope.head_dim // 2), em.wide(inside)))
+        at = em.index(em.wide(position) * (rope.head_dim // 2) + em.wide(inside))
         cos, sin = (self.get(table, at, piece, count) for table in (rope.cos, rope.sin))
         return list(zip(cos, sin, strict=True))
 
@@ -376,7 +376,7 @@ class _Rows:
         type = vec(step, element) if step > 1 else element
         found: list[Value] = []
         for first in range(0, count, step):
-            base, place = self.operands[operand], em.index(em.iadd(at, em.wide(first)) if first else at)
+            base, place = self.operands[operand], em.index(at + em.wide(first) if first else at)
             valid = piece.valid
             part = em.ld(base, type, place) if valid is None else em.ld_if(valid, base, type, place)
             found += em.lanes(em.widen(part))
@@ -393,8 +393,8 @@ class _Rows:
             length, per_position = self.sizes[f"cache{sink.index}"], self.sizes["per_position"]
             position = em.index(self.position(sink.result.pos))
             conditions += [em.cmpi("sge", position, 0), em.cmpi("slt", position, length)]
-            batch = em.iadd(em.imul(em.wide(self.batch()), _wide(em, length)), em.wide(position))
-            row = em.iadd(em.imul(batch, _wide(em, per_position)), em.wide(em.irem(self.row, per_position)))
+            batch = em.wide(self.batch()) * _wide(em, length) + em.wide(position)
+            row = batch * _wide(em, per_position) + em.wide(self.row % per_position)
         start = self.start(row, sink.node.width)
         if sink.node.width == 1:
             if tiling.team > 1:
@@ -404,7 +404,7 @@ class _Rows:
         for piece in self.pieces(sink.node.width):
             value = self.column(sink.node, piece)
             present = [] if piece.valid is None else [piece.valid]
-            self.put(sink, value, em.index(em.iadd(start, em.wide(piece.at))), [*conditions, *present])
+            self.put(sink, value, em.index(start + em.wide(piece.at)), [*conditions, *present])
 
     def put(self, sink: Sink, values: Sequence[Value], at: Value, conditions: Sequence[Value]) -> None:
         """Rounds and stores, where all conditions hold."""
@@ -415,7 +415,7 @@ class _Rows:
             for first in range(0, len(values), step):
                 part = values[first : first + step]
                 value = em.narrow(em.vector(part) if len(part) > 1 else part[0], element)
-                place = em.index(em.iadd(at, em.wide(first)) if first else at)
+                place = em.index(at + em.wide(first) if first else at)
                 em.st(value, self.results[sink.index], place)
 
         if not conditions:
@@ -423,6 +423,6 @@ class _Rows:
             return
         holds = conditions[0]
         for condition in conditions[1:]:
-            holds = em.andi(holds, condition)
+            holds = holds & condition
         with em.if_(holds):
             write()

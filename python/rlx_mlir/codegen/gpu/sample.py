@@ -45,41 +45,37 @@ def emit_sample(name: str, spec: SampleSpec, chip: str) -> DeviceKernel:
         em.launch_dependents()
         em.wait_dependencies()
         row, thread = em.block(), em.thread()
-        values, indices = (
-            em.at(own, em.imul(em.wide(row), k), kind) for own, kind in ((values, "f32"), (indices, "i32"))
-        )
-        controls = em.at(controls, em.imul(em.wide(row), 3), "f32")
-        draws, chosen = (
-            em.at(own, em.imul(em.wide(row), places), kind) for own, kind in ((draws, "f32"), (chosen, "i32"))
-        )
+        values, indices = (em.at(own, em.wide(row) * k, kind) for own, kind in ((values, "f32"), (indices, "i32")))
+        controls = em.at(controls, em.wide(row) * 3, "f32")
+        draws, chosen = (em.at(own, em.wide(row) * places, kind) for own, kind in ((draws, "f32"), (chosen, "i32")))
         temperature, count, top_p = (em.ld(controls, "f32", column) for column in (TEMPERATURE, COUNT, TOP_P))
         exists = em.cmpi("ult", thread, k)
         value, largest = em.ld_if(exists, values, "f32", thread), em.ld(values, "f32")
-        end = em.subi(em.short(places), 1)
+        end = em.short(places) - 1
         place = em.binary("arith.minsi", em.binary("arith.maxsi", em.ld(pos, "i32", em.wide(row)), 0), end)
 
         kept = em.cmpf("olt", em.cast("arith.sitofp", thread, "f32"), em.maximumf(count, 1.0))
-        weight = exp(em, em.divf(em.subf(value, largest), temperature))
-        weight = em.select(em.andi(exists, kept), weight, 0.0)
+        weight = exp(em, (value - largest) / temperature)
+        weight = em.select(exists & kept, weight, 0.0)
         sums, memory = em.shared(), em.shared(4 * threads)
         _add_up(em, weight, sums, threads)
 
         def counted(condition: Value) -> Value:
-            one = em.select(em.andi(exists, condition), 1, 0)
+            one = em.select(exists & condition, 1, 0)
             return em.block_reduce("addi", one, memory, threads)
 
         own, total = em.ld(sums, "f32", thread), em.ld(sums, "f32", k - 1)
-        last = em.binary("arith.minsi", counted(em.cmpf("olt", own, em.mulf(top_p, total))), k - 1)
-        bound = em.mulf(em.ld(draws, "f32", place), em.ld(sums, "f32", last))
+        last = em.binary("arith.minsi", counted(em.cmpf("olt", own, top_p * total)), k - 1)
+        bound = em.ld(draws, "f32", place) * em.ld(sums, "f32", last)
         drawn = em.binary("arith.minsi", counted(em.cmpf("ole", own, bound)), last)
         unordered = em.cmpi("sgt", counted(em.cmpf("uno", value, value)), 0)
         with em.if_(em.cmpi("eq", thread, 0)):
             at = em.select(em.cmpf("ogt", temperature, 0.0), drawn, 0)
-            magnitude = em.maximumf(largest, em.negf(largest))
-            impossible = em.ori(unordered, em.cmpf("oeq", magnitude, math.inf))
+            magnitude = em.maximumf(largest, -largest)
+            impossible = unordered | em.cmpf("oeq", magnitude, math.inf)
             found = em.select(impossible, NOTHING, em.ld(indices, "i32", at))
             em.st(found, token, em.wide(row))
-            em.st(em.binary("arith.minsi", em.addi(place, 1), end), following, em.wide(row))
+            em.st(em.binary("arith.minsi", place + 1, end), following, em.wide(row))
             em.st(found, chosen, place)
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
@@ -99,7 +95,7 @@ def _add_up(em: DeviceEmitter, weight: Value, sums: Value, threads: int) -> None
     with em.if_(em.cmpi("eq", em.thread(), 0)), em.loop(0, threads, 4, inits=[em.const(0.0, "f32")]) as loop:
         total, after = loop.args[0], []
         for own in em.lanes(em.ld(sums, vec(4, "f32"), loop.iv)):
-            total = em.addf(total, own)
+            total = total + own
             after.append(total)
         em.st(em.vector(after), sums, loop.iv)
         loop.yield_([total])

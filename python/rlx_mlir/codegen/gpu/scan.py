@@ -89,7 +89,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
         kept = take(host, operands, scratch)
         if kept is not None:
             # Nothing comes before a first part, so its sum alone isn't computed.
-            needed = host.index(host.imul(count, host.imin(host.isub(count, 1), 1)))
+            needed = host.index(count * host.imin(count - 1, 1))
             launch_pass(host, em, own, operands[0], kept, own.sizes, needed, length, 1)
         numbers = [host.i64(size) for size in [*own.sizes.all(), length]]
         arguments = [operands[0], results[0], *([] if kept is None else [kept]), *numbers]
@@ -98,7 +98,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
             if own.rows:
                 blocks: Index = own.sizes.outer
             else:
-                blocks = host.imul(own.sizes.outer, host.iceildiv(own.sizes.inner, THREADS * lanes))
+                blocks = own.sizes.outer * host.iceildiv(own.sizes.inner, THREADS * lanes)
             shared = 4 * (THREADS // WARP) if own.rows else 0
             pdl = em.sm >= 90
             host.launch(f"{symbol}_scan{lanes}", [blocks, count], THREADS, arguments, shared=shared, pdl=pdl)
@@ -136,8 +136,8 @@ class _Scan:
     def bounds(self) -> tuple[Value, Value]:
         """Where the block's part of the length begins and ends."""
         em = self.em
-        first = em.muli(em.wide(em.block("y")), self.per_part)
-        return first, em.wide(em.imin(em.addi(first, self.per_part), self.sizes.length))
+        first = em.wide(em.block("y")) * self.per_part
+        return first, em.wide(em.imin(first + self.per_part, self.sizes.length))
 
     def before(self, place: Index, lanes: int) -> list[Value]:
         """The sums of the parts before the block's, of `lanes` neighbouring ones of [outer, inner] from `place` on."""
@@ -145,10 +145,10 @@ class _Scan:
         zeros = [joins.start] * lanes
         if self.sums is None:
             return zeros
-        sums, distance = self.sums, em.imul(self.sizes.outer, self.sizes.inner)
+        sums, distance = self.sums, self.sizes.outer * self.sizes.inner
         with em.loop(em.const(0, "i64"), em.wide(em.block("y")), em.const(1, "i64"), zeros) as loop:
-            at = em.iadd(em.imul(loop.iv, distance), place)
-            own = [em.ld(sums, joins.wide, em.index(em.iadd(at, lane))) for lane in range(lanes)]
+            at = loop.iv * distance + place
+            own = [em.ld(sums, joins.wide, em.index(at + lane)) for lane in range(lanes)]
             loop.yield_([joins.two(total, x) for total, x in zip(loop.args, own, strict=True)])
         return loop.results
 
@@ -166,14 +166,14 @@ class _Scan:
         em, joins, lanes = self.em, self.joins, self.lanes
         begin, end = self.bounds()
         row = em.wide(em.block())
-        start = em.wide(em.imul(row, self.sizes.length))
+        start = em.wide(row * self.sizes.length)
         (carried,) = self.before(row, 1)
-        own = em.wide(em.imul(em.thread(), lanes))
+        own = em.wide(em.thread() * lanes)
         kind = self.element if lanes == 1 else vec(lanes, self.element)
         with em.loop(begin, end, em.const(THREADS * lanes, "i64"), [carried]) as loop:
-            at = em.addi(loop.iv, own)
+            at = loop.iv + own
             exists = em.cmpi("ult", at, end)
-            place = em.addi(start, at)
+            place = start + at
             loaded = em.ld_if(exists, self.x, kind, place)
             values = em.lanes(em.widen(loaded) if joins.wide == "f32" else loaded)
             total = values[0]
@@ -188,7 +188,7 @@ class _Scan:
     def block(self, x: Value) -> tuple[Value, Value]:
         """(the sum of what the threads before have, the sum of all threads')"""
         em, joins, memory = self.em, self.joins, self.em.shared()
-        lane, warp = em.lane(), em.shrui(em.thread(), 5)
+        lane, warp = em.lane(), em.thread() >> 5
         total = x
         for distance in (1, 2, 4, 8, 16):
             other = em.shuffle_lane("up", total, distance)
@@ -212,14 +212,14 @@ class _Scan:
         em, joins, lanes = self.em, self.joins, self.lanes
         begin, end = self.bounds()
         per_row = em.iceildiv(self.sizes.inner, THREADS * lanes)
-        outer, part = em.idiv(em.wide(em.block()), per_row), em.irem(em.wide(em.block()), per_row)
-        column = em.wide(em.imul(em.iadd(em.imul(part, THREADS), em.wide(em.thread())), lanes))
+        outer, part = em.wide(em.block()) // per_row, em.wide(em.block()) % per_row
+        column = em.wide((part * THREADS + em.wide(em.thread())) * lanes)
         with em.if_(em.cmpi("ult", column, self.sizes.inner)):
-            start = em.wide(em.iadd(em.imul(em.imul(outer, self.sizes.length), self.sizes.inner), column))
-            carried = self.before(em.iadd(em.imul(outer, self.sizes.inner), column), lanes)
+            start = em.wide(outer * self.sizes.length * self.sizes.inner + column)
+            carried = self.before(outer * self.sizes.inner + column, lanes)
 
             def place(at: Value) -> Index:
-                return em.iadd(start, em.imul(at, self.sizes.inner))
+                return start + at * self.sizes.inner
 
             def step(ats: list[Value], totals: list[Value]) -> list[Value]:
                 rows = [joins.load(self.x, self.element, lanes, place(at)) for at in ats]
@@ -230,9 +230,9 @@ class _Scan:
                 return totals
 
             # Whole groups of steps, then what is left of the last one.
-            groups = em.imul(em.idiv(em.subi(end, begin), UNROLL), UNROLL)
-            middle = em.wide(em.iadd(begin, groups))
+            groups = (end - begin) // UNROLL * UNROLL
+            middle = em.wide(begin + groups)
             with em.loop(begin, middle, em.const(UNROLL, "i64"), carried) as loop:
-                loop.yield_(step([loop.iv, *(em.addi(loop.iv, u) for u in range(1, UNROLL))], loop.args))
+                loop.yield_(step([loop.iv, *(loop.iv + u for u in range(1, UNROLL))], loop.args))
             with em.loop(middle, end, em.const(1, "i64"), loop.results) as left:
                 left.yield_(step([left.iv], left.args))

@@ -45,11 +45,11 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
         em.launch_dependents()
         em.wait_dependencies()
         row = em.wide(em.block())
-        pairs = _read(em, em.at(x, em.index(em.imul(row, n)), element), element, n)
+        pairs = _read(em, em.at(x, em.index(row * n), element), element, n)
         if whole:
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
         else:
-            part = em.addi(em.muli(row, parts), em.wide(em.block("y")))
+            part = row * parts + em.wide(em.block("y"))
             _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], _place(em, part, spec.k, t), pair))
     if not whole:
         with em.kernel(second, [pointer("parts", readonly=True), pointer("values"), pointer("indices")], THREADS) as (
@@ -82,15 +82,15 @@ def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
     piece = 128 // BITS[element]
     while n % piece:
         piece //= 2
-    base = em.imul(em.block("y"), THREADS * ELEMENTS)
+    base = em.block("y") * (THREADS * ELEMENTS)
     type = vec(piece, element) if piece > 1 else element
     pairs = []
     for number in range(ELEMENTS // piece):
-        at = em.index(em.iadd(base, em.imul(em.iadd(em.thread(), number * THREADS), piece)))
+        at = em.index(base + (em.thread() + number * THREADS) * piece)
         exists = em.cmpi("ult", at, n)
         for lane, x in enumerate(em.lanes(em.widen(em.ld_if(exists, row, type, at)))):
             key = em.select(exists, _ordered(em, x), LEAST)
-            pairs.append((key, em.select(exists, em.index(em.iadd(at, lane)), LAST)))
+            pairs.append((key, em.select(exists, em.index(at + lane), LAST)))
     return pairs
 
 
@@ -98,9 +98,9 @@ def _read_parts(em: DeviceEmitter, kept: Value, row: Value, count: int) -> list[
     """The thread's share of what the parts of a row kept."""
     pairs = []
     for first in range(0, count, THREADS):
-        at = em.index(em.iadd(em.thread(), first))
+        at = em.index(em.thread() + first)
         exists = em.cmpi("ult", at, count)
-        place = em.muli(_place(em, row, count, at), 2)
+        place = _place(em, row, count, at) * 2
         key, position = em.lanes(em.ld_if(exists, kept, vec(2, "i32"), place))
         pairs.append((em.select(exists, key, LEAST), em.select(exists, position, LAST)))
     return pairs
@@ -108,18 +108,18 @@ def _read_parts(em: DeviceEmitter, kept: Value, row: Value, count: int) -> list[
 
 def _ordered(em: DeviceEmitter, x: Value) -> Value:
     """A number as an integer that is larger for larger numbers."""
-    key = _turned(em, em.bitcast(em.addf(x, 0.0), "i32"))  # -0 + 0 is 0
+    key = _turned(em, em.bitcast(x + 0.0, "i32"))  # -0 + 0 is 0
     return em.select(em.cmpf("uno", x, x), LEAST, key)
 
 
 def _turned(em: DeviceEmitter, bits: Value) -> Value:
-    return em.xori(bits, em.andi(em.binary("arith.shrsi", bits, 31), LAST))
+    return bits ^ (em.binary("arith.shrsi", bits, 31) & LAST)
 
 
 def _larger(em: DeviceEmitter, a: Pair, b: Pair) -> Pair:
     """The larger one; of equal ones, that of the smaller position."""
     above, equal = em.cmpi("sgt", a[0], b[0]), em.cmpi("eq", a[0], b[0])
-    first = em.ori(above, em.andi(equal, em.cmpi("slt", a[1], b[1])))
+    first = above | (equal & em.cmpi("slt", a[1], b[1]))
     return em.select(first, a[0], b[0]), em.select(first, a[1], b[1])
 
 
@@ -143,7 +143,7 @@ def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[V
             best = _larger(em, best, (other[0], other[1]))
         em.barrier()
         with em.if_(em.cmpi("eq", em.lane(), 0)):
-            em.st(em.vector(best), em.shared(), em.imul(em.shrui(em.thread(), 5), 2))
+            em.st(em.vector(best), em.shared(), (em.thread() >> 5) * 2)
         em.barrier()
         found = [em.lanes(em.ld(em.shared(), vec(2, "i32"), 2 * warp)) for warp in range(warps)]
         best = _largest(em, [(key, position) for key, position in found])
@@ -158,11 +158,11 @@ def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[V
 
 def _place(em: DeviceEmitter, row: Value, columns: int, column: Value) -> Value:
     """The element of [rows, columns], i64."""
-    return em.addi(em.muli(row, columns), em.wide(column))
+    return row * columns + em.wide(column)
 
 
 def _keep(em: DeviceEmitter, parts: Value, place: Value, pair: Pair) -> None:
-    em.st(em.vector(pair), parts, em.muli(place, 2))
+    em.st(em.vector(pair), parts, place * 2)
 
 
 def _finish(em: DeviceEmitter, outputs: Sequence[Value], element: str, place: Value, pair: Pair) -> None:

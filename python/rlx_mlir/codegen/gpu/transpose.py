@@ -107,11 +107,11 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
 
         def launch(width: int) -> None:
             sides = (SIDE, SIDE) if width == 1 else _sides(width)
-            tiles = host.imul(host.iceildiv(turn.columns.size, sides[0]), host.iceildiv(turn.rows.size, sides[1]))
+            tiles = host.iceildiv(turn.columns.size, sides[0]) * host.iceildiv(turn.rows.size, sides[1])
             block = SIDE * DEEP if width == 1 else threads
             shared = SIDE * _pitch(element) * BITS[element] // 8 if width == 1 else 0
             symbol = single if width == 1 else whole
-            host.launch(symbol, host.imul(tiles, matrices), block, arguments, shared=shared, pdl=em.sm >= 90)
+            host.launch(symbol, tiles * matrices, block, arguments, shared=shared, pdl=em.sm >= 90)
 
         widths = (lanes,) if lanes == 1 or _is_known(flat, lanes) else (lanes, 1)
         by_vectors(host, widths, turn.divisors(), launch)
@@ -165,36 +165,36 @@ class _Tiles:
         across = em.iceildiv(turn.columns.size, sides[0])
         down = em.iceildiv(turn.rows.size, sides[1])
         tile = em.wide(em.block())
-        column = em.wide(em.imul(em.irem(tile, across), sides[0]))
-        rest = em.idiv(tile, across)
-        row = em.wide(em.imul(em.irem(rest, down), sides[1]))
-        rest = em.idiv(rest, down)
+        column = em.wide(tile % across * sides[0])
+        rest = tile // across
+        row = em.wide(rest % down * sides[1])
+        rest = rest // down
         read: Index = 0
         write: Index = 0
         for axis in reversed(turn.outer):
-            at, rest = em.irem(rest, axis.size), em.idiv(rest, axis.size)
-            read, write = em.iadd(read, em.imul(at, axis.source)), em.iadd(write, em.imul(at, axis.target))
+            at, rest = rest % axis.size, rest // axis.size
+            read, write = read + at * axis.source, write + at * axis.target
         return column, row, em.wide(read), em.wide(write)
 
     def in_registers(self, lanes: int) -> None:
         """A thread's square of vectors."""
         em, turn, type = self.em, self.turn, vec(lanes, self.unit)
         column, row, read, write = self._place(_sides(lanes))
-        lane, warp = em.lane(), em.shrui(em.thread(), 5)
-        along = em.iadd(em.imul(em.irem(warp, WARPS[1]), ALONG), em.irem(lane, ALONG))
-        across = em.iadd(em.imul(em.idiv(warp, WARPS[1]), ACROSS), em.idiv(lane, ALONG))
-        column = em.addi(column, em.wide(em.imul(along, lanes)))
-        row = em.addi(row, em.wide(em.imul(across, lanes)))
-        exists = em.andi(em.cmpi("ult", column, turn.columns.size), em.cmpi("ult", row, turn.rows.size))
+        lane, warp = em.lane(), em.thread() >> 5
+        along = warp % WARPS[1] * ALONG + lane % ALONG
+        across = warp // WARPS[1] * ACROSS + lane // ALONG
+        column = column + em.wide(along * lanes)
+        row = row + em.wide(across * lanes)
+        exists = em.cmpi("ult", column, turn.columns.size) & em.cmpi("ult", row, turn.rows.size)
         with em.if_(exists):
-            start = em.iadd(em.iadd(read, column), em.imul(row, turn.rows.source))
+            start = read + column + row * turn.rows.source
             rows = []
             for i in range(lanes):
-                place = em.iadd(start, em.imul(turn.rows.source, i))
+                place = start + turn.rows.source * i
                 rows.append(em.lanes(em.ld(self.x, type, em.index(place))))
-            start = em.iadd(em.iadd(write, row), em.imul(column, turn.columns.target))
+            start = write + row + column * turn.columns.target
             for j in range(lanes):
-                place = em.iadd(start, em.imul(turn.columns.target, j))
+                place = start + turn.columns.target * j
                 em.st(em.vector([own[j] for own in rows]), self.out, em.index(place))
 
     def in_shared_memory(self) -> None:
@@ -202,20 +202,20 @@ class _Tiles:
         em, turn, unit = self.em, self.turn, self.unit
         column, row, read, write = self._place((SIDE, SIDE))
         memory = em.shared()
-        across, deep = em.irem(em.thread(), SIDE), em.idiv(em.thread(), SIDE)
-        at = em.addi(column, em.wide(across))
+        across, deep = em.thread() % SIDE, em.thread() // SIDE
+        at = column + em.wide(across)
         inside = em.cmpi("ult", at, turn.columns.size)
         for step in range(0, SIDE, DEEP):
-            own = em.addi(row, em.wide(em.iadd(deep, step)))
-            with em.if_(em.andi(inside, em.cmpi("ult", own, turn.rows.size))):
-                place = em.iadd(em.iadd(read, at), em.imul(own, turn.rows.source))
+            own = row + em.wide(deep + step)
+            with em.if_(inside & em.cmpi("ult", own, turn.rows.size)):
+                place = read + at + own * turn.rows.source
                 value = em.ld(self.x, unit, em.index(place))
-                em.st(value, memory, em.index(em.iadd(em.imul(em.iadd(deep, step), self.pitch), across)))
+                em.st(value, memory, em.index((deep + step) * self.pitch + across))
         em.barrier()
-        at = em.addi(row, em.wide(across))
+        at = row + em.wide(across)
         inside = em.cmpi("ult", at, turn.rows.size)
         for step in range(0, SIDE, DEEP):
-            own = em.addi(column, em.wide(em.iadd(deep, step)))
-            with em.if_(em.andi(inside, em.cmpi("ult", own, turn.columns.size))):
-                value = em.ld(memory, unit, em.index(em.iadd(em.imul(across, self.pitch), em.iadd(deep, step))))
-                em.st(value, self.out, em.index(em.iadd(em.iadd(write, at), em.imul(own, turn.columns.target))))
+            own = column + em.wide(deep + step)
+            with em.if_(inside & em.cmpi("ult", own, turn.columns.size)):
+                value = em.ld(memory, unit, em.index(across * self.pitch + (deep + step)))
+                em.st(value, self.out, em.index(write + at + own * turn.columns.target))
