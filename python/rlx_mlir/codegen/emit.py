@@ -16,7 +16,7 @@ knows its type:
   `em.op(f"math.ctpop {v} : {v.type}", v.type)`.
 - Python numbers stand for constants: of the other operand's type in arithmetic (splat where that is a vector), of type
   `index_type` in subscripts and loop bounds. Constants are pooled at the head of their function.
-- Index arithmetic (`iadd`, `imul`, ...) folds what is known: `iadd(i, 0)` is `i`, `imul(2, 3)` is `6`.
+- Values have Python's operators, by their types; arithmetic of indices folds what is known: `i + 0` is `i`.
 - Regions (`func`, `loop`, `if_`, `switch`) are context managers; loop-carried values go in as `inits`, appear as
   `loop.args`, leave through `loop.yield_` and `loop.results`.
 """
