@@ -99,7 +99,7 @@ class Value(str):
     def __rfloordiv__(self, other: Operand) -> Value:
         return self._emit("//", other, self)
 
-    def __mod__(self, other: Operand) -> Value:  # type: ignore[override]
+    def __mod__(self, other: Operand) -> Value:
         return self._emit("%", self, other)
 
     def __rmod__(self, other: Operand) -> Value:

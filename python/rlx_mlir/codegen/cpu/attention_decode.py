@@ -254,6 +254,7 @@ class Decode(Schedule):
             valid = em.mask(left, self.lanes)
             last = left - 1
             self.prefetch(own, then, block.iv - low + self.ahead, self.lanes, blocks)
+            start: Index
             source, start, stride = self.k.flat, base + block.iv * self.k.stride, self.k.stride
             if self.widened is not None:
                 self.stage(self.k, base, block.iv, block.iv + left)
@@ -332,6 +333,7 @@ class Decode(Schedule):
         with em.loop(low, high, self.block, hint="key") as block:
             stop = em.imin(block.iv + self.block, high)
             self.prefetch(own, then, block.iv - low + self.ahead, self.block, blocks)
+            start: Index
             source, start, stride = self.v.flat, base + block.iv * self.v.stride, self.v.stride
             if self.widened is not None:
                 self.stage(self.v, base, block.iv, stop)

@@ -252,10 +252,10 @@ def _few_rows(
         with em.loop(0, main, 4, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
             sums: list[Value] = loop.args
             for u in range(4):
-                k = loop.iv + u
+                at = loop.iv + u
                 for line in range(0, nbytes * width, 64):
-                    em.prefetch(weight, [k + 16, start + line // nbytes])
-                sums = step(k, rows, sums)
+                    em.prefetch(weight, [at + 16, start + line // nbytes])
+                sums = step(at, rows, sums)
             loop.yield_(sums)
         sums = loop.results
         for k in range(main, product.k):
@@ -298,7 +298,7 @@ def _few_transposed(
 
     with em.loop(0, PANEL_ROWS, FEW_VECTORS, hint="line") as lines:
         local = [lines.iv + j for j in range(FEW_VECTORS)]
-        here = [unit * PANEL_ROWS + j for j in local]
+        here: list[Index] = [unit * PANEL_ROWS + j for j in local]
         if product.n % PANEL_ROWS:
             here = [em.imin(line, product.n - 1) for line in here]
         for first in range(0, total, group):

@@ -429,7 +429,7 @@ def copy_pairs(
         last = weight.n - 1
         lines = [weight.base + em.imin(column + i, last) for i in range(SIDE)]
         with em.loop(0, steps, hint="step") as step:
-            k = k0 + step.iv * STEP
+            k: Index = k0 + step.iv * STEP
             mask = em.mask(k1 - k, STEP)
             square = [em.masked_load(weight.data, [line, k], mask, em.zero(stored)) for line in lines]
             dwords = transpose(em, [em.bitcast(row, vec(SIDE, "i32")) for row in square])

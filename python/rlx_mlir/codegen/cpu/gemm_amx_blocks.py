@@ -329,7 +329,7 @@ class BlockTiles(SplitTiles):
                 if self._layout.minimum:
                     x = em.broadcast(em.load(self._row_sums, [step, local]), type)
                 for side in range(2):
-                    at = [row + local, weight * COLUMNS + side * SIDE]
+                    at: list[Index] = [row + local, weight * COLUMNS + side * SIDE]
                     total = em.vload(self._sums.data, at, type)
                     more = em.vload(self._products, [buffer, local, side * SIDE], type)
                     total = em.fma(more, factors[0][side], total)

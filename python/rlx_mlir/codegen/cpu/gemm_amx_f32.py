@@ -415,7 +415,7 @@ class SplitTiles(Tiles):
             store(self._partial, 0, COLUMNS, 0)
             with em.loop(0, own, hint="r") as local:
                 for side in range(2):
-                    place = [row + local.iv, weight * COLUMNS + side * SIDE]
+                    place: list[Index] = [row + local.iv, weight * COLUMNS + side * SIDE]
                     more = em.vload(self._partial, [local.iv, side * SIDE], type)
                     em.vstore(em.vload(self._sums.data, place, type) + more, self._sums.data, place)
 

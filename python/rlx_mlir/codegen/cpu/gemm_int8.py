@@ -308,7 +308,7 @@ class _IntegerProduct:
             parts.tiles.release()
 
     def _panel(self, em: Emitter, flat: Sequence[Value], unit: Value, weight: int, position: int) -> Panel:
-        index = unit * self.per_unit + position
+        index: Index = unit * self.per_unit + position
         if self.panels % self.per_unit and position:
             index = em.imin(index, self.panels - 1)  # beyond the last one; these columns are never stored
         offset = index * self._layout.panel_bytes(self._product.k)

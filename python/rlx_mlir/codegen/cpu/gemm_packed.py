@@ -236,7 +236,7 @@ def gemm_panels(target: Target, product: Product, scheme: str) -> str:
 
     def panel_of(em: Emitter, data: Value, unit: Value, position: int) -> Panel:
         # A panel beyond the last one is read as the last one; its columns are beyond N, so nothing of it is stored.
-        index = unit * per_unit + position
+        index: Index = unit * per_unit + position
         if panels % per_unit and position:
             index = em.imin(index, panels - 1)
         return Panel(em, target, layout, data, index * layout.panel_bytes(product.k))

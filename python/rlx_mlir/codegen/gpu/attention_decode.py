@@ -131,7 +131,7 @@ class _Decode(Problem):
         """The number of a row among the partial results."""
         em = self.em
         heads = em.wide(b) * self.spec.kv_heads + em.wide(kv)
-        return heads * self.total_rows + em.wide(row)  # type: ignore[return-value]
+        return heads * self.total_rows + em.wide(row)
 
     def part(self, b: Index, parts: Value) -> tuple[Index, Index, Index, Index]:
         """(offset, first key, last key + 1, keys of a part) of a batch element."""
@@ -182,7 +182,7 @@ class Partial(_Decode):
     def head_of(self, kv: Index, row: int) -> tuple[Index, Index]:
         """(query head, query) of a row of this block; rows beyond the last repeat it."""
         em = self.em
-        at = self.first_row + row
+        at: Index = self.first_row + row
         if self.config.groups * self.config.rows > self.total_rows:
             at = em.imin(at, self.total_rows - 1)
         return self.query_head(kv, at), at % self.count
@@ -417,8 +417,7 @@ class Partial(_Decode):
         lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state[rows : 2 * rows]]
         for row in range(rows):
             with em.if_(em.cmpi("eq", self.lane, row)):
-                at = (self.warp * rows + row) * 2
-                em.st(em.vector([state[row], lane_sums[row]]), stats, at)
+                em.st(em.vector([state[row], lane_sums[row]]), stats, (self.warp * rows + row) * 2)
         em.barrier()
         totals: list[list[Value]] = []
         for row in range(rows):
@@ -434,9 +433,9 @@ class Partial(_Decode):
                 values = [em.warp_reduce("add", x, self.per_load, stride=self.lanes) * factor for x in values]
                 inside = em.cmpi("ult", self.lane, min(self.lanes, self.pieces - vector * self.lanes))
                 with em.if_(inside):
-                    at = (self.warp * rows + row) * size + self.columns(vector)
+                    offset = (self.warp * rows + row) * size + self.columns(vector)
                     for i in range(0, self.width, 4):
-                        em.st(em.vector(values[i : i + 4]), em.shared(), at + i)
+                        em.st(em.vector(values[i : i + 4]), em.shared(), offset + i)
         em.barrier()
         thread = em.thread()
         for row in range(rows):
@@ -454,7 +453,7 @@ class Partial(_Decode):
     def existing(self, row: int) -> Iterator[Index]:
         """Runs where a row of this block exists, with its number among all of the head of keys."""
         em = self.em
-        at = self.first_row + row
+        at: Index = self.first_row + row
         if self.config.groups * self.config.rows == self.total_rows:
             yield at
             return

@@ -249,7 +249,7 @@ class PrefillF32(Problem):
         em, config = self.em, self.config
         weight_row = self.group * (ROWS * (config.keys + PAD))
         last = self.quads - 1
-        quads = [self.lane + LANES * part for part in range(self.parts)]
+        quads: list[Index] = [self.lane + LANES * part for part in range(self.parts)]
         if self.quads % LANES:
             quads = [em.imin(quad, last) for quad in quads]
         with em.loop(0, config.keys, 4, totals, hint="key") as loop:
@@ -305,7 +305,9 @@ class PrefillF32(Problem):
         em, width = self.em, 4 * self.parts
         for r in range(ROWS):
             own = state[2 * ROWS + r * width : 2 * ROWS + (r + 1) * width]
-            quads = [(self.lane + LANES * p, own[4 * p : 4 * p + 4]) for p in range(self.parts)]
+            quads: list[tuple[Index, Sequence[Value]]] = [
+                (self.lane + LANES * p, own[4 * p : 4 * p + 4]) for p in range(self.parts)
+            ]
             yield r, quads, em.warp_reduce("add", state[ROWS + r], LANES)
 
     def existing(self, r: int) -> AbstractContextManager[object]:

@@ -120,7 +120,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
     own = lane & (config.lanes - 1)
     line = warp * (32 // config.lanes) + (lane >> (config.lanes.bit_length() - 1))
     begin = em.block() * config.width
-    column = begin + own * config.columns
+    column: Index = begin + own * config.columns
     # Columns that don't exist are the last ones; they aren't stored.
     column = em.imin(column, task.n - config.columns) if task.n % config.width else column
     rows = [task.first + i for i in range(config.tile)]
