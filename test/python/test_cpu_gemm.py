@@ -651,6 +651,32 @@ def test_index_arithmetic_folds() -> None:
     assert "arith" not in em.text()
 
 
+def test_operators_are_those_of_the_type() -> None:
+    em = Emitter()
+    arguments = [("i", "index"), ("n", "vector<4xi32>"), ("x", "f32"), ("v", "vector<4xf32>")]
+    with em.func("f", arguments) as (i, n, x, v):
+        for value in (2 - i, i % 3, n // 2, n >> 1 | n, 1.0 / x, -v, -i, v * v):
+            assert value.emitter is em
+        for mistake in (lambda: i / 2, lambda: x // x, lambda: v & v, lambda: x + "y", lambda: i + n):
+            with pytest.raises(TypeError):
+                mistake()
+        assert f"{i}" + "#0" == "%i#0"
+    found = [line.split(" : ") for line in em.text().splitlines() if " = arith." in line and "constant" not in line]
+    assert [(operation.split()[2], type) for operation, type in found] == [
+        ("arith.subi", "index"),
+        ("arith.remui", "index"),
+        ("arith.divui", "vector<4xi32>"),
+        ("arith.shrui", "vector<4xi32>"),
+        ("arith.ori", "vector<4xi32>"),
+        ("arith.divf", "f32"),
+        ("arith.negf", "vector<4xf32>"),
+        ("arith.subi", "index"),
+        ("arith.mulf", "vector<4xf32>"),
+    ]
+    with pytest.raises(TypeError, match="nothing can be computed from %y, which no emitter has made"):
+        Value("%y", "f32") * 2.0
+
+
 def test_loops_have_to_yield_what_they_carry() -> None:
     em = Emitter()
     zero = em.const(0.0, "f32")

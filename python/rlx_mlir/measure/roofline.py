@@ -239,7 +239,7 @@ def _arithmetic(name: str, target: Target, *, integer: bool) -> str:
 
     def unit(em: Emitter, x: Value, _: Index) -> Value:
         # From memory, so that nothing can be computed before it runs.
-        a = em.mulf(em.vload(x, [0], target.vector("f32")), 0.75)
+        a = em.vload(x, [0], target.vector("f32")) * 0.75
         b = em.vload(x, [64], target.vector("f32"))
         start = [em.vload(x, [16 * i], target.vector("f32")) for i in range(accumulators(target))]
         if integer:
@@ -249,7 +249,7 @@ def _arithmetic(name: str, target: Target, *, integer: bool) -> str:
             loop.yield_([step(em, total, a, b) for total in loop.args])
         total = loop.results[0]
         for other in loop.results[1:]:
-            total = em.addi(total, other) if integer else em.addf(total, other)
+            total = total + other
         return em.bitcast(em.reduce("add", total), "f32") if integer else em.reduce("add", total, "reassoc")
 
     return _kernel(name, unit)
@@ -260,14 +260,14 @@ def _read(target: Target) -> str:
     lanes, ways = target.lanes("f32"), 8
 
     def unit(em: Emitter, x: Value, number: Index) -> Value:
-        first = em.imul(number, CHUNK)
+        first = number * CHUNK
         zeros = [em.zero(target.vector("f32")) for _ in range(ways)]
-        with em.loop(first, em.iadd(first, CHUNK), lanes * ways, inits=zeros) as loop:
-            parts = [em.vload(x, [em.iadd(loop.iv, lanes * way)], target.vector("f32")) for way in range(ways)]
-            loop.yield_([em.addf(total, part) for total, part in zip(loop.args, parts, strict=True)])
+        with em.loop(first, first + CHUNK, lanes * ways, inits=zeros) as loop:
+            parts = [em.vload(x, [loop.iv + lanes * way], target.vector("f32")) for way in range(ways)]
+            loop.yield_([total + part for total, part in zip(loop.args, parts, strict=True)])
         total = loop.results[0]
         for other in loop.results[1:]:
-            total = em.addf(total, other)
+            total = total + other
         return em.reduce("add", total, "reassoc")
 
     return _kernel("read", unit)
