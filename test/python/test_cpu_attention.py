@@ -200,6 +200,7 @@ def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | s
     ],
 )
 @pytest.mark.parametrize(("queries", "keys"), [(1, 37), (18, 67)])
+@pytest.mark.quick(20)
 def test_head_sizes(queries: int, keys: int, size: int, bits: int | str) -> None:
     Case(queries, keys, heads=2, kv_heads=1, size=size, kind="causal", bits=bits).check()
 
@@ -226,6 +227,7 @@ NARROW = [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")]
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
+@pytest.mark.quick(24)
 def test_narrow_elements(
     queries: int, keys: int, bits: int | str, kind: dict[str, Any], element: str, stored: str
 ) -> None:

@@ -240,6 +240,7 @@ def sampled(paths: Sequence[str], targets: Sequence[str], schemes: Sequence[str]
 
 
 @pytest.mark.parametrize("case", sampled(["panels"], ["512", "256", "128"], list(SCHEMES)), ids=str)
+@pytest.mark.quick(30)
 def test_panels(case: Case) -> None:
     check(case)
 

@@ -86,6 +86,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, int], int]] = [
 
 
 @pytest.mark.parametrize(("case", "op", "bits"), products(CASES, OPS, sorted(TARGETS), meeting=2))
+@pytest.mark.quick(30)
 def test_sizes(case: tuple[tuple[int, ...], tuple[int, int], int], op: str, bits: int) -> None:
     """Columns of any number, where types say it and where they don't."""
     leading, (vectors, more), axis = case

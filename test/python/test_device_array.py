@@ -183,6 +183,7 @@ def test_interfaces_that_fit(cuda: FakeCuda) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)], ids=str)
+@pytest.mark.quick(20)
 def test_dlpack(cuda: FakeCuda, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     given = sample(dtype, shape)
     array = DeviceArray.from_numpy(given, device=1)

@@ -67,6 +67,7 @@ def test_prefill_then_decode_equals_prefill(compiled: Model, expected: np.ndarra
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 64])
+@pytest.mark.quick(3)
 def test_chunks_equal_the_whole(path: Path, expected: np.ndarray, chunk: int) -> None:
     tokens = 20 if chunk == 1 else len(IDS)  # two windows and a half
     close(load_interpreted(path, chunk=chunk).logits(IDS[:tokens]), expected[:tokens])

@@ -79,6 +79,7 @@ FEW = [
 
 
 @pytest.mark.parametrize("case", FEW, ids=label)
+@pytest.mark.quick(10)
 def test_few_queries(case: Case) -> None:
     check(case, decode, "sm_80")
 
@@ -246,6 +247,7 @@ def narrowed(cases: list[Case]) -> list[Case]:
 
 
 @pytest.mark.parametrize("case", mostly_slow(MANY), ids=label)
+@pytest.mark.quick(8)
 def test_many_queries_in_f32(case: Case) -> None:
     check(case, prefill_f32, "sm_80")
 
@@ -266,6 +268,7 @@ def test_many_queries_in_f32_over_narrow_keys_and_odd_sizes(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", mostly_slow(narrowed(MANY)), ids=label)
+@pytest.mark.quick(8)
 def test_many_queries_by_tensor_cores_of_warps(case: Case) -> None:
     check(case, prefill_mma, "sm_80")
 
@@ -376,6 +379,7 @@ def test_results_are_the_same_bits_each_time() -> None:
     ("schedule", "kind", "softcap"),
     products([decode, prefill_f32, prefill_mma, prefill_hopper], ["causal", "custom", "sliding_window"], [None, 5.0]),
 )
+@pytest.mark.quick(8)
 def test_values_that_a_query_does_not_see_have_no_influence(
     schedule: Schedule, kind: str, softcap: float | None
 ) -> None:

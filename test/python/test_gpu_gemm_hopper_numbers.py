@@ -177,6 +177,7 @@ def test_parts_of_k_are_added(number, splits):
 @pytest.mark.parametrize(
     ("tile", "name", "element"), products(["straight", "swapped"], list(PROGRAMS), ["bf16", "f16"])
 )
+@pytest.mark.quick(16)
 def test_programs(tile, name, element):
     plain(TILES[0 if tile == "straight" else -1], 70, 136, 72, PROGRAMS[name], element=element)
 
@@ -184,6 +185,7 @@ def test_programs(tile, name, element):
 @pytest.mark.parametrize(
     ("number", "name"), products([1, 2, 3, 5], ["three", "swiglu", "relu_residual", "scaled"], meeting=1)
 )
+@pytest.mark.quick(6)
 def test_programs_of_other_tiles(number, name):
     tile = TILES[number]
     if tile.shared_by(PROGRAMS[name].accumulators) is None:

@@ -224,6 +224,7 @@ def test_ptxas_spills_nothing(number: int, scheme: str, chip: str) -> None:
     ],
     indirect=["tile"],
 )
+@pytest.mark.quick(8)
 def test_main_loop_of_integers_has_no_conflicts_of_banks(scheme: str, tile: Tile) -> None:
     gemm = product(tile.bm, tile.bn, 512)
     kernel = gemm_block_dot(CHIP, gemm, scheme)

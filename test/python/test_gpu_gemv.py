@@ -248,6 +248,7 @@ CONFIGURED = {
 
 @pytest.mark.parametrize(("number", "name"), products(range(len(CONFIGS)), list(CONFIGURED), meeting=1))
 @pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
+@pytest.mark.quick(22)
 def test_configurations(number: int, name: str, m: int) -> None:
     config = replace(CONFIGS[number], tile=m)
     check(replace(CONFIGURED[name], m=m, config=config, chip="sm_90a" if config.slots else "sm_80"))

@@ -65,6 +65,7 @@ def check(spec: NormSpec, shape: tuple[int, ...], dtype: str, chip: str = "sm_90
         meeting=1,
     ),
 )
+@pytest.mark.quick(10)
 def test_any_axis(case: tuple[Any, ...], op: str) -> None:
     dims, axis = case
     spec = spec_of(op, dims, axis, "f32")

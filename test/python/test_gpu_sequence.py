@@ -87,6 +87,7 @@ def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
     ("n", "dtype", "state"),
     [(1, "f32", True), (32, "f16", False), (33, "f32", True), (64, "bf16", True), (128, "bf16", True)],
 )
+@pytest.mark.quick(2)
 def test_prompts_go_in_chunks(n: int, dtype: str, state: bool) -> None:
     """Whole chunks, a part of one at the end, and a chunk with a decay above one."""
     calls = [(0, PROMPT, False), (1, PROMPT, False), (2, PROMPT + 5, True)]

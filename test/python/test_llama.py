@@ -99,6 +99,7 @@ def together(names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
         *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in VARIANTS),
     ],
 )
+@pytest.mark.quick(5)
 def test_compiled_variants_equal_numpy(tmp_path: Path, names: tuple[str, ...]) -> None:
     """By prefill, by decode, and by both."""
     changes, options = together(names)
@@ -128,6 +129,7 @@ def test_frequency_factors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 16, 64])
+@pytest.mark.quick(2)
 def test_chunks_equal_the_whole(tiny_llama: Path, expected: np.ndarray, chunk: int) -> None:
     model = load_interpreted(tiny_llama, chunk=chunk)
     close(model.logits(IDS), expected)
@@ -135,6 +137,7 @@ def test_chunks_equal_the_whole(tiny_llama: Path, expected: np.ndarray, chunk: i
 
 
 @pytest.mark.parametrize("split", [1, 15, 16, 17, 39])
+@pytest.mark.quick(2)
 def test_prefill_then_decode_equals_prefill(tiny: Model, expected: np.ndarray, split: int) -> None:
     session = _Session(tiny)
     close(session.prefill(IDS[:split]), expected[split - 1])

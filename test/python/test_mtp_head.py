@@ -227,6 +227,7 @@ QUICK = ("as many kv heads", "packed")
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK)) for name in CONFIGS]
 )
+@pytest.mark.quick(3)
 def test_every_way_to_run(name):
     """One executable for any batch and any sequence; each item has a last token of its own."""
     config = CONFIGS[name]
@@ -250,6 +251,7 @@ def test_every_way_to_run(name):
         for fixed in ("both", "batch", "tokens")
     ],
 )
+@pytest.mark.quick(3)
 def test_static_sizes(batch, fixed):
     config = PUBLISHED
     rng = np.random.default_rng(batch)

@@ -251,6 +251,7 @@ def program(name: str, n: int) -> Program:
 
 
 @pytest.mark.parametrize("name", [name for name in OWN if name != "own_bits"])
+@pytest.mark.quick(2)
 def test_compiled_products_and_gather(name: str) -> None:
     ways = check(program(name, 19), [{"a": 5}, {"a": 1}, {"a": 0}], maxima={"a": 5})
     assert ("gemm_panels" in templates_of(ways.templates).values()) == known(name).has_panels
