@@ -352,15 +352,16 @@ def _finding(kind: str, message: str, where: str = "", **more: object) -> Outcom
 
 def check(text: str, pipeline: str) -> Outcome:
     """Parses a module, prints and parses it again, runs the pipeline."""
-    try:
-        check_source(text.encode(), "the case")  # as every door does, like the strings afterwards
+    try:  # as every door does
+        check_source(text.encode(), "the case")
         context = ir.new_context()
         with ir.single_threaded(context):
-            module = ir.Module.parse(text, context)
+            try:
+                module = ir.Module.parse(text, context)
+            except (RuntimeError, ValueError):  # a message with a name that is no text, an operation that is no module
+                return {"status": "refused"}
         check_strings(module, "the case")
     except (ir.MLIRError, RlxError):
-        return {"status": "refused"}
-    except ValueError:  # a top-level operation that isn't a module
         return {"status": "refused"}
     with ir.single_threaded(context):
         message = _round_trip(module)
