@@ -37,7 +37,7 @@ def MIR_IotaOp : MIR_Op<"iota"> {
     dimension of the result, `like_dims` has the dimension of `like` that is as long, or -1
     where it isn't from there. No element of `like` is read.
 
-    Positions are rounded to f32, to nearest with ties to even, and saturate in i32.
+    Positions are rounded to f32, to nearest with ties to even, and saturate in integers.
 
     - (C1) `axis` is a dimension of the result, from 0.
     - (C2) `like` and `like_dims` are there together, and `like_dims` has an entry for each
@@ -57,7 +57,7 @@ def MIR_IotaOp : MIR_Op<"iota"> {
   }];
   let arguments = (ins Optional<MIR_StoredTensor>:$like, I64Attr:$axis,
       OptionalAttr<DenseI64ArrayAttr>:$like_dims);
-  let results = (outs MIR_IndexTensor:$result);
+  let results = (outs MIR_IndicesTensor:$result);
   let assemblyFormat = [{
     `axis` $axis (`like` $like^ (`dims` $like_dims^)? `:` type($like))? attr-dict
     `to` type($result)
@@ -138,7 +138,7 @@ def MIR_RoundOp : MIR_UnaryOp<"round", "rounding to an integer",
     "the integer nearest to x, the even one of two", "The sign of zero stays.">;
 
 def MIR_NotOp : MIR_UnaryOp<"not", "negation of conditions or bits",
-    "not x", "Of integers, each bit flips: the result is -1 - x.", MIR_BitsTensor, "i1"> {
+    "not x", "Of integers, each bit flips: the result is -1 - x, of those without sign the largest less x.", MIR_BitsTensor, "i1"> {
   let hasFolder = 1;
 }
 
@@ -213,9 +213,9 @@ def MIR_MulOp : MIR_BinaryOp<"mul", "product of two tensors, element by element"
 def MIR_DivOp : MIR_BinaryOp<"div", "quotient of two tensors", "lhs / rhs",
     "Division by 0 gives an infinity or NaN, as IEEE says.", MIR_FloatTensor>;
 def MIR_MaxOp : MIR_BinaryOp<"max", "larger of two elements", "max(lhs, rhs)",
-    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+    "NaN on either side gives NaN.", MIR_ArithTensor>;
 def MIR_MinOp : MIR_BinaryOp<"min", "smaller of two elements", "min(lhs, rhs)",
-    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+    "NaN on either side gives NaN.", MIR_ArithTensor>;
 def MIR_PowOp : MIR_BinaryOp<"pow", "power", "lhs^rhs",
     "As in C: any x^0 is 1, a negative base with a fractional exponent gives NaN. Integers wrap "
     "around, and drop the fraction where the exponent is negative: bases 1 and -1 give 1 or -1, "
@@ -252,8 +252,8 @@ def MIR_CompareOp : MIR_InferredOp<"compare", [AllElementTypesMatch<["lhs", "rhs
   let summary = "comparison of two tensors";
   let description = [{
     Whether `lhs kind rhs` holds for each pair of elements, after numpy's broadcasting.
-    `kind` is one of eq, ne, lt, le, gt, ge. Integers are signed. A comparison with NaN
-    is false, but for `ne`, which is true.
+    `kind` is one of eq, ne, lt, le, gt, ge. A comparison with NaN is false, but for `ne`,
+    which is true.
 
     - (C1) the shapes of `lhs` and `rhs` broadcast.
 

@@ -242,7 +242,7 @@ def MIR_GatherOp : MIR_InferredOp<"gather"> {
     }
     ```
   }];
-  let arguments = (ins MIR_AnyTensor:$table, MIR_IndexTensor:$indices, I64Attr:$axis,
+  let arguments = (ins MIR_AnyTensor:$table, MIR_IndicesTensor:$indices, I64Attr:$axis,
       DefaultValuedAttr<I64Attr, "0">:$batch_dims);
   let results = (outs MIR_Tensor:$result);
   let assemblyFormat = [{

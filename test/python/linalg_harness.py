@@ -23,7 +23,7 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import run_pipeline
 
 LOWER = (
-    "builtin.module(func.func(mir-to-linalg),"
+    "builtin.module(func.func(mir-to-linalg),rlx-strip-signedness,"
     "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},"
     "func.func(rlx-copies-to-linalg,convert-linalg-to-loops),rlx-store-bools-as-bytes,canonicalize,cse,lower-affine,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
     "convert-math-to-llvm,convert-math-to-libm,convert-index-to-llvm,arith-expand{include-bf16=true},"

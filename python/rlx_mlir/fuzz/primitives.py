@@ -120,7 +120,7 @@ def iota(draft: Draft) -> None:
         shape.append(draft.choose(known) if known and draft.chance(0.5) else draft.size(most=33))
     if draft.elements(shape) > draft.most_elements:
         raise Skip
-    dtype = draft.choose(["i32", "i64", "f32"])
+    dtype = draft.choose(["i32", "i64", "f32", "ui8", "ui16", "ui32"])
     draft.values.append(draft.module.iota(shape, draft.integer(0, len(shape) - 1), dtype))
 
 
@@ -148,7 +148,8 @@ def constant(draft: Draft, name: str) -> None:
     shape = [draft.size(most=9) for _ in range(draft.integer(0, 2))]
     kind = draft.choose(ALL)
     dtype = DTYPES[kind]
-    array = np.asarray(draft.rng.integers(-4, 5, shape)) * (0.5 if dtype.kind not in "ib" else 1)
+    array = np.asarray(draft.rng.integers(0 if dtype.kind == "u" else -4, 5, shape))
+    array = array * (0.5 if dtype.kind not in "iub" else 1)
     stage = draft.module.stage
     if name.partition(".")[0] == stage:
         draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
@@ -166,17 +167,18 @@ GENERATORS["mir.constant"] = lambda draft: constant(draft, "mir.constant")
 
 @generates("mir.matmul", sums=True)
 def matmul(draft: Draft) -> None:
-    x = draft.any((*FLOATS, "i8", "i32", "i64") if draft.chance(0.2) else FLOATS, 2)
+    x = draft.any((*FLOATS, "i8", "i32", "i64", "ui8", "ui32") if draft.chance(0.2) else FLOATS, 2)
     transposed, k, n = draft.chance(0.5), x.shape[-1], draft.dim()
+    dtype = draft.choose(["i8", "ui8"]) if word(x) in ("i8", "ui8") else word(x)
     if x.ndim == 2 or draft.chance(0.5):
-        rhs = draft.dense_weight(k, n, word(x), transposed)
+        rhs = draft.dense_weight(k, n, dtype, transposed)
     else:
         lead = x.shape[draft.integer(0, x.ndim - 2) : -2]
         lead = tuple(1 if draft.chance(0.3) else dim for dim in lead)
         shape = (*lead, n, k) if transposed else (*lead, k, n)
         if draft.elements(shape) > 80_000:
             raise Skip
-        rhs = draft.like(shape, word(x))
+        rhs = draft.like(shape, dtype)
     if draft.elements((*x.shape[:-1], n)) > 80_000:
         raise Skip
     draft.emit("mir.matmul", {"lhs": x, "rhs": rhs}, {"transpose_rhs": transposed})
@@ -417,7 +419,7 @@ def expand(draft: Draft) -> None:
 
 def indices(draft: Draft, shape: Sequence[Dim], limit: Dim) -> Value:
     """Indices into so many entries; f32 at times."""
-    dtype = draft.choose(["i32", "i64", "i32", "f32"])
+    dtype = draft.choose(["i32", "i64", "i32", "f32", "ui8", "ui16", "ui32"])
     return draft.new(shape, dtype, domain="index", scale=draft.smallest(limit), param=0.1)
 
 
@@ -438,7 +440,8 @@ def gather(draft: Draft) -> None:
     shape = (*table.shape[:batch], *draft.shape(0, 2))
     if draft.elements(shape) * draft.elements(table.shape) > 2_000_000 or len(shape) + table.ndim > 6:
         raise Skip
-    chosen = draft.pick(lambda v: word(v) in ("i32", "i64", "f32") and v.ndim <= 2) if draft.chance(0.15) else None
+    kinds = ("i32", "i64", "f32", "ui8", "ui16", "ui32")
+    chosen = draft.pick(lambda v: word(v) in kinds and v.ndim <= 2) if draft.chance(0.15) else None
     if chosen is None or batch:
         chosen = indices(draft, shape, table.shape[axis])
     draft.emit("mir.gather", {"table": table, "indices": chosen}, {"axis": axis, "batch_dims": batch or None})

@@ -271,7 +271,7 @@ class Graph:
             name: by which callers pass it; unique among inputs and parameters.
             shape: sizes, or names of symbolic dimensions, such as `["batch", "seq", 64]`. Equal names mean equal
                 sizes, checked at each call.
-            dtype: `f16 bf16 f32 f64 i1 i8 i16 i32 i64`, or a numpy type.
+            dtype: `f16 bf16 f32 f64 i1 i8 i16 i32 i64 ui8 ui16 ui32`, or a numpy type.
 
         Raises BuildError where the name is taken, or a dimension or the element type isn't one.
         """

@@ -47,7 +47,7 @@ class ReduceOptions(Options, total=False):
 
 #: Every element type of the dialects, by its word in IR text.
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
-_ALIASES = {"bool": "i1"}
+_ALIASES = {"bool": "i1", "u8": "ui8", "u16": "ui16", "u32": "ui32"}
 _MAX_SIZE = 2**63 - 1
 
 
@@ -132,7 +132,7 @@ def scalar_array(value: Any, like: np.dtype) -> np.ndarray:
         if not isinstance(value, bool | np.bool_):
             raise InputError(f"{value!r} is not a bool, but the other operand is of i1")
         return np.array(value, like)
-    if like.kind == "i":
+    if like.kind in "iu":
         info = np.iinfo(like)
         if not isinstance(value, int | np.integer) or not info.min <= value <= info.max:
             raise InputError(f"{value!r} can't be exact in {_WORDS[like]}, the type of the other operand")

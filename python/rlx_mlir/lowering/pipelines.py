@@ -28,6 +28,7 @@ GENERIC = named_pipeline(
     "rlx-generic-kernels",
     "Lower kernels that no template covers",
     ("cpu-destination-style", "before bufferisation, so that results are written where the caller wants them"),
+    ("rlx-strip-signedness", "the bodies of loops say what has no sign; on kernels alone, @prepare has left"),
     ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
     ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
     ("canonicalize", "sizes become sizes of arguments, which scratch planning needs"),

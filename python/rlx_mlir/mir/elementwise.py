@@ -33,7 +33,7 @@ from rlx_mlir.mir.algebra import (
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
-from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula
+from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula, unsigned_power_formula
 from rlx_mlir.mir.intervals import (
     ANYTHING,
     Interval,
@@ -418,7 +418,7 @@ register(
 
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
-    if x.dtype.kind == "i":
+    if x.dtype.kind in "iu":
         return integer_power(x, y)
     x, y = np.broadcast_arrays(x, y)
     pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
@@ -514,6 +514,7 @@ register(
         ),
         integers=True,
         of_integers=integer_power_formula,
+        of_unsigned=unsigned_power_formula,
         domain="positive",
     )
 )

@@ -76,11 +76,11 @@ def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
 
 
 def saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers as signed integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
+    """Numbers as integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
     info = np.iinfo(dtype)
     if x.dtype.kind in "iub":
         return np.clip(x.astype(np.int64), info.min, info.max).astype(dtype)
     wide = np.trunc(x.astype(F64))
-    inside = np.abs(wide) < 2.0 ** (info.bits - 1)  # exact in f64; NaN isn't inside
+    inside = (wide >= float(info.min)) & (wide < float(int(info.max) + 1))  # exact in f64; NaN isn't inside
     whole = np.where(inside, wide, 0.0).astype(dtype)
     return np.where(inside | np.isnan(wide), whole, np.where(wide > 0, info.max, info.min)).astype(dtype)

@@ -19,6 +19,7 @@ from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
+from rlx_mlir.mir.scalars import integer_range
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,9 @@ def _fitted(interval: Interval, element: ir.Type) -> Interval:
     if not isinstance(element, ir.IntegerType):
         return interval
     width = element.width
-    least, most = (0.0, 1.0) if width == 1 else (-(2.0 ** (width - 1)), 2.0 ** (width - 1) - 1)
+    least, most = -(2.0 ** (width - 1)), 2.0 ** (width - 1) - 1
+    if width == 1 or element.is_unsigned:
+        least, most = 0.0, 2.0**width - 1
     return interval if least <= interval.low and interval.high <= most else Interval(least, most)
 
 
@@ -141,7 +144,8 @@ def _of_constant(op: ir.AnyOp, known: Known) -> Interval:
 @_rule(mir.IotaOp)
 def _of_iota(op: ir.AnyOp, known: Known) -> Interval:
     last = max(_size(op.result, python_value(op.axis)) - 1, 0.0)
-    return Interval(0.0, min(last, 2.0**31 - 1 if str(op.result.type.element_type) == "i32" else 2.0**63 - 1))
+    kind = op.result.type.element_type
+    return Interval(0.0, min(last, float(integer_range(kind)[1]) if isinstance(kind, ir.IntegerType) else 2.0**63 - 1))
 
 
 # What moves elements ------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, is_float
+from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, integer_range, is_float
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -176,8 +176,7 @@ def _first(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
     if kind in ("sum", "mean", "prod", "any", "all"):
         return 1 if kind in ("prod", "all") else 0
-    smallest = -math.inf if is_float(type) else -(1 << (ir.IntegerType(type).width - 1))
-    largest = math.inf if is_float(type) else (1 << (ir.IntegerType(type).width - 1)) - 1
+    smallest, largest = (-math.inf, math.inf) if is_float(type) else integer_range(type)
     return smallest if kind == "max" else largest
 
 
