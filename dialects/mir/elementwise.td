@@ -11,7 +11,8 @@ def MIR_ConstantOp : MIR_Op<"constant", [ConstantLike, AllTypesMatch<["value", "
   let summary = "a constant tensor";
   let description = [{
     The tensor that `value` holds, in row-major order. Weights aren't constants: they
-    are arguments of the function.
+    are arguments of the function. Complex constants are made of those of their parts, by
+    `mir.complex`.
 
     ```mlir
     func.func @f() -> tensor<2xf32> {
@@ -123,7 +124,7 @@ def MIR_SqrtOp : MIR_UnaryOp<"sqrt", "square root",
 def MIR_RsqrtOp : MIR_UnaryOp<"rsqrt", "reciprocal of the square root",
     "1 / sqrt(x)", "0 gives inf, negative numbers give NaN.">;
 def MIR_NegOp : MIR_UnaryOp<"neg", "negation",
-    "-x", "The sign of zero flips.">;
+    "-x", "The sign of zero flips. Of complex numbers, each part is negated.", MIR_FieldTensor>;
 def MIR_AbsOp : MIR_UnaryOp<"abs", "absolute value",
     "|x|", "Clears the sign, that of zero too.">;
 def MIR_SinOp : MIR_UnaryOp<"sin", "sine",
@@ -151,7 +152,9 @@ def MIR_CastOp : MIR_Op<"cast"> {
     - to f8E4M3FN, f8E5M2: the same, and saturates, infinities included; NaN stays NaN;
     - float to integer: drops the fraction and saturates; NaN gives 0;
     - integer to integer: saturates;
-    - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1.
+    - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1;
+    - to complex<f32>: the element as f32, with an imaginary part of 0;
+    - from complex<f32>: the real part; to i1, whether either part isn't 0.
 
     A cast is never dropped: a chain through a narrow type rounds.
 
@@ -205,13 +208,17 @@ class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Ty
 }
 
 def MIR_AddOp : MIR_BinaryOp<"add", "sum of two tensors", "lhs + rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Complex numbers are added part by part.", MIR_RingTensor>;
 def MIR_SubOp : MIR_BinaryOp<"sub", "difference of two tensors", "lhs - rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Complex numbers are subtracted part by part.", MIR_RingTensor>;
 def MIR_MulOp : MIR_BinaryOp<"mul", "product of two tensors, element by element", "lhs * rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Of complex numbers, a + bi and c + di, it is (ac - bd) + (ad + bc)i.",
+    MIR_RingTensor>;
 def MIR_DivOp : MIR_BinaryOp<"div", "quotient of two tensors", "lhs / rhs",
-    "Division by 0 gives an infinity or NaN, as IEEE says.", MIR_FloatTensor>;
+    "Division by 0 gives an infinity or NaN, as IEEE says. Of complex numbers, a + bi and c + di, "
+    "it is ((a + br) + (b - ar)i) / (c + dr) with r = d / c where |c| >= |d|, else "
+    "((ar + b) + (br - a)i) / (cr + d) with r = c / d: no square overflows. By 0 both parts are "
+    "NaN.", MIR_FieldTensor>;
 def MIR_MaxOp : MIR_BinaryOp<"max", "larger of two elements", "max(lhs, rhs)",
     "NaN on either side gives NaN.", MIR_ArithTensor>;
 def MIR_MinOp : MIR_BinaryOp<"min", "smaller of two elements", "min(lhs, rhs)",
@@ -287,8 +294,9 @@ def MIR_WhereOp : MIR_InferredOp<"where", [AllElementTypesMatch<["on_true", "on_
     }
     ```
   }];
-  let arguments = (ins MIR_BoolTensor:$condition, MIR_Tensor:$on_true, MIR_Tensor:$on_false);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_BoolTensor:$condition, MIR_ValueTensor:$on_true,
+      MIR_ValueTensor:$on_false);
+  let results = (outs MIR_ValueTensor:$result);
   let assemblyFormat = [{
     $condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,`
     custom<SharedType>(type($on_true), type($on_false))

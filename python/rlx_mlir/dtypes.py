@@ -24,6 +24,7 @@ DTYPES: dict[str, np.dtype] = {
     "ui8": np.dtype(np.uint8),
     "ui16": np.dtype(np.uint16),
     "ui32": np.dtype(np.uint32),
+    "complex<f32>": np.dtype(np.complex64),
 }
 
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.numerics import is_float
+from rlx_mlir.mir.numerics import is_float, joined_parts
 
 Item = TypeVar("Item")
 
@@ -337,6 +337,9 @@ def make_value(
     """
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
     dtype = DTYPES[recipe.dtype]
+    if dtype.kind == "c":
+        floats = replace(recipe, dtype="f32")
+        return joined_parts(*(make_value(floats, sizes, rng, edges, extremes, constant) for _ in "ri"))
     if recipe.packed == "q8_k":
         return _q8_k(shape, rng)
     if recipe.packed is not None:

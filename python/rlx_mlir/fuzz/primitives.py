@@ -22,7 +22,8 @@ from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, named
 
 ARITH = (*FLOATS, *INTEGERS)
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
-ALL = (*ARITH, "i1")
+COMPLEX = "complex<f32>"
+ALL = (*ARITH, "i1", COMPLEX)
 #: Words of the enumeration: what operations with an activation take.
 ACTIVATIONS = tuple(str(kind) for kind in mir.Activation)
 
@@ -131,6 +132,17 @@ def compare(draft: Draft) -> None:
     draft.emit("mir.compare", {"lhs": x, "rhs": other_operand(draft, x, word(x))}, {"kind": kind})
 
 
+@generates("mir.complex")
+def complex_numbers(draft: Draft) -> None:
+    re = draft.any(["f32"])
+    draft.emit("mir.complex", {"re": re, "im": other_operand(draft, re, "f32")})
+
+
+@generates("mir.real", "mir.imag", "mir.conjugate", "mir.complex_norm_sq")
+def of_complex(draft: Draft, name: str) -> None:
+    draft.emit(name, {"z": draft.any([COMPLEX])})
+
+
 @generates("mir.where")
 def where(draft: Draft) -> None:
     x = draft.any(ALL)
@@ -146,12 +158,12 @@ def cast(draft: Draft) -> None:
 
 def constant(draft: Draft, name: str) -> None:
     shape = [draft.size(most=9) for _ in range(draft.integer(0, 2))]
-    kind = draft.choose(ALL)
+    is_own = name.partition(".")[0] == draft.module.stage
+    kind = draft.choose(ALL if is_own else (*ARITH, "i1"))  # complex constants are made by the builder
     dtype = DTYPES[kind]
     array = np.asarray(draft.rng.integers(0 if dtype.kind == "u" else -4, 5, shape))
     array = array * (0.5 if dtype.kind not in "iub" else 1)
-    stage = draft.module.stage
-    if name.partition(".")[0] == stage:
+    if is_own:
         draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
         return
     element = ir.Type.parse(kind, draft.module.ir_module.context)
@@ -453,7 +465,7 @@ def gather(draft: Draft) -> None:
 @generates("mir.reduce", sums=True)
 def reduce(draft: Draft) -> None:
     kind = draft.choose(["sum", "mean", "max", "min", "prod", "any", "all"])
-    types = {"mean": FLOATS, "any": ("i1",), "all": ("i1",)}
+    types = {"mean": (*FLOATS, COMPLEX), "sum": (*ARITH, COMPLEX), "any": ("i1",), "all": ("i1",)}
     x = draft.any(types.get(kind, ARITH))
     axes = [axis for axis in range(x.ndim) if draft.chance(0.5)]
     attributes = {"kind": Word("reduce_kind", kind), "axes": axes, "keep_dims": draft.chance(0.4)}

@@ -61,6 +61,7 @@ LLVM = named_pipeline(
     ("convert-math-to-libm", "and the C library for the rest"),
     ("convert-index-to-llvm", "indices are 64 bits"),
     ("arith-expand{include-bf16=true}", "conversions of bf16 without help from a library"),
+    ("convert-complex-to-llvm", "complex numbers are structures of two floats"),
     ("convert-arith-to-llvm", "arithmetic"),
     ("convert-ub-to-llvm", "poison, from vector patterns"),
     ("finalize-memref-to-llvm", "buffers become descriptors"),

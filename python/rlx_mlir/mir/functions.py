@@ -45,7 +45,7 @@ class Elementwise:
         reference: on numpy arrays of the accumulation type; the formula by default.
         derivatives: by each operand, as formulas of all operands; None for what has none here.
         flops: for each element.
-        floats, integers, conditions: what operands may be: floats, integers, and i1.
+        floats, integers, complexes, conditions: what operands may be: floats, integers, complex numbers, and i1.
         of_integers: the formula on integers of so many bits, where it is another one.
         of_unsigned: that on integers without sign, where it is yet another one.
         activation: whether products take it into their kernel (`mir.fused_matmul_bias_act`).
@@ -65,6 +65,7 @@ class Elementwise:
     flops: int = 1
     floats: bool = True
     integers: bool = False
+    complexes: bool = False
     conditions: bool = False
     of_integers: Callable[[int], Formula] | None = None
     of_unsigned: Callable[[int], Formula] | None = None
@@ -113,6 +114,8 @@ class Elementwise:
         """Whether there is the function of an element type."""
         if element == "i1":
             return self.conditions
+        if element.startswith("complex"):
+            return self.complexes
         return self.integers if element.startswith(("i", "ui")) else self.floats
 
 

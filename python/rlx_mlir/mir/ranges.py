@@ -84,6 +84,8 @@ def _fitted(interval: Interval, element: ir.Type) -> Interval:
     """The interval, or that of the element type where integers wrap around; anything for ends that are no numbers."""
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ANYTHING
+    if isinstance(element, ir.ComplexType):  # a product's parts are more than those of its factors
+        return ANYTHING
     if not isinstance(element, ir.IntegerType):
         return interval
     width = element.width
@@ -279,6 +281,8 @@ def interval_of_array(array: np.ndarray) -> Interval:
     """The interval of an array's elements; anything where one of them is no number."""
     if not array.size:
         return Interval(0.0, 0.0)
+    if array.dtype.kind == "c":
+        return ANYTHING
     wide = (
         array
         if array.dtype.kind in "biu"
@@ -290,7 +294,7 @@ def interval_of_array(array: np.ndarray) -> Interval:
 
 def weight_of(array: np.ndarray) -> Weight | None:
     """Sums of magnitudes along both dimensions of a matrix; None where it is none, or has other than numbers."""
-    if array.ndim != 2 or array.dtype.kind in "biu":
+    if array.ndim != 2 or array.dtype.kind in "biuc":
         return None
     sums = np.abs(np.asarray(array, np.float32))
     columns, rows = (float(sums.sum(axis, dtype=np.float64).max(initial=0.0)) for axis in (0, 1))

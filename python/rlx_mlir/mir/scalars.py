@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mlir.dialects import arith, builtin, linalg, math, tensor
+from mlir.dialects import complex as complex_dialect
 
 from rlx_mlir import ir
 from rlx_mlir.mir.algebra import Formula, Op, Primitive
@@ -41,6 +42,11 @@ def is_unsigned(type: ir.Type) -> bool:
     return isinstance(type, ir.IntegerType) and bool(type.is_unsigned)
 
 
+def is_complex(type: ir.Type) -> bool:
+    """Whether it is the type of complex numbers."""
+    return isinstance(type, ir.ComplexType)
+
+
 def signless(type: ir.Type) -> ir.Type:
     """The type that arithmetic of `arith` has for values of an integer type; others as they are."""
     return ir.IntegerType.get_signless(type.width) if is_unsigned(type) else type
@@ -65,7 +71,9 @@ def accumulator(type: ir.Type) -> ir.Type:
 
 
 def constant(type: ir.Type, number: float) -> Scalar:
-    """A constant of a float, integer or index type."""
+    """A constant of a float, integer, index or complex type, of which it is the real part."""
+    if is_complex(type):
+        return joined(*(constant(type.element_type, part) for part in (number, 0)))
     if is_float(type):
         return Scalar(arith.ConstantOp(type, ir.FloatAttr.get(type, float(number))).result)
     own, whole = signless(type), int(number)
@@ -90,6 +98,12 @@ def stored(x: Scalar) -> ir.Value:
 def index(dim: int) -> Scalar:
     """The position in a loop of the surrounding `linalg.generic`."""
     return Scalar(linalg.IndexOp(dim).result)
+
+
+def joined(re: Scalar, im: Scalar) -> Scalar:
+    """The complex number of two parts."""
+    type = ir.ComplexType.get(re.type)
+    return Scalar(complex_dialect.CreateOp(type, re.value, im.value).result, fast=re.fast or im.fast)
 
 
 class Scalar:
@@ -118,38 +132,58 @@ class Scalar:
         """The element type as text."""
         return str(self.type)
 
+    @property
+    def re(self) -> Scalar:
+        """The real part of a complex number."""
+        return Scalar(complex_dialect.ReOp(self.value).result, fast=self.fast)
+
+    @property
+    def im(self) -> Scalar:
+        """The imaginary part of a complex number."""
+        return Scalar(complex_dialect.ImOp(self.value).result, fast=self.fast)
+
     def like(self, number: float) -> Scalar:
         """A constant of this scalar's type."""
         return constant(self.type, number)
 
-    def _apply(self, other: Scalar | float, on_floats: Any, on_integers: Any, *, swap: bool = False) -> Scalar:
+    def _apply(
+        self,
+        other: Scalar | float,
+        on_floats: Any,
+        on_integers: Any,
+        on_complex: Callable[[Scalar, Scalar], Scalar] | None = None,
+        *,
+        swap: bool = False,
+    ) -> Scalar:
         rhs = other if isinstance(other, Scalar) else self.like(other)
         lhs, fast = self, self.fast or rhs.fast
         if swap:
             lhs, rhs = rhs, lhs
+        if on_complex is not None and is_complex(self.type):
+            return on_complex(lhs, rhs)
         if is_float(self.type):
             flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc,contract>")} if fast else {}
             return Scalar(on_floats(lhs.value, rhs.value, **flags).result, fast=fast)
         return Scalar(on_integers(lhs.value, rhs.value).result, fast=fast, unsigned=self.unsigned)
 
     def __add__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.AddFOp, arith.AddIOp)
+        return self._apply(other, arith.AddFOp, arith.AddIOp, lambda x, y: joined(x.re + y.re, x.im + y.im))
 
     __radd__ = __add__
 
     def __sub__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.SubFOp, arith.SubIOp)
+        return self._apply(other, arith.SubFOp, arith.SubIOp, lambda x, y: joined(x.re - y.re, x.im - y.im))
 
     def __rsub__(self, other: float) -> Scalar:
         return self._apply(other, arith.SubFOp, arith.SubIOp, swap=True)
 
     def __mul__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.MulFOp, arith.MulIOp)
+        return self._apply(other, arith.MulFOp, arith.MulIOp, _complex_product)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.DivFOp, None)
+        return self._apply(other, arith.DivFOp, None, _complex_quotient)
 
     def __rtruediv__(self, other: float) -> Scalar:
         return self._apply(other, arith.DivFOp, None, swap=True)
@@ -176,6 +210,8 @@ class Scalar:
         return self._apply(other, None, arith.ShRUIOp)
 
     def __neg__(self) -> Scalar:
+        if is_complex(self.type):
+            return joined(-self.re, -self.im)
         return Scalar(arith.NegFOp(self.value).result)
 
     def quotient(self, other: Scalar) -> Scalar:
@@ -247,7 +283,32 @@ class Scalar:
         return Scalar(_convert(self, type).value, fast=self.fast, unsigned=is_unsigned(type))
 
 
+def _complex_product(x: Scalar, y: Scalar) -> Scalar:
+    """(a + bi) (c + di) = (ac - bd) + (ad + bc)i"""
+    a, b, c, d = x.re, x.im, y.re, y.im
+    return joined(a * c - b * d, a * d + b * c)
+
+
+def _complex_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """(a + bi) / (c + di), divided by the larger of c and d first: squares of large numbers would overflow."""
+    a, b, c, d = x.re, x.im, y.re, y.im
+    is_real = absolute(c) >= absolute(d)
+    large, small = is_real.select(c, d), is_real.select(d, c)
+    ratio = small / large
+    total = large + small * ratio
+    re = is_real.select(a + b * ratio, a * ratio + b)
+    im = is_real.select(b - a * ratio, b * ratio - a)
+    return joined(re / total, im / total)
+
+
 def _convert(x: Scalar, target: ir.Type) -> Scalar:
+    if is_complex(x.type):
+        if str(target) == "i1":
+            return x.re.compare("ne", 0) | x.im.compare("ne", 0)
+        return x.re.to(target)
+    if is_complex(target):
+        re = x.to(target.element_type)
+        return joined(re, re.like(0))
     if x.word in _FLOAT8:
         return decode_float8(unsigned(x.bitcast("i8"), "i32"), x.word).to(target)
     if str(target) in _FLOAT8:

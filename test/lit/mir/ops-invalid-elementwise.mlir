@@ -218,7 +218,7 @@ func.func @add_packed(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor
 // -----
 
 func.func @add_i1(%x: tensor<4xi1>) {
-  // expected-error @below {{operand #0 must be dense tensor of a float, i8 to i64 or ui8 to ui32 values}}
+  // expected-error @below {{operand #0 must be dense tensor of a float, complex<f32>, i8 to i64 or ui8 to ui32 values}}
   %z = mir.add %x, %x : tensor<4xi1>
   return
 }
