@@ -137,7 +137,7 @@ def test_loops_are_the_references():
     for name in ("neg", "conjugate", "real", "imag", "complex_norm_sq"):
         cases += [case(name, getattr(mir, name), dyn(y)), case(f"{name} of nothing", getattr(mir, name), y[:0])]
     with np.errstate(all="ignore"):
-        check([*cases, case("complex", mir.complex, y.real.copy(), dyn(y.imag.copy()[:, None]))])
+        check([*cases, case("complex", mir.complex, y.real.copy(), dyn(y.imag.copy()[:, None], 0))])
 
 
 def test_references_by_hand():
