@@ -429,19 +429,27 @@ def expand(draft: Draft) -> None:
     draft.values.append(draft.module.expand(x, shape))
 
 
-def indices(draft: Draft, shape: Sequence[Dim], limit: Dim) -> Value:
+#: What blocks count entries of tables in, and what gathers do beside.
+INDICES = ("i32", "i64", "i32", "f32")
+UNSIGNED_INDICES = ("ui8", "ui16", "ui32")
+
+
+def indices(draft: Draft, shape: Sequence[Dim], limit: Dim, kinds: Sequence[str] = INDICES) -> Value:
     """Indices into so many entries; f32 at times."""
-    dtype = draft.choose(["i32", "i64", "i32", "f32", "ui8", "ui16", "ui32"])
+    dtype = draft.choose(kinds)
     return draft.new(shape, dtype, domain="index", scale=draft.smallest(limit), param=0.1)
 
 
 @generates("mir.gather")
 def gather(draft: Draft) -> None:
+    kinds = (*INDICES, *UNSIGNED_INDICES)
     if draft.chance(0.25):
         k = draft.columns()
         table = draft.packed(draft.size(1, 33), k)
         draft.emit(
-            "mir.gather", {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0])}, {"axis": 0}
+            "mir.gather",
+            {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0], kinds)},
+            {"axis": 0},
         )
         return
     table = draft.any(ALL, 1, 3)
@@ -452,10 +460,9 @@ def gather(draft: Draft) -> None:
     shape = (*table.shape[:batch], *draft.shape(0, 2))
     if draft.elements(shape) * draft.elements(table.shape) > 2_000_000 or len(shape) + table.ndim > 6:
         raise Skip
-    kinds = ("i32", "i64", "f32", "ui8", "ui16", "ui32")
     chosen = draft.pick(lambda v: word(v) in kinds and v.ndim <= 2) if draft.chance(0.15) else None
     if chosen is None or batch:
-        chosen = indices(draft, shape, table.shape[axis])
+        chosen = indices(draft, shape, table.shape[axis], kinds)
     draft.emit("mir.gather", {"table": table, "indices": chosen}, {"axis": axis, "batch_dims": batch or None})
 
 
