@@ -161,8 +161,8 @@ def constant(draft: Draft, name: str) -> None:
     is_own = name.partition(".")[0] == draft.module.stage
     kind = draft.choose(ALL if is_own else (*ARITH, "i1"))  # complex constants are made by the builder
     dtype = DTYPES[kind]
-    array = np.asarray(draft.rng.integers(0 if dtype.kind == "u" else -4, 5, shape))
-    array = array * (0.5 if dtype.kind not in "iub" else 1)
+    least = 0 if dtype.kind == "u" else -4
+    array = np.asarray(draft.rng.integers(least, 5, shape)) * (0.5 if dtype.kind not in "iub" else 1)
     if is_own:
         draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
         return
