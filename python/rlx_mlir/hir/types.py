@@ -124,9 +124,10 @@ def logical_shape(type: ir.Type) -> list[int]:
 
 def scalar_array(value: Any, like: np.dtype) -> np.ndarray:
     """A Python number as a rank-0 array of the given type; InputError where that loses more than rounding."""
-    if like.kind == "c" and isinstance(value, complex):
-        return _complex_array(value, like)
-    if not isinstance(value, bool | int | float | np.generic):
+    is_complex = isinstance(value, complex | np.complexfloating)
+    if is_complex and like.kind == "c":
+        return _complex_array(complex(value), like)
+    if is_complex or not isinstance(value, bool | int | float | np.generic):
         raise InputError(f"an operand is a value, an array or a number, but got {type(value).__name__} {value!r}")
     if isinstance(value, bool | np.bool_) and like != np.bool_:
         raise InputError(f"{value} is a bool, but the other operand is of {_WORDS[like]}")
