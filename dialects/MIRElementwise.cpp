@@ -236,10 +236,12 @@ template <typename Op> static OpFoldResult foldQuotient(Op op, typename Op::Fold
   return same ? OpFoldResult(op.getLhs()) : OpFoldResult();
 }
 
-/// x % 1, x % -1, x % 0 -> 0
+/// x % 1, x % -1, x % 0 -> 0; all ones are -1 where there is a sign.
 template <typename Op> static OpFoldResult foldRemainder(Op op, typename Op::FoldAdaptor adaptor) {
   std::optional<APInt> divisor = splatOf(adaptor.getRhs());
-  bool isNone = divisor && (divisor->isOne() || divisor->isAllOnes() || divisor->isZero());
+  bool isSigned = !op.getType().getElementType().isUnsignedInteger();
+  bool isNone =
+      divisor && (divisor->isOne() || divisor->isZero() || (isSigned && divisor->isAllOnes()));
   return isNone ? zeros(op.getType()) : OpFoldResult();
 }
 

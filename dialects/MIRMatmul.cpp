@@ -35,8 +35,13 @@ LogicalResult MatmulOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
                       "expects the batch dimensions of 'lhs' and 'rhs' to broadcast, but got ",
                       shapeText(left.drop_back(2)), " and ", shapeText(right.drop_back(2)));
   shape->append({left[left.size() - 2], n});
-  Type element = lhs->getElementType();
-  if (element.isInteger(8)) // Sums of i8 would overflow.
+  Type element = lhs->getElementType(), other = rhs->getElementType();
+  bool ofBytes = element.isInteger(8) && other.isInteger(8);
+  if (element != other && !ofBytes) // C4
+    return inferError(location, op,
+                      "expects 'lhs' and 'rhs' to be of one element type or of bytes, but got ",
+                      element, " and ", other);
+  if (ofBytes) // Their sums would overflow.
     element = IntegerType::get(element.getContext(), 32);
   results.push_back(RankedTensorType::get(*shape, element));
   return success();

@@ -35,14 +35,19 @@ LogicalResult ReduceOp::inferReturnTypes(MLIRContext *, std::optional<Location> 
 
 LogicalResult ReduceOp::verify() {
   Type element = getX().getType().getElementType();
-  if (getKind() == ReduceKind::Mean && !isa<FloatType>(element)) // C2
-    return emitOpError("expects 'x' to be of floats with kind mean, but its element type is ")
+  const ReduceKind kind = getKind();
+  if (kind == ReduceKind::Mean && !isa<FloatType, ComplexType>(element)) // C2
+    return emitOpError("expects 'x' to be of floats or complex numbers with kind mean, but its "
+                       "element type is ")
            << element;
-  bool ofConditions = getKind() == ReduceKind::Any || getKind() == ReduceKind::All;
+  bool ofConditions = kind == ReduceKind::Any || kind == ReduceKind::All;
   if (ofConditions != element.isInteger(1)) // C3
     return emitOpError("expects 'x' to be of ")
-           << (ofConditions ? "i1" : "numbers") << " with kind " << stringifyReduceKind(getKind())
+           << (ofConditions ? "i1" : "numbers") << " with kind " << stringifyReduceKind(kind)
            << ", but its element type is " << element;
+  if (isa<ComplexType>(element) && kind != ReduceKind::Sum && kind != ReduceKind::Mean) // C4
+    return emitOpError("expects kind sum or mean of complex numbers, but got ")
+           << stringifyReduceKind(kind);
   return success();
 }
 

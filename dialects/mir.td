@@ -7,6 +7,7 @@
 
 include "mir/attention.td"
 include "mir/base.td"
+include "mir/complex.td"
 include "mir/control.td"
 include "mir/conv.td"
 include "mir/custom.td"

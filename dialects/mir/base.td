@@ -44,7 +44,9 @@ def MIR_Dialect : Dialect {
       ties to even; f32 and f64 are computed in their own width. f8E4M3FN and f8E5M2 are
       stored, moved, cast and multiplied (`mir.scaled_matmul`), but no more. NaN and infinities
       keep their IEEE meaning, and `max`, `min` and their reductions give NaN where an
-      element is NaN.
+      element is NaN. i8, i16, i32 and i64 are signed, in two's complement; ui8, ui16 and
+      ui32 have no sign. A complex<f32> is computed part by part in f32, by the formulas
+      that its operations give; a part that is NaN makes a result so where it is read.
     - **Values out of range.** No operation has undefined behaviour on the values of its
       operands, but for `pos`: rows that don't fit a table or a cache are the caller's
       error, found before anything runs where `pos` is an input or a parameter; where it
@@ -189,20 +191,31 @@ def MIR_PackedAttr : MIR_Attr<"Packed", "packed", [
 //===----------------------------------------------------------------------===//
 
 def MIR_Float : AnyTypeOf<[F16, BF16, F32, F64], "f16, bf16, f32 or f64">;
-def MIR_Arith : AnyTypeOf<[F16, BF16, F32, F64, I8, I16, I32, I64],
-    "a float or a signless integer of 8 to 64 bits">;
-def MIR_Integer : AnyTypeOf<[I8, I16, I32, I64], "a signless integer of 8 to 64 bits">;
-def MIR_Bits : AnyTypeOf<[I1, I8, I16, I32, I64], "i1 or a signless integer of 8 to 64 bits">;
+/// Signless integers are signed.
+def MIR_Integer : AnyTypeOf<[I8, I16, I32, I64, UI8, UI16, UI32], "i8 to i64 or ui8 to ui32">;
+def MIR_Arith : AnyTypeOf<[F16, BF16, F32, F64, MIR_Integer], "a float, i8 to i64 or ui8 to ui32">;
+def MIR_Bits : AnyTypeOf<[I1, MIR_Integer], "i1, i8 to i64 or ui8 to ui32">;
 /// What matrices are multiplied of, and what their products are of.
-def MIR_Factor : AnyTypeOf<[F16, BF16, F32, F64, I8, I32, I64], "a float, i8, i32 or i64">;
-def MIR_Product : AnyTypeOf<[F16, BF16, F32, F64, I32, I64], "a float, i32 or i64">;
-def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, I8, I16, I32, I64],
-    "a float, a signless integer or i1">;
+def MIR_Factor : AnyTypeOf<[F16, BF16, F32, F64, I8, I32, I64, UI8, UI32],
+    "a float, i8, i32, i64, ui8 or ui32">;
+def MIR_Product : AnyTypeOf<[F16, BF16, F32, F64, I32, I64, UI32], "a float, i32, i64 or ui32">;
+def MIR_Number : AnyTypeOf<[F16, BF16, F32, F64, I1, MIR_Integer],
+    "a float, i1, i8 to i64 or ui8 to ui32">;
+/// Real and imaginary part in f32, in this order in memory.
+def MIR_Complex : AnyTypeOf<[Complex<F32>], "complex<f32>">;
+/// What there is addition and multiplication of, and division too.
+def MIR_Ring : AnyTypeOf<[MIR_Arith, MIR_Complex],
+    "a float, complex<f32>, i8 to i64 or ui8 to ui32">;
+def MIR_Field : AnyTypeOf<[MIR_Float, MIR_Complex], "a float or complex<f32>">;
+def MIR_Value : AnyTypeOf<[MIR_Number, MIR_Complex],
+    "a float, complex<f32>, i1, i8 to i64 or ui8 to ui32">;
 def MIR_Float8 : AnyTypeOf<[F8E4M3FN, F8E5M2], "f8E4M3FN or f8E5M2">;
 /// What a tensor may hold. There is no arithmetic on floats of 8 bits but for their products.
-def MIR_Stored : AnyTypeOf<[F16, BF16, F32, F64, F8E4M3FN, F8E5M2, I1, I8, I16, I32, I64],
-    "a float, a signless integer or i1">;
+def MIR_Stored : AnyTypeOf<[MIR_Float, MIR_Float8, MIR_Complex, I1, MIR_Integer],
+    "a float, complex<f32>, i1, i8 to i64 or ui8 to ui32">;
 def MIR_Index : AnyTypeOf<[F32, I32, I64], "f32, i32 or i64 index">;
+/// What entries of a table are counted in.
+def MIR_Position : AnyTypeOf<[F32, I32, I64, UI8, UI16, UI32], "f32, i32, i64 or ui8 to ui32 index">;
 def MIR_Mask : AnyTypeOf<[I1, F16, BF16, F32, F64], "i1 or a float">;
 
 def MIR_HasNoEncoding : CPred<
@@ -219,9 +232,14 @@ def MIR_ArithTensor : MIR_DenseOf<MIR_Arith>;
 def MIR_IntegerTensor : MIR_DenseOf<MIR_Integer>;
 def MIR_BitsTensor : MIR_DenseOf<MIR_Bits>;
 def MIR_Tensor : MIR_DenseOf<MIR_Number>;
+def MIR_ComplexTensor : MIR_DenseOf<MIR_Complex>;
+def MIR_RingTensor : MIR_DenseOf<MIR_Ring>;
+def MIR_FieldTensor : MIR_DenseOf<MIR_Field>;
+def MIR_ValueTensor : MIR_DenseOf<MIR_Value>;
 def MIR_StoredTensor : MIR_DenseOf<MIR_Stored>;
 def MIR_Float8Tensor : MIR_DenseOf<MIR_Float8>;
 def MIR_IndexTensor : MIR_DenseOf<MIR_Index>;
+def MIR_IndicesTensor : MIR_DenseOf<MIR_Position>;
 def MIR_MaskTensor : MIR_DenseOf<MIR_Mask>;
 def MIR_BoolTensor : MIR_DenseOf<I1>;
 def MIR_I8Tensor : MIR_DenseOf<I8>;
@@ -236,7 +254,7 @@ def MIR_IsPacked : CPred<[{
 def MIR_PackedTensor : Type<
     And<[RankedTensorOf<[I8]>.predicate, MIR_IsPacked]>, "packed weight",
     "::mlir::RankedTensorType">;
-def MIR_AnyTensor : AnyTypeOf<[MIR_Tensor, MIR_PackedTensor],
+def MIR_AnyTensor : AnyTypeOf<[MIR_ValueTensor, MIR_PackedTensor],
     "a dense tensor or a packed weight", "::mlir::RankedTensorType">;
 def MIR_AnyStoredTensor : AnyTypeOf<[MIR_StoredTensor, MIR_PackedTensor],
     "a dense tensor or a packed weight", "::mlir::RankedTensorType">;

@@ -11,7 +11,8 @@ def MIR_ConstantOp : MIR_Op<"constant", [ConstantLike, AllTypesMatch<["value", "
   let summary = "a constant tensor";
   let description = [{
     The tensor that `value` holds, in row-major order. Weights aren't constants: they
-    are arguments of the function.
+    are arguments of the function. Complex constants are made of those of their parts, by
+    `mir.complex`.
 
     ```mlir
     func.func @f() -> tensor<2xf32> {
@@ -37,7 +38,7 @@ def MIR_IotaOp : MIR_Op<"iota"> {
     dimension of the result, `like_dims` has the dimension of `like` that is as long, or -1
     where it isn't from there. No element of `like` is read.
 
-    Positions are rounded to f32, to nearest with ties to even, and saturate in i32.
+    Positions are rounded to f32, to nearest with ties to even, and saturate in integers.
 
     - (C1) `axis` is a dimension of the result, from 0.
     - (C2) `like` and `like_dims` are there together, and `like_dims` has an entry for each
@@ -57,7 +58,7 @@ def MIR_IotaOp : MIR_Op<"iota"> {
   }];
   let arguments = (ins Optional<MIR_StoredTensor>:$like, I64Attr:$axis,
       OptionalAttr<DenseI64ArrayAttr>:$like_dims);
-  let results = (outs MIR_IndexTensor:$result);
+  let results = (outs MIR_IndicesTensor:$result);
   let assemblyFormat = [{
     `axis` $axis (`like` $like^ (`dims` $like_dims^)? `:` type($like))? attr-dict
     `to` type($result)
@@ -123,7 +124,7 @@ def MIR_SqrtOp : MIR_UnaryOp<"sqrt", "square root",
 def MIR_RsqrtOp : MIR_UnaryOp<"rsqrt", "reciprocal of the square root",
     "1 / sqrt(x)", "0 gives inf, negative numbers give NaN.">;
 def MIR_NegOp : MIR_UnaryOp<"neg", "negation",
-    "-x", "The sign of zero flips.">;
+    "-x", "The sign of zero flips. Of complex numbers, each part is negated.", MIR_FieldTensor>;
 def MIR_AbsOp : MIR_UnaryOp<"abs", "absolute value",
     "|x|", "Clears the sign, that of zero too.">;
 def MIR_SinOp : MIR_UnaryOp<"sin", "sine",
@@ -138,7 +139,7 @@ def MIR_RoundOp : MIR_UnaryOp<"round", "rounding to an integer",
     "the integer nearest to x, the even one of two", "The sign of zero stays.">;
 
 def MIR_NotOp : MIR_UnaryOp<"not", "negation of conditions or bits",
-    "not x", "Of integers, each bit flips: the result is -1 - x.", MIR_BitsTensor, "i1"> {
+    "not x", "Of integers, each bit flips: the result is -1 - x, of those without sign the largest less x.", MIR_BitsTensor, "i1"> {
   let hasFolder = 1;
 }
 
@@ -151,7 +152,9 @@ def MIR_CastOp : MIR_Op<"cast"> {
     - to f8E4M3FN, f8E5M2: the same, and saturates, infinities included; NaN stays NaN;
     - float to integer: drops the fraction and saturates; NaN gives 0;
     - integer to integer: saturates;
-    - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1.
+    - to i1: whether the element isn't 0 (NaN gives 1); from i1: 0 or 1;
+    - to complex<f32>: the element as f32, with an imaginary part of 0;
+    - from complex<f32>: the real part; to i1, whether either part isn't 0.
 
     A cast is never dropped: a chain through a narrow type rounds.
 
@@ -205,17 +208,21 @@ class MIR_BinaryOp<string mnemonic, string what, string formula, string rule, Ty
 }
 
 def MIR_AddOp : MIR_BinaryOp<"add", "sum of two tensors", "lhs + rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Complex numbers are added part by part.", MIR_RingTensor>;
 def MIR_SubOp : MIR_BinaryOp<"sub", "difference of two tensors", "lhs - rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Complex numbers are subtracted part by part.", MIR_RingTensor>;
 def MIR_MulOp : MIR_BinaryOp<"mul", "product of two tensors, element by element", "lhs * rhs",
-    "Integers wrap around.", MIR_ArithTensor>;
+    "Integers wrap around. Of complex numbers, a + bi and c + di, it is (ac - bd) + (ad + bc)i.",
+    MIR_RingTensor>;
 def MIR_DivOp : MIR_BinaryOp<"div", "quotient of two tensors", "lhs / rhs",
-    "Division by 0 gives an infinity or NaN, as IEEE says.", MIR_FloatTensor>;
+    "Division by 0 gives an infinity or NaN, as IEEE says. Of complex numbers, a + bi and c + di, "
+    "it is ((a + br) + (b - ar)i) / (c + dr) with r = d / c where |c| >= |d|, else "
+    "((ar + b) + (br - a)i) / (cr + d) with r = c / d: no square overflows. By 0 both parts are "
+    "NaN.", MIR_FieldTensor>;
 def MIR_MaxOp : MIR_BinaryOp<"max", "larger of two elements", "max(lhs, rhs)",
-    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+    "NaN on either side gives NaN.", MIR_ArithTensor>;
 def MIR_MinOp : MIR_BinaryOp<"min", "smaller of two elements", "min(lhs, rhs)",
-    "NaN on either side gives NaN. Integers are signed.", MIR_ArithTensor>;
+    "NaN on either side gives NaN.", MIR_ArithTensor>;
 def MIR_PowOp : MIR_BinaryOp<"pow", "power", "lhs^rhs",
     "As in C: any x^0 is 1, a negative base with a fractional exponent gives NaN. Integers wrap "
     "around, and drop the fraction where the exponent is negative: bases 1 and -1 give 1 or -1, "
@@ -252,8 +259,8 @@ def MIR_CompareOp : MIR_InferredOp<"compare", [AllElementTypesMatch<["lhs", "rhs
   let summary = "comparison of two tensors";
   let description = [{
     Whether `lhs kind rhs` holds for each pair of elements, after numpy's broadcasting.
-    `kind` is one of eq, ne, lt, le, gt, ge. Integers are signed. A comparison with NaN
-    is false, but for `ne`, which is true.
+    `kind` is one of eq, ne, lt, le, gt, ge. A comparison with NaN is false, but for `ne`,
+    which is true.
 
     - (C1) the shapes of `lhs` and `rhs` broadcast.
 
@@ -287,8 +294,9 @@ def MIR_WhereOp : MIR_InferredOp<"where", [AllElementTypesMatch<["on_true", "on_
     }
     ```
   }];
-  let arguments = (ins MIR_BoolTensor:$condition, MIR_Tensor:$on_true, MIR_Tensor:$on_false);
-  let results = (outs MIR_Tensor:$result);
+  let arguments = (ins MIR_BoolTensor:$condition, MIR_ValueTensor:$on_true,
+      MIR_ValueTensor:$on_false);
+  let results = (outs MIR_ValueTensor:$result);
   let assemblyFormat = [{
     $condition `,` $on_true `,` $on_false attr-dict `:` type($condition) `,`
     custom<SharedType>(type($on_true), type($on_false))

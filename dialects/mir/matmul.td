@@ -7,7 +7,7 @@
 
 include "mir/base.td"
 
-def MIR_MatmulOp : MIR_InferredOp<"matmul", [AllElementTypesMatch<["lhs", "rhs"]>]> {
+def MIR_MatmulOp : MIR_InferredOp<"matmul"> {
   let summary = "matrix product";
   let description = [{
     Multiplies the matrices in the last two dimensions, for each batch of the others:
@@ -18,12 +18,13 @@ def MIR_MatmulOp : MIR_InferredOp<"matmul", [AllElementTypesMatch<["lhs", "rhs"]
     weights. The batch dimensions broadcast as numpy's do.
 
     The sum of floats is in f32 (f64 for f64) and rounded once; its order is free. Products
-    and sums of integers are exact, modulo 2^32 of i8 and i32, whose result is i32, and
-    modulo 2^64 of i64.
+    and sums of integers are exact, modulo 2^32 or, of i64, 2^64. Those of bytes, i8 and ui8,
+    which may be mixed, are of i32.
 
     - (C1) `lhs` and `rhs` have at least two dimensions.
     - (C2) `lhs` and `rhs` have the same k.
     - (C3) the batch dimensions of `lhs` and `rhs` broadcast.
+    - (C4) `lhs` and `rhs` are of one element type, or both of bytes.
 
     ```mlir
     func.func @f(%x: tensor<2x?x8xf32>, %w: tensor<16x8xf32>) -> tensor<2x?x16xf32> {

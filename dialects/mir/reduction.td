@@ -26,9 +26,12 @@ def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
     type, wrapping around. The order is free. The largest of no integers is the smallest
     integer, and the other way round.
 
+    Complex numbers have sum and mean, whose parts are those of the parts.
+
     - (C1) each of `axes` is a dimension of `x`, from 0, and none stands twice.
-    - (C2) `mean` is of floats.
+    - (C2) `mean` is of floats or complex numbers.
     - (C3) `any` and `all` are of i1, other kinds of numbers.
+    - (C4) complex numbers have sum and mean alone.
 
     ```mlir
     func.func @f(%x: tensor<?x8xf32>) -> tensor<?x1xf32> {
@@ -37,9 +40,9 @@ def MIR_ReduceOp : MIR_InferredOp<"reduce"> {
     }
     ```
   }];
-  let arguments = (ins MIR_Tensor:$x, MIR_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
+  let arguments = (ins MIR_ValueTensor:$x, MIR_ReduceKindAttr:$kind, DenseI64ArrayAttr:$axes,
       UnitAttr:$keep_dims);
-  let results = (outs MIR_Tensor:$result);
+  let results = (outs MIR_ValueTensor:$result);
   let assemblyFormat = [{
     `` $kind $x `axes` $axes (`keep_dims` $keep_dims^)? attr-dict `:` type($x)
   }];

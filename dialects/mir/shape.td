@@ -242,9 +242,9 @@ def MIR_GatherOp : MIR_InferredOp<"gather"> {
     }
     ```
   }];
-  let arguments = (ins MIR_AnyTensor:$table, MIR_IndexTensor:$indices, I64Attr:$axis,
+  let arguments = (ins MIR_AnyTensor:$table, MIR_IndicesTensor:$indices, I64Attr:$axis,
       DefaultValuedAttr<I64Attr, "0">:$batch_dims);
-  let results = (outs MIR_Tensor:$result);
+  let results = (outs MIR_ValueTensor:$result);
   let assemblyFormat = [{
     $table `,` $indices `axis` $axis (`batch_dims` $batch_dims^)? attr-dict
     `:` type($table) `,` type($indices)

@@ -29,6 +29,7 @@ DLPACK_TYPES: dict[np.dtype, tuple[int, int]] = {
     **{np.dtype(f"i{bits // 8}"): (0, bits) for bits in (8, 16, 32, 64)},
     **{np.dtype(f"u{bits // 8}"): (1, bits) for bits in (8, 16, 32, 64)},
     **{np.dtype(f"f{bits // 8}"): (2, bits) for bits in (16, 32, 64)},
+    np.dtype(np.complex64): (5, 64),
 }
 FROM_DLPACK = {key: dtype for dtype, key in DLPACK_TYPES.items()}
 

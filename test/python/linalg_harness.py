@@ -20,19 +20,23 @@ from rlx_mlir import ir, native
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.mir import PackedWeight, evaluate, result_dims
 from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.numerics import parts
 from rlx_mlir.rewriting import run_pipeline
 
 LOWER = (
-    "builtin.module(func.func(mir-to-linalg),"
+    "builtin.module(func.func(mir-to-linalg),rlx-strip-signedness,"
     "one-shot-bufferize{bufferize-function-boundaries=1 function-boundary-type-conversion=identity-layout-map},"
     "func.func(rlx-copies-to-linalg,convert-linalg-to-loops),rlx-store-bools-as-bytes,canonicalize,cse,lower-affine,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
     "convert-math-to-llvm,convert-math-to-libm,convert-index-to-llvm,arith-expand{include-bf16=true},"
-    "convert-arith-to-llvm,convert-ub-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,"
+    "convert-complex-to-llvm,convert-arith-to-llvm,convert-ub-to-llvm,finalize-memref-to-llvm,convert-func-to-llvm,convert-cf-to-llvm,"
     "reconcile-unrealized-casts)"
 )
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
-_WORDS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "i1"}
+_WORDS = {
+    **{"float16": "f16", "bfloat16": "bf16", "float32": "f32", "float64": "f64", "bool": "i1"},
+    "complex64": "complex<f32>",
+}
 
 #: Relative error that the rounding of results allows, and some for a free order of summation.
 TOLERANCE = {"f16": 2e-3, "bf16": 1.6e-2, "f32": 2e-5, "f64": 1e-12}
@@ -192,6 +196,7 @@ def difference(want: np.ndarray, got: np.ndarray, tolerance: float | None = None
     """What is wrong with an array, or None."""
     if want.shape != got.shape:
         return f"shape {want.shape} expected, but got {got.shape}"
+    want, got = parts(want), parts(got)
     name = word(want.dtype)
     if name not in TOLERANCE:
         return None if np.array_equal(want, got) else f"expected {want.ravel()[:8]}, but got {got.ravel()[:8]}"

@@ -31,7 +31,10 @@ CASES: dict[str, tuple[Build, str]] = {
         lambda m, x: m.add(x, np.ones(4, np.float64)),
         r"same element type, but got 'lhs' of tensor<1x4x4xf32>, 'rhs' of tensor<4xf64>",
     ),
-    "type": (lambda m, x: m.gather(x, x > 0, 0), "expects 'indices' to be dense tensor of f32, i32 or i64 index"),
+    "type": (
+        lambda m, x: m.gather(x, x > 0, 0),
+        "expects 'indices' to be dense tensor of f32, i32, i64 or ui8 to ui32",
+    ),
     "same value": (lambda m, x: m.dequant_matmul(x[0], x[0]), "expects 'weight' to be packed weight"),
 }
 

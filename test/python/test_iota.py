@@ -190,7 +190,7 @@ def test_errors():
         module.iota(4)
     with pytest.raises(BuildError, match=r"expects 'axis' to be a dimension of the result, whose rank is 1, but got 1"):
         module.iota([4], 1)
-    with pytest.raises(BuildError, match=r"must be dense tensor of f32, i32 or i64 index"):
+    with pytest.raises(BuildError, match=r"must be dense tensor of f32, i32, i64 or ui8 to ui32 index"):
         module.iota([4], dtype="f16")
     with pytest.raises(BuildError, match=r"'axis' is an integer, but got 'x'"):
         module.iota([4], "x")

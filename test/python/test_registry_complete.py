@@ -33,7 +33,13 @@ EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: What users register brings its own lowering, or a function to call.
 REGISTERED = frozenset({"mir.custom"})
 #: Operations that no class of kernels is for: they are computed by loops.
-GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.scan", "mir.while"})
+GENERIC = frozenset(
+    f"mir.{word}"
+    for word in (
+        *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
+        *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
+    )
+)
 
 
 def example(name: str) -> str:

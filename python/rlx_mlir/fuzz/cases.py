@@ -202,7 +202,7 @@ def case_of(module: GraphModule, seed: int = 0) -> Case:
                 shape = [packed.n or size, packed.k]
             word = str(argument.type.element_type)
             recipe = Recipe(argument.kind, tuple(shape), word, None if packed is None else packed.scheme)
-            if packed is None and DTYPES[word].kind == "i":
+            if packed is None and DTYPES[word].kind in "iu":
                 run[argument.name] = rng.integers(0, 2, [size if isinstance(s, str) else s for s in shape]).astype(
                     DTYPES[word]
                 )

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,7 +13,7 @@ from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.hir import GraphModule, Value
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.numerics import is_float
+from rlx_mlir.mir.numerics import is_float, joined_parts
 
 Item = TypeVar("Item")
 
@@ -21,7 +21,7 @@ Dim = int | str
 Shape = tuple[Dim, ...]
 
 FLOATS = ("f32", "bf16", "f16", "f64")
-INTEGERS = ("i8", "i16", "i32", "i64")
+INTEGERS = ("i8", "i16", "i32", "i64", "ui8", "ui16", "ui32")
 #: Sizes at which code changes what it does: none, one, odd, and around the widths of vectors and panels.
 SIZES = (0, 1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
 _SIZE_WEIGHTS = np.array([2, 5, 5, 6, 5, 4, 3, 3, 3, 4, 4, 2, 3, 2, 1, 1], np.float64)
@@ -337,6 +337,9 @@ def make_value(
     """
     shape = tuple(sizes[dim] if isinstance(dim, str) else dim for dim in recipe.shape)
     dtype = DTYPES[recipe.dtype]
+    if dtype.kind == "c":
+        floats = replace(recipe, dtype="f32")
+        return joined_parts(*(make_value(floats, sizes, rng, edges, extremes, constant) for _ in "ri"))
     if recipe.packed == "q8_k":
         return _q8_k(shape, rng)
     if recipe.packed is not None:
@@ -344,6 +347,8 @@ def make_value(
     if recipe.domain == "index":
         low, high = (-2, recipe.scale + 3) if edges else (0, max(recipe.scale, 1))
         array = rng.integers(low, high, shape).astype(np.float64)
+        if dtype.kind == "u":
+            array = np.clip(array, 0, np.iinfo(dtype).max)
         return _edged(array, dtype, rng, 0.1 if edges else 0.0, extremes)
     if recipe.domain == "position":
         rows, tokens = (sizes[dim] if isinstance(dim, str) else dim for dim in recipe.scale)
@@ -355,13 +360,12 @@ def make_value(
         return rng.integers(-128, 128, shape).astype(dtype)
     if recipe.domain == "choice":
         return rng.choice(np.array([0.0, 0.25, 0.5, 1.0]), shape).astype(dtype)
-    if dtype.kind == "i":
+    if dtype.kind in "iu":
         info = np.iinfo(dtype)
-        small = rng.integers(-9, 10, shape)
+        small = rng.integers(max(info.min, -9), 10, shape)
+        ends = [number for number in (info.min, info.max, -1, 0, 127, -128, 255) if info.min <= number <= info.max]
         chosen = rng.random(shape) < (0.2 if edges else 0.0)
-        return np.where(chosen, rng.choice(np.array([info.min, info.max, -1, 0, 127, -128]), shape), small).astype(
-            dtype
-        )
+        return np.where(chosen, rng.choice(np.array(ends), shape), small).astype(dtype)
     if recipe.domain == "bias":
         return _bias(shape, dtype, rng)
     if recipe.domain == "skewed":

@@ -22,7 +22,8 @@ from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, named
 
 ARITH = (*FLOATS, *INTEGERS)
 FLOAT8 = ("f8E4M3FN", "f8E5M2")
-ALL = (*ARITH, "i1")
+COMPLEX = "complex<f32>"
+ALL = (*ARITH, "i1", COMPLEX)
 #: Words of the enumeration: what operations with an activation take.
 ACTIVATIONS = tuple(str(kind) for kind in mir.Activation)
 
@@ -120,7 +121,7 @@ def iota(draft: Draft) -> None:
         shape.append(draft.choose(known) if known and draft.chance(0.5) else draft.size(most=33))
     if draft.elements(shape) > draft.most_elements:
         raise Skip
-    dtype = draft.choose(["i32", "i64", "f32"])
+    dtype = draft.choose(["i32", "i64", "f32", "ui8", "ui16", "ui32"])
     draft.values.append(draft.module.iota(shape, draft.integer(0, len(shape) - 1), dtype))
 
 
@@ -129,6 +130,17 @@ def compare(draft: Draft) -> None:
     x = draft.any(ARITH)
     kind = Word("compare_kind", draft.choose(["eq", "ne", "lt", "le", "gt", "ge"]))
     draft.emit("mir.compare", {"lhs": x, "rhs": other_operand(draft, x, word(x))}, {"kind": kind})
+
+
+@generates("mir.complex")
+def complex_numbers(draft: Draft) -> None:
+    re = draft.any(["f32"])
+    draft.emit("mir.complex", {"re": re, "im": other_operand(draft, re, "f32")})
+
+
+@generates("mir.real", "mir.imag", "mir.conjugate", "mir.complex_norm_sq")
+def of_complex(draft: Draft, name: str) -> None:
+    draft.emit(name, {"z": draft.any([COMPLEX])})
 
 
 @generates("mir.where")
@@ -146,11 +158,12 @@ def cast(draft: Draft) -> None:
 
 def constant(draft: Draft, name: str) -> None:
     shape = [draft.size(most=9) for _ in range(draft.integer(0, 2))]
-    kind = draft.choose(ALL)
+    is_own = name.partition(".")[0] == draft.module.stage
+    kind = draft.choose(ALL if is_own else (*ARITH, "i1"))  # complex constants are made by the builder
     dtype = DTYPES[kind]
-    array = np.asarray(draft.rng.integers(-4, 5, shape)) * (0.5 if dtype.kind not in "ib" else 1)
-    stage = draft.module.stage
-    if name.partition(".")[0] == stage:
+    least = 0 if dtype.kind == "u" else -4
+    array = np.asarray(draft.rng.integers(least, 5, shape)) * (0.5 if dtype.kind not in "iub" else 1)
+    if is_own:
         draft.values.append(draft.module.constant(np.asarray(array).astype(dtype)))
         return
     element = ir.Type.parse(kind, draft.module.ir_module.context)
@@ -166,17 +179,18 @@ GENERATORS["mir.constant"] = lambda draft: constant(draft, "mir.constant")
 
 @generates("mir.matmul", sums=True)
 def matmul(draft: Draft) -> None:
-    x = draft.any((*FLOATS, "i8", "i32", "i64") if draft.chance(0.2) else FLOATS, 2)
+    x = draft.any((*FLOATS, "i8", "i32", "i64", "ui8", "ui32") if draft.chance(0.2) else FLOATS, 2)
     transposed, k, n = draft.chance(0.5), x.shape[-1], draft.dim()
+    dtype = draft.choose(["i8", "ui8"]) if word(x) in ("i8", "ui8") else word(x)
     if x.ndim == 2 or draft.chance(0.5):
-        rhs = draft.dense_weight(k, n, word(x), transposed)
+        rhs = draft.dense_weight(k, n, dtype, transposed)
     else:
         lead = x.shape[draft.integer(0, x.ndim - 2) : -2]
         lead = tuple(1 if draft.chance(0.3) else dim for dim in lead)
         shape = (*lead, n, k) if transposed else (*lead, k, n)
         if draft.elements(shape) > 80_000:
             raise Skip
-        rhs = draft.like(shape, word(x))
+        rhs = draft.like(shape, dtype)
     if draft.elements((*x.shape[:-1], n)) > 80_000:
         raise Skip
     draft.emit("mir.matmul", {"lhs": x, "rhs": rhs}, {"transpose_rhs": transposed})
@@ -415,19 +429,27 @@ def expand(draft: Draft) -> None:
     draft.values.append(draft.module.expand(x, shape))
 
 
-def indices(draft: Draft, shape: Sequence[Dim], limit: Dim) -> Value:
+#: What blocks count entries of tables in, and what gathers do beside.
+INDICES = ("i32", "i64", "i32", "f32")
+UNSIGNED_INDICES = ("ui8", "ui16", "ui32")
+
+
+def indices(draft: Draft, shape: Sequence[Dim], limit: Dim, kinds: Sequence[str] = INDICES) -> Value:
     """Indices into so many entries; f32 at times."""
-    dtype = draft.choose(["i32", "i64", "i32", "f32"])
+    dtype = draft.choose(kinds)
     return draft.new(shape, dtype, domain="index", scale=draft.smallest(limit), param=0.1)
 
 
 @generates("mir.gather")
 def gather(draft: Draft) -> None:
+    kinds = (*INDICES, *UNSIGNED_INDICES)
     if draft.chance(0.25):
         k = draft.columns()
         table = draft.packed(draft.size(1, 33), k)
         draft.emit(
-            "mir.gather", {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0])}, {"axis": 0}
+            "mir.gather",
+            {"table": table, "indices": indices(draft, draft.shape(0, 2), table.shape[0], kinds)},
+            {"axis": 0},
         )
         return
     table = draft.any(ALL, 1, 3)
@@ -438,9 +460,9 @@ def gather(draft: Draft) -> None:
     shape = (*table.shape[:batch], *draft.shape(0, 2))
     if draft.elements(shape) * draft.elements(table.shape) > 2_000_000 or len(shape) + table.ndim > 6:
         raise Skip
-    chosen = draft.pick(lambda v: word(v) in ("i32", "i64", "f32") and v.ndim <= 2) if draft.chance(0.15) else None
+    chosen = draft.pick(lambda v: word(v) in kinds and v.ndim <= 2) if draft.chance(0.15) else None
     if chosen is None or batch:
-        chosen = indices(draft, shape, table.shape[axis])
+        chosen = indices(draft, shape, table.shape[axis], kinds)
     draft.emit("mir.gather", {"table": table, "indices": chosen}, {"axis": axis, "batch_dims": batch or None})
 
 
@@ -450,7 +472,7 @@ def gather(draft: Draft) -> None:
 @generates("mir.reduce", sums=True)
 def reduce(draft: Draft) -> None:
     kind = draft.choose(["sum", "mean", "max", "min", "prod", "any", "all"])
-    types = {"mean": FLOATS, "any": ("i1",), "all": ("i1",)}
+    types = {"mean": (*FLOATS, COMPLEX), "sum": (*ARITH, COMPLEX), "any": ("i1",), "all": ("i1",)}
     x = draft.any(types.get(kind, ARITH))
     axes = [axis for axis in range(x.ndim) if draft.chance(0.5)]
     attributes = {"kind": Word("reduce_kind", kind), "axes": axes, "keep_dims": draft.chance(0.4)}

@@ -20,7 +20,7 @@ from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.interpreter import bind_inputs
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.functions import FUNCTIONS, Rounding, named
-from rlx_mlir.mir.numerics import F64, accumulator, is_float, narrow
+from rlx_mlir.mir.numerics import F64, accumulator, by_parts, is_float, is_inexact, narrow, parts
 from rlx_mlir.mir.registry import evaluate
 from rlx_mlir.semantics.function import body, entry_function, function_name, functions, results
 
@@ -45,6 +45,10 @@ EXACT = (
             "where",
             "compare",
             "cast",
+            "complex",
+            "real",
+            "imag",
+            "conjugate",
         ]
     )
     | named(lambda record: record.rounding in (Rounding.EXACT, Rounding.STEP))
@@ -137,6 +141,8 @@ class _Perturbed:
     def _noise(self, array: np.ndarray, relative: float) -> np.ndarray:
         if self._exact:
             return array
+        if array.dtype.kind == "c":
+            return by_parts(lambda part: self._noise(part, relative), array)
         return np.asarray(array * (1 + relative * self._rng.uniform(-1, 1, array.shape)))
 
     def __call__(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
@@ -193,14 +199,18 @@ class _Perturbed:
         return np.where(np.abs(given.astype(F64)) > _MASKED, given.astype(F64), wide)
 
     def _widened(self, operand: Any) -> Any:
-        if isinstance(operand, PackedWeight) or not is_float(operand.dtype):
+        if isinstance(operand, PackedWeight) or not is_inexact(operand.dtype):
             return operand
+        if operand.dtype.kind == "c":
+            return self._noise(operand.astype(np.complex128), _COMPUTED["f32"])
         error = _COMPUTED[_name(accumulator(operand.dtype))]
         return self._noise(operand.astype(F64), error)
 
     def _rounded(self, value: Any, element: ir.Type) -> Any:
-        if isinstance(value, PackedWeight) or not is_float(value.dtype) or not self._rounds:
+        if isinstance(value, PackedWeight) or not is_inexact(value.dtype) or not self._rounds:
             return value
+        if value.dtype.kind == "c":
+            return self._noise(value, _COMPUTED["f32"]).astype(np.complex64)
         dtype = DTYPES[str(element)]
         error = _COMPUTED[_name(accumulator(dtype))]
         if self._stochastic:
@@ -273,7 +283,7 @@ class Expected:
 
     def difference(self, other: np.ndarray) -> str | None:
         """What is wrong with the result of another execution, or None."""
-        want = self.value
+        want, other = self.value, parts(other)
         if want.dtype != other.dtype or want.shape != other.shape:
             return f"{want.dtype} {list(want.shape)} expected, but got {other.dtype} {list(other.shape)}"
         if not want.size:
@@ -315,30 +325,34 @@ def _limits(dtype: np.dtype) -> tuple[float, float]:
 
 
 def expected(module: ir.Module, inputs: Mapping[str, object], *, runs: int, seed: int = 0) -> dict[str, Expected]:
-    """The outputs of a module with what they may differ by.
+    """The outputs of a module, complex numbers as their parts, with what they may differ by.
 
     Args:
         module: at a stage that can be interpreted.
         inputs: as `interpret` takes them.
         runs: perturbed ones; their number decides how many rare differences are known.
     """
-    exact = run_module(module, inputs, _Perturbed(np.random.default_rng(seed), stochastic=False, exact=True))
-    found = {
-        name: _centre(value, exact[name])
-        for name, value in run_module(module, inputs).items()
-        if not isinstance(value, PackedWeight)
-    }
-    unrounded = run_module(module, inputs, _Perturbed(np.random.default_rng(seed), False, exact=True, rounds=False))
+    exact = _outputs(module, inputs, _Perturbed(np.random.default_rng(seed), stochastic=False, exact=True))
+    found = {name: _centre(value, exact[name]) for name, value in _outputs(module, inputs).items()}
+    unrounded = _outputs(module, inputs, _Perturbed(np.random.default_rng(seed), False, exact=True, rounds=False))
     for name, own in found.items():  # code that keeps all that is between operations in registers
         own.spread = np.maximum(own.spread, _distance(own.value, narrow(unrounded[name], own.value.dtype)))
     for number in range(runs):
         rng = np.random.default_rng([seed, number])
-        sample = run_module(module, inputs, _Perturbed(rng, stochastic=number % 3 != 0))
+        sample = _outputs(module, inputs, _Perturbed(rng, stochastic=number % 3 != 0))
         for name, own in found.items():
             own.spread = np.maximum(own.spread, _distance(own.value, sample[name]))
             if number % 3 == 0 and own.value.shape == sample[name].shape:
                 own.flips = max(own.flips, _differing(own.value, sample[name]))
     return found
+
+
+def _outputs(
+    module: ir.Module, inputs: Mapping[str, object], evaluate_one: Evaluate = evaluate
+) -> dict[str, np.ndarray]:
+    """The outputs that are arrays, complex numbers as their parts."""
+    found = run_module(module, inputs, evaluate_one)
+    return {name: parts(value) for name, value in found.items() if not isinstance(value, PackedWeight)}
 
 
 def _centre(own: np.ndarray, exact: np.ndarray) -> Expected:

@@ -46,6 +46,7 @@ _ELEMENTS = (
     "f64",
     "i1",
     "i8",
+    "ui8",
     "i16",
     "i32",
     "i64",
@@ -174,7 +175,7 @@ class _Mutator:
         """A number, size, element type, value or string becomes another."""
         tokens = _TOKEN.findall(text)
         kinds: tuple[tuple[str, Sequence[str]], ...] = (
-            (r"f16|bf16|f32|f64|i1|i8|i16|i32|i64", _ELEMENTS),
+            (r"f16|bf16|f32|f64|i1|ui8|ui16|ui32|i8|i16|i32|i64", _ELEMENTS),
             (r"-?\d+(\.\d*)?(e[-+]?\d+)?", _NUMBERS),
             (r"%[\w$.-]+(:\d+)?(#\d+)?", sorted({t for t in tokens if t.startswith("%")})),
             (

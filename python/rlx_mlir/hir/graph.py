@@ -71,6 +71,8 @@ _ENUMS = {
 #: Attributes that are there or not, and those that are floats; numbers of others are integers.
 _FLAGS = ("exclusive", "gate_first", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
 _NUMBERS = ("eps", "scale", "softcap")
+#: What numbers of Python, and lists of them, become in constants.
+_OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 
 
 @dataclass(frozen=True)
@@ -271,7 +273,7 @@ class Graph:
             name: by which callers pass it; unique among inputs and parameters.
             shape: sizes, or names of symbolic dimensions, such as `["batch", "seq", 64]`. Equal names mean equal
                 sizes, checked at each call.
-            dtype: `f16 bf16 f32 f64 i1 i8 i16 i32 i64`, or a numpy type.
+            dtype: `f16 bf16 f32 f64 i1 i8 i16 i32 i64 ui8 ui16 ui32 complex<f32>`, or a numpy type.
 
         Raises BuildError where the name is taken, or a dimension or the element type isn't one.
         """
@@ -319,7 +321,8 @@ class Graph:
         """A constant whose elements stand in the IR: small tables, not weights.
 
         Args:
-            value: array or number; Python numbers and lists of them become f32 or i64 unless `dtype` says else.
+            value: array or number; Python numbers and lists of them become f32, i64 or complex<f32> unless `dtype` says
+                else.
             dtype: element type to convert to.
         """
         here = place.caller()
@@ -329,8 +332,11 @@ class Graph:
                 wanted = tensor_dtype(dtype, self._context)
                 with foreign_errors(f"{element_word(array.dtype)} doesn't become {dtype}"):
                     array = array.astype(wanted)
-            elif not isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64:
-                array = array.astype(np.float32)
+            elif not isinstance(value, np.ndarray | np.generic) and array.dtype in _OF_PYTHON:
+                array = array.astype(_OF_PYTHON[array.dtype])
+            if array.dtype == np.complex64:  # which attributes can't hold
+                halves = {"re": self.constant(np.array(array.real)), "im": self.constant(np.array(array.imag))}
+                return self._emit("mir.complex", halves, name=name)[0]
             attribute = elements_attribute(array, element_type(dtype_word(array.dtype), self._context))
         except InputError as error:
             raise here.error(f"constant: {error}") from None
@@ -348,8 +354,9 @@ class Graph:
         if isinstance(value, Value):
             return self._read(value)
         if isinstance(value, np.ndarray | np.generic):
-            constants.append(self._resolve(self.constant(value)))
-            return constants[-1]
+            made = self._resolve(self.constant(value))
+            constants.extend([*ir.OpResult(made).owner.operands, made])  # complex ones are made of their parts
+            return made
         raise here.error(f"{what} is a Value or an array, but got {type(value).__name__} {value!r}"[:400])
 
     def _attributes(self, given: Mapping[str, Any]) -> dict[str, ir.Attribute]:
@@ -448,7 +455,7 @@ class Graph:
                 for block in regions:  # handles of what is inside go on to exist
                     block.append_to(self._kept[-1].regions[0])
                 built.erase()
-            for constant in constants:
+            for constant in reversed(constants):
                 self._all_dims().pop(constant)
                 ir.OpResult(constant).owner.erase()
             raise here.error(text if f"'{op}'" in text else f"'{op}': {text}", scopes) from None

@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
@@ -59,7 +60,7 @@ def pair(entry: int | Sequence[int]) -> list[int]:
     raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
-class Primitives(Shapes, ElementwiseBuilders, CustomBuilder, ControlBuilders):
+class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, CustomBuilder, ControlBuilders):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod
@@ -85,7 +86,7 @@ class Primitives(Shapes, ElementwiseBuilders, CustomBuilder, ControlBuilders):
         return self._unary(kind, x, **options)
 
     def cast(self, x: Value, dtype: DTypeLike, *, name: str | None = None, shape: ShapeLike | None = None) -> Value:
-        """x in another element type; to integers it truncates and saturates."""
+        """x in another element type; to integers it truncates and saturates, of complex numbers the real part stays."""
         try:
             element = element_type(dtype_word(dtype), context_of(x))
         except InputError as error:

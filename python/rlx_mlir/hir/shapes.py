@@ -53,7 +53,7 @@ class Shapes(Emitting):
             new_shape: sizes and symbols, or what is computed of symbols, such as `2*s`: a value of the graph has a
                 dimension of that size.
             axis: along which numbers count; a negative one counts from the end.
-            dtype: i32, i64 or f32.
+            dtype: f32, i32, i64, ui8, ui16 or ui32.
         """
         wanted = _sizes("mir.iota", new_shape)
         try:

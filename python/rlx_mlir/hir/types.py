@@ -47,7 +47,7 @@ class ReduceOptions(Options, total=False):
 
 #: Every element type of the dialects, by its word in IR text.
 _WORDS = {dtype: word for word, dtype in DTYPES.items()}
-_ALIASES = {"bool": "i1"}
+_ALIASES = {"bool": "i1", "u8": "ui8", "u16": "ui16", "u32": "ui32", "c64": "complex<f32>"}
 _MAX_SIZE = 2**63 - 1
 
 
@@ -124,7 +124,10 @@ def logical_shape(type: ir.Type) -> list[int]:
 
 def scalar_array(value: Any, like: np.dtype) -> np.ndarray:
     """A Python number as a rank-0 array of the given type; InputError where that loses more than rounding."""
-    if not isinstance(value, bool | int | float | np.generic):
+    is_complex = isinstance(value, complex | np.complexfloating)
+    if is_complex and like.kind == "c":
+        return _complex_array(complex(value), like)
+    if is_complex or not isinstance(value, bool | int | float | np.generic):
         raise InputError(f"an operand is a value, an array or a number, but got {type(value).__name__} {value!r}")
     if isinstance(value, bool | np.bool_) and like != np.bool_:
         raise InputError(f"{value} is a bool, but the other operand is of {_WORDS[like]}")
@@ -132,15 +135,27 @@ def scalar_array(value: Any, like: np.dtype) -> np.ndarray:
         if not isinstance(value, bool | np.bool_):
             raise InputError(f"{value!r} is not a bool, but the other operand is of i1")
         return np.array(value, like)
-    if like.kind == "i":
+    if like.kind in "iu":
         info = np.iinfo(like)
         if not isinstance(value, int | np.integer) or not info.min <= value <= info.max:
             raise InputError(f"{value!r} can't be exact in {_WORDS[like]}, the type of the other operand")
         return np.array(value, like)
+    if like.kind == "c":
+        return _complex_array(complex(value), like)
     with np.errstate(over="ignore"):
         result = np.array(float(value)).astype(like)
     if math.isfinite(value) and not np.isfinite(result.astype(np.float64)):
         raise InputError(f"{value!r} is out of range for {_WORDS[like]}, the type of the other operand")
+    return result
+
+
+def _complex_array(value: complex, like: np.dtype) -> np.ndarray:
+    """A complex number as a rank-0 array; InputError where a part is out of range."""
+    with np.errstate(over="ignore"):
+        result = np.array(value).astype(like)
+    for given, made in ((value.real, result.real), (value.imag, result.imag)):
+        if math.isfinite(given) and not np.isfinite(made):
+            raise InputError(f"{value!r} is out of range for {_WORDS[like]}, the type of the other operand")
     return result
 
 

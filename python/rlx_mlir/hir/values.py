@@ -14,7 +14,7 @@ from rlx_mlir.hir.types import DTypeLike, ShapeLike, logical_shape
 from rlx_mlir.mir.packed import packing
 
 #: What an operand may be: a value, or what becomes a constant.
-Operand = Union["Value", np.ndarray, int, float, bool, np.generic]
+Operand = Union["Value", np.ndarray, int, float, complex, bool, np.generic]
 
 
 class Owner(Protocol):

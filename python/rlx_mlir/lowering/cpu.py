@@ -35,6 +35,7 @@ from rlx_mlir.lowering.functions import (
     kernel_class,
     memref_of,
     parse_into,
+    uncommon_element,
 )
 from rlx_mlir.lowering.kernel_specs import READERS
 from rlx_mlir.lowering.lir import element_bytes
@@ -122,6 +123,8 @@ def _generate(kernel: ir.AnyOp, target: Target, skipped: Collection[str]) -> tup
     name, kind = kernel_name(kernel), kernel_class(kernel)
     if not generators_of(kind):
         raise UnsupportedByTemplate(f"{name}: kernels of class '{kind}' have no template")
+    if kind != OWN and (word := next(filter(None, map(uncommon_element, operations(kernel))), "")):
+        raise UnsupportedByTemplate(f"{name}: no template has values of {word}")
     return generate(kind, name, READERS[kind](name, kernel), target, skipped)
 
 

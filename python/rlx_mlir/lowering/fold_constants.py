@@ -174,12 +174,13 @@ class _Folder:
 
 
 def _is_bounded(value: ir.Value) -> bool:
-    """Whether a value is a dense tensor of static shape."""
+    """Whether a value is a dense tensor of static shape that a constant can hold: one of complex numbers can't."""
     kind = ir.RankedTensorType(value.type)
     return (
         kind.has_static_shape
         and kind.encoding is None
         and str(kind.element_type) in DTYPES
+        and not isinstance(kind.element_type, ir.ComplexType)
         and math.prod(kind.shape) <= _LARGEST
     )
 

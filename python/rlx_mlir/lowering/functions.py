@@ -31,6 +31,7 @@ __all__ = [
     "result_attributes",
     "set_signature",
     "tensor_entry",
+    "uncommon_element",
 ]
 
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
@@ -127,6 +128,15 @@ def raw_argument_attributes(function: ir.AnyOp) -> list[ir.Attribute]:
     if "arg_attrs" in attributes:
         return list(attributes["arg_attrs"])
     return [ir.DictAttr.get({}) for _ in function.arguments]
+
+
+def uncommon_element(op: ir.Operation) -> str:
+    """The element type of an operand or result that loops alone have, no template and no GPU; '' where none has one."""
+    for value in (*op.operands, *op.results):
+        element = getattr(value.type, "element_type", None)
+        if isinstance(element, ir.ComplexType) or (isinstance(element, ir.IntegerType) and element.is_unsigned):
+            return str(element)
+    return ""
 
 
 def memref_of(kind: ir.Type) -> str:

@@ -88,6 +88,8 @@ def _align(size: int) -> int:
 
 def element_bytes(kind: ir.Type) -> int:
     """Bytes of one element in memory; booleans take one."""
+    if isinstance(kind, ir.ComplexType):
+        return 2 * element_bytes(kind.element_type)
     text = str(kind)
     return 1 if text == "i1" or text.startswith("f8") else int("".join(c for c in text if c.isdigit())) // 8
 

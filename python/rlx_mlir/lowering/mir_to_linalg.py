@@ -19,7 +19,9 @@ _LARGE = 1 << 28
 
 
 @compiler_pass(
-    "mir-to-linalg", anchor="func.func", dependent=("arith", "bufferization", "linalg", "math", "scf", "tensor")
+    "mir-to-linalg",
+    anchor="func.func",
+    dependent=("arith", "bufferization", "complex", "linalg", "math", "scf", "tensor"),
 )
 def mir_to_linalg(function: ir.Operation) -> None:
     """Lower every MIR operation to linalg, tensor, arith, math and scf on tensors.

@@ -6,6 +6,7 @@ from __future__ import annotations
 from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.lowering.extents import check_extents
+from rlx_mlir.lowering.functions import uncommon_element
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
 from rlx_mlir.mir.custom import registered
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TERMINATORS, TO_LINALG
@@ -34,6 +35,8 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", 
             reason = _problem(op, lowered, on_tensors)
             if gpu and not reason and op.name == "mir.while":
                 reason = "a GPU's host doesn't see the value that ends the loop: it runs on CPUs only"
+            if gpu and not reason and (element := uncommon_element(op)):
+                reason = f"there is no code for GPUs with values of {element}: it runs on CPUs only"
             if reason:
                 found.append((op, reason))
         if role(function) is not None:

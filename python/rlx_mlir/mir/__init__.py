@@ -3,6 +3,7 @@
 
 from rlx_mlir.mir import (
     attention,
+    complexes,
     control,
     conv,
     custom,
@@ -33,6 +34,7 @@ __all__ = [
     "Packing",
     "Sizes",
     "attention",
+    "complexes",
     "control",
     "conv",
     "cost_of",

@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 Function = TypeVar("Function", bound="Callable[[ir.AnyOp, Sizes], Cost]")
 
 #: Element types whose width isn't in their name; `i1` is stored as a byte.
-_WIDTHS = {"i1": 1, "index": 8, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1}
+_WIDTHS = {"i1": 1, "index": 8, "bf16": 2, "f8E4M3FN": 1, "f8E5M2": 1, "complex<f32>": 8}
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from rlx_mlir.mir.algebra import (
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
-from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula
+from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula, unsigned_power_formula
 from rlx_mlir.mir.intervals import (
     ANYTHING,
     Interval,
@@ -45,7 +45,7 @@ from rlx_mlir.mir.intervals import (
     within,
 )
 from rlx_mlir.mir.linalg import SizeLike, as_index, elementwise, empty, generic, size_of
-from rlx_mlir.mir.numerics import F32, F64, is_float, narrow, saturate, widen
+from rlx_mlir.mir.numerics import F32, F64, is_float, joined_parts, narrow, saturate, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.rewriting import Rewriter
 
@@ -337,6 +337,7 @@ register(
         decreasing(lambda x: -x),
         Rounding.EXACT,
         derivatives=(formula(lambda x: -1.0),),
+        complexes=True,
     )
 )
 
@@ -418,11 +419,24 @@ register(
 
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x^y as C's pow, elements of -inf and -0 included: numpy takes one exponent of 0.5 for a square root."""
-    if x.dtype.kind == "i":
+    if x.dtype.kind in "iu":
         return integer_power(x, y)
     x, y = np.broadcast_arrays(x, y)
     pairs = (np.append(a, a.dtype.type(1)) for a in (x, y))  # with one more exponent there are several, one a base
     return np.asarray(np.power(*pairs)[:-1].reshape(x.shape))
+
+
+def divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x / y; of complex numbers by the parts of y, the larger of which divides first."""
+    if x.dtype.kind != "c":
+        return np.asarray(np.divide(x, y))
+    is_real = np.abs(y.real) >= np.abs(y.imag)
+    large, small = np.where(is_real, y.real, y.imag), np.where(is_real, y.imag, y.real)
+    ratio = small / large
+    total = large + small * ratio
+    re = np.where(is_real, x.real + x.imag * ratio, x.real * ratio + x.imag)
+    im = np.where(is_real, x.imag - x.real * ratio, x.imag * ratio - x.real)
+    return joined_parts(re / total, im / total)
 
 
 POWER = Primitive("powf", power, arity=2)
@@ -436,6 +450,7 @@ register(
         Rounding.ROUNDED,
         derivatives=(formula(lambda x, y: 1.0), formula(lambda x, y: 1.0)),
         integers=True,
+        complexes=True,
     )
 )
 
@@ -448,6 +463,7 @@ register(
         Rounding.ROUNDED,
         derivatives=(formula(lambda x, y: 1.0), formula(lambda x, y: -1.0)),
         integers=True,
+        complexes=True,
     )
 )
 
@@ -460,6 +476,7 @@ register(
         Rounding.ROUNDED,
         derivatives=(formula(lambda x, y: y), formula(lambda x, y: x)),
         integers=True,
+        complexes=True,
     )
 )
 
@@ -470,7 +487,9 @@ register(
         formula(lambda x, y: x / y),
         quotient,
         Rounding.ROUNDED,
+        reference=divide,
         derivatives=(formula(lambda x, y: 1 / y), formula(lambda x, y: -(x / (y * y)))),
+        complexes=True,
         domain="positive",
     )
 )
@@ -514,6 +533,7 @@ register(
         ),
         integers=True,
         of_integers=integer_power_formula,
+        of_unsigned=unsigned_power_formula,
         domain="positive",
     )
 )
@@ -618,9 +638,17 @@ def where(condition: np.ndarray, on_true: np.ndarray, on_false: np.ndarray) -> n
 
 @reference(mir.CastOp)
 def cast(x: np.ndarray, *, result_dtype: np.dtype) -> np.ndarray:
-    """Conversion: floats round to nearest even, integers and floats of 8 bits saturate, to bool is `x != 0`."""
+    """Conversion: floats round to nearest even, integers and floats of 8 bits saturate, to bool is `x != 0`.
+
+    Complex numbers have an imaginary part of 0, or lose it.
+    """
     if x.dtype == result_dtype:
         return x
+    if result_dtype.kind == "c":
+        re = cast(x, result_dtype=F32)
+        return joined_parts(re, np.zeros_like(re))
+    if x.dtype.kind == "c" and result_dtype != np.bool_:
+        return cast(x.real, result_dtype=result_dtype)
     if result_dtype == np.bool_:
         return np.not_equal(widen(x), 0)
     if not is_float(result_dtype):

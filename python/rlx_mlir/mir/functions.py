@@ -45,8 +45,9 @@ class Elementwise:
         reference: on numpy arrays of the accumulation type; the formula by default.
         derivatives: by each operand, as formulas of all operands; None for what has none here.
         flops: for each element.
-        floats, integers, conditions: what operands may be: floats, integers, and i1.
+        floats, integers, complexes, conditions: what operands may be: floats, integers, complex numbers, and i1.
         of_integers: the formula on integers of so many bits, where it is another one.
+        of_unsigned: that on integers without sign, where it is yet another one.
         activation: whether products take it into their kernel (`mir.fused_matmul_bias_act`).
         domain: what the fuzzer draws half of the operands from: `normal` numbers, or `positive` ones.
         periodic: whether multiples of a period are subtracted first: its errors are absolute.
@@ -64,8 +65,10 @@ class Elementwise:
     flops: int = 1
     floats: bool = True
     integers: bool = False
+    complexes: bool = False
     conditions: bool = False
     of_integers: Callable[[int], Formula] | None = None
+    of_unsigned: Callable[[int], Formula] | None = None
     activation: bool = False
     domain: str = "normal"
     periodic: bool = False
@@ -93,17 +96,27 @@ class Elementwise:
 
     def formula_for(self, element: str) -> Formula:
         """The formula for an element type, in which steps are computed."""
+        if self.of_unsigned is not None and element.startswith("ui"):
+            return self.of_unsigned(int(element[2:]))
         if self.of_integers is not None and element.startswith("i"):
             return self.of_integers(int(element[1:]))
         return self.precise if self.precise is not None and element == "f64" else self.formula
 
     def apply(self, *operands: np.ndarray) -> np.ndarray:
         """The function on numpy arrays of the accumulation type, by the reference."""
-        return np.asarray((self.formula.evaluate if self.reference is None else self.reference)(*operands))
+        if self.reference is not None:
+            return np.asarray(self.reference(*operands))
+        dtype = operands[0].dtype
+        of_bits = self.of_unsigned if dtype.kind == "u" else None
+        return np.asarray((self.formula if of_bits is None else of_bits(8 * dtype.itemsize)).evaluate(*operands))
 
     def takes(self, element: str) -> bool:
         """Whether there is the function of an element type."""
-        return self.conditions if element == "i1" else self.integers if element.startswith("i") else self.floats
+        if element == "i1":
+            return self.conditions
+        if element.startswith("complex"):
+            return self.complexes
+        return self.integers if element.startswith(("i", "ui")) else self.floats
 
 
 #: By the word of the operation.

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Functions of integers and of conditions: logic, division, and the power of integers; one record each.
 
-All are exact, and defined for all operands: what would overflow wraps around, and what is divided by 0 becomes 0, as in
-numpy. `mir/elementwise.py` makes references and code from the records, as of other functions.
+All are exact, and defined for all operands: what would overflow wraps around, what is divided by 0 becomes 0, as in
+numpy. Integers without sign have formulas of their own where -1 or a negative number matters. `mir/elementwise.py`
+makes references and code from the records, as of other functions.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ LOGIC = (
         formula(lambda x: x ^ -1),
         lambda x: Interval(-1 - x.high, -1 - x.low),
         Rounding.EXACT,
+        of_unsigned=lambda bits: formula(lambda x: x ^ (2**bits - 1)),
         floats=False,
         integers=True,
         conditions=True,
@@ -120,6 +122,15 @@ def _floor_rem(x: Symbol, y: Symbol) -> Symbol:
     return select(equal(left, 0), left, select((left ^ divisor) < 0, left + divisor, left))
 
 
+def _unsigned_div(bits: int) -> Formula:
+    """Of numbers without sign, rounding down and towards 0 are one."""
+    return formula(lambda x, y: select(equal(y, 0), 0, quotient(x, select(equal(y, 0), 1, y))))
+
+
+def _unsigned_rem(bits: int) -> Formula:
+    return formula(lambda x, y: remainder(x, select(equal(y, 0), 1, y)))
+
+
 def _of_quotient(x: Interval, y: Interval) -> Interval:
     """No quotient is larger than the dividend; those of numbers without sign have none."""
     return Interval(0.0 if x.low >= 0 and y.low >= 0 else -x.magnitude, x.magnitude)
@@ -143,6 +154,7 @@ DIVISION = (
         formula(_floor_div),
         _of_quotient,
         Rounding.EXACT,
+        of_unsigned=_unsigned_div,
         floats=False,
         integers=True,
     ),
@@ -152,6 +164,7 @@ DIVISION = (
         formula(_floor_rem),
         _of_floor_rem,
         Rounding.EXACT,
+        of_unsigned=_unsigned_rem,
         floats=False,
         integers=True,
     ),
@@ -161,6 +174,7 @@ DIVISION = (
         formula(_trunc_div),
         _of_quotient,
         Rounding.EXACT,
+        of_unsigned=_unsigned_div,
         floats=False,
         integers=True,
     ),
@@ -170,6 +184,7 @@ DIVISION = (
         formula(_trunc_rem),
         _of_trunc_rem,
         Rounding.EXACT,
+        of_unsigned=_unsigned_rem,
         floats=False,
         integers=True,
     ),
@@ -189,18 +204,32 @@ def integer_power_formula(bits: int) -> Formula:
 
     def power(x: Symbol, y: Symbol) -> Symbol:
         odd = equal(y & 1, 1)
-        total, square = select(odd, x, 1), x
-        for position in range(1, bits - 1):  # the last bit is the sign
-            square = square * square
-            total = select(equal(y & 2**position, 0), total, total * square)
+        total = _squarings(x, y, odd, bits - 1)  # the last bit is the sign
         is_unit = equal(x, 1) | equal(x, -1)
         return select(y < 0, select(is_unit, select(odd, x, 1), 0), total)
 
     return formula(power)
 
 
+@cache
+def unsigned_power_formula(bits: int) -> Formula:
+    """x^y of integers of so many bits without sign."""
+    return formula(lambda x, y: _squarings(x, y, equal(y & 1, 1), bits))
+
+
+def _squarings(x: Symbol, y: Symbol, odd: Symbol, bits: int) -> Symbol:
+    """The product of x^(2^i) over the set ones of the first bits of y."""
+    total, square = select(odd, x, 1), x
+    for position in range(1, bits):
+        square = square * square
+        total = select(equal(y & 2**position, 0), total, total * square)
+    return total
+
+
 def integer_power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """x^y of integers, wrapping around; with a negative y 1 / x^-y, rounded towards 0."""
+    if x.dtype.kind == "u":
+        return np.asarray(np.power(x, y))
     is_unit = (x == 1) | (x == -1)
     powers = np.power(x, np.where(y < 0, y & 1, y))  # of 1 and -1, all that counts is whether y is odd
     return np.where((y < 0) & ~is_unit, x.dtype.type(0), powers)

@@ -16,7 +16,7 @@ from mlir.dialects import linalg as dialect
 
 from rlx_mlir import ir
 from rlx_mlir.mir.dims import Factor, Positive, Size
-from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element
+from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element, loaded, stored
 
 SizeLike: TypeAlias = int | ir.Value
 Map: TypeAlias = Sequence[int | ir.AffineExpr | None]
@@ -184,10 +184,10 @@ def generic(
     types = [element_type(value) for value, _ in operands]
     block = op.regions[0].blocks.append(*types, arg_locs=[ir.Location.current] * len(types))
     with ir.InsertionPoint(block):
-        scalars = [Scalar(argument, fast=bool(reduction)) for argument in block.arguments]
+        scalars = [loaded(argument, fast=bool(reduction)) for argument in block.arguments]
         result = body(*scalars)
         results = result if isinstance(result, tuple) else (result,)
-        dialect.YieldOp([scalar.value for scalar in results])
+        dialect.YieldOp([stored(scalar) for scalar in results])
     return op.results[0] if len(outputs) == 1 else list(op.results)
 
 

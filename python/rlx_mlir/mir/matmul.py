@@ -26,8 +26,8 @@ from rlx_mlir.rewriting import Rewriter
 
 @reference(mir.MatmulOp)
 def matmul(lhs: np.ndarray, rhs: np.ndarray, *, transpose_rhs: bool = False) -> np.ndarray:
-    """result[.., m, n] = sum_k lhs[.., m, k] rhs[.., k, n], or rhs[.., n, k] with `transpose_rhs`; of i8 it is i32."""
-    if lhs.dtype == np.int8:
+    """result[.., m, n] = sum_k lhs[.., m, k] rhs[.., k, n], or rhs[.., n, k] with `transpose_rhs`; i32 of bytes."""
+    if lhs.dtype.kind in "iu" and lhs.dtype.itemsize == 1:
         lhs, rhs = lhs.astype(np.int32), rhs.astype(np.int32)
     matrix = widen(rhs)
     return narrow(np.matmul(widen(lhs), np.swapaxes(matrix, -1, -2) if transpose_rhs else matrix), lhs.dtype)
@@ -164,7 +164,7 @@ def _product(op: ir.AnyOp) -> ir.Value:
         outer.append(next((size for size in sizes if size != 1), 1) if type.is_dynamic_dim(dim) else type.shape[dim])
     rows, columns = size_of(op.lhs, -2), size_of(op.rhs, -2 if transpose else -1)
     lhs_map, rhs_map = [*_batches(op.lhs, outer), type.rank - 2], _batches(op.rhs, outer)
-    # Those of i8 are of i32.
+    # Those of bytes are of i32.
     total = type.element_type if isinstance(type.element_type, ir.IntegerType) else None
     return contract(op.lhs, lhs_map, op.rhs, rhs_map, [*outer, rows, columns], transpose_rhs=transpose, type=total)
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +17,28 @@ FLOAT8 = (np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2))
 def is_float(dtype: np.dtype) -> bool:
     """Whether it is one of f16, bf16, f32, f64, f8E4M3FN and f8E5M2."""
     return dtype == BF16 or dtype.kind == "f" or dtype in FLOAT8
+
+
+def is_inexact(dtype: np.dtype) -> bool:
+    """Whether its numbers are rounded: floats and complex numbers."""
+    return is_float(dtype) or dtype.kind == "c"
+
+
+def parts(x: np.ndarray) -> np.ndarray:
+    """The real and imaginary parts of complex numbers along a further dimension; other arrays as they are."""
+    return np.stack([x.real, x.imag], axis=-1) if x.dtype.kind == "c" else x
+
+
+def joined_parts(re: np.ndarray, im: np.ndarray) -> np.ndarray:
+    """The complex numbers of their parts, which infinities in the other part don't change."""
+    result = np.empty(re.shape, np.result_type(re.dtype, np.complex64))
+    result.real, result.imag = re, im
+    return result
+
+
+def by_parts(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray) -> np.ndarray:
+    """A function of floats, on each part of complex numbers by itself."""
+    return joined_parts(function(x.real), function(x.imag)) if x.dtype.kind == "c" else function(x)
 
 
 def accumulator(dtype: np.dtype) -> np.dtype:
@@ -76,11 +98,11 @@ def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
 
 
 def saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers as signed integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
+    """Numbers as integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
     info = np.iinfo(dtype)
     if x.dtype.kind in "iub":
         return np.clip(x.astype(np.int64), info.min, info.max).astype(dtype)
     wide = np.trunc(x.astype(F64))
-    inside = np.abs(wide) < 2.0 ** (info.bits - 1)  # exact in f64; NaN isn't inside
+    inside = (wide >= float(info.min)) & (wide < float(int(info.max) + 1))  # exact in f64; NaN isn't inside
     whole = np.where(inside, wide, 0.0).astype(dtype)
     return np.where(inside | np.isnan(wide), whole, np.where(wide > 0, info.max, info.min)).astype(dtype)

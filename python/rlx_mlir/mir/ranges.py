@@ -19,6 +19,7 @@ from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
+from rlx_mlir.mir.scalars import integer_range
 
 
 @dataclass(frozen=True)
@@ -83,10 +84,14 @@ def _fitted(interval: Interval, element: ir.Type) -> Interval:
     """The interval, or that of the element type where integers wrap around; anything for ends that are no numbers."""
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ANYTHING
+    if isinstance(element, ir.ComplexType):  # a product's parts are more than those of its factors
+        return ANYTHING
     if not isinstance(element, ir.IntegerType):
         return interval
     width = element.width
-    least, most = (0.0, 1.0) if width == 1 else (-(2.0 ** (width - 1)), 2.0 ** (width - 1) - 1)
+    least, most = -(2.0 ** (width - 1)), 2.0 ** (width - 1) - 1
+    if width == 1 or element.is_unsigned:
+        least, most = 0.0, 2.0**width - 1
     return interval if least <= interval.low and interval.high <= most else Interval(least, most)
 
 
@@ -141,7 +146,8 @@ def _of_constant(op: ir.AnyOp, known: Known) -> Interval:
 @_rule(mir.IotaOp)
 def _of_iota(op: ir.AnyOp, known: Known) -> Interval:
     last = max(_size(op.result, python_value(op.axis)) - 1, 0.0)
-    return Interval(0.0, min(last, 2.0**31 - 1 if str(op.result.type.element_type) == "i32" else 2.0**63 - 1))
+    kind = op.result.type.element_type
+    return Interval(0.0, min(last, float(integer_range(kind)[1]) if isinstance(kind, ir.IntegerType) else 2.0**63 - 1))
 
 
 # What moves elements ------------------------------------------------------------------------------
@@ -275,6 +281,8 @@ def interval_of_array(array: np.ndarray) -> Interval:
     """The interval of an array's elements; anything where one of them is no number."""
     if not array.size:
         return Interval(0.0, 0.0)
+    if array.dtype.kind == "c":
+        return ANYTHING
     wide = (
         array
         if array.dtype.kind in "biu"
@@ -286,7 +294,7 @@ def interval_of_array(array: np.ndarray) -> Interval:
 
 def weight_of(array: np.ndarray) -> Weight | None:
     """Sums of magnitudes along both dimensions of a matrix; None where it is none, or has other than numbers."""
-    if array.ndim != 2 or array.dtype.kind in "biu":
+    if array.ndim != 2 or array.dtype.kind in "biuc":
         return None
     sums = np.abs(np.asarray(array, np.float32))
     columns, rows = (float(sums.sum(axis, dtype=np.float64).max(initial=0.0)) for axis in (0, 1))

@@ -38,7 +38,7 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, is_float
+from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, integer_range, is_complex, is_float, joined
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -176,8 +176,7 @@ def _first(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
     if kind in ("sum", "mean", "prod", "any", "all"):
         return 1 if kind in ("prod", "all") else 0
-    smallest = -math.inf if is_float(type) else -(1 << (ir.IntegerType(type).width - 1))
-    largest = math.inf if is_float(type) else (1 << (ir.IntegerType(type).width - 1)) - 1
+    smallest, largest = (-math.inf, math.inf) if is_float(type) else integer_range(type)
     return smallest if kind == "max" else largest
 
 
@@ -210,12 +209,26 @@ def _sum_along(x: ir.Value, axis: int, *, keep_dims: bool) -> ir.Value:
 def lower_reduce(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """reduce(x) -> generic: result[kept] = result[kept] op x[..]; mean divides by the count"""
     kind, axes = python_value(op.kind), python_value(op.axes)
+    if is_complex(element_type(op.x)):
+        rewriter.replace(op, _reduce_parts(op, kind, axes))
+        return
     total = reduce_axes(op.x, kind, axes, keep_dims=bool(op.keep_dims))
     if kind != "mean":
         rewriter.replace(op, converted(total, op.result.type))
         return
     count = count_as([size_of(op.x, axis) for axis in axes], element_type(total))
     rewriter.replace(op, elementwise(op.result.type, [total], lambda x: x / count))
+
+
+def _reduce_parts(op: ir.AnyOp, kind: str, axes: Sequence[int]) -> ir.Value:
+    """Sum or mean of complex numbers: those of their real and of their imaginary parts."""
+    type = tensor_type(sizes_of(op.x), element_type(op.x).element_type)
+    both = [elementwise(type, [op.x], part) for part in (lambda z: z.re, lambda z: z.im)]
+    totals = [reduce_axes(part, kind, axes, keep_dims=bool(op.keep_dims)) for part in both]
+    if kind == "sum":
+        return elementwise(op.result.type, totals, joined)
+    count = count_as([size_of(op.x, axis) for axis in axes], element_type(totals[0]))
+    return elementwise(op.result.type, totals, lambda re, im: joined(re / count, im / count))
 
 
 @TO_LINALG.pattern(mir.SoftmaxOp)

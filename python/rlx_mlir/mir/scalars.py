@@ -9,7 +9,8 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from mlir.dialects import arith, linalg, math, tensor
+from mlir.dialects import arith, builtin, linalg, math, tensor
+from mlir.dialects import complex as complex_dialect
 
 from rlx_mlir import ir
 from rlx_mlir.mir.algebra import Formula, Op, Primitive
@@ -21,19 +22,42 @@ _FLOAT8 = {  # (bits of the fraction, bias of the exponent, bits of the largest 
     "f8E4M3FN": (3, 7, 0x7E),
     "f8E5M2": (2, 15, 0x7B),
 }
-_PREDICATES = {  # (ordered float, signed integer)
-    "eq": ("OEQ", "eq"),
-    "ne": ("UNE", "ne"),
-    "lt": ("OLT", "slt"),
-    "le": ("OLE", "sle"),
-    "gt": ("OGT", "sgt"),
-    "ge": ("OGE", "sge"),
+_PREDICATES = {  # (ordered float, signed integer, integer without sign)
+    "eq": ("OEQ", "eq", "eq"),
+    "ne": ("UNE", "ne", "ne"),
+    "lt": ("OLT", "slt", "ult"),
+    "le": ("OLE", "sle", "ule"),
+    "gt": ("OGT", "sgt", "ugt"),
+    "ge": ("OGE", "sge", "uge"),
 }
 
 
 def element(word: str) -> ir.Type:
-    """The element type of a word: f16, bf16, f32, f64, i1 .. i64, index."""
+    """The element type of a word: f16, bf16, f32, f64, i1 .. i64, ui8 .. ui32, index."""
     return ir.Type.parse(word)
+
+
+def is_unsigned(type: ir.Type) -> bool:
+    """Whether it is an integer type without sign."""
+    return isinstance(type, ir.IntegerType) and bool(type.is_unsigned)
+
+
+def is_complex(type: ir.Type) -> bool:
+    """Whether it is the type of complex numbers."""
+    return isinstance(type, ir.ComplexType)
+
+
+def signless(type: ir.Type) -> ir.Type:
+    """The type that arithmetic of `arith` has for values of an integer type; others as they are."""
+    return ir.IntegerType.get_signless(type.width) if is_unsigned(type) else type
+
+
+def integer_range(type: ir.Type) -> tuple[int, int]:
+    """The smallest and the largest number of an integer type."""
+    width = ir.IntegerType(type).width
+    if str(type) == "i1" or is_unsigned(type):
+        return 0, (1 << width) - 1
+    return -(1 << (width - 1)), (1 << (width - 1)) - 1
 
 
 def is_float(type: ir.Type) -> bool:
@@ -47,10 +71,28 @@ def accumulator(type: ir.Type) -> ir.Type:
 
 
 def constant(type: ir.Type, number: float) -> Scalar:
-    """A constant of a float, integer or index type."""
+    """A constant of a float, integer, index or complex type, of which it is the real part."""
+    if is_complex(type):
+        return joined(*(constant(type.element_type, part) for part in (number, 0)))
     if is_float(type):
         return Scalar(arith.ConstantOp(type, ir.FloatAttr.get(type, float(number))).result)
-    return Scalar(arith.ConstantOp(type, ir.IntegerAttr.get(type, int(number))).result)
+    own, whole = signless(type), int(number)
+    if own != type and whole > integer_range(own)[1]:  # attributes of signless types hold signed numbers
+        whole -= 1 << own.width
+    return Scalar(arith.ConstantOp(own, ir.IntegerAttr.get(own, whole)).result, unsigned=own != type)
+
+
+def loaded(element: ir.Value, *, fast: bool = False) -> Scalar:
+    """An element of a tensor: of a type without sign, its bits in the type that there is arithmetic of."""
+    own = signless(element.type)
+    if own == element.type:
+        return Scalar(element, fast=fast)
+    return Scalar(builtin.unrealized_conversion_cast([own], [element]), fast=fast, unsigned=True)
+
+
+def stored(x: Scalar) -> ir.Value:
+    """What is loaded again: the value as an element of a tensor."""
+    return builtin.unrealized_conversion_cast([x.type], [x.value]) if x.unsigned else x.value
 
 
 def index(dim: int) -> Scalar:
@@ -58,59 +100,90 @@ def index(dim: int) -> Scalar:
     return Scalar(linalg.IndexOp(dim).result)
 
 
+def joined(re: Scalar, im: Scalar) -> Scalar:
+    """The complex number of two parts."""
+    type = ir.ComplexType.get(re.type)
+    return Scalar(complex_dialect.CreateOp(type, re.value, im.value).result, fast=re.fast or im.fast)
+
+
 class Scalar:
     """A scalar value. Python numbers beside it take its type; what is made from a fast one is fast.
 
     Fast arithmetic may be reassociated and contracted: sums over many elements have a free order. Infinities and NaN
     keep their meaning. Integers are signed, `//`, `%` and `>>` apart, which take them as unsigned.
+
+    Values of ui8, ui16 and ui32 are signless integers that are `unsigned`: `arith` has no other arithmetic. Bodies take
+    them by `loaded` and give them by `stored`, and `rlx-strip-signedness` makes elements in memory signless, too.
     """
 
-    def __init__(self, value: ir.Value, *, fast: bool = False) -> None:
+    def __init__(self, value: ir.Value, *, fast: bool = False, unsigned: bool = False) -> None:
         self.value = value
         self.fast = fast
+        self.unsigned = unsigned
 
     @property
     def type(self) -> ir.Type:
         """The element type."""
-        return self.value.type
+        own = self.value.type
+        return ir.IntegerType.get_unsigned(own.width) if self.unsigned else own
 
     @property
     def word(self) -> str:
         """The element type as text."""
-        return str(self.value.type)
+        return str(self.type)
+
+    @property
+    def re(self) -> Scalar:
+        """The real part of a complex number."""
+        return Scalar(complex_dialect.ReOp(self.value).result, fast=self.fast)
+
+    @property
+    def im(self) -> Scalar:
+        """The imaginary part of a complex number."""
+        return Scalar(complex_dialect.ImOp(self.value).result, fast=self.fast)
 
     def like(self, number: float) -> Scalar:
         """A constant of this scalar's type."""
         return constant(self.type, number)
 
-    def _apply(self, other: Scalar | float, on_floats: Any, on_integers: Any, *, swap: bool = False) -> Scalar:
+    def _apply(
+        self,
+        other: Scalar | float,
+        on_floats: Any,
+        on_integers: Any,
+        on_complex: Callable[[Scalar, Scalar], Scalar] | None = None,
+        *,
+        swap: bool = False,
+    ) -> Scalar:
         rhs = other if isinstance(other, Scalar) else self.like(other)
         lhs, fast = self, self.fast or rhs.fast
         if swap:
             lhs, rhs = rhs, lhs
+        if on_complex is not None and is_complex(self.type):
+            return on_complex(lhs, rhs)
         if is_float(self.type):
             flags = {"fastmath": ir.Attribute.parse("#arith.fastmath<reassoc,contract>")} if fast else {}
             return Scalar(on_floats(lhs.value, rhs.value, **flags).result, fast=fast)
-        return Scalar(on_integers(lhs.value, rhs.value).result, fast=fast)
+        return Scalar(on_integers(lhs.value, rhs.value).result, fast=fast, unsigned=self.unsigned)
 
     def __add__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.AddFOp, arith.AddIOp)
+        return self._apply(other, arith.AddFOp, arith.AddIOp, lambda x, y: joined(x.re + y.re, x.im + y.im))
 
     __radd__ = __add__
 
     def __sub__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.SubFOp, arith.SubIOp)
+        return self._apply(other, arith.SubFOp, arith.SubIOp, lambda x, y: joined(x.re - y.re, x.im - y.im))
 
     def __rsub__(self, other: float) -> Scalar:
         return self._apply(other, arith.SubFOp, arith.SubIOp, swap=True)
 
     def __mul__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.MulFOp, arith.MulIOp)
+        return self._apply(other, arith.MulFOp, arith.MulIOp, _complex_product)
 
     __rmul__ = __mul__
 
     def __truediv__(self, other: Scalar | float) -> Scalar:
-        return self._apply(other, arith.DivFOp, None)
+        return self._apply(other, arith.DivFOp, None, _complex_quotient)
 
     def __rtruediv__(self, other: float) -> Scalar:
         return self._apply(other, arith.DivFOp, None, swap=True)
@@ -137,31 +210,34 @@ class Scalar:
         return self._apply(other, None, arith.ShRUIOp)
 
     def __neg__(self) -> Scalar:
+        if is_complex(self.type):
+            return joined(-self.re, -self.im)
         return Scalar(arith.NegFOp(self.value).result)
 
     def quotient(self, other: Scalar) -> Scalar:
-        """The quotient of signed integers, rounded towards 0; the divisor is neither 0 nor -1."""
-        return self._apply(other, None, arith.DivSIOp)
+        """The quotient of integers, rounded towards 0; the divisor isn't 0, nor -1."""
+        return self._apply(other, None, arith.DivUIOp if self.unsigned else arith.DivSIOp)
 
     def remainder(self, other: Scalar) -> Scalar:
         """What the quotient leaves."""
-        return self._apply(other, None, arith.RemSIOp)
+        return self._apply(other, None, arith.RemUIOp if self.unsigned else arith.RemSIOp)
 
     def max(self, other: Scalar | float) -> Scalar:
         """The larger of two; NaN where one is NaN."""
-        return self._apply(other, arith.MaximumFOp, arith.MaxSIOp)
+        return self._apply(other, arith.MaximumFOp, arith.MaxUIOp if self.unsigned else arith.MaxSIOp)
 
     def min(self, other: Scalar | float) -> Scalar:
         """The smaller of two; NaN where one is NaN."""
-        return self._apply(other, arith.MinimumFOp, arith.MinSIOp)
+        return self._apply(other, arith.MinimumFOp, arith.MinUIOp if self.unsigned else arith.MinSIOp)
 
     def compare(self, kind: str, other: Scalar | float) -> Scalar:
         """`self kind other` as i1, by the words of `mir.compare`; with NaN only ne is true."""
         rhs = other if isinstance(other, Scalar) else self.like(other)
-        on_floats, on_integers = _PREDICATES[kind]
+        on_floats, *on_integers = _PREDICATES[kind]
         if is_float(self.type):
             return Scalar(arith.CmpFOp(getattr(arith.CmpFPredicate, on_floats), self.value, rhs.value).result)
-        return Scalar(arith.CmpIOp(getattr(arith.CmpIPredicate, on_integers), self.value, rhs.value).result)
+        predicate = getattr(arith.CmpIPredicate, on_integers[self.unsigned])
+        return Scalar(arith.CmpIOp(predicate, self.value, rhs.value).result)
 
     def __lt__(self, other: Scalar | float) -> Scalar:
         return self.compare("lt", other)
@@ -183,7 +259,7 @@ class Scalar:
         if not isinstance(on_false, Scalar):
             on_false = on_true.like(on_false)
         result = arith.SelectOp(self.value, on_true.value, on_false.value).result
-        return Scalar(result, fast=on_true.fast or on_false.fast)
+        return Scalar(result, fast=on_true.fast or on_false.fast, unsigned=on_true.unsigned)
 
     def bitcast(self, word: str) -> Scalar:
         """The same bits as another type."""
@@ -193,15 +269,46 @@ class Scalar:
         """The value in the type in which it is computed."""
         return self.to(accumulator(self.type))
 
+    def low_bits(self, target: ir.Type) -> Scalar:
+        """This integer's last bits as a shorter one; the whole where that is as long, whether it isn't 0 as i1."""
+        if str(target) == "i1" or target.width >= self.type.width:
+            return self.to(target)
+        return Scalar(arith.TruncIOp(signless(target), self.value).result, unsigned=is_unsigned(target))
+
     def to(self, target: ir.Type | str) -> Scalar:
         """The value as another type, by the rules of `mir.cast`; index values count as 64 bit integers."""
         type = element(target) if isinstance(target, str) else target
         if type == self.type:
             return self
-        return Scalar(_convert(self, type).value, fast=self.fast)
+        return Scalar(_convert(self, type).value, fast=self.fast, unsigned=is_unsigned(type))
+
+
+def _complex_product(x: Scalar, y: Scalar) -> Scalar:
+    """(a + bi) (c + di) = (ac - bd) + (ad + bc)i"""
+    a, b, c, d = x.re, x.im, y.re, y.im
+    return joined(a * c - b * d, a * d + b * c)
+
+
+def _complex_quotient(x: Scalar, y: Scalar) -> Scalar:
+    """(a + bi) / (c + di), divided by the larger of c and d first: squares of large numbers would overflow."""
+    a, b, c, d = x.re, x.im, y.re, y.im
+    is_real = absolute(c) >= absolute(d)
+    large, small = is_real.select(c, d), is_real.select(d, c)
+    ratio = small / large
+    total = large + small * ratio
+    re = is_real.select(a + b * ratio, a * ratio + b)
+    im = is_real.select(b - a * ratio, b * ratio - a)
+    return joined(re / total, im / total)
 
 
 def _convert(x: Scalar, target: ir.Type) -> Scalar:
+    if is_complex(x.type):
+        if str(target) == "i1":
+            return x.re.compare("ne", 0) | x.im.compare("ne", 0)
+        return x.re.to(target)
+    if is_complex(target):
+        re = x.to(target.element_type)
+        return joined(re, re.like(0))
     if x.word in _FLOAT8:
         return decode_float8(unsigned(x.bitcast("i8"), "i32"), x.word).to(target)
     if str(target) in _FLOAT8:
@@ -209,7 +316,7 @@ def _convert(x: Scalar, target: ir.Type) -> Scalar:
     if "index" in (x.word, str(target)):
         if x.word == "index":
             return Scalar(arith.IndexCastOp(element("i64"), x.value).result).to(target)
-        wide = x.to("i64") if is_float(x.type) else x
+        wide = x.to("i64") if is_float(x.type) or x.unsigned else x
         return Scalar(arith.IndexCastOp(target, wide.value).result)
     if str(target) == "i1":
         return x.compare("ne", 0)
@@ -240,30 +347,36 @@ def _round_to_odd(x: Scalar) -> Scalar:
 
 
 def _integer_to_float(x: Scalar, target: ir.Type) -> Scalar:
-    if x.word == "i1":
-        return Scalar(arith.UIToFPOp(target, x.value).result)
-    if str(target) in ("f16", "bf16"):
-        return Scalar(arith.SIToFPOp(element("f64"), x.value).result).to(target)
-    return Scalar(arith.SIToFPOp(target, x.value).result)
+    convert = arith.UIToFPOp if x.unsigned or x.word == "i1" else arith.SIToFPOp
+    if x.word != "i1" and str(target) in ("f16", "bf16"):
+        return Scalar(convert(element("f64"), x.value).result).to(target)
+    return Scalar(convert(target, x.value).result)
 
 
 def _float_to_integer(x: Scalar, target: ir.Type) -> Scalar:
-    bits = ir.IntegerType(target).width
-    limit = float(1 << (bits - 1))
+    least, most = integer_range(target)
     wide = x.to("f64") if x.word != "f64" else x
-    whole = Scalar(arith.FPToSIOp(target, wide.value).result)
-    high = (wide >= limit).select((1 << (bits - 1)) - 1, whole)
-    low = (wide < -limit).select(-(1 << (bits - 1)), high)
+    convert = arith.FPToUIOp if is_unsigned(target) else arith.FPToSIOp
+    whole = Scalar(convert(signless(target), wide.value).result, unsigned=is_unsigned(target))
+    high = (wide >= float(most + 1)).select(most, whole)
+    low = (wide < float(least)).select(least, high)
     return wide.compare("ne", wide).select(0, low)
 
 
 def _integer_to_integer(x: Scalar, target: ir.Type) -> Scalar:
+    """Clamped where the source has more numbers at either end, then with more or fewer bits."""
+    (low, high), (least, most) = integer_range(x.type), integer_range(target)
+    if low < least:
+        x = x.max(least)
+    if high > most:
+        x = x.min(most)
     before, after = ir.IntegerType(x.type).width, ir.IntegerType(target).width
-    if before < after:
-        extend = arith.ExtUIOp if before == 1 else arith.ExtSIOp
-        return Scalar(extend(target, x.value).result)
-    clamped = x.max(-(1 << (after - 1))).min((1 << (after - 1)) - 1)
-    return Scalar(arith.TruncIOp(target, clamped.value).result)
+    if before == after:
+        return x
+    if before > after:
+        return Scalar(arith.TruncIOp(signless(target), x.value).result)
+    extend = arith.ExtUIOp if low == 0 else arith.ExtSIOp
+    return Scalar(extend(signless(target), x.value).result)
 
 
 def decode_float8(code: Scalar, word: str) -> Scalar:
@@ -337,7 +450,7 @@ def round_even(x: Scalar) -> Scalar:
 
 def extract(source: ir.Value, positions: Sequence[Scalar]) -> Scalar:
     """One element of a tensor, at index positions."""
-    return Scalar(tensor.ExtractOp(source, [position.value for position in positions]).result)
+    return loaded(tensor.ExtractOp(source, [position.value for position in positions]).result)
 
 
 def compute(record: Elementwise, *operands: Scalar) -> Scalar:

@@ -393,7 +393,8 @@ def lower_dim(op: ir.AnyOp, rewriter: Rewriter) -> None:
     size = as_index(size_of(op.x, python_value(op.axis)))
 
     def number(_: Scalar) -> Scalar:
-        return Scalar(size).to("i64").to(str(element))
+        number = Scalar(size).to("i64")
+        return number.low_bits(element) if isinstance(element, ir.IntegerType) else number.to(element)
 
     rewriter.replace(op, generic(0, [], [(empty([], element), [])], number))
 

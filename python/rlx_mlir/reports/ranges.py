@@ -22,6 +22,7 @@ from rlx_mlir.arrays import as_array, element_word
 from rlx_mlir.errors import InputError, did_you_mean
 from rlx_mlir.interpreter import interpret
 from rlx_mlir.locations import describe_location
+from rlx_mlir.mir.numerics import parts
 from rlx_mlir.mir.packed import PackedWeight, packing
 from rlx_mlir.mir.ranges import ANYTHING, Interval, Known, Weight, analyse, interval_of_array, weight_of
 from rlx_mlir.rewriting import identity
@@ -258,7 +259,7 @@ def _observed(module: StagedGraph, arrays: Mapping[str, Any]) -> dict[tuple[int,
     def watch(op: ir.AnyOp, operands: Sequence[object], computed: Sequence[object]) -> None:
         for number, value in enumerate(computed):
             if isinstance(value, np.ndarray) and value.size and value.dtype.kind not in "biu":
-                wide = np.abs(value.astype(np.float64))
+                wide = np.abs(parts(value).astype(np.float64))
                 most = float(wide.max())
                 largest[identity(op), number] = most if math.isfinite(most) else math.inf
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from rlx_mlir import formats, ir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, StageError
-from rlx_mlir.mir.numerics import FLOAT8, is_float
+from rlx_mlir.mir.numerics import FLOAT8, by_parts, is_inexact, joined_parts
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.semantics.function import INPUT, Argument
 
@@ -101,20 +102,25 @@ def perturbed(sample: Sample, arguments: Sequence[Argument], seed: int = 1) -> S
     values = {}
     for argument in arguments:
         array = sample.values[argument.name]
-        if packing(argument.type) is None and is_float(array.dtype) and array.dtype not in FLOAT8:
-            wide = np.float64 if array.dtype == np.float64 else np.float32
-            unit = rounding_unit(array.dtype)
-            with np.errstate(all="ignore"):
-                moved = array.astype(wide) * (1 + 2 * unit * rng.choice((-1.0, 1.0), array.shape))
-                array = moved.astype(array.dtype)
+        if packing(argument.type) is None and is_inexact(array.dtype) and array.dtype not in FLOAT8:
+            array = by_parts(partial(_moved, rng=rng), array)
         values[argument.name] = array
     return Sample(sample.name, values)
 
 
+def _moved(array: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Floats, each moved by one rounding error."""
+    wide = np.float64 if array.dtype == np.float64 else np.float32
+    unit = rounding_unit(array.dtype)
+    with np.errstate(all="ignore"):
+        moved = array.astype(wide) * (1 + 2 * unit * rng.choice((-1.0, 1.0), array.shape))
+        return np.asarray(moved).astype(array.dtype)
+
+
 def rounding_unit(dtype: np.dtype) -> float:
-    """Half of the distance of 1 to the next larger number of a floating-point type."""
+    """Half of the distance of 1 to the next larger number of a floating-point type, or of complex numbers' parts."""
     units = {"float16": -11, "bfloat16": -8, "float8_e4m3fn": -4, "float8_e5m2": -3, "float32": -24, "float64": -53}
-    return 2.0 ** units[dtype.name]
+    return 2.0 ** (units["float32"] if dtype == np.complex64 else units[dtype.name])
 
 
 def _symbols(argument: Argument) -> list[str]:
@@ -147,10 +153,11 @@ def _value(
             return formats.pack_planes(packed.scheme, encoded, packed.k)
         return formats.pack_panels(packed.scheme, encoded, packed.k) if packed.layout == "panels" else encoded
     dtype = numpy_dtype(type.element_type)
-    if not is_float(dtype):
+    if not is_inexact(dtype):
         # Positions, row numbers and ids: small enough for whatever they point into.
         return np.asarray(rng.integers(0, 2 if dtype == np.bool_ else below, shape)).astype(dtype)
-    values = make(shape, dtype.name, rng)
+    is_complex = dtype.kind == "c"
+    values = joined_parts(*(make(shape, "float32", rng) for _ in "ri")) if is_complex else make(shape, dtype.name, rng)
     if argument.kind != INPUT:  # A weight keeps the size of what it is multiplied with; a vector is a scale, or a bias.
         values = values * max(shape) ** -0.5 if len(shape) > 1 else 1 + values / 4
     return np.asarray(values).astype(dtype)

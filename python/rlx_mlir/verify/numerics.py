@@ -17,6 +17,7 @@ from rlx_mlir.errors import ExecutionError, InputError, NumericError, PassError,
 from rlx_mlir.interpreter import Watch, interpret
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
+from rlx_mlir.mir.numerics import parts
 from rlx_mlir.mir.registry import REFERENCES
 from rlx_mlir.rewriting import Rewrite, ValueChange, operations, recording, run_pipeline
 from rlx_mlir.rewriting.failure import write_reproducer
@@ -112,7 +113,7 @@ def distance(first: np.ndarray, second: np.ndarray) -> float:
     if not first.size or first.dtype == np.uint8:
         return 0.0
     with np.errstate(all="ignore"):
-        gap = np.abs(first.astype(np.float64) - second.astype(np.float64))
+        gap = np.abs(parts(first).astype(np.float64) - parts(second).astype(np.float64))
     return float(np.max(gap, initial=0.0, where=np.isfinite(gap)))
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.mir.functions import Rounding, named
-from rlx_mlir.mir.numerics import accumulator, is_float
+from rlx_mlir.mir.numerics import accumulator, is_inexact, parts
 from rlx_mlir.verify.inputs import rounding_unit
 
 #: Allowed is so many times the error that rounding is expected to give.
@@ -30,7 +30,8 @@ def _names(words: str) -> frozenset[str]:
 
 
 EXACT = named(lambda record: record.rounding is Rounding.EXACT) | _names(
-    "constant reshape transpose narrow concat expand gather repack cache_update where compare sample"
+    "constant reshape transpose narrow concat expand gather repack cache_update where compare sample complex real imag "
+    "conjugate"
 )
 ARITHMETIC = named(lambda record: record.rounding in (Rounding.STEP, Rounding.ROUNDED)) | _names("cast")
 #: Errors of functions of elements, in units; compiled code has polynomials of its own.
@@ -41,7 +42,7 @@ _BLOCK_FACTOR = 8
 
 def operation_error(op: ir.Operation, operands: Sequence[object], results: Sequence[object]) -> float:
     """The relative error that an operation adds to that of its operands."""
-    arrays = [value for value in results if isinstance(value, np.ndarray) and is_float(value.dtype)]
+    arrays = [value for value in results if isinstance(value, np.ndarray) and is_inexact(value.dtype)]
     if not arrays or op.name in EXACT:
         return 0.0
     stored = max(rounding_unit(array.dtype) for array in arrays)
@@ -101,10 +102,11 @@ class Expected:
     whole: int = 0
 
     def allowed(self) -> np.ndarray:
-        """The difference allowed, by element."""
-        if not is_float(self.array.dtype):
+        """The difference allowed, by element; that of a complex number is that of either part."""
+        if not is_inexact(self.array.dtype):
             return np.full(self.array.shape, float(self.whole))
-        size = np.abs(self.array.astype(np.float64))
+        is_complex = self.array.dtype.kind == "c"
+        size = np.abs(self.array.astype(np.complex128 if is_complex else np.float64))
         finite = size[np.isfinite(size)]
         floor = CANCELLATION * (finite.max() if finite.size else 0.0)
         return SAFETY * (self.relative * (size + floor) + self.absolute)
@@ -141,7 +143,7 @@ def difference(expected: Expected, found: np.ndarray, *, overall: float | None =
         return Difference(text=f"{want.dtype} {list(want.shape)} before, {found.dtype} {list(found.shape)} after")
     if want.size == 0:
         return None
-    a, b = want.astype(np.float64), found.astype(np.float64)
+    a, b = parts(want).astype(np.float64), parts(found).astype(np.float64)
     with np.errstate(all="ignore"):
         gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b))
         gap = np.where(np.isnan(gap), np.inf, gap)  # NaN on one side only, or infinities of two signs
@@ -153,10 +155,12 @@ def difference(expected: Expected, found: np.ndarray, *, overall: float | None =
             text = f"the root mean square of the differences is {off:.3g}, that of the values {size:.3g}"
             return Difference(text=f"{text}; allowed is {overall:.3g} of it")
         allowed = expected.allowed()
+        if allowed.shape != a.shape:
+            allowed = np.broadcast_to(allowed[..., None], a.shape)
         # Where an infinity is expected, or found, nothing but that is near enough.
         excess = np.where(gap > np.nan_to_num(allowed), gap / np.maximum(np.nan_to_num(allowed), 1e-300), 0.0)
     worst = int(np.argmax(excess))
     if excess.flat[worst] == 0:
         return None
-    index = tuple(int(i) for i in np.unravel_index(worst, want.shape))
+    index = tuple(int(i) for i in np.unravel_index(worst, a.shape))
     return Difference(index, float(a[index]), float(b[index]), float(allowed[index]))

@@ -193,3 +193,21 @@ func.func @iota_of_one() -> (tensor<4x1xf32>, tensor<4x1xf32>) {
   %1 = mir.iota axis 0 to tensor<4x1xf32>
   return %0, %1 : tensor<4x1xf32>, tensor<4x1xf32>
 }
+
+/// All bits are the largest number where there is no sign, not -1: its remainders stay, those of 1 are 0.
+// CHECK-LABEL: func @unsigned_remainders
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4xui8>)
+//   CHECK-DAG:   %[[MOST:.+]] = mir.constant dense<255> : tensor<ui8>
+//   CHECK-DAG:   %[[ZEROS:.+]] = mir.constant dense<0> : tensor<4xui8>
+//       CHECK:   %[[FLOOR:.+]] = mir.floor_rem %[[X]], %[[MOST]]
+//       CHECK:   %[[TRUNC:.+]] = mir.trunc_rem %[[X]], %[[MOST]]
+//       CHECK:   return %[[FLOOR]], %[[TRUNC]], %[[ZEROS]], %[[X]]
+func.func @unsigned_remainders(%x: tensor<4xui8>) -> (tensor<4xui8>, tensor<4xui8>, tensor<4xui8>, tensor<4xui8>) {
+  %most = mir.constant dense<255> : tensor<ui8>
+  %one = mir.constant dense<1> : tensor<ui8>
+  %0 = mir.floor_rem %x, %most : tensor<4xui8>, tensor<ui8>
+  %1 = mir.trunc_rem %x, %most : tensor<4xui8>, tensor<ui8>
+  %2 = mir.floor_rem %x, %one : tensor<4xui8>, tensor<ui8>
+  %3 = mir.and %x, %most : tensor<4xui8>, tensor<ui8>
+  return %0, %1, %2, %3 : tensor<4xui8>, tensor<4xui8>, tensor<4xui8>, tensor<4xui8>
+}

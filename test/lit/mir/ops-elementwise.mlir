@@ -190,3 +190,27 @@ func.func @where(%c: tensor<2x1x1xi1>, %x: tensor<?x8xf32>, %y: tensor<f32>) -> 
   %1 = mir.where %c, %0, %0 : tensor<2x1x1xi1>, tensor<2x?x8xf32>
   return %1 : tensor<2x?x8xf32>
 }
+
+/// Integers without sign have what signed ones have; products of bytes may mix them.
+// CHECK-LABEL: func @unsigned
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xui8>, %[[Y:.+]]: tensor<8x4xi8>, %[[I:.+]]: tensor<3xui16>)
+//       CHECK:   %[[C:.+]] = mir.constant dense<[0, 1, 2, 3, 128, 200, 254, 255]> : tensor<8xui8>
+//       CHECK:   %[[S:.+]] = mir.add %[[X]], %[[C]] : tensor<?x8xui8>, tensor<8xui8>
+//       CHECK:   mir.trunc_rem %[[S]], %[[X]] : tensor<?x8xui8>
+//       CHECK:   mir.compare lt %[[S]], %[[C]] : tensor<?x8xui8>, tensor<8xui8>
+//       CHECK:   mir.cast %[[S]] : tensor<?x8xui8> to tensor<?x8xui32>
+//       CHECK:   mir.iota axis 0 to tensor<4xui16>
+//       CHECK:   mir.gather %[[C]], %[[I]] axis 0 : tensor<8xui8>, tensor<3xui16>
+//       CHECK:   %[[P:.+]] = mir.matmul %[[S]], %[[Y]] : tensor<?x8xui8>, tensor<8x4xi8>
+//       CHECK:   return %[[P]] : tensor<?x4xi32>
+func.func @unsigned(%x: tensor<?x8xui8>, %y: tensor<8x4xi8>, %i: tensor<3xui16>) -> tensor<?x4xi32> {
+  %c = mir.constant dense<[0, 1, 2, 3, 128, 200, 254, 255]> : tensor<8xui8>
+  %0 = mir.add %x, %c : tensor<?x8xui8>, tensor<8xui8>
+  %1 = mir.trunc_rem %0, %x : tensor<?x8xui8>
+  %2 = mir.compare lt %0, %c : tensor<?x8xui8>, tensor<8xui8>
+  %3 = mir.cast %0 : tensor<?x8xui8> to tensor<?x8xui32>
+  %4 = mir.iota axis 0 to tensor<4xui16>
+  %5 = mir.gather %c, %i axis 0 : tensor<8xui8>, tensor<3xui16>
+  %6 = mir.matmul %0, %y : tensor<?x8xui8>, tensor<8x4xi8>
+  return %6 : tensor<?x4xi32>
+}

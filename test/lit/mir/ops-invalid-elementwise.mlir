@@ -121,7 +121,7 @@ func.func @trunc_rem_c1_shapes(%x: tensor<4xi32>, %y: tensor<5xi32>) {
 // -----
 
 func.func @and_of_floats(%x: tensor<4xf32>) {
-  // expected-error @below {{operand #0 must be dense tensor of i1 or a signless integer of 8 to 64 bits values}}
+  // expected-error @below {{operand #0 must be dense tensor of i1, i8 to i64 or ui8 to ui32 values}}
   %z = mir.and %x, %x : tensor<4xf32>
   return
 }
@@ -129,7 +129,7 @@ func.func @and_of_floats(%x: tensor<4xf32>) {
 // -----
 
 func.func @floor_div_of_conditions(%x: tensor<4xi1>) {
-  // expected-error @below {{operand #0 must be dense tensor of a signless integer of 8 to 64 bits values}}
+  // expected-error @below {{operand #0 must be dense tensor of i8 to i64 or ui8 to ui32 values}}
   %z = mir.floor_div %x, %x : tensor<4xi1>
   return
 }
@@ -193,7 +193,7 @@ func.func @iota_c4_sizes(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @iota_element_type() {
-  // expected-error @below {{result #0 must be dense tensor of f32, i32 or i64 index values, but got 'tensor<4xf16>'}}
+  // expected-error @below {{result #0 must be dense tensor of f32, i32, i64 or ui8 to ui32 index values, but got 'tensor<4xf16>'}}
   %z = mir.iota axis 0 to tensor<4xf16>
   return
 }
@@ -218,7 +218,7 @@ func.func @add_packed(%x: tensor<4x20xi8, #mir.packed<q4_1, k = 32>>, %y: tensor
 // -----
 
 func.func @add_i1(%x: tensor<4xi1>) {
-  // expected-error @below {{operand #0 must be dense tensor of a float or a signless integer of 8 to 64 bits values}}
+  // expected-error @below {{operand #0 must be dense tensor of a float, complex<f32>, i8 to i64 or ui8 to ui32 values}}
   %z = mir.add %x, %x : tensor<4xi1>
   return
 }

@@ -33,15 +33,15 @@ func.func @matmul_c3_batch(%a: tensor<2x4x8xf32>, %b: tensor<3x8x16xf32>) {
 // -----
 
 func.func @matmul_of_i16(%a: tensor<4x8xi16>, %b: tensor<8x16xi16>) {
-  // expected-error @below {{operand #0 must be dense tensor of a float, i8, i32 or i64 values}}
+  // expected-error @below {{operand #0 must be dense tensor of a float, i8, i32, i64, ui8 or ui32 values}}
   %r = mir.matmul %a, %b : tensor<4x8xi16>, tensor<8x16xi16>
   return
 }
 
 // -----
 
-func.func @matmul_element_types(%a: tensor<4x8xf32>, %b: tensor<8x16xf16>) {
-  // expected-error @below {{failed to verify that all of {lhs, rhs} have same element type}}
+func.func @matmul_c4_element_types(%a: tensor<4x8xf32>, %b: tensor<8x16xf16>) {
+  // expected-error @below {{'mir.matmul' op expects 'lhs' and 'rhs' to be of one element type or of bytes, but got 'f32' and 'f16'}}
   %r = mir.matmul %a, %b : tensor<4x8xf32>, tensor<8x16xf16>
   return
 }

@@ -17,7 +17,7 @@ func.func @reduce_c1_range(%x: tensor<4x8xf32>) {
 // -----
 
 func.func @reduce_c2_mean(%x: tensor<4x8xi32>) {
-  // expected-error @below {{expects 'x' to be of floats with kind mean, but its element type is 'i32'}}
+  // expected-error @below {{expects 'x' to be of floats or complex numbers with kind mean, but its element type is 'i32'}}
   %r = mir.reduce mean %x axes [1] : tensor<4x8xi32>
   return
 }
