@@ -197,6 +197,7 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
             continue
         if (
             isinstance(view, mir.ReshapeOp)
+            and not len(view.like)
             and rows is not None
             and space is not None
             and _reads(op, rows)
@@ -433,6 +434,23 @@ def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
     return any(use.owner.name == "func.return" for use in new.uses)
 
 
+def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
+    """Whether an update writes into the memory of what it changes: that dies there.
+
+    Of an input it is the memory of what is returned, perhaps after further updates.
+    """
+    old, new = update.x, update.result
+    if not isinstance(old.owner, ir.Block):
+        return old.owner.name not in ("mir.constant", "mir.reshape") and only_user(old) is not None
+    if is_parameter(old) or only_user(old) is None:
+        return False
+    user = only_user(new)
+    while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
+        new = user.result
+        user = only_user(new)
+    return any(use.owner.name == "func.return" for use in new.uses)
+
+
 def _one(value: ir.Value) -> bool:
     return all(size == 1 for size in shape_of(value))
 
@@ -480,7 +498,7 @@ class _Library:
 
     def _build(self, group: Group, ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample") else []
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample", GENERIC) else []
         content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
         if content in self._kernels:
             return self._kernels[content]
@@ -527,10 +545,13 @@ def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value
 
 
 def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:
+    if (part := producer(value, mir.DynamicUpdateSliceOp)) is not None:
+        return inputs.index(part.x) if _is_overwritten(part) else -1
     if (update := producer(value, mir.CacheUpdateOp)) is not None:
-        return inputs.index(update.cache)
+        return inputs.index(update.cache) if _is_in_place(update.cache, value) else -1
     sample = producer(value, mir.SampleOp)
-    return inputs.index(sample.chosen) if sample is not None and value == sample.chosen_out else -1
+    overwrites = sample is not None and value == sample.chosen_out and _is_in_place(sample.chosen, value)
+    return inputs.index(sample.chosen) if overwrites else -1
 
 
 def _stem(group: Group) -> str:

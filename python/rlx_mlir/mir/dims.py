@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import ClassVar, Literal, NoReturn
@@ -80,7 +80,7 @@ Factor = str | Derived
 Bounds = tuple[int | float, int | float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Size:
     """A sum of products of symbols and derived sizes with integer coefficients.
 
@@ -179,6 +179,13 @@ class Size:
             total += coefficient
         return total
 
+    def substituted(self, sizes: Mapping[str, Size]) -> Size:
+        """The size with others in place of its symbols; KeyError names a symbol without one."""
+        total = Size.of(0)
+        for factors, coefficient in self.terms:
+            total += product([coefficient, *(_substituted(factor, sizes) for factor in factors)])
+        return total
+
     def bounds(self, maxima: Mapping[str, int] | None = None) -> Bounds:
         """What the size is at least and at most, for symbols from 0 to their maxima, or to any number without one."""
         low: int | float = 0
@@ -216,6 +223,9 @@ class Size:
             words = [str(factor) for factor in factors]
             parts.append("*".join(words if coefficient == 1 and words else [str(coefficient), *words]))
         return " + ".join(parts) or "0"
+
+    def __repr__(self) -> str:
+        return f"Size.parse('{self}')"
 
 
 def floordiv(size: Size, divisor: Size) -> Size:
@@ -270,10 +280,9 @@ def ceildiv(size: Size, divisor: Size) -> Size:
 def maximum(left: Size, right: Size) -> Size:
     """The larger one: one of the two where that is known, else the smaller one and max(difference, 0)."""
     difference = left - right
-    low, high = difference.bounds()
-    if low >= 0:
+    if is_never_negative(difference):
         return left
-    if high <= 0:
+    if is_never_negative(-difference):
         return right
     common = math.gcd(*(coefficient for _, coefficient in difference.terms))
     # Of max(d, 0) = d + max(-d, 0), the one whose first symbol is added is the normal form.
@@ -287,9 +296,36 @@ def maximum(left: Size, right: Size) -> Size:
     return right + _factor(Positive(part)) * common
 
 
+def is_never_negative(size: Size, depth: int = 6) -> bool:
+    """Whether a size is seen to be at least 0, whatever numbers its symbols stand for.
+
+    So is s - floordiv(s, 2): p / n - 1 < floordiv(p, n) <= p / n, and max(p, 0) is p or 0. At most `depth` derived
+    sizes are replaced so.
+    """
+    if size.bounds()[0] >= 0:
+        return True
+    for factors, coefficient in size.terms if depth else ():
+        if len(factors) != 1 or isinstance(factors[0], str):
+            continue
+        own, rest = factors[0], size - Size(((factors, coefficient),))
+        if isinstance(own, Positive):
+            cases = (is_never_negative(case, depth - 1) for case in (rest, rest + own.size * coefficient))
+            return any(cases) if coefficient > 0 else all(cases)
+        least = own.size - (own.number - 1) if coefficient > 0 else own.size
+        return is_never_negative(rest * own.number + least * coefficient, depth - 1)
+    return False
+
+
 def minimum(left: Size, right: Size) -> Size:
     """The smaller one."""
     return left + right - maximum(left, right)
+
+
+def followed(size: int | str, known: Sequence[Size]) -> Size:
+    """A size as operations write it: a number, or text in which d0, d1, ... are the known ones, in order."""
+    if isinstance(size, int):
+        return Size.of(size)
+    return Size.parse(size).substituted({f"d{number}": own for number, own in enumerate(known)})
 
 
 def product(sizes: Iterable[Size | int | str]) -> Size:
@@ -333,6 +369,14 @@ def _size(totals: Mapping[tuple[Factor, ...], int]) -> Size:
 
 def _order(term: tuple[tuple[Factor, ...], int]) -> tuple[str, ...]:
     return tuple(map(str, term[0]))
+
+
+def _substituted(factor: Factor, sizes: Mapping[str, Size]) -> Size:
+    """A factor with other sizes in place of its symbols."""
+    if isinstance(factor, str):
+        return sizes[factor]
+    own, number = factor.size.substituted(sizes), Size.of(factor.number)
+    return maximum(own, number) if isinstance(factor, Positive) else floordiv(own, number)
 
 
 def _scaled(left: Bounds, right: Bounds) -> Bounds:
