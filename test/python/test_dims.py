@@ -133,6 +133,17 @@ def test_sizes_of_other_values() -> None:
     assert followed("max(d0 - 1, 0)", [a + 1]) == a
 
 
+def test_products_are_bounded() -> None:
+    total = Size.parse("a + b + c + d + 1")
+    with pytest.raises(UnsupportedError, match="a size has at most 4096 terms of 64 factors, but "):
+        for _ in range(20):
+            total = total * total
+    power = Size.of("a")
+    with pytest.raises(UnsupportedError, match="a size has at most 4096 terms of 64 factors, but "):
+        for _ in range(20):
+            power = power * power
+
+
 def test_divisors_that_divide_nothing() -> None:
     n, a = Size.of("n"), Size.of("a")
     assert floordiv(n * a, a) == n

@@ -266,7 +266,8 @@ class _Planner:
             if (memory := self._donated.get(number, root)) in inputs:
                 described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
-            if not _is_given(value) and (root == value or isinstance(root.owner, ir.Block)):
+            # Of an argument or a call's result that is updated in place, the output has the memory.
+            if not _is_given(value) and (self._is_like(value, root) or isinstance(root.owner, ir.Block)):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
             self._bind_symbols(argument)
@@ -393,8 +394,12 @@ class _Planner:
             self._names[value] = self._names[root] if value == root else self._reshaped(value, root)
         return self._names[value]
 
+    def _is_like(self, value: ir.Value, root: ir.Value) -> bool:
+        """Whether a value has the sizes of what it is a view of: equal types leave some open."""
+        return value.type == root.type and self._dims[value] == self._dims[root]
+
     def _reshaped(self, value: ir.Value, root: ir.Value) -> str:
-        if value.type == root.type:
+        if self._is_like(value, root):
             return self._names[root]
         return self._recast(self._names[root], root, value)
 

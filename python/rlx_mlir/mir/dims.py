@@ -17,6 +17,9 @@ from typing import ClassVar, Literal, NoReturn
 
 from rlx_mlir.errors import InputError, UnsupportedError, shortened
 
+#: What a product of sizes may have: text can ask for sums that no memory holds once they are multiplied out.
+MOST_TERMS, MOST_FACTORS = 4096, 64
+
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -146,11 +149,22 @@ class Size:
 
     def __mul__(self, other: Size | int | str) -> Size:
         totals: dict[tuple[Factor, ...], int] = {}
+        factor = Size.of(other)
+        if len(self.terms) * len(factor.terms) > MOST_TERMS or self._degree + factor._degree > MOST_FACTORS:
+            raise UnsupportedError(
+                f"a size has at most {MOST_TERMS} terms of {MOST_FACTORS} factors, but ({shortened(str(self))}) * "
+                f"({shortened(str(factor))}) may have more"
+            )
         for left, a in self.terms:
-            for right, b in Size.of(other).terms:
+            for right, b in factor.terms:
                 key = tuple(sorted(left + right, key=str))
                 totals[key] = totals.get(key, 0) + a * b
         return _size(totals)
+
+    @property
+    def _degree(self) -> int:
+        """The most factors that a term has."""
+        return max((len(factors) for factors, _ in self.terms), default=0)
 
     def __neg__(self) -> Size:
         return self * -1
@@ -312,7 +326,8 @@ def is_never_negative(size: Size, depth: int = 6) -> bool:
             cases = (is_never_negative(case, depth - 1) for case in (rest, rest + own.size * coefficient))
             return any(cases) if coefficient > 0 else all(cases)
         least = own.size - (own.number - 1) if coefficient > 0 else own.size
-        return is_never_negative(rest * own.number + least * coefficient, depth - 1)
+        # An integer is at least 0 where its multiple by n is more than -n.
+        return is_never_negative(rest * own.number + least * coefficient + (own.number - 1), depth - 1)
     return False
 
 
