@@ -6,6 +6,8 @@
 
 #include "dialects/MIRShape.h"
 
+#include "mlir/IR/Builders.h"
+
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSwitch.h"

@@ -139,7 +139,9 @@ def test_sizes_that_do_not_meet() -> None:
     m.set_outputs({"y": x["floordiv(s, 2)":] + y})
     compiled = compile_fresh(m)
     compiled.run({"x": array(7, 4), "y": array(4, 4)})
-    with pytest.raises(InputError, match=r"'mir.add'.* 4 and 3 .*'s' is 7, 't' is 3"):
+    with pytest.raises(
+        InputError, match=r"'mir.add'.* \+ s is equal to t, but 4 and 3 were given: 's' is 7 .*'t' is 3"
+    ):
         compiled.run({"x": array(7, 4), "y": array(3, 4)})
 
 
@@ -280,13 +282,15 @@ def test_updates_in_place(tied: bool) -> None:
 
 
 def test_kernels_write_only_what_is_new() -> None:
-    """Code of an update in place has neither memory of its own nor a loop over the rest."""
-    text = rlx.emit(cache(True), "lir")
-    body = text[text.index("dynamic_update_slice_0.body") :]
-    body = body[: body.index("\n  }")]
-    assert "memref.copy" not in body
-    assert "memref.alloc" not in body
-    assert "dynamic_update_slice_0.scratch" in text
+    """Code of an update in place has no memory of its own, and copies nothing."""
+    text = str(rlx.emit(cache(True), "llvm"))
+
+    def function(suffix: str) -> str:
+        found = text[text.index(f"@dynamic_update_slice_0{suffix}(") :]
+        return found[: found.index("\n}")]
+
+    assert "ret i64 0" in function("_scratch")
+    assert "mem" not in function("").replace("memory", "")
 
 
 def test_an_input_that_is_read_later_is_copied() -> None:
@@ -369,7 +373,9 @@ def test_sizes_that_do_not_divide() -> None:
     assert m.outputs["y"].shape == ("floordiv(s, 2)", 2)
     compiled = compile_fresh(m)
     np.testing.assert_array_equal(compiled.run({"x": array(6)})["y"], array(6).reshape(3, 2) * 2)
-    with pytest.raises(InputError, match=r"'mir.reshape'.* s and 2\*floordiv\(s, 2\).* 7 and 6 .*'s' is 7"):
+    with pytest.raises(
+        InputError, match=r"'mir.reshape'.* s is equal to 2\*floordiv\(s, 2\), but 7 and 6 were given: 's' is 7"
+    ):
         compiled.run({"x": array(7)})
     with pytest.raises(InputError, match=r"mir.reshape: \[7\] has 7 elements"):
         interpret(m, {"x": array(7)})
@@ -383,9 +389,7 @@ def test_sizes_that_do_not_multiply() -> None:
     np.testing.assert_array_equal(
         compiled.run({"x": array(6, 4), "y": array(2, 3)})["z"], array(6, 4).reshape(2, 3, 4) * 2
     )
-    with pytest.raises(
-        InputError, match=r"'mir.reshape'.* 4\*n and 4\*b\*s.* 28 and 24 .*'n' is 7, 'b' is 2, 's' is 3"
-    ):
+    with pytest.raises(InputError, match=r"4\*n is equal to 4\*b\*s, but 28 and 24 were .*'b' is 2 .*'s' is 3"):
         compiled.run({"x": array(7, 4), "y": array(2, 3)})
 
 

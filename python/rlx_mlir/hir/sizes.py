@@ -122,7 +122,7 @@ def split_shape(own: Sequence[int | str], new_shape: NewShape, followed: Followe
     others = [i for i, entry in enumerate(entries) if isinstance(entry, Size)]
     if len(others) + entries.count(-1) == 1 and others:
         entries[others[0]] = -1
-    if len(others) + entries.count(-1) > 1:
+    elif others:
         _fill(own, entries, others, followed)
     return [-3 if isinstance(entry, Size) else entry for entry in entries], [e for e in entries if isinstance(e, Size)]
 

@@ -87,8 +87,10 @@ def _align(size: int) -> int:
 
 
 def element_bytes(kind: ir.Type) -> int:
-    """Bytes of one element in memory; booleans take one."""
+    """Bytes of one element in memory; booleans take one, indices eight."""
     text = str(kind)
+    if text == "index":
+        return 8
     return 1 if text == "i1" or text.startswith("f8") else int("".join(c for c in text if c.isdigit())) // 8
 
 
@@ -152,7 +154,7 @@ class _Planner:
             if op.name == "func.call":
                 self._measure_call(op)
             elif op.name == "mir.reshape":
-                self._dims[op.results[0]] = result_dims(op.opview, [self._dims[op.operands[0]]])[0]
+                self._dims[op.results[0]] = result_dims(op.opview, [self._dims[v] for v in op.operands])[0]
                 self._conditions += conditions(op, self._dims.__getitem__)
                 self._roots[op.results[0]] = self._roots[op.operands[0]]
             elif op.name != "func.return":

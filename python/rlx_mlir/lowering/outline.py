@@ -22,7 +22,7 @@ from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, prod
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
@@ -78,6 +78,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     erase_dead(entry)
     check_packed(entry)
     _copy_results(entry)
+    _copy_updated(entry)
     _store_constants(entry)
     _join_in_groups(entry)
     if prologues:
@@ -110,6 +111,14 @@ def _copy_results(entry: ir.AnyOp) -> None:
             with ir.InsertionPoint(terminator), terminator.location:
                 terminator.operands[number] = _copied(value)
         seen.add(root)
+
+
+def _copy_updated(entry: ir.AnyOp) -> None:
+    """Gives updates that can't overwrite what they change a copy of it, which they overwrite."""
+    for op in operations(entry, nested=False):
+        if op.name == "mir.dynamic_update_slice" and not _is_overwritten(op.opview):
+            with ir.InsertionPoint(op), op.location:
+                op.operands[0] = _copied(op.operands[0])
 
 
 def _store_constants(entry: ir.AnyOp) -> None:
@@ -207,7 +216,7 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
             continue
         if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):
             rows = None  # A kernel stands where its last operation stood: before whatever reads its results.
-        if identity(op) not in taken and not _is_view(view):
+        if identity(op) not in taken and not _is_view(view, dims):
             rows = None
             groups.append(Group(_single_class(view), [op]))
     for group in groups:
@@ -222,7 +231,8 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
 def single_groups(entry: ir.AnyOp) -> list[Group]:
     """A group for each of the function's operations, but for views."""
     ops = operations(entry, nested=False)
-    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview)]
+    dims = propagate(entry.operation)
+    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview, dims)]
 
 
 def _single_group(op: ir.AnyOp) -> Group:
@@ -265,10 +275,15 @@ def _drop_views(group: Group) -> None:
         op.move_after(group.ops[-1])
 
 
-def _is_view(view: ir.AnyOp) -> bool:
-    """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory."""
+def _is_view(view: ir.AnyOp, dims: dict[ir.Value, Dims]) -> bool:
+    """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory.
+
+    A reshape whose result is as large as its operand only where a call gives sizes that fit isn't: memory is planned
+    for the largest sizes of each value, which needn't fit each other.
+    """
     if isinstance(view, mir.ReshapeOp):
-        return producer(view.x, mir.ConstantOp) is None
+        fits = is_never_negative(product(dims[view.x]) - product(dims[view.result]))
+        return fits and producer(view.x, mir.ConstantOp) is None
     return isinstance(view, mir.ConstantOp)
 
 

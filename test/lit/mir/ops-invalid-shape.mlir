@@ -226,7 +226,7 @@ func.func @slice_c5_number(%x: tensor<4x?xf32>) {
 // -----
 
 func.func @slice_c5_kind(%x: tensor<4x?xf32>) {
-  // expected-error @below {{expects 'start' to be a number or a size, but got 1.000000e+00 : f32}}
+  // expected-error @below {{attribute 'start' failed to satisfy constraint: a number or a size}}
   %r = "mir.slice"(%x) {axis = 1, start = 1.0 : f32} : (tensor<4x?xf32>) -> tensor<4x?xf32>
   return
 }
