@@ -33,7 +33,12 @@ EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 #: What users register brings its own lowering, or a function to call.
 REGISTERED = frozenset({"mir.custom"})
 #: Operations that no class of kernels is for: they are computed by loops.
-GENERIC = frozenset({"mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.scan", "mir.while"})
+GENERIC = frozenset(
+    {
+        *("mir.dequant_matmul_scaled", "mir.dim", "mir.if", "mir.iota", "mir.scan", "mir.while"),
+        *("mir.dynamic_slice", "mir.dynamic_update_slice", "mir.reshape"),
+    }
+)
 
 
 def example(name: str) -> str:

@@ -338,7 +338,7 @@ def reshape(draft: Draft) -> None:
         kept = [shape[i] for i, entry in enumerate(entries) if entry == -2]
         if -1 in entries and any(draft.smallest(dim) == 0 for dim in kept):
             raise Skip
-    draft.emit("mir.reshape", {"x": x}, {"new_shape": entries})
+    draft.emit("mir.reshape", {"x": x, "like": []}, {"new_shape": entries})
 
 
 def _split(draft: Draft) -> None:

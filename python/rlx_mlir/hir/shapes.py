@@ -108,14 +108,6 @@ class Shapes(Emitting):
         attributes = {"axis": axis_of(x, axis), "start": start, "length": length}
         return self._emit("mir.narrow", {"x": x}, attributes, **options)[0]
 
-    def size(self, text: SizeLike) -> Size:
-        """A size to compute with: `s = m.size("s")`, then `x[:, s // 2:]` or `m.reshape(x, [s // 2, 2])`.
-
-        Sizes are added, subtracted and multiplied, and divided by numbers with `//` and `%`. Text has `floordiv(a, n)`,
-        `ceildiv(a, n)`, `mod(a, n)`, `min(a, b)` and `max(a, b)`, too.
-        """
-        return as_size("size", text, "it")
-
     def slice(
         self,
         x: Value,
