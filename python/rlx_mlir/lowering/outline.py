@@ -574,4 +574,4 @@ def _stem(group: Group) -> str:
     if group.kind == OWN:
         return str(python_value(group.ops[0].attributes["op"])).replace(".", "_")
     words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops if op.name != "mir.reshape"))
-    return "_".join(words[:3])
+    return "_".join(words[:3] or ["reshape"])
