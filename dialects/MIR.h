@@ -4,6 +4,7 @@
 #define RLX_DIALECTS_MIR_H
 
 #include "dialects/MIRShape.h"
+#include "dialects/MIRSizes.h"
 
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"

@@ -35,45 +35,89 @@ static std::optional<int64_t> product(ArrayRef<int64_t> sizes) {
   return result;
 }
 
-static LogicalResult inferReshape(std::optional<Location> location, RankedTensorType x,
-                                  ArrayRef<int64_t> newShape, SmallVectorImpl<Type> &results) {
+/// The sizes of a reshape's entries -3, dynamic where they aren't known.
+static FailureOr<SmallVector<int64_t>>
+reshapeSizes(std::optional<Location> location, ValueRange like, DenseI64ArrayAttr likeDims,
+             ArrayAttr sizes, ArrayRef<int64_t> newShape) {
+  StringRef op = ReshapeOp::getOperationName();
+  FailureOr<SmallVector<int64_t>> dims = likeSizes(location, op, like, likeDims);
+  if (failed(dims)) // C5
+    return failure();
+  const size_t given = sizes ? sizes.size() : 0, wanted = llvm::count(newShape, -3);
+  if (given != wanted) // C6
+    return inferError(location, op, "expects 'sizes' to have a size for each -3 in 'new_shape', ",
+                      wanted, ", but got ", given);
+  SmallVector<int64_t> result;
+  for (Attribute each : sizes ? sizes.getValue() : ArrayRef<Attribute>()) {
+    FailureOr<KnownSize> size = sizeOf(location, op, "sizes", each, *dims);
+    if (failed(size)) // C6
+      return failure();
+    if (*size && **size < 0) // C6
+      return inferError(location, op, "expects 'sizes' not to be negative, but got ", each,
+                        ", which is ", **size);
+    result.push_back(size->value_or(ShapedType::kDynamic));
+  }
+  return result;
+}
+
+/// The entries of `new_shape`, of which -2 and -3 are sizes. What `x` and the result have beside
+/// the sizes that both have at one position goes to `from` and `to`.
+static FailureOr<SmallVector<int64_t>>
+reshapeEntries(std::optional<Location> location, RankedTensorType x, ArrayRef<int64_t> newShape,
+               ArrayRef<int64_t> given, SmallVectorImpl<int64_t> &from,
+               SmallVectorImpl<int64_t> &to) {
   StringRef op = ReshapeOp::getOperationName();
   SmallVector<int64_t> shape(newShape);
-  // What x and the result have beside the sizes that both have at one position.
-  SmallVector<int64_t> from(x.getShape()), to;
-  int64_t *inferred = nullptr;
+  bool hasRest = false;
   for (auto [position, size] : llvm::enumerate(shape)) {
-    if (size < -2 || (size == -1 && inferred)) // C1
-      return inferError(location, op, "expects 'new_shape' to hold -2, sizes and at most one -1, ",
-                        "but got ", shapeText(newShape));
+    if (size < -3 || (size == -1 && hasRest)) // C1
+      return inferError(location, op, "expects 'new_shape' to hold -3, -2, sizes and at most one ",
+                        "-1, but got ", shapeText(newShape));
     if (size == -1) {
-      inferred = &size;
-    } else if (size == -2) {
+      hasRest = true;
+      continue;
+    }
+    if (size == -2) {
       if (int64_t(position) >= x.getRank()) // C2
         return inferError(location, op, "expects -2 in 'new_shape' at a dimension of 'x', whose ",
                           "rank is ", x.getRank(), ", but got it at ", position);
       size = x.getDimSize(position);
       from[position] = 1;
-    } else {
-      to.push_back(size);
+      continue;
     }
+    if (size == -3) {
+      size = given.front();
+      given = given.drop_front();
+    }
+    to.push_back(size);
   }
+  return shape;
+}
+
+static LogicalResult inferReshape(std::optional<Location> location, RankedTensorType x,
+                                  ArrayRef<int64_t> newShape, ArrayRef<int64_t> given,
+                                  SmallVectorImpl<Type> &results) {
+  StringRef op = ReshapeOp::getOperationName();
+  SmallVector<int64_t> from(x.getShape()), to;
+  FailureOr<SmallVector<int64_t>> shape = reshapeEntries(location, x, newShape, given, from, to);
+  if (failed(shape))
+    return failure();
   std::optional<int64_t> have = product(from), want = product(to);
-  if (!want) // C4
+  if (!want && areKnown(to)) // C4
     return inferError(location, op, "expects the product of the sizes in 'new_shape' to be ",
                       "below 2^63, but got ", shapeText(newShape));
+  auto *rest = llvm::find(*shape, -1);
+  const bool hasRest = rest != shape->end();
   bool fits = true;
-  if (have && inferred)
-    fits = *want != 0 && *have % *want == 0;
-  else if (have)
-    fits = *have == *want;
+  if (have && want)
+    fits = hasRest ? *want != 0 && *have % *want == 0 : *have == *want;
   if (!fits) // C3
     return inferError(location, op,
                       "expects 'x' and the result to have the same number of elements, but 'x' is ",
                       shapeText(x.getShape()), " and 'new_shape' ", shapeText(newShape));
-  if (inferred)
-    *inferred = have ? *have / *want : ShapedType::kDynamic;
-  results.push_back(RankedTensorType::get(shape, x.getElementType()));
+  if (hasRest)
+    *rest = have && want ? *have / *want : ShapedType::kDynamic;
+  results.push_back(RankedTensorType::get(*shape, x.getElementType()));
   return success();
 }
 
@@ -84,18 +128,42 @@ LogicalResult ReshapeOp::inferReturnTypes(MLIRContext *, std::optional<Location>
   if (failed(x) || failed(requireAttributes(location, getOperationName(),
                                             {{"new_shape", adaptor.getNewShapeAttr()}})))
     return failure();
-  return inferReshape(location, *x, adaptor.getNewShape(), results);
+  FailureOr<SmallVector<int64_t>> sizes =
+      reshapeSizes(location, adaptor.getLike(), adaptor.getLikeDimsAttr(), adaptor.getSizesAttr(),
+                   adaptor.getNewShape());
+  return failed(sizes) ? failure()
+                       : inferReshape(location, *x, adaptor.getNewShape(), *sizes, results);
 }
 
 OpFoldResult ReshapeOp::fold(FoldAdaptor) {
   // Equal types are equal shapes: at most one dimension isn't static or that of x.
-  if (getX().getType() == getType())
+  if (getX().getType() == getType() && getLike().empty())
     return getX();
-  // reshape(reshape(x)) -> reshape(x), where no size is taken from what lies between.
+  FailureOr<SmallVector<int64_t>> sizes =
+      reshapeSizes(std::nullopt, getLike(), getLikeDimsAttr(), getSizesAttr(), getNewShape());
+  if (failed(sizes))
+    return {};
+  // Sizes of other values that are known are numbers.
+  if (getSizes() && areKnown(*sizes)) {
+    SmallVector<int64_t> entries(getNewShape());
+    ArrayRef<int64_t> rest = *sizes;
+    for (int64_t &entry : entries)
+      if (entry == -3) {
+        entry = rest.front();
+        rest = rest.drop_front();
+      }
+    setNewShape(entries);
+    removeSizesAttr();
+    removeLikeDimsAttr();
+    getLikeMutable().clear();
+    return getResult();
+  }
+  // reshape(reshape(x)) -> reshape(x), where no size is taken from what lies between, and that the
+  // inner one's sizes fit is no condition of its own.
   auto inner = getX().getDefiningOp<ReshapeOp>();
   SmallVector<Type> types;
-  if (!inner || llvm::is_contained(getNewShape(), -2) ||
-      failed(inferReshape(std::nullopt, inner.getX().getType(), getNewShape(), types)) ||
+  if (!inner || !inner.getLike().empty() || llvm::is_contained(getNewShape(), -2) ||
+      failed(inferReshape(std::nullopt, inner.getX().getType(), getNewShape(), *sizes, types)) ||
       types.front() != getType())
     return {};
   getXMutable().assign(inner.getX());
@@ -215,10 +283,25 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   std::optional<int64_t> length = valueOf(adaptor.getLengthAttr());
   if (length && *length < 0) // C3
     return inferError(location, op, "expects 'length' not to be negative, but got ", *length);
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(location, op, adaptor.getLike(), adaptor.getLikeDimsAttr());
+  if (failed(dims)) // C4
+    return failure();
+  bool isKnown = ShapedType::isStatic(x->getDimSize(axis));
+  auto bound = [&](StringRef name, Attribute given) -> FailureOr<KnownSize> {
+    if (!given)
+      return KnownSize();
+    FailureOr<KnownSize> found = sizeOf(location, op, name, given, *dims);
+    isKnown &= succeeded(found) && found->has_value();
+    return found;
+  };
+  FailureOr<KnownSize> start = bound("start", adaptor.getStartAttr());
+  FailureOr<KnownSize> stop = bound("stop", adaptor.getStopAttr());
+  if (failed(start) || failed(stop)) // C5
+    return failure();
   SmallVector<int64_t> shape(x->getShape());
-  if (ShapedType::isStatic(shape[axis])) {
-    const int64_t taken = sliceLength(shape[axis], valueOf(adaptor.getStartAttr()),
-                                      valueOf(adaptor.getStopAttr()), step);
+  if (isKnown) {
+    const int64_t taken = sliceLength(shape[axis], *start, *stop, step);
     if (length && *length != taken) // C3
       return inferError(location, op,
                         "expects 'length' to be the number of elements of the slice, ", taken,
@@ -230,13 +313,114 @@ LogicalResult SliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> l
   return success();
 }
 
+/// Makes a size that follows from those of other values a number, where it is known; nothing where
+/// it is one already.
+static IntegerAttr knownSize(Attribute size, ArrayRef<int64_t> dims) {
+  std::string ignored;
+  auto text = dyn_cast_or_null<StringAttr>(size);
+  if (!text)
+    return dyn_cast_or_null<IntegerAttr>(size);
+  FailureOr<KnownSize> found = evaluateSize(text.getValue(), dims, ignored);
+  return succeeded(found) && *found
+             ? IntegerAttr::get(IntegerType::get(size.getContext(), 64), **found)
+             : IntegerAttr();
+}
+
 OpFoldResult SliceOp::fold(FoldAdaptor) {
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(std::nullopt, getOperationName(), getLike(), getLikeDimsAttr());
+  if (failed(dims))
+    return {};
   // All elements in their order: without bounds, or as many as a static dimension has.
-  const bool isWhole = getStep() == 1 && !getLength() && getStart().value_or(0) == 0 && !getStop();
+  auto start = dyn_cast_or_null<IntegerAttr>(getStartAttr());
+  const bool isWhole = getStep() == 1 && !getLength() && !getStopAttr() &&
+                       (!getStartAttr() || (start && start.getInt() == 0));
   const bool isStatic = ShapedType::isStatic(getType().getDimSize(getAxis()));
-  return getX().getType() == getType() && (isWhole || (isStatic && getStep() == 1))
-             ? OpFoldResult(getX())
-             : OpFoldResult();
+  if (getX().getType() == getType() && (isWhole || (isStatic && getStep() == 1)))
+    return getX();
+  // Bounds that are known are numbers.
+  IntegerAttr from = knownSize(getStartAttr(), *dims), to = knownSize(getStopAttr(), *dims);
+  if (getLike().empty() || bool(from) != bool(getStartAttr()) || bool(to) != bool(getStopAttr()))
+    return {};
+  if (from)
+    setStartAttr(from);
+  if (to)
+    setStopAttr(to);
+  removeLikeDimsAttr();
+  getLikeMutable().clear();
+  return getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// DynamicSliceOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult DynamicSliceOp::inferReturnTypes(MLIRContext *, std::optional<Location> location,
+                                               Adaptor adaptor, SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  if (failed(x) || failed(requireAttributes(
+                       location, op,
+                       {{"axis", adaptor.getAxisAttr()}, {"length", adaptor.getLengthAttr()}})))
+    return failure();
+  const int64_t axis = adaptor.getAxis();
+  if (failed(checkAxis(location, op, axis, x->getRank()))) // C1
+    return failure();
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(location, op, adaptor.getLike(), adaptor.getLikeDimsAttr());
+  if (failed(dims)) // C2
+    return failure();
+  FailureOr<KnownSize> length = sizeOf(location, op, "length", adaptor.getLengthAttr(), *dims);
+  if (failed(length)) // C3
+    return failure();
+  SmallVector<int64_t> shape(x->getShape());
+  if (*length && (**length < 0 || (ShapedType::isStatic(shape[axis]) && **length > shape[axis])))
+    return inferError(location, op, "expects 'length' to be from 0 to the size of dimension ", axis,
+                      " of 'x', ", sizeText(shape[axis]), ", but got ", **length); // C4
+  shape[axis] = length->value_or(ShapedType::kDynamic);
+  results.push_back(RankedTensorType::get(shape, x->getElementType()));
+  return success();
+}
+
+OpFoldResult DynamicSliceOp::fold(FoldAdaptor) {
+  FailureOr<SmallVector<int64_t>> dims =
+      likeSizes(std::nullopt, getOperationName(), getLike(), getLikeDimsAttr());
+  if (failed(dims))
+    return {};
+  // All elements of a static dimension are at one position.
+  if (getX().getType() == getType() && ShapedType::isStatic(getType().getDimSize(getAxis())))
+    return getX();
+  IntegerAttr length = knownSize(getLengthAttr(), *dims);
+  if (getLike().empty() || !length)
+    return {};
+  setLengthAttr(length);
+  removeLikeDimsAttr();
+  getLikeMutable().clear();
+  return getResult();
+}
+
+//===----------------------------------------------------------------------===//
+// DynamicUpdateSliceOp
+//===----------------------------------------------------------------------===//
+
+LogicalResult DynamicUpdateSliceOp::verify() {
+  RankedTensorType x = getX().getType(), update = getUpdate().getType();
+  const int64_t axis = getAxis();
+  if (axis < 0 || axis >= x.getRank()) // C1
+    return emitOpError("expects 'axis' to be at least 0 and less than the rank, ")
+           << x.getRank() << ", but got " << axis;
+  bool isAlike = x.getRank() == update.getRank();
+  for (int64_t dim = 0; isAlike && dim < x.getRank(); ++dim)
+    isAlike = dim == axis || sizesAgree(x.getDimSize(dim), update.getDimSize(dim));
+  if (!isAlike) // C2
+    return emitOpError("expects 'update' to be like 'x' in every dimension but ")
+           << axis << ", but 'x' is " << shapeText(x.getShape()) << " and 'update' "
+           << shapeText(update.getShape());
+  const int64_t size = x.getDimSize(axis), part = update.getDimSize(axis);
+  if (ShapedType::isStatic(size) && ShapedType::isStatic(part) && part > size) // C3
+    return emitOpError("expects 'update' to be at most as large as 'x' along dimension ")
+           << axis << ", " << size << ", but it is " << part;
+  return success();
 }
 
 //===----------------------------------------------------------------------===//

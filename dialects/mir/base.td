@@ -40,6 +40,12 @@ def MIR_Dialect : Dialect {
       one of the two. Constraints on sizes are checked where both are static. A size
       that follows from symbols is one of sums, products, minima, maxima and division by
       numbers, and two of them are one size where their normal forms are equal.
+    - **Sizes of other values.** Operations whose bounds or sizes follow from those of
+      other values have operands `like`, of which no element is read, and `like_dims`, a
+      dimension of each. `d0`, `d1`, ... are the sizes of these dimensions, in that order,
+      in text such as `"max(d0 - 2*d1, 0)"`: sums and products of numbers, of `d0`, ... and
+      of `floordiv(a, n)`, `ceildiv(a, n)`, `mod(a, n)`, `min(a, b)` and `max(a, b)`, where
+      n is a positive number. A value may be in `like` more than once.
     - **Numbers.** f16 and bf16 are computed in f32 and rounded once, to nearest with
       ties to even; f32 and f64 are computed in their own width. f8E4M3FN and f8E5M2 are
       stored, moved, cast and multiplied (`mir.scaled_matmul`), but no more. NaN and infinities
@@ -247,6 +253,15 @@ def MIR_I32Tensor : MIR_DenseOf<I32>;
 def MIR_F32Tensor : MIR_DenseOf<F32>;
 def MIR_FloatVector : MIR_VectorOf<MIR_Float>;
 def MIR_PositionTensor : MIR_VectorOf<I32>;
+
+/// A number that isn't known before the program runs.
+def MIR_IsScalar : CPred<"::llvm::cast<::mlir::RankedTensorType>($_self).getRank() == 0">;
+def MIR_StartTensor
+    : RankedTensorOf<[I32, I64], [MIR_HasNoEncoding, MIR_IsScalar], "dense 0-d tensor">;
+
+/// What bounds and lengths are: numbers, or text of what is computed of the dimensions of other
+/// values, which `like_dims` lists.
+def MIR_SizeAttr : AnyAttrOf<[I64Attr, StrAttr], "a number or a size">;
 
 def MIR_IsPacked : CPred<[{
   ::llvm::isa_and_nonnull<::rlx::mir::PackedAttr>(

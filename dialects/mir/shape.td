@@ -14,26 +14,36 @@ def MIR_ReshapeOp : MIR_InferredOp<"reshape"> {
     lists. An entry is a size, or:
 
     - `-1`, at most once: what the other entries leave;
-    - `-2`: the size that `x` has at this position, dynamic or not.
+    - `-2`: the size that `x` has at this position, dynamic or not;
+    - `-3`: the next one of `sizes`, each of which follows from sizes of `like`.
 
     Where `x` is dynamic and no entry says the rest, the number of elements is a
     condition at run time.
 
-    - (C1) each entry of `new_shape` is -2, -1 or a size, and -1 stands at most once.
+    - (C1) each entry of `new_shape` is -3, -2, -1 or a size, and -1 stands at most once.
     - (C2) each -2 stands at a position that `x` has.
     - (C3) `x` and the result have the same number of elements, and -1 isn't asked of none.
     - (C4) the product of the sizes in `new_shape` is below 2^63.
+    - (C5) `like_dims` has a dimension of each of `like`.
+    - (C6) `sizes` has a size for each -3, which isn't negative where it is known.
 
     ```mlir
-    func.func @f(%x: tensor<?x12xf32>) -> tensor<?x3x4xf32> {
-      %y = mir.reshape %x to [-2, 3, -1] : tensor<?x12xf32>
-      return %y : tensor<?x3x4xf32>
+    func.func @f(%x: tensor<?x12xf32>, %y: tensor<?x?xi32>) -> (tensor<?x3x4xf32>, tensor<?x?x12xf32>) {
+      %0 = mir.reshape %x to [-2, 3, -1] : tensor<?x12xf32>
+      %1 = mir.reshape %x to [-3, -3, 12] sizes ["d0", "d1"] like %y, %y dims [0, 1]
+          : tensor<?x12xf32>, tensor<?x?xi32>, tensor<?x?xi32>
+      return %0, %1 : tensor<?x3x4xf32>, tensor<?x?x12xf32>
     }
     ```
   }];
-  let arguments = (ins MIR_StoredTensor:$x, DenseI64ArrayAttr:$new_shape);
+  let arguments = (ins MIR_StoredTensor:$x, DenseI64ArrayAttr:$new_shape,
+      Variadic<MIR_StoredTensor>:$like, OptionalAttr<StrArrayAttr>:$sizes,
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
   let results = (outs MIR_StoredTensor:$result);
-  let assemblyFormat = "$x `to` $new_shape attr-dict `:` type($x)";
+  let assemblyFormat = [{
+    $x `to` $new_shape (`sizes` $sizes^)? (`like` $like^)? (`dims` $like_dims^)? attr-dict
+    `:` type($x) (`,` type($like)^)?
+  }];
   let hasFolder = 1;
 }
 
@@ -91,7 +101,8 @@ def MIR_SliceOp : MIR_InferredOp<"slice"> {
     which isn't one of them: those that Python's `x[start:stop:step]` takes. Negative
     bounds count from the end, and bounds outside are moved to the ends. Without `start`,
     they begin at the first element, or at the last for a negative step; without `stop`,
-    they go on to the other end.
+    they go on to the other end. A bound is a number, or text that says how it follows from
+    sizes of `like`; it counts from the end, too, where it turns out to be negative.
 
     The size of a dynamic dimension gives the number of elements at run time. Where
     `length` is there, it is that number, and a size that gives another one is refused
@@ -99,26 +110,103 @@ def MIR_SliceOp : MIR_InferredOp<"slice"> {
 
     - (C1) `axis` is a dimension of `x`, from 0.
     - (C2) `step` isn't 0, nor the least integer.
-    - (C3) `length` isn't negative, and where the dimension is static, it is the number of
-      elements.
+    - (C3) `length` isn't negative, and where the dimension and the bounds are static, it is
+      the number of elements.
+    - (C4) `like_dims` has a dimension of each of `like`.
+    - (C5) `start` and `stop` are numbers, or sizes that follow from those of `like`.
 
     ```mlir
-    func.func @f(%x: tensor<2x?x8xf32>) -> (tensor<2x?x8xf32>, tensor<2x1x8xf32>) {
-      %y = mir.slice %x axis 1 start 1 step 2 : tensor<2x?x8xf32>
-      %z = mir.slice %x axis 1 start -1 length 1 : tensor<2x?x8xf32>
-      return %y, %z : tensor<2x?x8xf32>, tensor<2x1x8xf32>
+    func.func @f(%x: tensor<2x?x8xf32>, %y: tensor<?xi32>) -> (tensor<2x?x8xf32>, tensor<2x1x8xf32>, tensor<2x?x8xf32>) {
+      %0 = mir.slice %x axis 1 start 1 step 2 : tensor<2x?x8xf32>
+      %1 = mir.slice %x axis 1 start -1 length 1 : tensor<2x?x8xf32>
+      %2 = mir.slice %x axis 1 start "floordiv(d0, 2)" like %y dims [0] : tensor<2x?x8xf32>, tensor<?xi32>
+      return %0, %1, %2 : tensor<2x?x8xf32>, tensor<2x1x8xf32>, tensor<2x?x8xf32>
     }
     ```
   }];
-  let arguments = (ins MIR_StoredTensor:$x, I64Attr:$axis, OptionalAttr<I64Attr>:$start,
-      OptionalAttr<I64Attr>:$stop, DefaultValuedAttr<I64Attr, "1">:$step,
-      OptionalAttr<I64Attr>:$length);
+  let arguments = (ins MIR_StoredTensor:$x, Variadic<MIR_StoredTensor>:$like, I64Attr:$axis,
+      OptionalAttr<MIR_SizeAttr>:$start, OptionalAttr<MIR_SizeAttr>:$stop,
+      DefaultValuedAttr<I64Attr, "1">:$step, OptionalAttr<I64Attr>:$length,
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
   let results = (outs MIR_StoredTensor:$result);
   let assemblyFormat = [{
-    $x `axis` $axis (`start` $start^)? (`stop` $stop^)? (`step` $step^)? (`length` $length^)?
-    attr-dict `:` type($x)
+    $x `axis` $axis (`start` custom<SizeOrNumber>($start)^)? (`stop` custom<SizeOrNumber>($stop)^)?
+    (`step` $step^)? (`length` $length^)? (`like` $like^)? (`dims` $like_dims^)? attr-dict
+    `:` type($x) (`,` type($like)^)?
   }];
   let hasFolder = 1;
+}
+
+def MIR_DynamicSliceOp : MIR_InferredOp<"dynamic_slice"> {
+  let summary = "a range of one dimension from a computed position on";
+  let description = [{
+    As many elements of `x` along `axis` as `length` says, from the position on that `start`
+    holds. A position before the first element, or from which fewer elements are left, is
+    moved to the nearest one that has all of them:
+
+        result[o..., i, t...] = x[o..., s + i, t...]  with s = max(0, min(start, n - length))
+
+    with n elements along `axis`, o the dimensions before it and t those after it. A negative
+    `start` doesn't count from the end. `length` is a number, or text that says how it follows
+    from sizes of `like`. That n is at least as large is a condition at run time where sizes
+    are dynamic.
+
+    - (C1) `axis` is a dimension of `x`, from 0.
+    - (C2) `like_dims` has a dimension of each of `like`.
+    - (C3) `length` is a number, or a size that follows from those of `like`.
+    - (C4) where it is known, `length` isn't negative, and at most the size of the dimension.
+
+    ```mlir
+    func.func @f(%x: tensor<2x?x8xf32>, %start: tensor<i32>, %y: tensor<?xi32>) -> (tensor<2x4x8xf32>, tensor<2x?x8xf32>) {
+      %0 = mir.dynamic_slice %x at %start axis 1 length 4 : tensor<2x?x8xf32>, tensor<i32>
+      %1 = mir.dynamic_slice %x at %start axis 1 length "d0" like %y dims [0] : tensor<2x?x8xf32>, tensor<i32>, tensor<?xi32>
+      return %0, %1 : tensor<2x4x8xf32>, tensor<2x?x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_StoredTensor:$x, MIR_StartTensor:$start,
+      Variadic<MIR_StoredTensor>:$like, I64Attr:$axis, MIR_SizeAttr:$length,
+      OptionalAttr<DenseI64ArrayAttr>:$like_dims);
+  let results = (outs MIR_StoredTensor:$result);
+  let assemblyFormat = [{
+    $x `at` $start `axis` $axis `length` custom<SizeOrNumber>($length) (`like` $like^)?
+    (`dims` $like_dims^)? attr-dict `:` type($x) `,` type($start) (`,` type($like)^)?
+  }];
+  let hasFolder = 1;
+}
+
+def MIR_DynamicUpdateSliceOp : MIR_Op<"dynamic_update_slice", [
+    AllTypesMatch<["x", "result"]>, AllElementTypesMatch<["x", "update"]>]> {
+  let summary = "a tensor with a range of one dimension replaced, from a computed position on";
+  let description = [{
+    `x`, whose elements along `axis` are those of `update` from the position on that `start`
+    holds. It is moved, as that of `mir.dynamic_slice` is, to where all of `update` is within
+    `x`:
+
+        result[o..., s + i, t...] = update[o..., i, t...]  with s = max(0, min(start, n - m))
+
+    with n elements of `x` and m of `update` along `axis`; the other elements are those of `x`.
+    That n is at least m is a condition at run time where sizes are dynamic. A lowering may
+    write into the memory of `x`.
+
+    - (C1) `axis` is a dimension of `x`, from 0.
+    - (C2) `update` has the rank of `x`, and is alike in every dimension but `axis`.
+    - (C3) along `axis`, `update` isn't larger than `x`.
+
+    ```mlir
+    func.func @f(%x: tensor<2x64x8xf32>, %u: tensor<2x?x8xf32>, %start: tensor<i32>) -> tensor<2x64x8xf32> {
+      %y = mir.dynamic_update_slice %x, %u at %start axis 1 : tensor<2x64x8xf32>, tensor<2x?x8xf32>, tensor<i32>
+      return %y : tensor<2x64x8xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_StoredTensor:$x, MIR_StoredTensor:$update, MIR_StartTensor:$start,
+      I64Attr:$axis);
+  let results = (outs MIR_StoredTensor:$result);
+  let assemblyFormat = [{
+    $x `,` $update `at` $start `axis` $axis attr-dict `:` type($x) `,` type($update) `,` type($start)
+  }];
+  let hasVerifier = 1;
 }
 
 def MIR_DimOp : MIR_Op<"dim"> {

@@ -109,6 +109,8 @@ PRIMITIVES: dict[str, Any] = {
     "top_k": lambda g, b: b.top_k(g.x, 3)[0],
     "sample": lambda g, b: g.sampled(b),
     "dequant_matmul_nvfp4": lambda g, b: b.dequant_matmul_nvfp4(g.x, *g.nvfp4),
+    "dynamic_slice": lambda g, b: b.dynamic_slice(g.x, 2, "floordiv(seq, 2)", 1),
+    "dynamic_update_slice": lambda g, b: b.dynamic_update_slice(g.x, b.narrow(g.y, 1, 0, 1), 3, 1),
     "expand": lambda g, b: b.expand(g.gamma, [3, 32]),
     "fused_matmul_bias_act": lambda g, b: b.fused_matmul_bias_act(g.x, g.w, g.bias, activation="gelu"),
     "fused_residual_layer_norm": lambda g, b: b.fused_residual_layer_norm(g.x, g.y, g.gamma, g.gamma, bias=g.gamma),

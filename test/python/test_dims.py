@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rlx_mlir.errors import InputError, UnsupportedError
-from rlx_mlir.mir.dims import Size, ceildiv, floordiv, maximum, minimum
+from rlx_mlir.mir.dims import Size, ceildiv, floordiv, followed, is_never_negative, maximum, minimum
 
 SYMBOLS = ("a", "b", "n")
 
@@ -71,6 +71,10 @@ numbers = st.fixed_dictionaries({name: st.integers(0, 40) for name in SYMBOLS})
 def test_sizes_are_the_numbers_they_stand_for(tree: Both, sizes: dict[str, int]) -> None:
     found = tree.size.evaluate(sizes)
     assert found == tree.number(sizes)
+    assert found >= 0 or not is_never_negative(tree.size)
+    shifted = tree.size.substituted({name: Size.of(name) * 2 + 1 for name in SYMBOLS})
+    odd = {name: 2 * number + 1 for name, number in sizes.items()}
+    assert shifted.evaluate(sizes) == tree.number(odd)
     assert Size.parse(str(tree.size)) == tree.size
     assert tree.size.symbols <= sizes.keys()
     for maxima in (None, sizes, dict.fromkeys(SYMBOLS, 40)):
@@ -110,11 +114,36 @@ def test_sizes_are_the_numbers_they_stand_for(tree: Both, sizes: dict[str, int])
         ("(a + 1)*(a - 1)", "-1 + a*a"),
         ("--n - -1", "1 + n"),
         ("floordiv(max, 2) + mod", "floordiv(max, 2) + mod"),
+        ("min(floordiv(n, 2), n)", "floordiv(n, 2)"),
+        ("max(n - floordiv(2*n + 1, 3), 0)", "-1*floordiv(1 + 2*n, 3) + n"),
+        ("min(max(n - 1, 0), n)", "max(-1 + n, 0)"),
+        ("max(floordiv(n, 2), floordiv(n, 2) - a)", "floordiv(n, 2)"),
+        ("max(a - max(a - n, 0), 0)", "a + -1*max(a + -1*n, 0)"),
     ],
 )
 def test_normal_form(written: str, normal: str) -> None:
     assert str(Size.parse(written)) == normal
     assert Size.parse(normal) == Size.parse(written)
+
+
+def test_sizes_of_other_values() -> None:
+    a, n = Size.of("a"), Size.of("n")
+    assert followed(3, []) == Size.of(3)
+    assert followed("floordiv(d0 + 2*d1, 2)", [a, n]) == a // 2 + n
+    assert followed("max(d0 - 1, 0)", [a + 1]) == a
+
+
+@pytest.mark.parametrize("text", ["a + b + c + d + 1", "a"])
+def test_products_are_bounded(text: str) -> None:
+    def squared(times: int) -> Size:
+        size = Size.parse(text)
+        for _ in range(times):
+            size = size * size
+        return size
+
+    assert squared(2).evaluate(dict.fromkeys("abcd", 1)) == Size.parse(text).evaluate(dict.fromkeys("abcd", 1)) ** 4
+    with pytest.raises(UnsupportedError, match="a size has at most 4096 terms of 64 factors, but "):
+        squared(20)
 
 
 def test_divisors_that_divide_nothing() -> None:

@@ -252,7 +252,7 @@ def test_shapes(dtype):
     y = np.arange(12).reshape(1, 3, 4).astype(dtype)
 
     def reshape(*sizes):
-        return lambda v: mir.ReshapeOp(v, list(sizes))
+        return lambda v: mir.ReshapeOp(v, list(sizes), [])
 
     cases = [
         case("reshape", reshape(4, 6), x),

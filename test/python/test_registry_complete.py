@@ -37,6 +37,7 @@ GENERIC = frozenset(
     f"mir.{word}"
     for word in (
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
+        *("dynamic_slice", "dynamic_update_slice", "reshape"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
     )
 )

@@ -53,10 +53,11 @@ def sliced(key: Any, dtype: str = "f32") -> GraphModule:
 @given(st.integers(0, 9), bounds, bounds, steps)
 def test_sizes_of_slices(size: int, start: int | None, stop: int | None, step: int) -> None:
     wanted = range(size)[start:stop:step]
-    first, count = slice_sizes(Size.of("n"), start, stop, step)
+    given = [None if bound is None else Size.of(bound) for bound in (start, stop)]
+    first, count = slice_sizes(Size.of("n"), *given, step)
     assert count.evaluate({"n": size}) == len(wanted)
     assert not wanted or first.evaluate({"n": size}) == wanted[0]
-    assert slice_sizes(Size.of(size), start, stop, step)[1].constant == len(wanted)
+    assert slice_sizes(Size.of(size), *given, step)[1].constant == len(wanted)
     m = GraphModule.mir("static")
     assert m.slice(m.input("x", [size, 2]), 0, start, stop, step).shape == (len(wanted), 2)
 
@@ -232,8 +233,13 @@ def test_convolutions_on_gpus() -> None:
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda m, x: x[:, ::0], "a slice has numbers, and a step that isn't 0"),
-        (lambda m, x: x["a":], "a slice has numbers"),
+        (lambda m, x: x[:, ::0], "a slice has numbers or sizes, and a step that isn't 0"),
+        (
+            lambda m, x: x["a":],
+            "'mir.slice' takes 'a' where a value has a dimension of that size, but no value has one",
+        ),
+        (lambda m, x: x["s +":], "'index': in the size 's "),
+        (lambda m, x: x[1.5:], "a slice has numbers or sizes"),
         (lambda m, x: m.slice(x, 0, length=-1), "expects 'length' not to be negative, but got -1"),
         (lambda m, x: m.slice(x, 1, 1, length=4), "expects 'length' to be the number of elements of the slice, 3"),
         (lambda m, x: m.slice(x, 2), "axis"),

@@ -36,6 +36,7 @@ _EXACT = frozenset(
     for word in (
         *("add", "sub", "mul", "div", "neg", "abs", "relu", "max", "min", "round", "sqrt", "where", "compare", "cast"),
         *("narrow", "slice", "dim", "concat", "reshape", "transpose", "expand", "gather", "cache_update", "constant"),
+        *("dynamic_slice", "dynamic_update_slice"),
     )
 )
 #: Perturbed runs: few at first, many before something counts as wrong.

@@ -18,6 +18,7 @@ from rlx_mlir.fuzz.draft import FLOATS, INTEGERS, Dim, Draft, Shape, Skip, word
 from rlx_mlir.fuzz.sensitivity import EXACT
 from rlx_mlir.hir import Value
 from rlx_mlir.hir.graph import Word
+from rlx_mlir.mir.dims import Size, maximum, minimum
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, named
 
 ARITH = (*FLOATS, *INTEGERS)
@@ -325,6 +326,9 @@ def conv(draft: Draft) -> None:
 @generates("mir.reshape")
 def reshape(draft: Draft) -> None:
     x = draft.any(ALL)
+    if draft.chance(0.25):
+        _split(draft)
+        return
     shape = x.shape
     entries: list[int] = []
     if all(isinstance(dim, int) for dim in shape):
@@ -348,7 +352,70 @@ def reshape(draft: Draft) -> None:
         kept = [shape[i] for i, entry in enumerate(entries) if entry == -2]
         if -1 in entries and any(draft.smallest(dim) == 0 for dim in kept):
             raise Skip
-    draft.emit("mir.reshape", {"x": x}, {"new_shape": entries})
+    draft.emit("mir.reshape", {"x": x, "like": []}, {"new_shape": entries})
+
+
+def _split(draft: Draft) -> None:
+    """Dimensions that symbols say are joined, and split again to other values' sizes."""
+    x = draft.any(ALL, 2)
+    if "?" in x.shape or draft.elements(x.shape) > draft.most_elements:
+        raise Skip
+    at = draft.integer(0, x.ndim - 2)
+    joined = draft.module.size(x.shape[at]) * x.shape[at + 1]
+    flat = draft.module.reshape(x, [*x.shape[:at], joined, *x.shape[at + 2 :]])
+    draft.values.append(flat)
+    wanted = [*x.shape[:at], x.shape[at + 1], x.shape[at], *x.shape[at + 2 :]]
+    draft.values.append(draft.module.reshape(flat, wanted if draft.chance(0.5) else list(x.shape)))
+
+
+def _bound(draft: Draft) -> Size:
+    """A size that follows from symbols, mostly within reach of a dimension; at times it is negative."""
+    symbols = [dim for value in draft.values for dim in value.shape if isinstance(dim, str) and dim != "?"]
+    size = draft.module.size(draft.choose(symbols))
+    match draft.integer(0, 4):
+        case 0:
+            return size // draft.integer(2, 4)
+        case 1:
+            return maximum(size - draft.integer(1, 9), Size.of(0))
+        case 2:
+            return size - draft.integer(0, 9)
+        case 3:
+            return size - draft.module.size(draft.choose(symbols))
+        case _:
+            return size
+
+
+def _start(draft: Draft, reach: int) -> Value:
+    """A position, given or computed, that may be outside of a dimension."""
+    dtype = draft.choose(["i32", "i64"])
+    found = draft.pick(lambda value: value.ndim == 0 and word(value) == dtype)
+    if found is not None and draft.chance(0.6):
+        return found
+    return draft.module.constant(np.array(draft.integer(-2, reach + 2)), dtype)
+
+
+@generates("mir.dynamic_slice")
+def dynamic_slices(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    axis = draft.integer(0, x.ndim - 1)
+    size = x.shape[axis]
+    room = draft.smallest(size)
+    length: Dim | Size = draft.choose([0, 1, room, draft.integer(0, room)])
+    if isinstance(size, str) and draft.chance(0.4):
+        length = minimum(_bound(draft), draft.module.size(size))
+        if min(length.evaluate(sizes) for sizes in draft.assignments) < 0:
+            raise Skip
+    draft.values.append(draft.module.dynamic_slice(x, _start(draft, draft.largest(size)), length, axis))
+
+
+@generates("mir.dynamic_update_slice")
+def dynamic_updates(draft: Draft) -> None:
+    x = draft.any(ALL, 1)
+    axis = draft.integer(0, x.ndim - 1)
+    size = x.shape[axis]
+    part: Dim = size if draft.chance(0.2) else draft.integer(0, draft.smallest(size))
+    update = draft.like([*x.shape[:axis], part, *x.shape[axis + 1 :]], word(x))
+    draft.values.append(draft.module.dynamic_update_slice(x, update, _start(draft, draft.largest(size)), axis))
 
 
 def _factors(draft: Draft, count: int) -> list[int]:
@@ -384,7 +451,15 @@ def slices(draft: Draft) -> None:
     x = draft.any(ALL, 1)
     axis = draft.integer(0, x.ndim - 1)
     reach = draft.largest(x.shape[axis]) + 2
-    start, stop = (draft.integer(-reach, reach) if draft.chance(0.7) else None for _ in range(2))
+    has_symbols = any(isinstance(dim, str) and dim != "?" for value in draft.values for dim in value.shape)
+    start, stop = (
+        None
+        if draft.chance(0.3)
+        else _bound(draft)
+        if has_symbols and draft.chance(0.4)
+        else draft.integer(-reach, reach)
+        for _ in range(2)
+    )
     step = draft.choose([1, 1, 2, 3, -1, -2])
     draft.values.append(draft.module.slice(x, axis, start, stop, step))
 

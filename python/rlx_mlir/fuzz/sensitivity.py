@@ -36,6 +36,8 @@ EXACT = (
             "transpose",
             "narrow",
             "slice",
+            "dynamic_slice",
+            "dynamic_update_slice",
             "dim",
             "concat",
             "expand",

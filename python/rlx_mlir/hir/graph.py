@@ -20,10 +20,12 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import InputError, RlxError, StageError, did_you_mean
 from rlx_mlir.hir import place
+from rlx_mlir.hir.sizes import as_size
 from rlx_mlir.hir.types import (
     DTypeLike,
     Options,
     ShapeLike,
+    SizeLike,
     describe,
     dtype_word,
     element_type,
@@ -295,6 +297,14 @@ class Graph:
         Raises BuildError as `input` does, or where K isn't a multiple of the format's block length.
         """
         return self._argument(PARAM, name, shape, dtype, packed)
+
+    def size(self, text: SizeLike) -> Size:
+        """A size to compute with: `s = m.size("s")`, then `x[:, s // 2:]` or `m.reshape(x, [s // 2, 2])`.
+
+        Sizes are added, subtracted and multiplied, and divided by numbers with `//` and `%`. Text has `floordiv(a, n)`,
+        `ceildiv(a, n)`, `mod(a, n)`, `min(a, b)` and `max(a, b)`, too.
+        """
+        return as_size("size", text, "it")
 
     # -- operations --------------------------------------------------------------------------------------------------
 

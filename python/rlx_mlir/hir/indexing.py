@@ -7,12 +7,18 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from rlx_mlir import ir
+from rlx_mlir.attributes import elements_array
 from rlx_mlir.hir import place
+from rlx_mlir.hir.sizes import UNKNOWN_LENGTH, as_size
 from rlx_mlir.hir.values import Builders, Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.shape import slice_sizes
 
 
 def index(graph: Builders, x: Value, key: object) -> Value:
-    """`x[key]` as primitives: slices are `narrow` or `slice`, numbers and None reshape, an array of numbers gathers.
+    """`x[key]` as primitives: slices are `narrow`, `slice` or `dynamic_slice`, numbers and None reshape, an array of
+    numbers gathers.
 
     Raises BuildError for entries of another kind, and for numbers outside of a dimension.
     """
@@ -72,6 +78,10 @@ def _taken(graph: Builders, x: Value, entry: object, size: int | str, axis: int)
     """What an entry takes of a dimension, which stays."""
     if isinstance(entry, slice):
         return _sliced(graph, x, entry, size, axis)
+    if isinstance(entry, Value):
+        if entry.ndim:
+            raise _error(f"beside other entries expects a value without dimensions, but got {entry!r}: use 'gather'")
+        return graph.dynamic_slice(x, entry, 1, axis)
     where = f"dimension {axis}, of size {size}"
     if isinstance(entry, bool) or not isinstance(entry, int | np.integer):
         raise _error(f"expects numbers, slices, None, an ellipsis, or one array of numbers of rows, but got {entry!r}")
@@ -86,10 +96,16 @@ def _taken(graph: Builders, x: Value, entry: object, size: int | str, axis: int)
 
 
 def _sliced(graph: Builders, x: Value, entry: slice, size: int | str, axis: int) -> Value:
-    parts = (entry.start, entry.stop, entry.step)
+    if isinstance(entry.start, Value) or isinstance(entry.stop, Value):
+        return _from_value(graph, x, entry, axis)
+    is_size = any(isinstance(part, str | Size) for part in (entry.start, entry.stop))
+    parts = [part for part in (entry.start, entry.stop, entry.step) if not isinstance(part, str | Size)]
     if any(part is not None and not isinstance(part, int | np.integer) for part in parts) or entry.step == 0:
-        raise _error(f"a slice has numbers, and a step that isn't 0, but got {entry} for dimension {axis}")
-    start, stop, step = (None if part is None else int(part) for part in parts)
+        raise _error(f"a slice has numbers or sizes, and a step that isn't 0, but got {entry} for dimension {axis}")
+    step = None if entry.step is None else int(entry.step)
+    if is_size:
+        return _between_sizes(graph, x, entry, size, axis)
+    start, stop = (None if part is None else int(part) for part in (entry.start, entry.stop))
     if step not in (None, 1):
         return graph.slice(x, axis, start, stop, step)
     if isinstance(size, int):
@@ -100,6 +116,53 @@ def _sliced(graph: Builders, x: Value, entry: slice, size: int | str, axis: int)
     if stop is None or stop < 0 or (start or 0) < 0:
         return graph.slice(x, axis, start, stop)
     return graph.narrow(x, axis, start or 0, max(stop - (start or 0), 0))
+
+
+def _between_sizes(graph: Builders, x: Value, entry: slice, size: int | str, axis: int) -> Value:
+    """A slice with bounds that are sizes; where it has a known number of elements, that is in its type."""
+    start, stop = (None if part is None else as_size("index", part, "a bound") for part in (entry.start, entry.stop))
+    step = 1 if entry.step is None else int(entry.step)
+    if size == "?":
+        return graph.slice(x, axis, start, stop, step)
+    own = Size.parse(size) if isinstance(size, str) else Size.of(size)
+    _, count = slice_sizes(own, start, stop, step)
+    if count == own and step == 1:
+        return x
+    return graph.slice(x, axis, start, stop, step, length=count.constant)
+
+
+def _from_value(graph: Builders, x: Value, entry: slice, axis: int) -> Value:
+    """A slice from a value on, whose length can be seen: its bounds are one value and a number, or its sum with one."""
+    if entry.step not in (None, 1) or not isinstance(entry.start, Value) or not isinstance(entry.stop, Value):
+        raise _error(UNKNOWN_LENGTH)
+    (base, first), (other, last) = (_sum(bound._resolve()) for bound in (entry.start, entry.stop))
+    if base != other:
+        raise _error(UNKNOWN_LENGTH)
+    return graph.dynamic_slice(x, entry.start, max(last - first, 0), axis)
+
+
+def _sum(handle: ir.Value) -> tuple[ir.Value, int]:
+    """A value as another one and a number that is added to it."""
+    total = 0
+    while not isinstance(handle.owner, ir.Block) and handle.owner.name in ("mir.add", "mir.sub"):
+        lhs, rhs = handle.owner.operands
+        if handle.owner.name == "mir.add" and _number(rhs) is None:
+            lhs, rhs = rhs, lhs
+        number = _number(rhs)
+        if number is None:
+            break
+        handle, total = lhs, total + (number if handle.owner.name == "mir.add" else -number)
+    return handle, total
+
+
+def _number(handle: ir.Value) -> int | None:
+    """The number that a value is; None where it isn't an integer constant without dimensions."""
+    if isinstance(handle.owner, ir.Block) or not handle.owner.name.endswith(".constant"):
+        return None
+    kind = ir.RankedTensorType(handle.type)
+    if kind.rank or not isinstance(kind.element_type, ir.IntegerType):
+        return None
+    return int(elements_array(handle.owner.attributes["value"]).item())
 
 
 def _size(size: int | str, old: int, new: int) -> int:

@@ -15,7 +15,8 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import axes_of, axis_of, integer, shape_of
 from rlx_mlir.hir.result_types import check_sequence, context_of, like, sized
-from rlx_mlir.hir.types import DTypeLike, Options, ShapeLike, check_size, dtype_word, element_type
+from rlx_mlir.hir.sizes import UNKNOWN_LENGTH, Followed, as_size, shape_sizes, split_shape
+from rlx_mlir.hir.types import DTypeLike, NewShape, Options, ShapeLike, SizeLike, dtype_word, element_type
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 
@@ -23,13 +24,10 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-def _sizes(op: str, new_shape: ShapeLike) -> list[Size]:
-    """The sizes of a shape; BuildError where an entry is none."""
-    check_sequence(op, new_shape, "sizes and symbols")
-    try:
-        return [Size.parse(e) if isinstance(e, str) else Size.of(check_size(e, new_shape)) for e in new_shape]
-    except InputError as error:
-        raise place.caller().error(f"'{op}': {error}") from None
+def _position(start: Value | int) -> Value | np.ndarray | int:
+    """A position as an operand; numbers become i64."""
+    is_number = isinstance(start, int | np.integer) and not isinstance(start, bool)
+    return np.array(start, np.int64) if is_number else start
 
 
 class Shapes(Emitting):
@@ -40,7 +38,7 @@ class Shapes(Emitting):
 
     def iota(
         self,
-        new_shape: ShapeLike,
+        new_shape: NewShape,
         axis: int = 0,
         dtype: DTypeLike = "i32",
         *,
@@ -55,7 +53,7 @@ class Shapes(Emitting):
             axis: along which numbers count; a negative one counts from the end.
             dtype: f32, i32, i64, ui8, ui16 or ui32.
         """
-        wanted = _sizes("mir.iota", new_shape)
+        wanted = shape_sizes("mir.iota", new_shape)
         try:
             element = element_type(dtype_word(dtype), self._context)
             at = integer(axis, "axis")
@@ -82,21 +80,23 @@ class Shapes(Emitting):
         return x if len(sources) < 2 else self.expand(x, new_shape, name=name, shape=shape)
 
     def reshape(
-        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+        self, x: Value, new_shape: NewShape, *, name: str | None = None, shape: ShapeLike | None = None
     ) -> Value:
         """The same elements in another shape.
 
         Args:
             new_shape: sizes; -1 for what the others leave (once); -2, or the symbol that `x` has there, for the size
-                of `x` at that position. Another symbol stands for -1.
+                of `x` at that position. One other symbol, or what is computed of symbols, stands for -1; of several,
+                all have to follow from dimensions of values of the graph, but for one where there is no -1: `[b*s, 8]`
+                becomes `["b", "s", 8]`. That the numbers of elements agree is checked at the call.
         """
-        own = shape_of(x, "'x' of 'mir.reshape'")
-        check_sequence("mir.reshape", new_shape, "sizes and symbols")
-        entries = [
-            entry if not isinstance(entry, str) else -2 if i < len(own) and own[i] == entry else -1
-            for i, entry in enumerate(new_shape)
-        ]
-        return self._emit("mir.reshape", {"x": x}, {"new_shape": entries}, name=name, shape=shape)[0]
+        followed = Followed("mir.reshape", self._dimension, self._context)
+        entries, sizes = split_shape(shape_of(x, "'x' of 'mir.reshape'"), new_shape, followed)
+        texts = [ir.StringAttr.get(followed.text(size), self._context) for size in sizes]
+        attributes: dict[str, object] = {"new_shape": entries, **followed.attributes}
+        if texts:
+            attributes["sizes"] = ir.ArrayAttr.get(texts, self._context)
+        return self._emit("mir.reshape", {"x": x, "like": followed.values}, attributes, name=name, shape=shape)[0]
 
     def transpose(self, x: Value, permutation: Sequence[int] | None = None, **options: Unpack[Options]) -> Value:
         """Dimension i of the result is dimension `permutation[i]` of x; without one, the order is reversed."""
@@ -112,8 +112,8 @@ class Shapes(Emitting):
         self,
         x: Value,
         axis: int,
-        start: int | None = None,
-        stop: int | None = None,
+        start: SizeLike | None = None,
+        stop: SizeLike | None = None,
         step: int = 1,
         *,
         length: int | None = None,
@@ -122,18 +122,65 @@ class Shapes(Emitting):
         """Elements along one dimension as Python's `x[start:stop:step]` takes them; `x[:, 1::2]` builds it.
 
         Bounds that are negative count from the end, and such that are outside are moved to the ends. Of a symbolic
-        dimension the result has a size that follows, such as `max(s - 1, 0)`.
+        dimension, or with bounds that are sizes, the result has a size that follows, such as `max(s - 1, 0)`.
 
         Args:
             axis: the dimension; a negative one counts from the end.
-            start: the first element; without it the first one, or the last one for a negative step.
+            start: the first element; without it the first one, or the last one for a negative step. A number or a
+                size, such as `floordiv(s, 2)`, of symbols that values of the graph have. A size that may turn out to
+                be negative counts from the end then: `max(s - 4, 0)` doesn't.
             stop: the position that isn't taken any more; without it all up to the end.
             step: how far the elements are from each other; not 0.
             length: how many elements there are; another number of a symbolic dimension is refused when it is given.
         """
-        attributes = {"axis": axis_of(x, axis), "start": start, "stop": stop, "step": step, "length": length}
+        followed = Followed("mir.slice", self._dimension, self._context)
+        attributes = {"axis": axis_of(x, axis), "step": step, "length": length}
+        for name, bound in (("start", start), ("stop", stop)):
+            if bound is not None:
+                attributes[name] = followed.attribute(as_size("mir.slice", bound, f"'{name}'"))
         given = {key: value for key, value in attributes.items() if value is not None}
-        return self._emit("mir.slice", {"x": x}, given, **options)[0]
+        operands = {"x": x, "like": followed.values}
+        return self._emit("mir.slice", operands, given | followed.attributes, **options)[0]
+
+    def dynamic_slice(
+        self, x: Value, start: Value | int, length: SizeLike, axis: int = 0, **options: Unpack[Options]
+    ) -> Value:
+        """As many elements along one dimension as `length` says, from a computed position on.
+
+        `x[:, i]` and `x[:, i:i + 4]` build it, for a value i. A position from which not all of them are there is moved
+        to the nearest one that has them: before the first element to that, so a negative one doesn't count from the
+        end. More elements than there are is an error: where sizes are symbols, when they are given.
+
+        Args:
+            start: an i32 or i64 value without dimensions.
+            length: a number or a size, as in `slice`: it is known before anything is computed.
+            axis: the dimension; a negative one counts from the end.
+        """
+        if isinstance(length, Value):
+            raise place.caller().error(f"'mir.dynamic_slice': {UNKNOWN_LENGTH}")
+        followed = Followed("mir.dynamic_slice", self._dimension, self._context)
+        attributes = {
+            "axis": axis_of(x, axis),
+            "length": followed.attribute(as_size("mir.dynamic_slice", length, "'length'")),
+        }
+        operands = {"x": x, "start": _position(start), "like": followed.values}
+        return self._emit("mir.dynamic_slice", operands, attributes | followed.attributes, **options)[0]
+
+    def dynamic_update_slice(
+        self, x: Value, update: Value, start: Value | int, axis: int = 0, **options: Unpack[Options]
+    ) -> Value:
+        """x with `update` in place of its elements along one dimension, from a computed position on.
+
+        The position is moved as in `dynamic_slice`, so all of `update` is in the result. Where x isn't read any more,
+        it is changed in place; an output that is tied to an input is, too, where calls donate that.
+
+        Args:
+            update: as large as x, but for the dimension, along which it is at most as large.
+            start: an i32 or i64 value without dimensions.
+            axis: the dimension; a negative one counts from the end.
+        """
+        operands = {"x": x, "update": update, "start": _position(start)}
+        return self._emit("mir.dynamic_update_slice", operands, {"axis": axis_of(x, axis)}, **options)[0]
 
     def dim(
         self, x: Value, axis: int, dtype: DTypeLike = "i64", *, name: str | None = None, shape: ShapeLike | None = None
@@ -155,7 +202,7 @@ class Shapes(Emitting):
         return self._emit("mir.concat", {"inputs": listed}, {"axis": axis_of(listed[0], axis)}, **options)[0]
 
     def expand(
-        self, x: Value, new_shape: ShapeLike, *, name: str | None = None, shape: ShapeLike | None = None
+        self, x: Value, new_shape: NewShape, *, name: str | None = None, shape: ShapeLike | None = None
     ) -> Value:
         """x repeated along dimensions of size 1 and new leading ones.
 
@@ -164,7 +211,7 @@ class Shapes(Emitting):
                 graph has a dimension of that size.
         """
         own = shape_of(x, "'x' of 'mir.expand'")
-        wanted = _sizes("mir.expand", new_shape)
+        wanted = shape_sizes("mir.expand", new_shape)
         sources = self._sources(wanted, own)
         if isinstance(sources, int):
             raise place.caller().error(

@@ -14,13 +14,17 @@ from rlx_mlir import formats, ir
 from rlx_mlir.arrays import element_word
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import InputError, RlxError
-from rlx_mlir.mir.dims import check_symbol
+from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.mir.packed import packing
 
 #: What a caller may write for an element type: one of our words, a numpy type or its name.
 DTypeLike: TypeAlias = "str | npt.DTypeLike"
 #: What a caller may write for a shape: sizes, and names of symbolic dimensions.
 ShapeLike: TypeAlias = "Sequence[int | str]"
+#: What a bound or a length may be: a number, text such as `max(s - 1, 0)`, or what is computed of sizes.
+SizeLike: TypeAlias = "int | str | Size"
+#: What the shape of a result may be written as: what is computed of symbols may be part of it.
+NewShape: TypeAlias = "Sequence[SizeLike]"
 
 
 class Options(TypedDict, total=False):

@@ -10,7 +10,8 @@ import numpy as np
 
 from rlx_mlir import ir
 from rlx_mlir.dtypes import numpy_dtype
-from rlx_mlir.hir.types import DTypeLike, ShapeLike, logical_shape
+from rlx_mlir.hir.types import DTypeLike, NewShape, SizeLike, logical_shape
+from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 
 #: What an operand may be: a value, or what becomes a constant.
@@ -55,15 +56,17 @@ class Builders(Protocol):
         self,
         x: Value,
         axis: int,
-        start: int | None = None,
-        stop: int | None = None,
+        start: SizeLike | None = None,
+        stop: SizeLike | None = None,
         step: int = 1,
         /,
         *,
         length: int | None = None,
     ) -> Value: ...
 
-    def reshape(self, x: Value, new_shape: ShapeLike, /) -> Value: ...
+    def dynamic_slice(self, x: Value, start: Value | int, length: SizeLike, axis: int = 0, /) -> Value: ...
+
+    def reshape(self, x: Value, new_shape: NewShape, /) -> Value: ...
 
     def transpose(self, x: Value, permutation: Sequence[int] | None = None, /) -> Value: ...
 
@@ -230,7 +233,8 @@ class Value:
         """Numbers, slices, None and an ellipsis as in numpy; `table[ids]` gathers rows.
 
         `x[2:5]` of a symbolic dimension has 3 elements, and a shorter one is refused when it is given; other slices
-        have a size that follows from it.
+        have a size that follows from it. Bounds may be sizes, `x[:, "floordiv(s, 2)":]` or those of `GraphModule.size`,
+        and computed: `x[:, i]` and `x[:, i:i + 4]` are `dynamic_slice`, which moves i to where all elements are.
         """
         return self._builders._index(self, key)
 
@@ -240,7 +244,7 @@ class Value:
     def reshape(self, *shape: Any) -> Value:
         """The same elements in another shape, given as sizes or as one sequence; see `GraphModule.reshape`."""
         return self._builders.reshape(
-            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int | str) else shape
+            self, shape[0] if len(shape) == 1 and not isinstance(shape[0], int | str | Size) else shape
         )
 
     def transpose(self, *axes: Any) -> Value:

@@ -193,11 +193,18 @@ def _fill(body: ir.AnyOp, kernel: ir.AnyOp) -> None:
     """Moves the kernel's operations into the body, between its tensors and the writes of its results."""
     *tensors, terminator = operations(body, nested=False)
     *ops, results = operations(kernel, nested=False)
-    for argument, tensor in zip(kernel.arguments, tensors, strict=True):
-        argument.replace_all_uses_with(tensor.results[0])
+    destinations = list(body.arguments)[len(tensors) : -EXTRA_ARGUMENTS]
+    # What a result overwrites is read where it is written: the result's memory holds it.
+    attributes = kernel.operation.attributes
+    overwritten = dict(zip(attributes[TIED], destinations, strict=True)) if TIED in attributes else {}
+    with ir.InsertionPoint(terminator), terminator.location:
+        for number, (argument, tensor) in enumerate(zip(kernel.arguments, tensors, strict=True)):
+            given = tensor.results[0]
+            if number in overwritten:
+                given = bufferization.to_tensor(argument.type, overwritten[number], restrict=True, writable=True)
+            argument.replace_all_uses_with(given)
     for op in ops:
         op.move_before(terminator)
-    destinations = list(body.arguments)[len(tensors) : -EXTRA_ARGUMENTS]
     with ir.InsertionPoint(terminator), terminator.location:
         for value, buffer in zip(results.operands, destinations, strict=True):
             bufferization.materialize_in_destination(None, value, buffer, restrict=True, writable=True)

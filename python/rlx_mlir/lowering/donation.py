@@ -286,7 +286,10 @@ def _calls_of(value: ir.Value) -> set[int]:
     found: set[int] = set()
     for use in value.uses:
         owner = use.owner.operation
-        found |= _calls_of(owner.results[0]) if owner.name == "mir.reshape" else {identity(owner)}
+        if owner.name != "mir.reshape":
+            found.add(identity(owner))
+        elif use.operand_number == 0:
+            found |= _calls_of(owner.results[0])
     return found
 
 

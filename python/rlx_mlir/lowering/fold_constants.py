@@ -31,7 +31,7 @@ from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, com
 from rlx_mlir.runtime.shown import size_text
 
 #: Operations that move elements of one tensor and change none.
-MOVES = frozenset(f"mir.{word}" for word in ("reshape", "transpose", "narrow", "slice", "expand"))
+MOVES = frozenset(f"mir.{word}" for word in ("reshape", "transpose", "narrow", "slice", "dynamic_slice", "expand"))
 #: Operations that give one element for each of their operands'.
 OF_ELEMENTS = frozenset({"mir.cast", "mir.compare", "mir.where", *(record.name for record in FUNCTIONS.values())})
 #: Operations that are exact on integers and conditions alone.

@@ -87,10 +87,12 @@ def _align(size: int) -> int:
 
 
 def element_bytes(kind: ir.Type) -> int:
-    """Bytes of one element in memory; booleans take one."""
+    """Bytes of one element in memory; booleans take one, indices eight."""
     if isinstance(kind, ir.ComplexType):
         return 2 * element_bytes(kind.element_type)
     text = str(kind)
+    if text == "index":
+        return 8
     return 1 if text == "i1" or text.startswith("f8") else int("".join(c for c in text if c.isdigit())) // 8
 
 
@@ -154,7 +156,7 @@ class _Planner:
             if op.name == "func.call":
                 self._measure_call(op)
             elif op.name == "mir.reshape":
-                self._dims[op.results[0]] = result_dims(op.opview, [self._dims[op.operands[0]]])[0]
+                self._dims[op.results[0]] = result_dims(op.opview, [self._dims[v] for v in op.operands])[0]
                 self._conditions += conditions(op, self._dims.__getitem__)
                 self._roots[op.results[0]] = self._roots[op.operands[0]]
             elif op.name != "func.return":
@@ -268,7 +270,8 @@ class _Planner:
             if (memory := self._donated.get(number, root)) in inputs:
                 described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
-            if not _is_given(value) and (root == value or isinstance(root.owner, ir.Block)):
+            # Of an argument or a call's result that is updated in place, the output has the memory.
+            if not _is_given(value) and (self._is_like(value, root) or isinstance(root.owner, ir.Block)):
                 self._names[root] = f"%out{number}"
         for argument in self._entry.arguments:
             self._bind_symbols(argument)
@@ -395,8 +398,12 @@ class _Planner:
             self._names[value] = self._names[root] if value == root else self._reshaped(value, root)
         return self._names[value]
 
+    def _is_like(self, value: ir.Value, root: ir.Value) -> bool:
+        """Whether a value has the sizes of what it is a view of: equal types leave some open."""
+        return value.type == root.type and self._dims[value] == self._dims[root]
+
     def _reshaped(self, value: ir.Value, root: ir.Value) -> str:
-        if value.type == root.type:
+        if self._is_like(value, root):
             return self._names[root]
         return self._recast(self._names[root], root, value)
 

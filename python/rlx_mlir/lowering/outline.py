@@ -22,7 +22,7 @@ from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, prod
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
-from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
@@ -78,6 +78,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     erase_dead(entry)
     check_packed(entry)
     _copy_results(entry)
+    _copy_updated(entry)
     _store_constants(entry)
     _join_in_groups(entry)
     if prologues:
@@ -110,6 +111,14 @@ def _copy_results(entry: ir.AnyOp) -> None:
             with ir.InsertionPoint(terminator), terminator.location:
                 terminator.operands[number] = _copied(value)
         seen.add(root)
+
+
+def _copy_updated(entry: ir.AnyOp) -> None:
+    """Gives updates that can't overwrite what they change a copy of it, which they overwrite."""
+    for op in operations(entry, nested=False):
+        if op.name == "mir.dynamic_update_slice" and not _is_overwritten(op.opview):
+            with ir.InsertionPoint(op), op.location:
+                op.operands[0] = _copied(op.operands[0])
 
 
 def _store_constants(entry: ir.AnyOp) -> None:
@@ -197,6 +206,7 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
             continue
         if (
             isinstance(view, mir.ReshapeOp)
+            and not len(view.like)
             and rows is not None
             and space is not None
             and _reads(op, rows)
@@ -206,7 +216,7 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
             continue
         if rows is not None and (isinstance(view, PRODUCTS) or _reads(op, rows)):
             rows = None  # A kernel stands where its last operation stood: before whatever reads its results.
-        if identity(op) not in taken and not _is_view(view):
+        if identity(op) not in taken and not _is_view(view, dims):
             rows = None
             groups.append(Group(_single_class(view), [op]))
     for group in groups:
@@ -221,7 +231,8 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
 def single_groups(entry: ir.AnyOp) -> list[Group]:
     """A group for each of the function's operations, but for views."""
     ops = operations(entry, nested=False)
-    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview)]
+    dims = propagate(entry.operation)
+    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview, dims)]
 
 
 def _single_group(op: ir.AnyOp) -> Group:
@@ -264,10 +275,15 @@ def _drop_views(group: Group) -> None:
         op.move_after(group.ops[-1])
 
 
-def _is_view(view: ir.AnyOp) -> bool:
-    """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory."""
+def _is_view(view: ir.AnyOp, dims: dict[ir.Value, Dims]) -> bool:
+    """Whether the operation needs no kernel: a constant is part of those that read it, a reshape a view of memory.
+
+    A reshape whose result is as large as its operand only where a call gives sizes that fit isn't: memory is planned
+    for the largest sizes of each value, which needn't fit each other.
+    """
     if isinstance(view, mir.ReshapeOp):
-        return producer(view.x, mir.ConstantOp) is None
+        fits = is_never_negative(product(dims[view.x]) - product(dims[view.result]))
+        return fits and producer(view.x, mir.ConstantOp) is None
     return isinstance(view, mir.ConstantOp)
 
 
@@ -433,6 +449,23 @@ def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
     return any(use.owner.name == "func.return" for use in new.uses)
 
 
+def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
+    """Whether an update writes into the memory of what it changes: that dies there.
+
+    Of an input it is the memory of what is returned, perhaps after further updates.
+    """
+    old, new = update.x, update.result
+    if not isinstance(old.owner, ir.Block):
+        return old.owner.name not in ("mir.constant", "mir.reshape") and only_user(old) is not None
+    if is_parameter(old) or only_user(old) is None:
+        return False
+    user = only_user(new)
+    while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
+        new = user.result
+        user = only_user(new)
+    return any(use.owner.name == "func.return" for use in new.uses)
+
+
 def _one(value: ir.Value) -> bool:
     return all(size == 1 for size in shape_of(value))
 
@@ -480,7 +513,7 @@ class _Library:
 
     def _build(self, group: Group, ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value]) -> str:
         """The name of a kernel of the operations: an existing one that is identical, or a new one."""
-        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample") else []
+        tied = [_tied_argument(v, inputs) for v in outputs] if group.kind in ("rows", "sample", GENERIC) else []
         content = (group.kind, tuple(tied), _content(ops, inputs, outputs))
         if content in self._kernels:
             return self._kernels[content]
@@ -527,10 +560,13 @@ def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value
 
 
 def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:
+    if (part := producer(value, mir.DynamicUpdateSliceOp)) is not None:
+        return inputs.index(part.x) if _is_overwritten(part) else -1
     if (update := producer(value, mir.CacheUpdateOp)) is not None:
-        return inputs.index(update.cache)
+        return inputs.index(update.cache) if _is_in_place(update.cache, value) else -1
     sample = producer(value, mir.SampleOp)
-    return inputs.index(sample.chosen) if sample is not None and value == sample.chosen_out else -1
+    overwrites = sample is not None and value == sample.chosen_out and _is_in_place(sample.chosen, value)
+    return inputs.index(sample.chosen) if overwrites else -1
 
 
 def _stem(group: Group) -> str:
@@ -538,4 +574,4 @@ def _stem(group: Group) -> str:
     if group.kind == OWN:
         return str(python_value(group.ops[0].attributes["op"])).replace(".", "_")
     words = list(dict.fromkeys(op.name.removeprefix("mir.") for op in group.ops if op.name != "mir.reshape"))
-    return "_".join(words[:3])
+    return "_".join(words[:3] or ["reshape"])

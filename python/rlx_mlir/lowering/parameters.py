@@ -144,7 +144,7 @@ def can_prepare(op: ir.AnyOp) -> bool:
         kind = ir.RankedTensorType(op.results[0].type)
         size = 0 if not isinstance(value, ir.DenseElementsAttr) or value.is_splat else extent(kind)
         return isinstance(value, ir.DenseElementsAttr) and str(kind.element_type) in DTYPES and size <= MAX_CONSTANT
-    if op.name.removeprefix("mir.") not in OPERATIONS:
+    if op.name.removeprefix("mir.") not in OPERATIONS or (op.name == "mir.reshape" and len(op.operands) > 1):
         return False
     types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
     if not all(kind.has_static_shape for kind in types):

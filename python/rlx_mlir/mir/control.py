@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 REGIONS = frozenset({"mir.if", "mir.scan", "mir.while"})
 
 #: Operations of MIR whose results are views of their operands once they are buffers.
-_VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.ConstantOp)
+_VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ConstantOp)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # References

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, reduce
 from typing import ClassVar, Literal, NoReturn
 
 from rlx_mlir.errors import InputError, UnsupportedError, shortened
+
+#: What a product of sizes may have: text can ask for sums that no memory holds once they are multiplied out.
+MOST_TERMS, MOST_FACTORS = 4096, 64
 
 _SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -80,7 +83,7 @@ Factor = str | Derived
 Bounds = tuple[int | float, int | float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Size:
     """A sum of products of symbols and derived sizes with integer coefficients.
 
@@ -146,11 +149,22 @@ class Size:
 
     def __mul__(self, other: Size | int | str) -> Size:
         totals: dict[tuple[Factor, ...], int] = {}
+        factor = Size.of(other)
+        if len(self.terms) * len(factor.terms) > MOST_TERMS or self._degree + factor._degree > MOST_FACTORS:
+            raise UnsupportedError(
+                f"a size has at most {MOST_TERMS} terms of {MOST_FACTORS} factors, but ({shortened(str(self))}) * "
+                f"({shortened(str(factor))}) may have more"
+            )
         for left, a in self.terms:
-            for right, b in Size.of(other).terms:
+            for right, b in factor.terms:
                 key = tuple(sorted(left + right, key=str))
                 totals[key] = totals.get(key, 0) + a * b
         return _size(totals)
+
+    @property
+    def _degree(self) -> int:
+        """The most factors that a term has."""
+        return max((len(factors) for factors, _ in self.terms), default=0)
 
     def __neg__(self) -> Size:
         return self * -1
@@ -177,6 +191,13 @@ class Size:
                 else:
                     coefficient *= factor.apply(factor.size.evaluate(sizes))
             total += coefficient
+        return total
+
+    def substituted(self, sizes: Mapping[str, Size]) -> Size:
+        """The size with others in place of its symbols; KeyError names a symbol without one."""
+        total = Size.of(0)
+        for factors, coefficient in self.terms:
+            total += product([coefficient, *(_substituted(factor, sizes) for factor in factors)])
         return total
 
     def bounds(self, maxima: Mapping[str, int] | None = None) -> Bounds:
@@ -216,6 +237,9 @@ class Size:
             words = [str(factor) for factor in factors]
             parts.append("*".join(words if coefficient == 1 and words else [str(coefficient), *words]))
         return " + ".join(parts) or "0"
+
+    def __repr__(self) -> str:
+        return f"Size.parse('{self}')"
 
 
 def floordiv(size: Size, divisor: Size) -> Size:
@@ -270,10 +294,9 @@ def ceildiv(size: Size, divisor: Size) -> Size:
 def maximum(left: Size, right: Size) -> Size:
     """The larger one: one of the two where that is known, else the smaller one and max(difference, 0)."""
     difference = left - right
-    low, high = difference.bounds()
-    if low >= 0:
+    if is_never_negative(difference):
         return left
-    if high <= 0:
+    if is_never_negative(-difference):
         return right
     common = math.gcd(*(coefficient for _, coefficient in difference.terms))
     # Of max(d, 0) = d + max(-d, 0), the one whose first symbol is added is the normal form.
@@ -287,9 +310,37 @@ def maximum(left: Size, right: Size) -> Size:
     return right + _factor(Positive(part)) * common
 
 
+def is_never_negative(size: Size, depth: int = 6) -> bool:
+    """Whether a size is seen to be at least 0, whatever numbers its symbols stand for.
+
+    So is s - floordiv(s, 2): p / n - 1 < floordiv(p, n) <= p / n, and max(p, 0) is p or 0. At most `depth` derived
+    sizes are replaced so.
+    """
+    if size.bounds()[0] >= 0:
+        return True
+    for factors, coefficient in size.terms if depth else ():
+        if len(factors) != 1 or isinstance(factors[0], str):
+            continue
+        own, rest = factors[0], size - Size(((factors, coefficient),))
+        if isinstance(own, Positive):
+            cases = (is_never_negative(case, depth - 1) for case in (rest, rest + own.size * coefficient))
+            return any(cases) if coefficient > 0 else all(cases)
+        least = own.size - (own.number - 1) if coefficient > 0 else own.size
+        # An integer is at least 0 where its multiple by n is more than -n.
+        return is_never_negative(rest * own.number + least * coefficient + (own.number - 1), depth - 1)
+    return False
+
+
 def minimum(left: Size, right: Size) -> Size:
     """The smaller one."""
     return left + right - maximum(left, right)
+
+
+def followed(size: int | str, known: Sequence[Size]) -> Size:
+    """A size as operations write it: a number, or text in which d0, d1, ... are the known ones, in order."""
+    if isinstance(size, int):
+        return Size.of(size)
+    return Size.parse(size).substituted({f"d{number}": own for number, own in enumerate(known)})
 
 
 def product(sizes: Iterable[Size | int | str]) -> Size:
@@ -333,6 +384,14 @@ def _size(totals: Mapping[tuple[Factor, ...], int]) -> Size:
 
 def _order(term: tuple[tuple[Factor, ...], int]) -> tuple[str, ...]:
     return tuple(map(str, term[0]))
+
+
+def _substituted(factor: Factor, sizes: Mapping[str, Size]) -> Size:
+    """A factor with other sizes in place of its symbols."""
+    if isinstance(factor, str):
+        return sizes[factor]
+    own, number = factor.size.substituted(sizes), Size.of(factor.number)
+    return maximum(own, number) if isinstance(factor, Positive) else floordiv(own, number)
 
 
 def _scaled(left: Bounds, right: Bounds) -> Bounds:

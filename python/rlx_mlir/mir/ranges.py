@@ -161,7 +161,7 @@ def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
     return x
 
 
-@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.ExpandOp)
+@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp)
 def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]
 
@@ -169,6 +169,11 @@ def _of_move(op: ir.AnyOp, known: Known) -> Interval:
 @_rule(mir.GatherOp)
 def _of_gather(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.table]
+
+
+@_rule(mir.DynamicUpdateSliceOp)
+def _of_update(op: ir.AnyOp, known: Known) -> Interval:
+    return _hull([known[op.x], known[op.update]])
 
 
 @_rule(mir.ConcatOp)

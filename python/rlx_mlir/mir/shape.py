@@ -15,7 +15,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, element_bytes
 from rlx_mlir.mir.decode import element_value
-from rlx_mlir.mir.dims import Size, ceildiv, maximum, minimum, product
+from rlx_mlir.mir.dims import Size, ceildiv, followed, is_never_negative, maximum, minimum, product
 from rlx_mlir.mir.linalg import (
     SizeLike,
     as_index,
@@ -46,13 +46,21 @@ from rlx_mlir.rewriting import Rewriter
 
 
 @reference(mir.ReshapeOp)
-def reshape(x: np.ndarray, *, new_shape: Sequence[int]) -> np.ndarray:
-    """The same elements in another shape; -1 is what the others leave, -2 the size of `x` there."""
-    shape = [x.shape[i] if size == -2 else size for i, size in enumerate(new_shape)]
+def reshape(
+    x: np.ndarray,
+    *like: np.ndarray,
+    new_shape: Sequence[int],
+    sizes: Sequence[str] = (),
+    like_dims: Sequence[int] = (),
+) -> np.ndarray:
+    """The same elements in another shape; -1 is what the others leave, -2 the size of `x` there, -3 one of `sizes`."""
+    given = iter([_number(size, like, like_dims) for size in sizes])
+    entries = [next(given) if size == -3 else size for size in new_shape]
+    shape = [x.shape[i] if size == -2 else size for i, size in enumerate(entries)]
     if -1 in shape:
         # Dimensions that stay cancel, so that an empty one doesn't hide what the others leave.
-        total = int(np.prod([size for i, size in enumerate(x.shape) if i >= len(new_shape) or new_shape[i] != -2]))
-        rest = int(np.prod([size for size in new_shape if size >= 0]))
+        total = int(np.prod([size for i, size in enumerate(x.shape) if i >= len(entries) or entries[i] != -2]))
+        rest = int(np.prod([size for size in entries if size >= 0]))
         shape[shape.index(-1)] = total // rest if rest else 0
     if int(np.prod(shape)) != x.size:
         raise InputError(f"mir.reshape: {list(x.shape)} has {x.size} elements, but {list(new_shape)} asks for {shape}")
@@ -75,23 +83,69 @@ def narrow_range(x: np.ndarray, *, axis: int, start: int, length: int) -> np.nda
     return x[(slice(None),) * axis + (slice(start, start + length),)]
 
 
+def _number(size: int | str, like: Sequence[np.ndarray], like_dims: Sequence[int]) -> int:
+    """What a size is that follows from those of other arrays."""
+    known = [Size.of(array.shape[dim]) for array, dim in zip(like, like_dims, strict=True)]
+    return followed(size, known).evaluate({})
+
+
 @reference(mir.SliceOp)
 def slice_range(
     x: np.ndarray,
-    *,
+    *like: np.ndarray,
     axis: int,
-    start: int | None = None,
-    stop: int | None = None,
+    start: int | str | None = None,
+    stop: int | str | None = None,
     step: int = 1,
     length: int | None = None,
+    like_dims: Sequence[int] = (),
 ) -> np.ndarray:
     """x[.., start : stop : step, ..] along `axis`; InputError where that isn't `length` elements."""
-    result = x[(slice(None),) * axis + (slice(start, stop, step),)]
+    begin, end = (None if bound is None else _number(bound, like, like_dims) for bound in (start, stop))
+    result = x[(slice(None),) * axis + (slice(begin, end, step),)]
     if length is not None and result.shape[axis] != length:
         raise InputError(
             f"mir.slice: dimension {axis} has size {x.shape[axis]}, of which the slice takes {result.shape[axis]} "
             f"elements, but 'length' is {length}"
         )
+    return result
+
+
+def _first(name: str, x: np.ndarray, start: np.ndarray, axis: int, count: int) -> int:
+    """Where `count` elements begin that are all there; InputError where there are fewer."""
+    last = x.shape[axis] - count
+    if last < 0 or count < 0:
+        raise InputError(f"{name}: dimension {axis} has size {x.shape[axis]}, but {count} elements are asked for")
+    return max(0, min(int(start), last))
+
+
+@reference(mir.DynamicSliceOp)
+def dynamic_slice(
+    x: np.ndarray,
+    start: np.ndarray,
+    *like: np.ndarray,
+    axis: int,
+    length: int | str,
+    like_dims: Sequence[int] = (),
+) -> np.ndarray:
+    """x[.., s : s + length, ..] along `axis`, with s the number in `start`, moved to where all elements are there."""
+    count = _number(length, like, like_dims)
+    first = _first("mir.dynamic_slice", x, start, axis, count)
+    return x[(slice(None),) * axis + (slice(first, first + count),)]
+
+
+@reference(mir.DynamicUpdateSliceOp)
+def dynamic_update_slice(x: np.ndarray, update: np.ndarray, start: np.ndarray, *, axis: int) -> np.ndarray:
+    """`x` with x[.., s : s + m, ..] along `axis` replaced by `update`, with s as in `dynamic_slice`."""
+    others = [[size for dim, size in enumerate(array.shape) if dim != axis] for array in (x, update)]
+    if others[0] != others[1]:
+        raise InputError(
+            f"mir.dynamic_update_slice: 'x' is {list(x.shape)} and 'update' {list(update.shape)}, "
+            f"which differ in another dimension than {axis}"
+        )
+    result, count = x.copy(), update.shape[axis]
+    first = _first("mir.dynamic_update_slice", x, start, axis, count)
+    result[(slice(None),) * axis + (slice(first, first + count),)] = update
     return result
 
 
@@ -164,10 +218,27 @@ def narrow_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     return Cost(reads={op.x: sizes.bytes(op.result)})
 
 
-@cost(mir.SliceOp)
+def _unread(op: ir.AnyOp) -> dict[ir.Value, int]:
+    """Operands that only give sizes."""
+    return dict.fromkeys(op.like, 0)
+
+
+@cost(mir.ReshapeOp)
+def reshape_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """The elements are read and written; of `like` none is read."""
+    return Cost(reads=_unread(op) | {op.x: sizes.bytes(op.x)})
+
+
+@cost(mir.SliceOp, mir.DynamicSliceOp)
 def slice_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Only what is taken is read."""
-    return Cost(reads={op.x: sizes.bytes(op.result)})
+    return Cost(reads=_unread(op) | {op.x: sizes.bytes(op.result)})
+
+
+@cost(mir.DynamicUpdateSliceOp)
+def update_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """What is new is read and written; other elements stay where they are."""
+    return Cost(reads={op.x: 0}, writes={0: sizes.bytes(op.update)})
 
 
 @cost(mir.DimOp)
@@ -197,12 +268,24 @@ def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
+def like_sizes(op: ir.AnyOp, like: Sequence[tuple[Size, ...]]) -> list[Size]:
+    """The sizes that d0, d1, ... stand for in an operation, from the dimensions of its `like`."""
+    dims = () if op.like_dims is None else python_value(op.like_dims)
+    return [sizes[dim] for sizes, dim in zip(like, dims, strict=True)]
+
+
+def _texts(sizes: ir.Attribute | None) -> list[str]:
+    """The `sizes` of a reshape."""
+    return [] if sizes is None else list(python_value(sizes))
+
+
 @dim_rule(mir.ReshapeOp)
 def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """The entries of `new_shape`; -1 is what the others leave."""
-    (x,) = operands
+    x, *like = operands
     entries = python_value(op.new_shape)
-    sizes = [x[i] if size == -2 else Size.of(size) for i, size in enumerate(entries)]
+    given = iter([followed(size, like_sizes(op, like)) for size in _texts(op.sizes)])
+    sizes = [x[i] if size == -2 else next(given) if size == -3 else Size.of(size) for i, size in enumerate(entries)]
     if -1 not in entries:
         return tuple(sizes)
     position, declared = entries.index(-1), op.result.type
@@ -211,7 +294,7 @@ def reshape_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
         return tuple(sizes)
     # Dimensions that stay cancel: what is left is divided by numbers.
     total = product(size for i, size in enumerate(x) if i >= len(entries) or entries[i] != -2)
-    rest = product(size for size in entries if size >= 0)
+    rest = product(size for size, entry in zip(sizes, entries, strict=True) if entry not in (-1, -2))
     # What doesn't divide is refused at run time: it is a condition that nothing is left over.
     sizes[position] = Size.of(0) if rest.constant == 0 else total // rest
     return tuple(sizes)
@@ -231,32 +314,59 @@ def narrow_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Siz
     return tuple(dims)
 
 
-def slice_sizes(size: Size, start: int | None, stop: int | None, step: int) -> tuple[Size, Size]:
+def slice_sizes(size: Size, start: Size | None, stop: Size | None, step: int) -> tuple[Size, Size]:
     """The first position and the number of elements of Python's slice of a dimension."""
     low, high = (Size.of(0), size) if step > 0 else (Size.of(-1), size - 1)
+    zero = Size.of(0)
 
-    def bound(given: int | None, otherwise: Size) -> Size:
+    def bound(given: Size | None, otherwise: Size) -> Size:
         if given is None:
             return otherwise
-        return minimum(Size.of(given), high) if given >= 0 else maximum(size + given, low)
+        if is_never_negative(given):
+            return minimum(given, high)
+        from_end = maximum(size + given, low)
+        if is_never_negative(-given - 1):
+            return from_end
+        # Positive or negative, as sizes turn out: one of the two, chosen by 0 or 1.
+        is_negative = minimum(maximum(-given, zero), Size.of(1))
+        return minimum(maximum(given, zero), high) + is_negative * (from_end - minimum(zero, high))
 
     begin, end = bound(start, low if step > 0 else high), bound(stop, high if step > 0 else low)
     distance = end - begin if step > 0 else begin - end
-    return begin, ceildiv(maximum(distance, Size.of(0)), Size.of(abs(step)))
+    return begin, ceildiv(maximum(distance, zero), Size.of(abs(step)))
 
 
-def sliced(op: ir.AnyOp, size: Size) -> tuple[Size, Size]:
-    """`slice_sizes` of a `mir.slice`, whose dimension has the size."""
-    start, stop = (None if bound is None else python_value(bound) for bound in (op.start, op.stop))
+def sliced(op: ir.AnyOp, size: Size, known: Sequence[Size]) -> tuple[Size, Size]:
+    """`slice_sizes` of a `mir.slice`, whose dimension has the size, and whose `like` have the known ones."""
+    start, stop = (None if bound is None else followed(python_value(bound), known) for bound in (op.start, op.stop))
     return slice_sizes(size, start, stop, python_value(op.step))
 
 
 @dim_rule(mir.SliceOp)
 def slice_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
     """Those of `x`, with the number of elements along the axis."""
-    dims, axis = list(operands[0]), python_value(op.axis)
-    dims[axis] = sliced(op, dims[axis])[1] if op.length is None else Size.of(python_value(op.length))
+    x, *like = operands
+    dims, axis = list(x), python_value(op.axis)
+    if op.length is None:
+        dims[axis] = sliced(op, dims[axis], like_sizes(op, like))[1]
+    else:
+        dims[axis] = Size.of(python_value(op.length))
     return tuple(dims)
+
+
+@dim_rule(mir.DynamicSliceOp)
+def dynamic_slice_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`, with `length` along the axis."""
+    x, _, *like = operands
+    dims = list(x)
+    dims[python_value(op.axis)] = followed(python_value(op.length), like_sizes(op, like))
+    return tuple(dims)
+
+
+@dim_rule(mir.DynamicUpdateSliceOp)
+def update_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """Those of `x`."""
+    return operands[0]
 
 
 @dim_rule(mir.DimOp)
@@ -323,10 +433,14 @@ def lower_reshape(op: ir.AnyOp, rewriter: Rewriter) -> None:
     own = sizes_of(op.x)
     type = op.result.type
     entries = python_value(op.new_shape)
-    sizes: list[SizeLike] = [
-        int(type.get_dim_size(i)) if not type.is_dynamic_dim(i) else own[i] if entry == -2 else -1
-        for i, entry in enumerate(entries)
-    ]
+    given = iter(_texts(op.sizes))
+    sizes: list[SizeLike] = []
+    for i, entry in enumerate(entries):
+        text = next(given) if entry == -3 else ""
+        if not type.is_dynamic_dim(i):
+            sizes.append(int(type.get_dim_size(i)))
+        else:
+            sizes.append(own[i] if entry == -2 else -1 if entry == -1 else _like_size(op, text))
     if -1 in sizes:
         position = sizes.index(-1)
         rest = times(*(size for i, size in enumerate(sizes) if i != position))
@@ -358,16 +472,30 @@ def lower_narrow(op: ir.AnyOp, rewriter: Rewriter) -> None:
     rewriter.replace(op, extract_slice(op.x, offsets, sizes))
 
 
+def _like_values(op: ir.AnyOp) -> list[SizeLike]:
+    """The sizes that d0, d1, ... stand for in an operation."""
+    dims = () if op.like_dims is None else python_value(op.like_dims)
+    return [size_of(value, dim) for value, dim in zip(op.like, dims, strict=True)]
+
+
+def _like_size(op: ir.AnyOp, size: int | str) -> SizeLike:
+    """A size that follows from those of an operation's `like`."""
+    values = _like_values(op)
+    names = [f"d{number}" for number in range(len(values))]
+    return computed(followed(size, [*map(Size.of, names)]), dict(zip(names, values, strict=True)))
+
+
 @TO_LINALG.pattern(mir.SliceOp)
 def lower_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """slice(x) -> tensor.extract_slice; for a negative step generic over the result: tensor.extract from the end on"""
     axis, step = python_value(op.axis), python_value(op.step)
     sizes = sizes_of(op.x)
-    own = sizes[axis]
-    first, count = sliced(op, Size.of("n") if not isinstance(own, int) else Size.of(own))
-    begin = computed(first, {"n": own})
+    values = {"n": sizes[axis]} | {f"d{number}": value for number, value in enumerate(_like_values(op))}
+    names = [Size.of(name if not isinstance(value, int) else value) for name, value in values.items()]
+    first, count = sliced(op, names[0], names[1:])
+    begin = computed(first, values)
     # The type leaves a size open that is the same for all of the operand's, as of [5:2].
-    length = computed(count, {"n": own}) if op.length is None else python_value(op.length)
+    length = computed(count, values) if op.length is None else python_value(op.length)
     sizes[axis] = as_index(length) if op.result.type.is_dynamic_dim(axis) else length
     if step > 0:
         offsets: list[SizeLike] = [0] * len(sizes)
@@ -384,6 +512,38 @@ def lower_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
         return extract(op.x, at)
 
     rewriter.replace(op, generic(rank, [], [(empty(sizes, element_type(op.x)), range(rank))], pick))
+
+
+def _from(op: ir.AnyOp, size: SizeLike, count: SizeLike) -> ir.Value:
+    """The position that `start` holds, moved to where so many elements of a dimension of the size are there."""
+    start = extract(op.start, [])
+    position = start if start.word == "i64" else start.to("i64")
+    last = Scalar(as_index(size)).to("i64") - Scalar(as_index(count)).to("i64")
+    return position.min(last).max(0).to("index").value
+
+
+@TO_LINALG.pattern(mir.DynamicSliceOp)
+def lower_dynamic_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """dynamic_slice(x, start) -> tensor.extract_slice from the clamped position on"""
+    axis = python_value(op.axis)
+    sizes = sizes_of(op.x)
+    offsets: list[SizeLike] = [0] * len(sizes)
+    length = _like_size(op, python_value(op.length))
+    offsets[axis] = _from(op, sizes[axis], length)
+    sizes[axis] = as_index(length) if op.result.type.is_dynamic_dim(axis) else length
+    rewriter.replace(op, extract_slice(op.x, offsets, sizes))
+
+
+@TO_LINALG.pattern(mir.DynamicUpdateSliceOp)
+def lower_dynamic_update_slice(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """dynamic_update_slice(x, u, start) -> u written into the slice of x from the clamped position on"""
+    axis = python_value(op.axis)
+    sizes = sizes_of(op.x)
+    offsets: list[SizeLike] = [0] * len(sizes)
+    count = size_of(op.update, axis)
+    offsets[axis] = _from(op, sizes[axis], count)
+    sizes[axis] = count
+    rewriter.replace(op, write_slice(cast_shape(op.update, sizes), op.x, offsets, sizes))
 
 
 @TO_LINALG.pattern(mir.DimOp)

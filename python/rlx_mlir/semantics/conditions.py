@@ -16,10 +16,10 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
-from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.mir.dims import Size, followed, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
-from rlx_mlir.mir.shape import sliced
+from rlx_mlir.mir.shape import like_sizes, sliced
 from rlx_mlir.rewriting import operations
 
 Dims = tuple[Size, ...]
@@ -45,8 +45,7 @@ def conditions(op: ir.AnyOp, dims_of: DimsOf) -> list[Condition]:
     found = []
     for left, right, *more in rule(op.opview, dims_of) if rule is not None else ():
         at_least = bool(more)
-        known = left.constant is not None and right.constant is not None
-        if left != right and not (known and at_least and (left.constant or 0) >= (right.constant or 0)):
+        if left != right and not (at_least and is_never_negative(left - right)):
             found.append(Condition(left, right, at_least, _where(op)))
     if op.name in REGIONS:  # whether a region runs or not: nobody knows before
         inner = inner_dims(op, [dims_of(operand) for operand in op.operation.operands])
@@ -147,12 +146,31 @@ def _narrow(view: mir.NarrowOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _slice(view: mir.SliceOp, dims: DimsOf) -> Iterable[Rule]:
-    axis, length = python_value(view.axis), view.length
-    return [] if length is None else [(sliced(view, dims(view.x)[axis])[1], Size.of(python_value(length)))]
+    if view.length is None:
+        return []
+    known = like_sizes(view, [dims(value) for value in view.like])
+    count = sliced(view, dims(view.x)[python_value(view.axis)], known)[1]
+    return [(count, Size.of(python_value(view.length)))]
+
+
+def _dynamic_slice(view: mir.DynamicSliceOp, dims: DimsOf) -> Iterable[Rule]:
+    length = followed(python_value(view.length), like_sizes(view, [dims(value) for value in view.like]))
+    yield dims(view.x)[python_value(view.axis)], length, True
+    if not is_never_negative(length):
+        yield length, Size.of(0), True
+
+
+def _dynamic_update_slice(view: mir.DynamicUpdateSliceOp, dims: DimsOf) -> Iterable[Rule]:
+    axis = python_value(view.axis)
+    for dim, (size, part) in enumerate(zip(dims(view.x), dims(view.update), strict=True)):
+        yield (size, part, True) if dim == axis else (size, part)
 
 
 def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
-    return [(product(dims(view.x)), product(dims(view.result)))]
+    result = dims(view.result)
+    yield product(dims(view.x)), product(result)
+    given = [size for size, entry in zip(result, python_value(view.new_shape), strict=True) if entry == -3]
+    yield from ((size, Size.of(0), True) for size in given if not is_never_negative(size))
 
 
 def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
@@ -308,6 +326,8 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.concat": _concat,
     "mir.narrow": _narrow,
     "mir.slice": _slice,
+    "mir.dynamic_slice": _dynamic_slice,
+    "mir.dynamic_update_slice": _dynamic_update_slice,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
     "mir.iota": _iota,

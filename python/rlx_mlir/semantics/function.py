@@ -168,7 +168,7 @@ def _returned_as(value: ir.Value, function: ir.Operation) -> set[str]:
     found: set[str] = set()
     for use in value.uses:
         owner = use.owner.operation
-        if owner.name == "mir.reshape":
+        if owner.name == "mir.reshape" and use.operand_number == 0:
             found |= _returned_as(owner.results[0], function)
         elif owner.name == "func.return":
             found.add(_name_at(function, "res_attrs", use.operand_number, "output"))

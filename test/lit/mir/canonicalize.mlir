@@ -211,3 +211,43 @@ func.func @unsigned_remainders(%x: tensor<4xui8>) -> (tensor<4xui8>, tensor<4xui
   %3 = mir.and %x, %most : tensor<4xui8>, tensor<ui8>
   return %0, %1, %2, %3 : tensor<4xui8>, tensor<4xui8>, tensor<4xui8>, tensor<4xui8>
 }
+
+/// Sizes of other values that are known become numbers, and nothing reads these values any more.
+// CHECK-LABEL: func @sizes_that_are_known
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[Y:.+]]: tensor<6xi32>, %[[I:.+]]: tensor<i32>)
+//       CHECK:   %[[A:.+]] = mir.slice %[[X]] axis 0 start 3 stop -6 : tensor<?x8xf32>
+//       CHECK:   %[[B:.+]] = mir.dynamic_slice %[[X]] at %[[I]] axis 0 length 2 : tensor<?x8xf32>, tensor<i32>
+//       CHECK:   %[[C:.+]] = mir.reshape %[[X]] to [6, -1, 2] : tensor<?x8xf32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]]
+func.func @sizes_that_are_known(%x: tensor<?x8xf32>, %y: tensor<6xi32>, %i: tensor<i32>)
+    -> (tensor<?x8xf32>, tensor<2x8xf32>, tensor<6x?x2xf32>) {
+  %a = mir.slice %x axis 0 start "floordiv(d0, 2)" stop "-d0" like %y dims [0] : tensor<?x8xf32>, tensor<6xi32>
+  %b = mir.dynamic_slice %x at %i axis 0 length "mod(d0, 4)" like %y dims [0] : tensor<?x8xf32>, tensor<i32>, tensor<6xi32>
+  %c = mir.reshape %x to [-3, -1, -3] sizes ["d0", "d0 - 4"] like %y dims [0] : tensor<?x8xf32>, tensor<6xi32>
+  return %a, %b, %c : tensor<?x8xf32>, tensor<2x8xf32>, tensor<6x?x2xf32>
+}
+
+/// Equal types of sizes that follow from others needn't be equal shapes.
+// CHECK-LABEL: func @no_fold_sizes_that_are_open
+//       CHECK:   %[[A:.+]] = mir.slice
+//       CHECK:   %[[B:.+]] = mir.reshape
+//       CHECK:   %[[C:.+]] = mir.reshape %[[B]]
+//       CHECK:   %[[D:.+]] = mir.dynamic_slice
+//       CHECK:   return %[[A]], %[[C]], %[[D]]
+func.func @no_fold_sizes_that_are_open(%x: tensor<?x?xf32>, %y: tensor<?x?xi32>, %i: tensor<i32>)
+    -> (tensor<?x?xf32>, tensor<?xf32>, tensor<?x?xf32>) {
+  %a = mir.slice %x axis 0 stop "d0" like %y dims [0] : tensor<?x?xf32>, tensor<?x?xi32>
+  %b = mir.reshape %x to [-3, -3] sizes ["d0", "d1"] like %y, %y dims [0, 1] : tensor<?x?xf32>, tensor<?x?xi32>, tensor<?x?xi32>
+  %c = mir.reshape %b to [-1] : tensor<?x?xf32>
+  %d = mir.dynamic_slice %x at %i axis 1 length "d0" like %y dims [0] : tensor<?x?xf32>, tensor<i32>, tensor<?x?xi32>
+  return %a, %c, %d : tensor<?x?xf32>, tensor<?xf32>, tensor<?x?xf32>
+}
+
+// CHECK-LABEL: func @slices_of_everything
+//  CHECK-SAME:   (%[[X:.+]]: tensor<6x8xf32>
+//  CHECK-NEXT:   return %[[X]], %[[X]]
+func.func @slices_of_everything(%x: tensor<6x8xf32>, %i: tensor<i32>, %y: tensor<6xi32>) -> (tensor<6x8xf32>, tensor<6x8xf32>) {
+  %a = mir.slice %x axis 0 stop "d0 + 1" like %y dims [0] : tensor<6x8xf32>, tensor<6xi32>
+  %b = mir.dynamic_slice %x at %i axis 0 length "d0" like %y dims [0] : tensor<6x8xf32>, tensor<i32>, tensor<6xi32>
+  return %a, %b : tensor<6x8xf32>, tensor<6x8xf32>
+}

@@ -1,15 +1,15 @@
 // RUN: rlx-opt %s --split-input-file --verify-diagnostics
 
 func.func @reshape_c1_entry(%x: tensor<4x6xf32>) {
-  // expected-error @below {{expects 'new_shape' to hold -2, sizes and at most one -1, but got [-3, 8]}}
-  %r = mir.reshape %x to [-3, 8] : tensor<4x6xf32>
+  // expected-error @below {{expects 'new_shape' to hold -3, -2, sizes and at most one -1, but got [-4, 8]}}
+  %r = mir.reshape %x to [-4, 8] : tensor<4x6xf32>
   return
 }
 
 // -----
 
 func.func @reshape_c1_two_inferred(%x: tensor<4x6xf32>) {
-  // expected-error @below {{expects 'new_shape' to hold -2, sizes and at most one -1, but got [-1, -1]}}
+  // expected-error @below {{expects 'new_shape' to hold -3, -2, sizes and at most one -1, but got [-1, -1]}}
   %r = mir.reshape %x to [-1, -1] : tensor<4x6xf32>
   return
 }
@@ -132,6 +132,222 @@ func.func @slice_c3_negative(%x: tensor<4x?xf32>) {
 func.func @slice_c3_length(%x: tensor<4x8xf32>) {
   // expected-error @below {{expects 'length' to be the number of elements of the slice, 3, but got 4}}
   %r = mir.slice %x axis 1 start 2 step 2 length 4 : tensor<4x8xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c4_count(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{expects 'like_dims' to have a dimension of each of the 1 values in 'like', but got []}}
+  %r = mir.slice %x axis 1 start "d0" like %y : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c4_none(%x: tensor<4x?xf32>) {
+  // expected-error @below {{expects 'like_dims' to have a dimension of each of the 0 values in 'like', but got []}}
+  %r = mir.slice %x axis 1 start 1 dims [] : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c4_dimension(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{expects 'like_dims' to have dimensions of 'like', but got 1 for 'tensor<?xi32>'}}
+  %r = mir.slice %x axis 1 start "d0" like %y dims [1] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_symbol(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{expects 'stop' to be a number or a size, but 'd0 + d1' has 'd1', but 'like_dims' lists 1 dimensions}}
+  %r = mir.slice %x axis 1 stop "d0 + d1" like %y dims [0] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_word(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{'start' to be a number or a size, but 'log(d0, 2)' has 'log' where a number, 'd0', 'd1', ..., floordiv, ceildiv, mod, min or max should be}}
+  %r = mir.slice %x axis 1 start "log(d0, 2)" like %y dims [0] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_divisor(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{'floordiv(d0, 0)' has '0' where a positive number should be, which divides}}
+  %r = mir.slice %x axis 1 start "floordiv(d0, 0)" like %y dims [0] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_divisor_size(%x: tensor<4x?xf32>, %y: tensor<8xi32>) {
+  // expected-error @below {{'floordiv(9, d0)' has 'd0' where a positive number should be, which divides}}
+  %r = mir.slice %x axis 1 start "floordiv(9, d0)" like %y dims [0] : tensor<4x?xf32>, tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_end(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{'d0 d0' has 'd0' where it should end or go on with + or -}}
+  %r = mir.slice %x axis 1 start "d0 d0" like %y dims [0] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_parenthesis(%x: tensor<4x?xf32>, %y: tensor<?xi32>) {
+  // expected-error @below {{'max(d0, 1' has '' where ')' should be}}
+  %r = mir.slice %x axis 1 start "max(d0, 1" like %y dims [0] : tensor<4x?xf32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_large(%x: tensor<4x?xf32>, %y: tensor<8xi32>) {
+  // expected-error @below {{'d0*9223372036854775807' isn't within 64 bits}}
+  %r = mir.slice %x axis 1 start "d0*9223372036854775807" like %y dims [0] : tensor<4x?xf32>, tensor<8xi32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_number(%x: tensor<4x?xf32>) {
+  // expected-error @below {{'9223372036854775808' has '9223372036854775808', which is no number of 64 bits}}
+  %r = mir.slice %x axis 1 start "9223372036854775808" : tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @slice_c5_kind(%x: tensor<4x?xf32>) {
+  // expected-error @below {{attribute 'start' failed to satisfy constraint: a number or a size}}
+  %r = "mir.slice"(%x) {axis = 1, start = 1.0 : f32} : (tensor<4x?xf32>) -> tensor<4x?xf32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_c1_axis(%x: tensor<4x8xf32>, %i: tensor<i32>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got 2}}
+  %r = mir.dynamic_slice %x at %i axis 2 length 1 : tensor<4x8xf32>, tensor<i32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_c2_dimension(%x: tensor<4x8xf32>, %i: tensor<i32>, %y: tensor<?xi32>) {
+  // expected-error @below {{expects 'like_dims' to have dimensions of 'like', but got -1 for 'tensor<?xi32>'}}
+  %r = mir.dynamic_slice %x at %i axis 1 length "d0" like %y dims [-1] : tensor<4x8xf32>, tensor<i32>, tensor<?xi32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_c3_text(%x: tensor<4x8xf32>, %i: tensor<i32>) {
+  // expected-error @below {{expects 'length' to be a number or a size, but 's' has 's' where a number}}
+  %r = mir.dynamic_slice %x at %i axis 1 length "s" : tensor<4x8xf32>, tensor<i32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_c4_long(%x: tensor<4x8xf32>, %i: tensor<i32>) {
+  // expected-error @below {{expects 'length' to be from 0 to the size of dimension 1 of 'x', 8, but got 9}}
+  %r = mir.dynamic_slice %x at %i axis 1 length 9 : tensor<4x8xf32>, tensor<i32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_c4_negative(%x: tensor<4x?xf32>, %i: tensor<i32>, %y: tensor<2xi32>) {
+  // expected-error @below {{expects 'length' to be from 0 to the size of dimension 1 of 'x', ?, but got -1}}
+  %r = mir.dynamic_slice %x at %i axis 1 length "d0 - 3" like %y dims [0] : tensor<4x?xf32>, tensor<i32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @dynamic_slice_start(%x: tensor<4x8xf32>, %i: tensor<1xi32>) {
+  // expected-error @below {{operand #1 must be dense 0-d tensor of 32-bit signless integer or 64-bit signless integer values}}
+  %r = mir.dynamic_slice %x at %i axis 1 length 1 : tensor<4x8xf32>, tensor<1xi32>
+  return
+}
+
+// -----
+
+func.func @dynamic_update_slice_c1_axis(%x: tensor<4x8xf32>, %u: tensor<4x2xf32>, %i: tensor<i64>) {
+  // expected-error @below {{expects 'axis' to be at least 0 and less than the rank, 2, but got -1}}
+  %r = mir.dynamic_update_slice %x, %u at %i axis -1 : tensor<4x8xf32>, tensor<4x2xf32>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @dynamic_update_slice_c2_rank(%x: tensor<4x8xf32>, %u: tensor<2xf32>, %i: tensor<i64>) {
+  // expected-error @below {{expects 'update' to be like 'x' in every dimension but 1, but 'x' is [4, 8] and 'update' [2]}}
+  %r = mir.dynamic_update_slice %x, %u at %i axis 1 : tensor<4x8xf32>, tensor<2xf32>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @dynamic_update_slice_c2_alike(%x: tensor<4x8xf32>, %u: tensor<3x2xf32>, %i: tensor<i64>) {
+  // expected-error @below {{expects 'update' to be like 'x' in every dimension but 1, but 'x' is [4, 8] and 'update' [3, 2]}}
+  %r = mir.dynamic_update_slice %x, %u at %i axis 1 : tensor<4x8xf32>, tensor<3x2xf32>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @dynamic_update_slice_c3_large(%x: tensor<?x8xf32>, %u: tensor<4x9xf32>, %i: tensor<i64>) {
+  // expected-error @below {{expects 'update' to be at most as large as 'x' along dimension 1, 8, but it is 9}}
+  %r = mir.dynamic_update_slice %x, %u at %i axis 1 : tensor<?x8xf32>, tensor<4x9xf32>, tensor<i64>
+  return
+}
+
+// -----
+
+func.func @reshape_c5_count(%x: tensor<?x8xf32>) {
+  // expected-error @below {{expects 'like_dims' to have a dimension of each of the 1 values in 'like', but got [0, 1]}}
+  %r = mir.reshape %x to [-3, -1] sizes ["d0"] like %x dims [0, 1] : tensor<?x8xf32>, tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c6_count(%x: tensor<?x8xf32>) {
+  // expected-error @below {{expects 'sizes' to have a size for each -3 in 'new_shape', 2, but got 1}}
+  %r = mir.reshape %x to [-3, -3] sizes ["d0"] like %x dims [0] : tensor<?x8xf32>, tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c6_negative(%x: tensor<?x8xf32>, %y: tensor<2xi32>) {
+  // expected-error @below {{expects 'sizes' not to be negative, but got "d0 - 3", which is -1}}
+  %r = mir.reshape %x to [-3, -1] sizes ["d0 - 3"] like %y dims [0] : tensor<?x8xf32>, tensor<2xi32>
+  return
+}
+
+// -----
+
+func.func @reshape_c6_text(%x: tensor<?x8xf32>) {
+  // expected-error @below {{expects 'sizes' to be a number or a size, but 'd0 +' has '' where a number}}
+  %r = mir.reshape %x to [-3, -1] sizes ["d0 +"] like %x dims [0] : tensor<?x8xf32>, tensor<?x8xf32>
+  return
+}
+
+// -----
+
+func.func @reshape_c3_sizes(%x: tensor<4x8xf32>, %y: tensor<3xi32>) {
+  // expected-error @below {{expects 'x' and the result to have the same number of elements, but 'x' is [4, 8] and 'new_shape' [-3, 8]}}
+  %r = mir.reshape %x to [-3, 8] sizes ["d0"] like %y dims [0] : tensor<4x8xf32>, tensor<3xi32>
   return
 }
 

@@ -158,3 +158,51 @@ func.func @gather_in_batches(%t: tensor<?x5x32x8xf16>, %i: tensor<2x?x3xi64>, %r
   %d = mir.gather %t, %r axis 1 batch_dims 0 : tensor<?x5x32x8xf16>, tensor<2xi32>
   return %a, %b, %c, %d : tensor<2x5x?x3x8xf16>, tensor<2x5x3x8xf16>, tensor<2x32x8xf16>, tensor<?x2x32x8xf16>
 }
+
+/// What is known of bounds is in the type, whatever it follows from.
+// CHECK-LABEL: func @slice_sizes
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4x?xf32>, %[[Y:.+]]: tensor<?x3xi32>, %[[Z:.+]]: tensor<4x8xf32>)
+//       CHECK:   %[[A:.+]] = mir.slice %[[X]] axis 1 start "max(d0 - 2, 0)" stop "d0" step 2 like %[[Y]] dims [0] : tensor<4x?xf32>, tensor<?x3xi32>
+//       CHECK:   %[[B:.+]] = mir.slice %[[Z]] axis 1 start 1 stop "-d0" like %[[Y]] dims [1] : tensor<4x8xf32>, tensor<?x3xi32>
+//       CHECK:   %[[C:.+]] = mir.slice %[[Z]] axis 1 start "d0" stop "d1 + ceildiv(d0, 4)*2 - mod(7, 4)" step -1 like %[[Y]], %[[Z]] dims [1, 0] : tensor<4x8xf32>, tensor<?x3xi32>, tensor<4x8xf32>
+//       CHECK:   return %[[A]], %[[B]], %[[C]] : tensor<4x?xf32>, tensor<4x4xf32>, tensor<4x0xf32>
+func.func @slice_sizes(%x: tensor<4x?xf32>, %y: tensor<?x3xi32>, %z: tensor<4x8xf32>)
+    -> (tensor<4x?xf32>, tensor<4x4xf32>, tensor<4x0xf32>) {
+  %a = mir.slice %x axis 1 start "max(d0 - 2, 0)" stop "d0" step 2 like %y dims [0] : tensor<4x?xf32>, tensor<?x3xi32>
+  %b = mir.slice %z axis 1 start 1 stop "-d0" like %y dims [1] : tensor<4x8xf32>, tensor<?x3xi32>
+  %c = mir.slice %z axis 1 start "d0" stop "d1 + ceildiv(d0, 4)*2 - mod(7, 4)" step -1 like %y, %z dims [1, 0]
+      : tensor<4x8xf32>, tensor<?x3xi32>, tensor<4x8xf32>
+  return %a, %b, %c : tensor<4x?xf32>, tensor<4x4xf32>, tensor<4x0xf32>
+}
+
+// CHECK-LABEL: func @dynamic_slice
+//  CHECK-SAME:   (%[[X:.+]]: tensor<4x?xi1>, %[[I:.+]]: tensor<i64>, %[[Y:.+]]: tensor<?x3xi32>)
+//       CHECK:   %[[A:.+]] = mir.dynamic_slice %[[X]] at %[[I]] axis 1 length 5 : tensor<4x?xi1>, tensor<i64>
+//       CHECK:   %[[B:.+]] = mir.dynamic_slice %[[X]] at %[[I]] axis 0 length "d0" like %[[Y]] dims [0] : tensor<4x?xi1>, tensor<i64>, tensor<?x3xi32>
+//       CHECK:   return %[[A]], %[[B]] : tensor<4x5xi1>, tensor<?x?xi1>
+func.func @dynamic_slice(%x: tensor<4x?xi1>, %i: tensor<i64>, %y: tensor<?x3xi32>) -> (tensor<4x5xi1>, tensor<?x?xi1>) {
+  %a = mir.dynamic_slice %x at %i axis 1 length 5 : tensor<4x?xi1>, tensor<i64>
+  %b = mir.dynamic_slice %x at %i axis 0 length "d0" like %y dims [0] : tensor<4x?xi1>, tensor<i64>, tensor<?x3xi32>
+  return %a, %b : tensor<4x5xi1>, tensor<?x?xi1>
+}
+
+// CHECK-LABEL: func @dynamic_update_slice
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xbf16>, %[[U:.+]]: tensor<4x?xbf16>, %[[I:.+]]: tensor<i32>)
+//       CHECK:   %[[R:.+]] = mir.dynamic_update_slice %[[X]], %[[U]] at %[[I]] axis 1 : tensor<?x8xbf16>, tensor<4x?xbf16>, tensor<i32>
+//       CHECK:   return %[[R]] : tensor<?x8xbf16>
+func.func @dynamic_update_slice(%x: tensor<?x8xbf16>, %u: tensor<4x?xbf16>, %i: tensor<i32>) -> tensor<?x8xbf16> {
+  %r = mir.dynamic_update_slice %x, %u at %i axis 1 : tensor<?x8xbf16>, tensor<4x?xbf16>, tensor<i32>
+  return %r : tensor<?x8xbf16>
+}
+
+// CHECK-LABEL: func @reshape_sizes
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[Y:.+]]: tensor<?x3xi32>)
+//       CHECK:   %[[A:.+]] = mir.reshape %[[X]] to [-3, -3, 8] sizes ["d0", "floordiv(d1, 2)"] like %[[Y]], %[[X]] dims [0, 0] : tensor<?x8xf32>, tensor<?x3xi32>, tensor<?x8xf32>
+//       CHECK:   %[[B:.+]] = mir.reshape %[[X]] to [-3, -1] sizes ["d0"] like %[[Y]] dims [1] : tensor<?x8xf32>, tensor<?x3xi32>
+//       CHECK:   return %[[A]], %[[B]] : tensor<?x?x8xf32>, tensor<3x?xf32>
+func.func @reshape_sizes(%x: tensor<?x8xf32>, %y: tensor<?x3xi32>) -> (tensor<?x?x8xf32>, tensor<3x?xf32>) {
+  %a = mir.reshape %x to [-3, -3, 8] sizes ["d0", "floordiv(d1, 2)"] like %y, %x dims [0, 0]
+      : tensor<?x8xf32>, tensor<?x3xi32>, tensor<?x8xf32>
+  %b = mir.reshape %x to [-3, -1] sizes ["d0"] like %y dims [1] : tensor<?x8xf32>, tensor<?x3xi32>
+  return %a, %b : tensor<?x?x8xf32>, tensor<3x?xf32>
+}

@@ -23,3 +23,15 @@ func.func private @two_0.mir(%x: tensor<?x8xf32>, %w: tensor<16x20xi8, #mir.pack
   %e = linalg.exp ins(%a : tensor<?x8xf32>) outs(%a : tensor<?x8xf32>) -> tensor<?x8xf32>
   return %e, %a : tensor<?x8xf32>, tensor<?x8xf32>
 }
+
+/// What a result overwrites is read where it is written.
+// CHECK-LABEL: func private @update_0.body(
+//  CHECK-SAME:   %[[X:[a-z0-9]+]]: memref<8xf32>, %[[U:[a-z0-9]+]]: memref<8xf32>, %[[Y:[a-z0-9]+]]: memref<8xf32>,
+//   CHECK-DAG:   %[[YT:.+]] = bufferization.to_tensor %[[Y]] restrict writable
+//   CHECK-DAG:   %[[UT:.+]] = bufferization.to_tensor %[[U]] restrict :
+//       CHECK:   %[[S:.+]] = linalg.add ins(%[[UT]], %[[UT]] : {{.+}}) outs(%[[YT]] :
+//       CHECK:   bufferization.materialize_in_destination %[[S]] in restrict writable %[[Y]]
+func.func private @update_0.mir(%x: tensor<8xf32>, %u: tensor<8xf32>) -> tensor<8xf32> attributes {mir.kernel = "generic", mir.role = "kernel", mir.tied_arguments = array<i64: 0>, mir.template = "generic: a reason"} {
+  %a = linalg.add ins(%u, %u : tensor<8xf32>, tensor<8xf32>) outs(%x : tensor<8xf32>) -> tensor<8xf32>
+  return %a : tensor<8xf32>
+}

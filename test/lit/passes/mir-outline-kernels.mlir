@@ -430,3 +430,38 @@ func.func @together(%m: tensor<8x8xf32> {mir.name = "m"}, %w: tensor<8x8xf32> {m
   %b = mir.sub %w, %a : tensor<8x8xf32>
   return %a, %b, %k : tensor<8x8xf32>, tensor<8x8xf32>, tensor<8x8xf32>
 }
+
+// -----
+
+/// An update overwrites an input that nothing else reads, step by step; another one is copied first.
+// CHECK-LABEL: func.func private @dynamic_update_slice_0(
+//  CHECK-SAME:   mir.kernel = "generic"
+//  CHECK-SAME:   mir.tied_arguments = array<i64: 0>
+// CHECK-LABEL: func @updates(
+//       CHECK:   %[[A:.+]] = call @dynamic_update_slice_0(%arg0, %arg2, %arg3)
+//       CHECK:   %[[B:.+]] = call @dynamic_update_slice_0(%[[A]], %arg2, %arg3)
+//       CHECK:   %[[C:.+]] = call @concat_0(%arg1)
+//       CHECK:   %[[D:.+]] = call @dynamic_update_slice_0(%[[C]], %arg2, %arg3)
+//       CHECK:   %[[E:.+]] = call @transpose_0(%arg1)
+//       CHECK:   return %[[B]], %[[D]], %[[E]]
+func.func @updates(%x: tensor<8x4xf32>, %y: tensor<8x4xf32>, %u: tensor<2x4xf32>, %i: tensor<i32>) -> (tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>) {
+  %a = mir.dynamic_update_slice %x, %u at %i axis 0 : tensor<8x4xf32>, tensor<2x4xf32>, tensor<i32>
+  %b = mir.dynamic_update_slice %a, %u at %i axis 0 : tensor<8x4xf32>, tensor<2x4xf32>, tensor<i32>
+  %c = mir.dynamic_update_slice %y, %u at %i axis 0 : tensor<8x4xf32>, tensor<2x4xf32>, tensor<i32>
+  %d = mir.transpose %y permutation [1, 0] : tensor<8x4xf32>
+  return %b, %c, %d : tensor<8x4xf32>, tensor<8x4xf32>, tensor<4x8xf32>
+}
+
+// -----
+
+/// A reshape to sizes of another value is a view where it has as many elements by these, else a kernel of its own.
+// CHECK-LABEL: func @sizes(
+//       CHECK:   mir.reshape %arg0 to [-3, -3] sizes ["d0", "d1"] like %arg0, %arg0
+//       CHECK:   call @reshape_0(%arg0, %arg1)
+func.func @sizes(%x: tensor<?x?xf32>, %y: tensor<?x8xf32>) -> (tensor<?x?xf32>, tensor<?x?xf32>) {
+  %e = mir.exp %x : tensor<?x?xf32>
+  %a = mir.reshape %x to [-3, -3] sizes ["d0", "d1"] like %x, %x dims [1, 0] : tensor<?x?xf32>, tensor<?x?xf32>, tensor<?x?xf32>
+  %f = mir.exp %a : tensor<?x?xf32>
+  %b = mir.reshape %x to [-3, -1] sizes ["d0"] like %y dims [0] : tensor<?x?xf32>, tensor<?x8xf32>
+  return %f, %b : tensor<?x?xf32>, tensor<?x?xf32>
+}
