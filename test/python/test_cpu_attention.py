@@ -186,7 +186,7 @@ def quick(bits: int | str, *numbers: int) -> bool:
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
-@pytest.mark.quick(60)
+@pytest.mark.quick(40)
 def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | str) -> None:
     Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, **kind).check()
 

@@ -52,7 +52,7 @@ def compile_options(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", QUICK_AND_SLOW)
-@pytest.mark.quick(46)
+@pytest.mark.quick(36)
 def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
     case, options = CASES[name], compile_options(name)
     program = case.program()
@@ -79,7 +79,7 @@ def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
         for chip in CHIPS
     ],
 )
-@pytest.mark.quick(60)
+@pytest.mark.quick(36)
 def test_ptx_is_complete_and_assembles(name: str, chip: str) -> None:
     ptx = rlx.emit(CASES[name].program().finish(), "ptx", target="nvptx", chip=chip, **compile_options(name))
     assert not calls(ptx)

@@ -75,7 +75,7 @@ def delta_inputs(n: int, dtype: str, b: int, s: int, *, state: bool) -> dict[str
         meeting=1,
     ),
 )
-@pytest.mark.quick(6)
+@pytest.mark.quick(4)
 def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
     n, dtype = case
     module = delta(n, dtype, state=state)
