@@ -72,6 +72,7 @@ def dialect_reference(dialect: str) -> str:
     source = ROOT / "dialects"
     command = [tblgen, "-gen-dialect-doc", f"-dialect={dialect}", "-I", include, "-I", source, source / f"{dialect}.td"]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    text = re.sub(r"(?<![`\w<])complex<f32>", "`complex<f32>`", text)  # Markdown takes <f32> in prose for a tag
     return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
 
 
