@@ -76,7 +76,8 @@ class Followed:
         """A size as an operation writes it: a number, or text; BuildError where no value has what it follows from."""
         if size.constant is not None:
             return size.constant
-        return ir.StringAttr.get(self.text(size), self._context)
+        text: ir.Attribute = ir.StringAttr.get(self.text(size), self._context)
+        return text
 
     def text(self, size: Size) -> str:
         """A size in words of d0, d1, ...; BuildError as `attribute`."""

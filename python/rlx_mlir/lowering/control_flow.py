@@ -101,13 +101,13 @@ def _unrolled(op: mir.ScanOp, count: int) -> list[ir.Value]:
 def _entry(x: ir.Value, t: int) -> ir.Value:
     """x[t]"""
     sizes = [-1 if size < 0 else size for size in ir.RankedTensorType(x.type).shape[1:]]
-    return mir.reshape(mir.narrow(x, axis=0, start=t, length=1), new_shape=sizes)
+    return mir.reshape(mir.narrow(x, axis=0, start=t, length=1), new_shape=sizes, like=[])
 
 
 def _stack(entries: Sequence[ir.Value], like: ir.Value) -> ir.Value:
     """The entries along a new first dimension."""
     sizes = [1, *(-1 if size < 0 else size for size in ir.RankedTensorType(like.type).shape[1:])]
-    rows = [mir.reshape(entry, new_shape=sizes) for entry in entries]
+    rows = [mir.reshape(entry, new_shape=sizes, like=[]) for entry in entries]
     return rows[0] if len(rows) == 1 else mir.concat(rows, axis=0)
 
 

@@ -234,9 +234,9 @@ def lower_depthwise_conv1d_causal(op: hir.DepthwiseConv1dCausalOp, rewriter: Rew
     """conv1d(x, w, pad) -> conv of [pad, x] as one row [B, C, 1, K - 1 + S], with a group for each channel"""
     channels = ir.RankedTensorType(op.weight.type).shape[0]
     padded = mir.concat([op.left_pad, op.input], axis=1)
-    row = mir.reshape(mir.transpose(padded, [0, 2, 1]), [-2, -2, 1, -1])
+    row = mir.reshape(mir.transpose(padded, [0, 2, 1]), [-2, -2, 1, -1], [])
     convolved = mir.conv(row, op.weight, groups=channels)
-    rewriter.replace(op, mir.transpose(mir.reshape(convolved, [-2, -2, -1]), [0, 2, 1]))
+    rewriter.replace(op, mir.transpose(mir.reshape(convolved, [-2, -2, -1], []), [0, 2, 1]))
 
 
 @pattern(hir.GatedDeltaNetOp)
@@ -256,7 +256,7 @@ def lower_qwen35_mtp_head(op: hir.Qwen35MtpHeadOp, rewriter: Rewriter) -> None:
         return mir.rms_norm(x, gamma, beta=beta, eps=op.eps)
 
     def merged(x: ir.Value, count: int) -> ir.Value:
-        return mir.reshape(x, [-2, -2, count * head_dim])
+        return mir.reshape(x, [-2, -2, count * head_dim], [])
 
     def rotated(x: ir.Value, count: int) -> ir.Value:
         return mir.rope(merged(x, count), op.cos, op.sin, head_dim=head_dim, n_rot=op.n_rot, style=style)
@@ -269,9 +269,9 @@ def lower_qwen35_mtp_head(op: hir.Qwen35MtpHeadOp, rewriter: Rewriter) -> None:
     x = product(mir.concat(both, axis=2), op.eh_w, transpose)
 
     n = norm(x, op.attn_norm_w, op.attn_norm_b)
-    gated = mir.reshape(product(n, op.q_gate_w, transpose), [-2, -2, heads, 2 * head_dim])
+    gated = mir.reshape(product(n, op.q_gate_w, transpose), [-2, -2, heads, 2 * head_dim], [])
     q, gate = (mir.narrow(gated, axis=3, start=start, length=head_dim) for start in (0, head_dim))
-    k = mir.reshape(product(n, op.k_w, transpose), [-2, -2, kv_heads, head_dim])
+    k = mir.reshape(product(n, op.k_w, transpose), [-2, -2, kv_heads, head_dim], [])
     v = product(n, op.v_w, transpose)
     attended = mir.attention(
         rotated(norm(q, op.q_norm_w, op.q_norm_b), heads),
@@ -289,6 +289,6 @@ def lower_qwen35_mtp_head(op: hir.Qwen35MtpHeadOp, rewriter: Rewriter) -> None:
     hidden = mir.mul(mir.silu(product(m, op.gate_w, transpose)), product(m, op.up_w, transpose))
     h = mir.add(h, product(hidden, op.down_w, transpose))
 
-    index = mir.reshape(op.last_token_idx, [-2, 1])
+    index = mir.reshape(op.last_token_idx, [-2, 1], [])
     last = mir.gather(h, index, axis=1, batch_dims=1)
     rewriter.replace(op, product(norm(last, op.head_norm_w, op.head_norm_b), op.lm_head_w, transpose))
