@@ -553,8 +553,8 @@ def lower_dim(op: ir.AnyOp, rewriter: Rewriter) -> None:
     size = as_index(size_of(op.x, python_value(op.axis)))
 
     def number(_: Scalar) -> Scalar:
-        number = Scalar(size).to("i64")
-        return number.low_bits(element) if isinstance(element, ir.IntegerType) else number.to(element)
+        whole = Scalar(size).to("i64")
+        return whole.low_bits(element) if isinstance(element, ir.IntegerType) else whole.to(element)
 
     rewriter.replace(op, generic(0, [], [(empty([], element), [])], number))
 
