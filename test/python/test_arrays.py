@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import ml_dtypes
 import numpy as np
@@ -41,6 +41,9 @@ _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 class Foreign:
     """An array of a library with types that numpy lacks: DLPack, as PyTorch gives it, by hand."""
 
+    #: What consumers may hold: it lives on, whoever else has forgotten it. The deleter can't free its own code.
+    exported: ClassVar[list[Foreign]] = []
+
     def __init__(self, array: np.ndarray, *, code: int | None = None, device: int = 1) -> None:
         self._array, self._device = array, device
         own, bits = DLPACK_TYPES[array.dtype]
@@ -70,6 +73,7 @@ class Foreign:
     def __dlpack__(self, **_: Any) -> Any:
         make = ctypes.pythonapi.PyCapsule_New
         make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        self.exported.append(self)
         return make(ctypes.addressof(self._managed), b"dltensor", None)
 
 
