@@ -36,9 +36,9 @@ static std::optional<int64_t> product(ArrayRef<int64_t> sizes) {
 }
 
 /// The sizes of a reshape's entries -3, dynamic where they aren't known.
-static FailureOr<SmallVector<int64_t>>
-reshapeSizes(std::optional<Location> location, ValueRange like, DenseI64ArrayAttr likeDims,
-             ArrayAttr sizes, ArrayRef<int64_t> newShape) {
+static FailureOr<SmallVector<int64_t>> reshapeSizes(std::optional<Location> location,
+                                                    ValueRange like, DenseI64ArrayAttr likeDims,
+                                                    ArrayAttr sizes, ArrayRef<int64_t> newShape) {
   StringRef op = ReshapeOp::getOperationName();
   FailureOr<SmallVector<int64_t>> dims = likeSizes(location, op, like, likeDims);
   if (failed(dims)) // C5
@@ -359,9 +359,9 @@ LogicalResult DynamicSliceOp::inferReturnTypes(MLIRContext *, std::optional<Loca
                                                Adaptor adaptor, SmallVectorImpl<Type> &results) {
   StringRef op = getOperationName();
   FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
-  if (failed(x) || failed(requireAttributes(
-                       location, op,
-                       {{"axis", adaptor.getAxisAttr()}, {"length", adaptor.getLengthAttr()}})))
+  if (failed(x) ||
+      failed(requireAttributes(
+          location, op, {{"axis", adaptor.getAxisAttr()}, {"length", adaptor.getLengthAttr()}})))
     return failure();
   const int64_t axis = adaptor.getAxis();
   if (failed(checkAxis(location, op, axis, x->getRank()))) // C1

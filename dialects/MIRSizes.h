@@ -25,9 +25,9 @@ llvm::FailureOr<KnownSize> evaluateSize(llvm::StringRef text, llvm::ArrayRef<int
 
 /// The sizes of dimensions that an operation lists in `like` and `like_dims`; an error where these
 /// don't fit each other.
-llvm::FailureOr<llvm::SmallVector<int64_t>>
-likeSizes(std::optional<mlir::Location> location, llvm::StringRef op, mlir::ValueRange like,
-          mlir::DenseI64ArrayAttr likeDims);
+llvm::FailureOr<llvm::SmallVector<int64_t>> likeSizes(std::optional<mlir::Location> location,
+                                                      llvm::StringRef op, mlir::ValueRange like,
+                                                      mlir::DenseI64ArrayAttr likeDims);
 
 /// What an attribute, a number or text, gives; an error that names it where it is neither.
 llvm::FailureOr<KnownSize> sizeOf(std::optional<mlir::Location> location, llvm::StringRef op,
