@@ -130,17 +130,6 @@ class Size:
                 found |= {factor} if isinstance(factor, str) else factor.size.symbols
         return frozenset(found)
 
-    @property
-    def derived(self) -> tuple[Derived, ...]:
-        """The derived sizes that occur, each after those that it is made from."""
-        found: dict[Derived, None] = {}
-        for factors, _ in self.terms:
-            for factor in factors:
-                if not isinstance(factor, str):
-                    found |= dict.fromkeys(factor.size.derived)
-                    found[factor] = None
-        return tuple(found)
-
     def __add__(self, other: Size | int | str) -> Size:
         totals = dict(self.terms)
         for factors, coefficient in Size.of(other).terms:

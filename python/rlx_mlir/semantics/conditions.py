@@ -175,16 +175,15 @@ def _reshape(view: mir.ReshapeOp, dims: DimsOf) -> Iterable[Rule]:
 
 def _expand(view: mir.ExpandOp, dims: DimsOf) -> Iterable[Rule]:
     yield from _broadcast(dims(view.result), dims(view.x))
-    if view.like is not None:
-        entries = enumerate(python_value(view.like_dims))
-        yield from ((dims(view.result)[at], dims(view.like)[entry]) for at, entry in entries if entry >= 0)
+    yield from _like(view, dims)
 
 
-def _iota(view: mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
+def _like(view: mir.ExpandOp | mir.IotaOp, dims: DimsOf) -> Iterable[Rule]:
+    """The result has sizes of another value."""
     if view.like is None:
         return []
     own, result = dims(view.like), dims(view.result)
-    return [(own[source], result[at]) for at, source in enumerate(python_value(view.like_dims)) if source >= 0]
+    return [(result[at], own[source]) for at, source in enumerate(python_value(view.like_dims)) if source >= 0]
 
 
 def _norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
@@ -330,7 +329,7 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.dynamic_update_slice": _dynamic_update_slice,
     "mir.reshape": _reshape,
     "mir.expand": _expand,
-    "mir.iota": _iota,
+    "mir.iota": _like,
     "mir.fused_swiglu": _fused_swiglu,
     "mir.rope": _rope,
     "mir.cache_update": _cache_update,
