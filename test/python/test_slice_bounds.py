@@ -111,6 +111,25 @@ def test_sizes_of_static_dimensions(size: int) -> None:
                 np.testing.assert_array_equal(found[name], inputs["x"][key(s, k)], err_msg=f"{name}: {s}, {k}")
 
 
+def test_positions_that_are_sizes() -> None:
+    """One element; where it isn't there, the call is refused."""
+    m = GraphModule.mir("positions")
+    x, size = m.input("x", ["s", 4]), m.size("s")
+    m.set_outputs({"middle": x[size // 2], "last": x[size - 1, 1:], "fourth from the end": x[size - 4]})
+    compiled = compile_fresh(m)
+    assert [output.shape for output in compiled.outputs] == [(4,), (3,), (4,)]
+    for s in (3, 4, 9):
+        if s == 3:  # -1 is no position
+            with pytest.raises(InputError, match="'s' is 3"):
+                compiled.run({"x": array(s, 4)})
+            continue
+        inputs = {"x": array(s, 4)}
+        for found in run_both(compiled, m, inputs):
+            np.testing.assert_array_equal(found["middle"], inputs["x"][s // 2])
+            np.testing.assert_array_equal(found["last"], inputs["x"][s - 1, 1:])
+            np.testing.assert_array_equal(found["fourth from the end"], inputs["x"][s - 4])
+
+
 def test_sizes_that_meet() -> None:
     """Sizes that follow are those of other values: what is written in two ways meets without a condition."""
     m = GraphModule.mir("meet")

@@ -94,10 +94,13 @@ def test_arrays_of_numbers_index_rows() -> None:
     [
         (np.s_[5, 0, 0], "index: 5 is outside of dimension 0, of size 2"),
         (np.s_[0, 0, 0, 0], "at most 3 entries and one ellipsis, but got 4"),
-        (np.s_[::0], r"a slice has numbers, and a step that isn't 0, but got slice\(None, None, 0\) for dimension 0"),
-        (np.s_[:, "x":], "a slice has numbers"),
-        (np.s_["x"], "expects numbers, slices, None"),
-        (np.s_[True], "expects numbers, slices, None"),
+        (
+            np.s_[::0],
+            r"a slice has numbers or sizes, and a step that isn't 0, but got slice\(None, None, 0\) for dimension 0",
+        ),
+        (np.s_[:, "x":], "takes 'x' where a value has a dimension of that size, but no value has one"),
+        (np.s_["x"], "expects numbers, sizes, slices, None"),
+        (np.s_[True], "expects numbers, sizes, slices, None"),
     ],
 )
 def test_what_indexing_refuses(key: Any, message: str) -> None:

@@ -82,17 +82,21 @@ def _taken(graph: Builders, x: Value, entry: object, size: int | str, axis: int)
         if entry.ndim:
             raise _error(f"beside other entries expects a value without dimensions, but got {entry!r}: use 'gather'")
         return graph.dynamic_slice(x, entry, 1, axis)
+    if isinstance(entry, Size):  # positions that aren't there leave no element, which is refused
+        return graph.slice(x, axis, entry, entry + 1, length=1)
     where = f"dimension {axis}, of size {size}"
     if isinstance(entry, bool) or not isinstance(entry, int | np.integer):
-        raise _error(f"expects numbers, slices, None, an ellipsis, or one array of numbers of rows, but got {entry!r}")
-    at = int(entry)
+        raise _error(
+            f"expects numbers, sizes, slices, None, an ellipsis, or one array of numbers of rows, but got {entry!r}"
+        )
+    number = int(entry)
     if isinstance(size, int):
-        if not -size <= at < size:
-            raise _error(f"{at} is outside of {where}")
-        return graph.narrow(x, axis, at % size, 1)
-    if at < 0:
-        return graph.slice(x, axis, at, at + 1 or None, length=1)
-    return graph.narrow(x, axis, at, 1)
+        if not -size <= number < size:
+            raise _error(f"{number} is outside of {where}")
+        return graph.narrow(x, axis, number % size, 1)
+    if number < 0:
+        return graph.slice(x, axis, number, number + 1 or None, length=1)
+    return graph.narrow(x, axis, number, 1)
 
 
 def _sliced(graph: Builders, x: Value, entry: slice, size: int | str, axis: int) -> Value:
