@@ -13,6 +13,7 @@ import pytest
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
@@ -95,6 +96,11 @@ PRIMITIVES: dict[str, Any] = {
     "attention": lambda g, b: b.attention(g.x, g.x, g.x, g.mask, mask_kind="custom", **g.heads),
     "binary": lambda g, b: b.binary("max", g.x, 0),
     "bitwise_not": lambda g, b: b.bitwise_not(g.mask),
+    "complex": lambda g, b: b.complex(g.x, g.x),
+    **{
+        name: lambda g, b, name=name: getattr(b, name)(b.complex(g.x, g.x))
+        for name in ("complex_norm_sq", "conjugate", "imag", "real")
+    },
     "block_dot": lambda g, b: g.quantized(b),
     "block_quantize": lambda g, b: b.block_quantize(g.x),
     "cache_update": lambda g, b: b.cache_update(g.cache, b.narrow(g.x, 1, 0, 1), g.pos),
@@ -177,7 +183,8 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    assert builders(Primitives) | builders(Shapes) | builders(ElementwiseBuilders) == PRIMITIVES.keys()
+    own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders)
+    assert set().union(*map(builders, own)) == PRIMITIVES.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 

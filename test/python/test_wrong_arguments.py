@@ -260,6 +260,7 @@ def modules() -> dict[str, Call]:
         "param": Call(m.param, ("newest", [2, 32])),
         "range_report": Call(m.range_report, (), {"inputs": {"x": 1.0}}),
         "replace": Call(replace, (..., ...)),
+        "size": Call(m.size, ("rows",)),
         "reverse_topological_order": Call(m.reverse_topological_order),
         "scope": Call(m.scope, ("s",)),
         "set_inputs": Call(editing("set_inputs"), (["x"],)),

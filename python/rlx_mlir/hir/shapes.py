@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 
 def _position(start: Value | int) -> Value | np.ndarray | int:
-    """A position as an operand; numbers become i64."""
-    is_number = isinstance(start, int | np.integer) and not isinstance(start, bool)
-    return np.array(start, np.int64) if is_number else start
+    """A position as an operand; numbers become i64, and beyond its range are an error."""
+    if not isinstance(start, int | np.integer) or isinstance(start, bool):
+        return start
+    try:
+        return np.array(start, np.int64)
+    except OverflowError:
+        raise place.caller().error(f"'start' is a number of 64 bits, but got {start}") from None
 
 
 class Shapes(Emitting):

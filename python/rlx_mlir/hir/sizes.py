@@ -115,9 +115,9 @@ def split_shape(own: Sequence[int | str], new_shape: NewShape, followed: Followe
     check_sequence(op, new_shape, "sizes and symbols")
     entries: list[Any] = []
     for i, entry in enumerate(new_shape):
-        size = as_size(op, entry, "an entry") if isinstance(entry, str | Size) else None
-        if size is None or size.constant is not None:
-            entries.append(entry if size is None else size.constant)
+        size = as_size(op, entry, "an entry")
+        if size.constant is not None:
+            entries.append(size.constant)
         else:
             entries.append(-2 if i < len(own) and own[i] == str(size) else size)
     others = [i for i, entry in enumerate(entries) if isinstance(entry, Size)]
