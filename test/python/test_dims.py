@@ -86,6 +86,8 @@ def test_sizes_are_the_numbers_they_stand_for(tree: Both, sizes: dict[str, int])
     ("written", "normal"),
     [
         ("floordiv(2*n + 4, 2)", "2 + n"),
+        ("(2*n + 4) // 2", "2 + n"),
+        ("2*n // 4 % 3", "floordiv(n, 2) + -3*floordiv(n, 6)"),
         ("floordiv(n + 5, 2)", "2 + floordiv(1 + n, 2)"),
         ("ceildiv(n, 2)", "floordiv(1 + n, 2)"),
         ("ceildiv(n - 1, 2)", "floordiv(n, 2)"),

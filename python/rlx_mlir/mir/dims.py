@@ -108,7 +108,7 @@ class Size:
         """The size from the text that `str` gives of it, or from other sums of products; InputError says where.
 
         Grammar: sums of products of numbers, symbols, `floordiv(a, b)`, `ceildiv(a, b)`, `mod(a, b)`, `max(a, b)` and
-        `min(a, b)`, with parentheses.
+        `min(a, b)`, with parentheses; `a // b` and `a % b` are read as Python does.
         """
         return _Parser(text).run()
 
@@ -397,6 +397,7 @@ _FUNCTIONS = {
     "max": maximum,
     "min": minimum,
 }
+_OPERATORS = {"*": Size.__mul__, "//": floordiv, "%": Size.__mod__}
 
 
 class _Parser:
@@ -404,7 +405,7 @@ class _Parser:
 
     #: How deep what sizes are made of may be nested in text.
     DEPTH = 64
-    _TOKEN = re.compile(r"\s*([A-Za-z_?][A-Za-z0-9_]*|[0-9]+|[-+*(),])")
+    _TOKEN = re.compile(r"\s*([A-Za-z_?][A-Za-z0-9_]*|[0-9]+|//|[-+*%(),])")
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -454,9 +455,9 @@ class _Parser:
             self._next()
             sign = -sign
         total = self._value() * sign
-        while self._token == "*":
+        while (combine := _OPERATORS.get(self._token)) is not None:
             self._next()
-            total = total * self._value()
+            total = combine(total, self._value())
         return total
 
     def _value(self) -> Size:
@@ -466,7 +467,7 @@ class _Parser:
             size = self._sum()
             self._take(")")
             return size
-        if not word or word in "-+*,)":
+        if not word or word in (*_OPERATORS, "-", "+", ",", ")"):
             self._fail("a number, a symbol or a function")
         self._next()
         if word.isdigit():
