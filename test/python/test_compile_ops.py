@@ -227,6 +227,21 @@ for _dtype in ("f32", "bf16", "i64", "i1"):
 case("gather", gathers, every(a=[0, 1, 3], b=[0, 2], width=[6]), GENERIC)
 
 
+def dynamic_slices(p: Program) -> None:
+    x, new, at = p.input("x", ["a", 9]), p.input("new", ["a", 2]), p.input("at", [], "i32", integers(-3, 12))
+    p.output(window=p.m.dynamic_slice(x, at, 4, axis=1), updated=p.m.dynamic_update_slice(x, new, at, axis=1))
+
+
+def complexes(p: Program) -> None:
+    z = p.m.complex(p.input("re", ["a", 9]), p.input("im", [9]))
+    product = z * p.m.conjugate(z)
+    p.output(square=p.m.complex_norm_sq(z), re=p.m.real(product), im=p.m.imag(z + z), sum=p.m.real(z.sum(1)))
+
+
+case("dynamic slices", dynamic_slices, every(a=[0, 1, 3]), GENERIC)
+case("complex", complexes, every(a=[0, 1, 3]), GENERIC)
+
+
 # -- reductions and norms --------------------------------------------------------------------------------------------
 
 

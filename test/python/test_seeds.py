@@ -22,7 +22,7 @@ def test_seed(): print("seed", seeds.seed(), hypothesis.core.global_force_seed)
 def output(folder: Path, **variables: str) -> list[str]:
     """What a run of the tests above prints about seeds and order."""
     (folder / "test_it.py").write_text(TESTS)
-    for name in ("conftest.py", "seeds.py", "tiny_models.py"):
+    for name in ("conftest.py", "covering.py", "seeds.py", "tiny_models.py"):
         link = folder / name
         if not link.exists():
             link.symlink_to(Path(__file__).parent / name)
