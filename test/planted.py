@@ -87,7 +87,7 @@ def _changed(text: str, change: Change, name: str) -> str:
     return text.replace(change.old, change.new)
 
 
-def _installed() -> Path:
+def installed() -> Path:
     """The folder of the package that is installed, which has what was built."""
     found = find_spec("rlx_mlir._runtime")
     if found is None or found.origin is None:
@@ -95,9 +95,9 @@ def _installed() -> Path:
     return Path(found.origin).parent
 
 
-def _built() -> list[Path]:
+def built_files() -> list[Path]:
     """What the build makes of the package: the extensions, and the Python of the dialects."""
-    return [path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(_installed().glob(pattern))]
+    return [path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(installed().glob(pattern))]
 
 
 class Copy:
@@ -110,8 +110,8 @@ class Copy:
                 shutil.copytree(entry, folder / entry.name, symlinks=True, ignore=self._ignored)
             elif entry.name not in LEFT_OUT:
                 (folder / entry.name).symlink_to(entry)
-        for built in _built():
-            copy = folder / "python" / "rlx_mlir" / built.relative_to(_installed())
+        for built in built_files():
+            copy = folder / "python" / "rlx_mlir" / built.relative_to(installed())
             if not copy.exists():
                 copy.symlink_to(built)
         (folder / "python" / "sitecustomize.py").write_text(SITE)
@@ -216,7 +216,7 @@ def main() -> int:
     options = parser.parse_args()
     try:
         faults = chosen(options.only)
-        _installed()
+        installed()
         for fault in faults:
             planted_text(fault)
     except PlantError as error:

@@ -23,6 +23,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from planted import built_files, installed
+
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("address,undefined", "thread")
 COVERAGE = "coverage"
@@ -59,26 +61,18 @@ def build(kind: str) -> Path:
 
 
 def overlay(folder: Path, into: Path) -> None:
-    """The package with the extension of the folder, as links."""
+    """The package's sources with the extension of the folder, and what else was built from where it is installed."""
     package = into / "rlx_mlir"
-    package.mkdir()
+    built = {path.relative_to(installed()): path for path in built_files()}
+    shutil.copytree(
+        ROOT / "python" / "rlx_mlir", package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "_*_gen.py")
+    )
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for entry in installed().iterdir():
-        if not entry.name.startswith("_runtime.cpython") and entry.name != "__pycache__":
-            (package / entry.name).symlink_to(entry)
+    for name, path in built.items():
+        if not name.name.startswith("_runtime."):
+            (package / name).symlink_to(path)
     (package / f"_runtime{suffix}").symlink_to(folder / f"_runtime{suffix}")
     (into / "sitecustomize.py").write_text(SITE)
-
-
-def installed() -> Path:
-    """The folder of the package whose extensions `make native` has built."""
-    code = "import importlib.util as u; print(u.find_spec('rlx_mlir._compiler').origin)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    compiler = Path(done.stdout.strip())
-    source = ROOT / "python" / "rlx_mlir"
-    if compiler.parent != source:
-        raise SystemExit(f"the extensions are in {compiler.parent}: install with 'make develop' and 'make native'")
-    return source
 
 
 def preloaded(kind: str) -> str:
