@@ -95,9 +95,11 @@ def installed() -> Path:
     return Path(found.origin).parent
 
 
-def built_files() -> list[Path]:
-    """What the build makes of the package: the extensions, and the Python of the dialects."""
-    return [path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(installed().glob(pattern))]
+def built_files() -> dict[Path, Path]:
+    """What the build makes of the package, by its place there: the extensions, and the Python of the dialects."""
+    folder = installed()
+    found = (path for pattern in ("*.so", "dialects/_*_gen.py") for path in sorted(folder.glob(pattern)))
+    return {path.relative_to(folder): path for path in found}
 
 
 class Copy:
@@ -110,8 +112,8 @@ class Copy:
                 shutil.copytree(entry, folder / entry.name, symlinks=True, ignore=self._ignored)
             elif entry.name not in LEFT_OUT:
                 (folder / entry.name).symlink_to(entry)
-        for built in built_files():
-            copy = folder / "python" / "rlx_mlir" / built.relative_to(installed())
+        for name, built in built_files().items():
+            copy = folder / "python" / "rlx_mlir" / name
             if not copy.exists():
                 copy.symlink_to(built)
         (folder / "python" / "sitecustomize.py").write_text(SITE)

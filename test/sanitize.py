@@ -23,7 +23,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from planted import built_files, installed
+from planted import built_files
 
 ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("address,undefined", "thread")
@@ -63,12 +63,11 @@ def build(kind: str) -> Path:
 def overlay(folder: Path, into: Path) -> None:
     """The package's sources with the extension of the folder, and what else was built from where it is installed."""
     package = into / "rlx_mlir"
-    built = {path.relative_to(installed()): path for path in built_files()}
     shutil.copytree(
         ROOT / "python" / "rlx_mlir", package, ignore=shutil.ignore_patterns("__pycache__", "*.so", "_*_gen.py")
     )
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    for name, path in built.items():
+    for name, path in built_files().items():
         if not name.name.startswith("_runtime."):
             (package / name).symlink_to(path)
     (package / f"_runtime{suffix}").symlink_to(folder / f"_runtime{suffix}")

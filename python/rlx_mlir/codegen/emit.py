@@ -136,7 +136,7 @@ class Value(str):
         return self._emit(">>", other, self)
 
     def __neg__(self) -> Value:
-        is_float = element_of(self.type).startswith(("f", "bf"))
+        is_float = _is_float(element_of(self.type))
         return self.emitter.unary("arith.negf", self) if is_float and self.emitter else self._emit("-", 0, self)
 
 
@@ -203,10 +203,14 @@ def _float_literal(value: float, element: str) -> str:
     return f"0x{struct.unpack(unpack, struct.pack(pack, value))[0]:0{digits}X}"
 
 
+def _is_float(element: str) -> bool:
+    return element.startswith(("f", "bf"))
+
+
 def _literal(value: float | bool, element: str) -> str:
     if isinstance(value, bool) or element == "i1":
         return "true" if value else "false"
-    return _float_literal(float(value), element) if element.startswith(("f", "bf")) else str(int(value))
+    return _float_literal(float(value), element) if _is_float(element) else str(int(value))
 
 
 @dataclass
@@ -462,14 +466,13 @@ class Emitter:
         """What an operator of values emits; on integer scalars it folds where one side is Python's 0 or 1."""
         type = (lhs if isinstance(lhs, Value) else rhs).type  # type: ignore[union-attr]
         of_integers, of_floats = _ARITHMETIC[word]
-        is_float = element_of(type).startswith(("f", "bf"))
+        is_float = _is_float(element_of(type))
         op = of_floats if is_float else of_integers
         if not op:
             raise TypeError(f"{lhs} {word} {rhs}: there is no such operation on {type}")
-        if is_float or type.startswith("vector") or word not in _FOLDED:
-            return self.binary(op, lhs, rhs)
-        folded = _fold(word, lhs, rhs)
-        return self._index_op(op, lhs, rhs) if folded is None else folded  # type: ignore[arg-type, return-value]
+        folds = word in _FOLDED and not is_float and not type.startswith("vector")
+        folded = _fold(word, lhs, rhs) if folds else None
+        return self.binary(op, lhs, rhs) if folded is None else folded  # type: ignore[return-value]
 
     def iceildiv(self, lhs: Index, rhs: int) -> Index:
         """Quotient, rounded up."""
@@ -478,25 +481,20 @@ class Emitter:
     def imin(self, lhs: Index, rhs: Index) -> Index:
         if isinstance(lhs, int) and isinstance(rhs, int):
             return min(lhs, rhs)
-        return self._index_op("arith.minsi", lhs, rhs)
+        return self.binary("arith.minsi", lhs, rhs)
 
     def imax(self, lhs: Index, rhs: Index) -> Index:
         if isinstance(lhs, int) and isinstance(rhs, int):
             return max(lhs, rhs)
-        return self._index_op("arith.maxsi", lhs, rhs)
-
-    def _index_op(self, op: str, lhs: Index, rhs: Index) -> Value:
-        type = next((value.type for value in (lhs, rhs) if isinstance(value, Value)), self.index_type)
-        left, right = (value if isinstance(value, Value) else self.const(value, type) for value in (lhs, rhs))
-        if left.type != right.type:
-            raise TypeError(f"{op}: expects two operands of one type, but got {left.type} and {right.type}")
-        return self.op(f"{op} {left}, {right} : {type}", type, "x")
+        return self.binary("arith.maxsi", lhs, rhs)
 
     # -- arithmetic on scalars and vectors ----------------------------------------------------------------------------
 
     def binary(self, op: str, lhs: Operand, rhs: Operand, fastmath: str = "") -> Value:
         """Any two-operand operation with operands and result of one type, e.g. `arith.addf`, `math.powf`."""
         left, right = self._pair(lhs, rhs)
+        if left.type != right.type:
+            raise TypeError(f"{op}: expects two operands of one type, but got {left.type} and {right.type}")
         flags = f" fastmath<{fastmath}>" if fastmath else ""
         return self.op(f"{op} {left}, {right}{flags} : {left.type}", left.type)
 

@@ -38,9 +38,9 @@ from rlx_mlir.lowering.functions import (
     uncommon_element,
 )
 from rlx_mlir.lowering.kernel_specs import READERS
-from rlx_mlir.lowering.lir import element_bytes
 from rlx_mlir.lowering.machine import machine
 from rlx_mlir.lowering.signatures import RELATIONS, signature
+from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.runtime.tiles import request_tiles
 from rlx_mlir.tuning.choices import check_kernels
@@ -277,7 +277,7 @@ class _ScratchPlan:
         from mlir.dialects import arith
 
         index = ir.IndexType.get()
-        static = element_bytes(kind.element_type)
+        static = type_bytes(kind.element_type)
         for size in kind.shape:
             static *= size if size >= 0 else 1
         total = arith.constant(index, static)
@@ -331,7 +331,7 @@ def wrap_kernels(module: ir.Operation) -> None:
 
 def _element_and_shape(kind: ir.Type) -> tuple[int, list[int]]:
     buffer = ir.MemRefType(kind)
-    return element_bytes(buffer.element_type), list(buffer.shape)
+    return type_bytes(buffer.element_type), list(buffer.shape)
 
 
 def _declarations(name: str, kinds: list[ir.Type], measures: Sequence[str]) -> str:

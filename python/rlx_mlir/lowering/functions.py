@@ -10,6 +10,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import StageError
 from rlx_mlir.kernel_classes import OWN
+from rlx_mlir.mir.scalars import is_complex, is_unsigned
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics import function as entry
 from rlx_mlir.semantics.function import KERNEL, PREPARE, role
@@ -133,8 +134,8 @@ def raw_argument_attributes(function: ir.AnyOp) -> list[ir.Attribute]:
 def uncommon_element(op: ir.Operation) -> str:
     """The element type of an operand or result that loops alone have, no template and no GPU; '' where none has one."""
     for value in (*op.operands, *op.results):
-        element = getattr(value.type, "element_type", None)
-        if isinstance(element, ir.ComplexType) or (isinstance(element, ir.IntegerType) and element.is_unsigned):
+        element = getattr(value.type, "element_type", value.type)
+        if is_complex(element) or is_unsigned(element):
             return str(element)
     return ""
 

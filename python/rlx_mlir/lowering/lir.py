@@ -30,6 +30,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.signatures import RELATIONS, relations
+from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, product
 from rlx_mlir.mir.registry import result_dims
 from rlx_mlir.rewriting import Option, compiler_pass, operations
@@ -84,16 +85,6 @@ def assign_offsets(slots: list[Slot]) -> int:
 
 def _align(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def element_bytes(kind: ir.Type) -> int:
-    """Bytes of one element in memory; booleans take one, indices eight."""
-    if isinstance(kind, ir.ComplexType):
-        return 2 * element_bytes(kind.element_type)
-    text = str(kind)
-    if text == "index":
-        return 8
-    return 1 if text == "i1" or text.startswith("f8") else int("".join(c for c in text if c.isdigit())) // 8
 
 
 def unnamed_symbol(name: str, axis: int) -> str:
@@ -223,7 +214,7 @@ class _Planner:
         return {self._roots[value]: number for number, value in enumerate(self._returned())}
 
     def _bytes(self, value: ir.Value) -> Size:
-        return product(self._dims[value]) * element_bytes(ir.RankedTensorType(value.type).element_type)
+        return product(self._dims[value]) * type_bytes(ir.RankedTensorType(value.type).element_type)
 
     def _maximum(self, size: Size) -> int:
         return largest(size, {s: self._maxima.get(s, DEFAULT_MAXIMUM) for s in size.symbols})

@@ -444,9 +444,15 @@ def _is_row_wise(view: ir.AnyOp) -> bool:
 
 def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
     """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned."""
-    if not isinstance(old.owner, ir.Block) or is_parameter(old) or only_user(old) is None:
-        return False
-    return any(use.owner.name == "func.return" for use in new.uses)
+    return _is_given_up(old) and _is_returned(new)
+
+
+def _is_given_up(old: ir.Value) -> bool:
+    return isinstance(old.owner, ir.Block) and not is_parameter(old) and only_user(old) is not None
+
+
+def _is_returned(value: ir.Value) -> bool:
+    return any(use.owner.name == "func.return" for use in value.uses)
 
 
 def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
@@ -457,13 +463,13 @@ def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
     old, new = update.x, update.result
     if not isinstance(old.owner, ir.Block):
         return old.owner.name not in ("mir.constant", "mir.reshape") and only_user(old) is not None
-    if is_parameter(old) or only_user(old) is None:
+    if not _is_given_up(old):
         return False
     user = only_user(new)
     while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
         new = user.result
         user = only_user(new)
-    return any(use.owner.name == "func.return" for use in new.uses)
+    return _is_returned(new)
 
 
 def _one(value: ir.Value) -> bool:

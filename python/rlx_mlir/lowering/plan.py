@@ -21,9 +21,10 @@ from rlx_mlir.lowering.functions import (
     kernel_class,
     result_attributes,
 )
-from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, element_bytes, unnamed_symbol
+from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, unnamed_symbol
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.mir import dims
+from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.dims import Size, largest, product
 from rlx_mlir.mir.packed import packing
@@ -164,7 +165,7 @@ class PlanReader:
         self._dims[op.results[0]] = sizes
         offset = self._sizes[operands[1]].constant
         assert offset is not None
-        size = largest(product(sizes) * element_bytes(kind.element_type), dict(self.symbols))
+        size = largest(product(sizes) * type_bytes(kind.element_type), dict(self.symbols))
         self._buffers[op.results[0]] = ("arena", len(self.slots))
         self.slots.append((offset, size))
 

@@ -21,7 +21,7 @@ from mlir.dialects import arith, memref, scf
 from rlx_mlir import ir
 from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE
 from rlx_mlir.lowering.donation import TIED
-from rlx_mlir.lowering.lir import element_bytes
+from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import compiler_pass, operations
 
 #: Positions of a unit along a static dimension: a cache line of f32.
@@ -427,7 +427,7 @@ def _count_from(base: ir.Value, loop: ir.AnyOp, accesses: Sequence[tuple[_Access
 
 
 def _is_large(kind: ir.MemRefType) -> bool:
-    bytes_ = element_bytes(kind.element_type) * math.prod(max(size, 1) for size in kind.shape)
+    bytes_ = type_bytes(kind.element_type) * math.prod(max(size, 1) for size in kind.shape)
     return not kind.has_static_shape or bytes_ > SMALL_BYTES
 
 

@@ -84,7 +84,12 @@ def cost_of(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 def element_bytes(value: ir.Value) -> int:
     """Bytes of an element of a tensor."""
-    word = str(ir.ShapedType(value.type).element_type)
+    return type_bytes(ir.ShapedType(value.type).element_type)
+
+
+def type_bytes(element: ir.Type) -> int:
+    """Bytes of an element of a type in memory: booleans take one, indices eight."""
+    word = str(element)
     return _WIDTHS[word] if word in _WIDTHS else int(word.lstrip("iuf")) // 8
 
 

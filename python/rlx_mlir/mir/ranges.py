@@ -88,10 +88,7 @@ def _fitted(interval: Interval, element: ir.Type) -> Interval:
         return ANYTHING
     if not isinstance(element, ir.IntegerType):
         return interval
-    width = element.width
-    least, most = -(2.0 ** (width - 1)), 2.0 ** (width - 1) - 1
-    if width == 1 or element.is_unsigned:
-        least, most = 0.0, 2.0**width - 1
+    least, most = map(float, integer_range(element))
     return interval if least <= interval.low and interval.high <= most else Interval(least, most)
 
 

@@ -270,8 +270,13 @@ def gather_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 def like_sizes(op: ir.AnyOp, like: Sequence[tuple[Size, ...]]) -> list[Size]:
     """The sizes that d0, d1, ... stand for in an operation, from the dimensions of its `like`."""
-    dims = () if op.like_dims is None else python_value(op.like_dims)
-    return [sizes[dim] for sizes, dim in zip(like, dims, strict=True)]
+    return [sizes[dim] for sizes, dim in zip(like, _like_dims(op), strict=True)]
+
+
+def _like_dims(op: ir.AnyOp) -> Sequence[int]:
+    """The dimensions of an operation's `like` that it takes sizes from."""
+    dims: Sequence[int] = () if op.like_dims is None else python_value(op.like_dims)
+    return dims
 
 
 def _texts(sizes: ir.Attribute | None) -> list[str]:
@@ -474,8 +479,7 @@ def lower_narrow(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 def _like_values(op: ir.AnyOp) -> list[SizeLike]:
     """The sizes that d0, d1, ... stand for in an operation."""
-    dims = () if op.like_dims is None else python_value(op.like_dims)
-    return [size_of(value, dim) for value, dim in zip(op.like, dims, strict=True)]
+    return [size_of(value, dim) for value, dim in zip(op.like, _like_dims(op), strict=True)]
 
 
 def _like_size(op: ir.AnyOp, size: int | str) -> SizeLike:

@@ -16,7 +16,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
-from rlx_mlir.mir.dims import Size, followed, is_never_negative, product
+from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
@@ -154,8 +154,9 @@ def _slice(view: mir.SliceOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _dynamic_slice(view: mir.DynamicSliceOp, dims: DimsOf) -> Iterable[Rule]:
-    length = followed(python_value(view.length), like_sizes(view, [dims(value) for value in view.like]))
-    yield dims(view.x)[python_value(view.axis)], length, True
+    axis = python_value(view.axis)
+    length = dims(view.result)[axis]
+    yield dims(view.x)[axis], length, True
     if not is_never_negative(length):
         yield length, Size.of(0), True
 

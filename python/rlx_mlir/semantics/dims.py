@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, UnsupportedError
-from rlx_mlir.mir.control import inner_dims
+from rlx_mlir.mir.control import REGIONS, inner_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
@@ -151,7 +151,8 @@ def add_results(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
         except Exception as error:
             raise CompileError(blame(op, error)) from error
         dims.update(zip(op.results, computed, strict=True))
-        dims.update(inner_dims(op, [dims[operand] for operand in op.operands]))
+        if op.name in REGIONS:
+            dims.update(inner_dims(op, [dims[operand] for operand in op.operands]))
 
 
 def words(sizes: Sequence[Size]) -> tuple[int | str, ...]:

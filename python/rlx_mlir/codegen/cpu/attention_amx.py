@@ -505,7 +505,7 @@ class TilePrefill(Prefill):
         """Computes products in scratch that aren't finite again, by multiply-adds."""
         em = self.em
         kv_head = block.h // self.spec.group
-        base = self.k.base(em, block.b, kv_head)
+        base = self.k.base(block.b, kv_head)
         with em.loop(keys.low, keys.high, hint="key") as key:
             own = key.iv - keys.first
             row = own // SIDE * (GROUPS * TILE)
@@ -526,7 +526,7 @@ class TilePrefill(Prefill):
         """total += weight * value for the elements of values that were left out, and the queries that see them."""
         em, bits = self.em, "i32"
         kv_head = block.h // self.spec.group
-        base = self.v.base(em, block.b, kv_head)
+        base = self.v.base(block.b, kv_head)
         with em.loop(keys.low, keys.high, hint="key") as key, em.loop(0, self.size, hint="d") as d:
             value = self.wide(em.load(self.v.flat, [base + key.iv * self.v.stride + d.iv]))
             size = em.bitcast(value, bits) & 0x7FFFFFFF

@@ -42,7 +42,7 @@ class Heads:
     length: Index
     stride: int
 
-    def base(self, em: Emitter, b: Index, h: Index) -> Index:
+    def base(self, b: Index, h: Index) -> Index:
         if self.stride == self.size and self.heads > 1:  # bhsd
             return (b * self.heads + h) * (self.length * self.size)
         return b * (self.length * self.stride) + h * self.size

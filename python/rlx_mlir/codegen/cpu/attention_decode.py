@@ -146,7 +146,7 @@ class Decode(Schedule):
                 em.vstore(em.zero(self.type), self.records, [record + at])
                 em.vstore(em.zero(self.type), self.query, [at])
             h = kv_head * group + head.iv
-            self.copy_wide(self.q.flat, self.q.base(em, b, h), self.query, row, self.query_factor)
+            self.copy_wide(self.q.flat, self.q.base(b, h), self.query, row, self.query_factor)
 
     # Results --------------------------------------------------------------------------------------
 
@@ -186,7 +186,7 @@ class Decode(Schedule):
                     chunk.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
                 for at, total in zip(places, chunk.results, strict=True):
                     em.vstore(self.normalised(total, sums, inverse), self.row, [at])
-            self.write_row(self.out.base(em, b, h))
+            self.write_row(self.out.base(b, h))
 
     def write_row(self, out: Index) -> None:
         """A row of the result, which stands in scratch, from `out` on."""
@@ -228,8 +228,7 @@ class Decode(Schedule):
 
     def rows_from(self, x: Heads, b: Index, kv_head: Index, row: Index) -> tuple[Heads, Index]:
         """A head, and where a row of its starts."""
-        em = self.em
-        return x, x.base(em, b, kv_head) + row * x.stride
+        return x, x.base(b, kv_head) + row * x.stride
 
     def stage(self, x: Heads, base: Index, low: Index, high: Index) -> None:
         """Rows low .. high - 1 of a head, as f32, into scratch; what pads a row is zero."""
@@ -246,7 +245,7 @@ class Decode(Schedule):
     def score_block(self, b: Index, kv_head: Index, low: Index, high: Index) -> None:
         """Scores of keys low .. high - 1 for the heads of a group; those that pad the last vector are -inf."""
         em, group = self.em, self.spec.group
-        base = self.k.base(em, b, kv_head)
+        base = self.k.base(b, kv_head)
         own, then = self.rows_from(self.k, b, kv_head, low), self.rows_from(self.v, b, kv_head, low)
         blocks = em.iceildiv(high - low, self.lanes) * self.lanes
         with em.loop(low, high, self.lanes, hint="key") as block:
@@ -324,7 +323,7 @@ class Decode(Schedule):
     def accumulate(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
         """total += sum of weight * value, a few keys of all heads of a group at a time."""
         em, columns, group = self.em, self.columns(), self.spec.group
-        base = self.v.base(em, b, kv_head)
+        base = self.v.base(b, kv_head)
         after = kv_head + 1
         last = em.cmpi("eq", em.index(after), em.index(self.spec.kv_heads))
         following = em.select(last, em.index(0), em.index(after)), em.select(last, em.index(high), em.index(low))

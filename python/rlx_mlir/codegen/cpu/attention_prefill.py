@@ -104,7 +104,7 @@ class Prefill(Schedule):
 
         with em.loop(0, slots, hint="slot") as slot:
             self.start(block(slot.iv))
-        bases = self.k.base(em, b, kv_head), self.v.base(em, b, kv_head)
+        bases = self.k.base(b, kv_head), self.v.base(b, kv_head)
         start = keys.lo // self.tile * self.tile
         with em.loop(start, keys.hi, self.tile, hint="tile") as tile:
             low, high = em.imax(tile.iv, keys.lo), em.imin(tile.iv + self.tile, keys.hi)
@@ -156,7 +156,7 @@ class Prefill(Schedule):
     def start(self, block: Block) -> None:
         """Transposes the block's queries; missing ones repeat the last, so that no lane needs a guard."""
         em, last = self.em, block.first + block.count - 1
-        base = self.q.base(em, block.b, block.h)
+        base = self.q.base(block.b, block.h)
 
         def scaled(at: Index, type: str | None = None) -> Value:
             value = em.load(self.q.flat, [at]) if type is None else em.vload(self.q.flat, [at], type)
@@ -182,7 +182,7 @@ class Prefill(Schedule):
     def finish(self, block: Block) -> None:
         """result = total / sum, transposed back"""
         em = self.em
-        base = self.out.base(em, block.b, block.h)
+        base = self.out.base(block.b, block.h)
         for group in range(GROUPS):
             sums = em.vload(self.state, [self.group_index(block.state, GROUPS + group)], self.type)
             inverse = 1.0 / sums

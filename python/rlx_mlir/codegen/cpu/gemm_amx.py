@@ -365,7 +365,7 @@ class NarrowTiles(Tiles):
                 self.emit(product, tile, 4 + tile // 2, 6 + tile % 2)
 
 
-def _pair_at(em: Emitter, k0: Index, step: Index, pair: Index) -> Index:
+def _pair_at(k0: Index, step: Index, pair: Index) -> Index:
     """The first of two elements of K that stand side by side, of a block that begins with element k0."""
     return k0 + (step * STEP + pair * 2)
 
@@ -387,7 +387,7 @@ def _copy_panel(
     main = length // STEP
 
     def address(step: Index, pair: Index) -> Index:
-        return base + _pair_at(em, k0, step, pair) * line
+        return base + _pair_at(k0, step, pair) * line
 
     def keep(elements: Value, step: Index, pair: Index) -> None:
         values = em.bitcast(elements, words)
@@ -401,7 +401,7 @@ def _copy_panel(
             keep(em.vload(data, [at], vec(2 * line, "i8")), step.iv, number)
     if k % STEP:
         with em.loop(main, em.iceildiv(length, STEP), hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
-            left = k1 - _pair_at(em, k0, step.iv, pair.iv)
+            left = k1 - _pair_at(k0, step.iv, pair.iv)
             mask = em.mask(em.imax(left, 0) * line, 2 * line)
             bytes_ = vec(2 * line, "i8")
             keep(em.masked_load(data, [address(step.iv, pair.iv)], mask, em.zero(bytes_)), step.iv, pair.iv)
@@ -447,12 +447,12 @@ def copy_pairs(
     main = (k1 - k0) // STEP
     with em.loop(0, main, hint="step") as step:
         for number in range(SIDE):
-            k = _pair_at(em, k0, step.iv, number)
+            k = _pair_at(k0, step.iv, number)
             values = [elements(k + i, columns) for i in range(2)]
             tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, number)
     if not isinstance(tiles.k, int) or tiles.k % STEP:
         with em.loop(main, steps, hint="step") as step, em.loop(0, SIDE, hint="pair") as pair:
-            k = _pair_at(em, k0, step.iv, pair.iv)
+            k = _pair_at(k0, step.iv, pair.iv)
             values = []
             for i in range(2):
                 inside = em.cmpi("slt", em.index(k + i), em.index(k1))

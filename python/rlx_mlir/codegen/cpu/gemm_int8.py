@@ -121,7 +121,7 @@ class _Dot:
                 self.total = self.total + self.dots.widened(words)
             self.waiting, self.count = [], 0
             return
-        self.waiting = [_tree(em, self.waiting)]
+        self.waiting = [_tree(self.waiting)]
         if (self.count + 1) * 2 * self.dots.limit * 127 > 32767:
             self.finish()
 
@@ -133,7 +133,7 @@ class _Dot:
         return self.total
 
 
-def _tree(em: Emitter, values: Sequence[Value]) -> Value:
+def _tree(values: Sequence[Value]) -> Value:
     parts = list(values)
     while len(parts) > 1:
         parts = [parts[i] + parts[i + 1] if i + 1 < len(parts) else parts[i] for i in range(0, len(parts), 2)]
@@ -592,7 +592,7 @@ def block_quantize(name: str, x_shape: tuple[int | None, ...], target: Target) -
                 number = em.binary("arith.maxsi", em.binary("arith.minsi", number, 127), -127)
                 em.vstore(em.cast("arith.trunci", number, vec(lanes, "i8")), q, [row.iv, start])
                 rounded.append(number)
-            em.store(em.reduce("add", _tree(em, rounded)), sums, [row.iv, block.iv])
+            em.store(em.reduce("add", _tree(rounded)), sums, [row.iv, block.iv])
 
     blocks = (*leading, k // BLOCK)
     return write_kernel(

@@ -300,7 +300,7 @@ class _Columns:
             with em.loop(0, length, TURNS, [*zeros, *zeros], hint="block") as block:
                 own = rows(block.iv, em.imin(block.iv + TURNS, length))
                 state = zip(block.args, block.args[len(zeros) :], own, strict=False)
-                totals, lost = zip(*(add_with_loss(em, *each) for each in state), strict=True)
+                totals, lost = zip(*(add_with_loss(*each) for each in state), strict=True)
                 block.yield_([*totals, *lost])
             pairs = zip(block.results, block.results[len(zeros) :], strict=False)
             sums = [with_loss(em, *pair) for pair in pairs]

@@ -254,7 +254,7 @@ class _Kernel:
         totals, lost = [], list(state[count:])
         for i, (node, total, x) in enumerate(zip(reductions, state, own, strict=False)):
             if REDUCTIONS[node.op][1] == "add":
-                after, lost[i] = add_with_loss(em, total, lost[i], x)
+                after, lost[i] = add_with_loss(total, lost[i], x)
             else:
                 after = em.binary(REDUCTIONS[node.op][0], total, x)
             totals.append(after)

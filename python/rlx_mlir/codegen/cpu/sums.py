@@ -14,7 +14,7 @@ __all__ = ["TURNS", "add_with_loss", "with_loss"]
 TURNS = 32
 
 
-def add_with_loss(em: Emitter, total: Value, lost: Value, x: Value) -> tuple[Value, Value]:
+def add_with_loss(total: Value, lost: Value, x: Value) -> tuple[Value, Value]:
     """total + x, and what all additions so far have lost."""
     after = total + x
     moved = after - total

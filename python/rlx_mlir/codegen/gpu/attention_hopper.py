@@ -532,7 +532,7 @@ class PrefillHopper(Problem):
         for n in range(0, self.size // 8, 2):
             words = [self.pair(values, 4 * n + 2 * i) for i in range(4)]
             box, piece = divmod(n, 8)
-            swizzled = em.xor((matrix >> 1) + piece, row & 7)
+            swizzled = ((matrix >> 1) + piece) ^ (row & 7)
             at = row * (2 * BOX) + swizzled * 16 + box * TILE * 2 * BOX
             em.stmatrix(em.at(target, at, "i8"), words)
         if self.hides:
@@ -573,7 +573,7 @@ class PrefillHopper(Problem):
     def place(self, row: Index, piece: Index) -> Index:
         """Where 16 bytes of a row stand in a warp group's part of the tile of queries."""
         em = self.em
-        swizzled = em.xor(em.index(piece) & 7, em.index(row) & 7)
+        swizzled = (em.index(piece) & 7) ^ (em.index(row) & 7)
         at = row * (2 * BOX) + swizzled * 16
         return (em.index(piece) >> 3) * (TILE * 2 * BOX) + at
 

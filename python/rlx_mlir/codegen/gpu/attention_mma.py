@@ -137,7 +137,7 @@ class PrefillMma(Problem):
         em = self.em
         # Pieces of 128 bytes are a matter of constants, so that few addresses have to be kept.
         low, high = 2 * step % 8, 2 * step // 8
-        swizzled = em.xor(em.xor(piece, low) if low else piece, em.index(row) & 7)
+        swizzled = (piece ^ low if low else piece) ^ (em.index(row) & 7)
         at = row * self.pitch + swizzled * 16 + 128 * high
         return em.at(tile, at, "i8")
 

@@ -83,7 +83,7 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
         made = _axes(host, spec, sources)
         numbers = [number for axis in made for number in (axis.size, *axis.steps)]
         arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
-        count = product(host, [axis.size for axis in made])
+        count = product([axis.size for axis in made])
 
         def launch(lanes: int) -> None:
             blocks = host.iceildiv(count // lanes, THREADS)

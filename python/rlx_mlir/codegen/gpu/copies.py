@@ -123,7 +123,7 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
         arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
 
         def launch(lanes: int) -> None:
-            counts = [product(host, [axis.size for axis in copy.axes]) // lanes for copy in made]
+            counts = [product([axis.size for axis in copy.axes]) // lanes for copy in made]
             largest = counts[0]
             for count in counts[1:]:
                 largest = host.imax(largest, count)
@@ -135,7 +135,7 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
     return write_device_kernel(name, "copies", operands, results, em, host, order=spec.order)
 
 
-def product(em: HostEmitter, sizes: Sequence[Index]) -> Index:
+def product(sizes: Sequence[Index]) -> Index:
     """The product of sizes."""
     total: Index = 1
     for size in sizes:
@@ -194,12 +194,12 @@ def copies_of(em: HostEmitter, spec: MoveSpec, inputs: Sequence[Value]) -> list[
         return _joined(em, spec, inputs)
     sizes = [em.dim(inputs[0], axis) for axis in range(len(shape_of(inputs[0].type)))]
     if spec.op == "narrow":
-        after = product(em, sizes[spec.axis + 1 :])
+        after = product(sizes[spec.axis + 1 :])
         run = spec.length * after
-        axes = (Axis(product(em, sizes[: spec.axis]), sizes[spec.axis] * after, run), Axis(run, 1, 1))
+        axes = (Axis(product(sizes[: spec.axis]), sizes[spec.axis] * after, run), Axis(run, 1, 1))
         return [Copy(axes, spec.start * after)]
     if spec.op == "transpose":
-        return [Copy(tuple(transposed_axes(em, spec, sizes)))]
+        return [Copy(tuple(transposed_axes(spec, sizes)))]
     return [Copy(tuple(_repeated(em, spec, sizes)))]
 
 
@@ -208,8 +208,8 @@ def _joined(em: HostEmitter, spec: MoveSpec, inputs: Sequence[Value]) -> list[Co
     runs, outers = [], []
     for value in inputs:
         sizes = [em.dim(value, axis) for axis in range(len(shape_of(value.type)))]
-        runs.append(product(em, sizes[spec.axis :]))
-        outers.append(product(em, sizes[: spec.axis]))
+        runs.append(product(sizes[spec.axis :]))
+        outers.append(product(sizes[: spec.axis]))
     total: Index = 0
     starts = []
     for run in runs:
@@ -241,14 +241,14 @@ def moves_last(spec: MoveSpec) -> bool:
     return len(groups) > 1 and groups[-1][-1] != max(axis for group in groups for axis in group)
 
 
-def transposed_axes(em: HostEmitter, spec: MoveSpec, sizes: Sequence[Index]) -> list[Axis]:
+def transposed_axes(spec: MoveSpec, sizes: Sequence[Index]) -> list[Axis]:
     """The axes of a transpose in the result's order."""
     groups = merged_permutation(spec)
-    extents = [product(em, [sizes[axis] for axis in group]) for group in groups]
+    extents = [product([sizes[axis] for axis in group]) for group in groups]
     axes = []
     for number, group in enumerate(groups):
-        source = product(em, sizes[group[-1] + 1 :])
-        axes.append(Axis(extents[number], source, product(em, extents[number + 1 :])))
+        source = product(sizes[group[-1] + 1 :])
+        axes.append(Axis(extents[number], source, product(extents[number + 1 :])))
     return axes or [Axis(1, 1, 1)]
 
 

@@ -217,12 +217,6 @@ class DeviceEmitter(Emitter):
             return self.const(x, "i32")
         return x if x.type == "i32" else self.cast("arith.trunci", x, "i32")
 
-    def xor(self, lhs: Index, rhs: Index) -> Index:
-        """Exclusive or, folded for numbers."""
-        if isinstance(lhs, int) and isinstance(rhs, int):
-            return lhs ^ rhs
-        return self._index_op("arith.xori", lhs, rhs)
-
     def advance(self, stage: Value, phase: Value, stages: int) -> tuple[Value, Value]:
         """The next stage of a ring of `stages`, and the parity that its barrier has when it is reached again."""
         following = stage + 1

@@ -149,7 +149,7 @@ class Place:
     column: Index
 
 
-def batch_element(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, batch: Index, shape: Shape) -> Index:
+def batch_element(gemm: Gemm, sizes: Sizes, batch: Index, shape: Shape) -> Index:
     """Which batch element of an operand belongs to one of the output."""
     own = (*([1] * (len(sizes.batch) - len(shape) + 2)), *shape[:-2])
     if not sizes.batch or all(size == 1 for size in own):
@@ -185,8 +185,8 @@ def tile_place(em: DeviceEmitter, gemm: Gemm, sizes: Sizes, tile: Tile) -> Place
         row, column = first + inside % height, inside // height
     return Place(
         batch,
-        batch_element(em, gemm, sizes, batch, gemm.x_shape),
-        batch_element(em, gemm, sizes, batch, gemm.w_shape),
+        batch_element(gemm, sizes, batch, gemm.x_shape),
+        batch_element(gemm, sizes, batch, gemm.w_shape),
         row * tile.bm,
         column * tile.bn,
     )
@@ -218,7 +218,7 @@ def guard(em: DeviceEmitter, place: Index, limit: Index, step: int) -> Value | N
     return em.cmpi("slt", place if isinstance(place, Value) else em.const(place), limit)
 
 
-def both(em: DeviceEmitter, one: Value | None, other: Value | None) -> Value | None:
+def both(one: Value | None, other: Value | None) -> Value | None:
     """Two conditions, None being one that always holds."""
     if one is None or other is None:
         return one or other
@@ -267,12 +267,12 @@ Extent = tuple[Index, Index, int]
 that is a multiple of it too needs no checks. 0 where tiles may start at the end or after it."""
 
 
-def swizzle(em: DeviceEmitter, line: Index, chunk: Index, chunks: int, pairs: int = 1) -> Index:
+def swizzle(line: Index, chunk: Index, chunks: int, pairs: int = 1) -> Index:
     """Where chunk (16 bytes) `chunk` of a line of `chunks` lies in its line, so that eight lines' same chunks, which
     ldmatrix reads at once, lie in different banks; with `pairs` 2, four lines' same pairs of chunks."""
     per_row = max(1, 8 // chunks)
     turn = line // per_row * pairs % min(8, chunks)
-    return em.xor(chunk, turn)
+    return chunk ^ turn
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class TileLoader:
                 local = first + i * (self.threads // chunks)
                 row = line + local
                 inside = guard(em, row, line_limit, line_step)
-                turned = swizzle(em, local, chunk, chunks, self.pairs)
+                turned = swizzle(local, chunk, chunks, self.pairs)
                 place = em.at(target, (local * chunks + turned) * 16, "i8")
                 self._copy(place, row, column, inside, limit, step)
 
@@ -330,7 +330,7 @@ class TileLoader:
             values = []
             for i in range(16 // nbytes):
                 here = column + i
-                exists = both(em, inside, guard(em, here, limit, step))
+                exists = both(inside, guard(em, here, limit, step))
                 address = em.at(source, i, self.element)
                 if exists is not None:  # the first element exists, as the matrix isn't empty
                     address = em.op(f"llvm.select {exists}, {address}, {self.base} : i1, {GLOBAL}", GLOBAL)
@@ -339,7 +339,7 @@ class TileLoader:
             em.st(em.vector(values), place)
             return
         for i in range(16 // self.piece):
-            exists = both(em, inside, guard(em, column + i * count, limit, step))
+            exists = both(inside, guard(em, column + i * count, limit, step))
             size = None if exists is None else em.select(exists, self.piece, 0)
             target = em.at(place, i * self.piece, "i8")
             em.cp_async(target, em.at(source, i * count, self.element), self.piece, count=size)

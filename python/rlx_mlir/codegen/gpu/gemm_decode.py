@@ -22,7 +22,7 @@ _MAGIC = 0x4B000000
 """2^23 as f32: its low bits are integers."""
 
 
-def quad_place(widths: Sequence[int], plane: int, quad: Index, em: DeviceEmitter) -> tuple[Index, Index]:
+def quad_place(widths: Sequence[int], plane: int, quad: Index) -> tuple[Index, Index]:
     """The dword of a run's record in a plane of bits that holds a quad of elements, and the shift there."""
     per_dword = 8 // widths[plane]
     return quad // per_dword, quad % per_dword * widths[plane]
@@ -78,7 +78,7 @@ class PackedRows:
 
     def quads(self, records: list[list[Value]]) -> list[Value]:
         """The integers of a run, as stored: eight dwords of four bytes."""
-        em, layout = self.em, self.layout
+        layout = self.layout
         if layout.widths == (8,):
             return [*records[0], *records[1]]
         quads = []
@@ -86,10 +86,10 @@ class PackedRows:
             total: Value | None = None
             into = 0
             for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, quad, em)
+                dword, shift = quad_place(layout.widths, plane, quad)
                 assert isinstance(dword, int)
                 assert isinstance(shift, int)
-                bits = _shifted(em, records[plane][dword], shift - into) & _bytes(((1 << width) - 1) << into)
+                bits = _shifted(records[plane][dword], shift - into) & _bytes(((1 << width) - 1) << into)
                 total = bits if total is None else total | bits
                 into += width
             assert total is not None, "a format with planes"
@@ -120,7 +120,7 @@ class PackedRows:
         return -value if factor.sign < 0 else value
 
 
-def _shifted(em: DeviceEmitter, x: Value, right: int) -> Value:
+def _shifted(x: Value, right: int) -> Value:
     """x shifted right; left where it is negative. What crosses bytes is masked by the caller."""
     if right == 0:
         return x
@@ -133,7 +133,7 @@ def _bytes(value: int) -> int:
     return word - (1 << 32) if word >> 31 else word
 
 
-def signed_bytes(em: DeviceEmitter, quad: Value, layout: PlaneLayout) -> Value:
+def signed_bytes(quad: Value, layout: PlaneLayout) -> Value:
     """q - bias of four elements, as signed bytes."""
     if layout.signed or not layout.bias:
         return quad
@@ -227,7 +227,7 @@ def store_halves(em: DeviceEmitter, tile: Tile, element: str) -> Callable[[Value
     def store(target: Value, n: Index, run: Index, values: list[Value]) -> None:
         for i in range(RUN // 8):
             chunk = run * (RUN // 8) + i
-            place = (n * chunks + swizzle(em, n, chunk, chunks)) * 16
+            place = (n * chunks + swizzle(n, chunk, chunks)) * 16
             words = [em.pack(values[8 * i + j], values[8 * i + j + 1], element) for j in range(0, 8, 2)]
             em.st(em.vector(words), em.at(target, place, "i8"))
 

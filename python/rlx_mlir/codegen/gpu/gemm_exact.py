@@ -157,5 +157,5 @@ class ExactMmaCore(MmaCore):
         own = lane % 8 + lane // 16 * 8
         line = self.warp.column + 8 * pair + own
         chunk = lane // 8 % 2 + 2 * step
-        registers = em.ldmatrix(em.at(w, chunk_place(em, line, chunk, self.tile.bk // self.width), "i8"))
+        registers = em.ldmatrix(em.at(w, chunk_place(line, chunk, self.tile.bk // self.width), "i8"))
         return [registers[:2], registers[2:]]

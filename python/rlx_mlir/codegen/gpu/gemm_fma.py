@@ -79,7 +79,7 @@ class TransposingLoader:
             for j in range(self.span // _ALONG):
                 k = own_k + j * _ALONG
                 here = at + k
-                exists = both(em, inside, guard(em, here, limit, step))
+                exists = both(inside, guard(em, here, limit, step))
                 source = em.at(self.base, offset64(em, (row, self.ld), (here, 1)), "f32")
                 size = None if exists is None else em.select(exists, 4, 0)
                 em.cp_async(em.at(target, self.place(local, k), "f32"), source, 4, count=size)
@@ -150,7 +150,7 @@ class FmaCore:
 
     def _columns(self, part: Value, k: int) -> list[Value]:
         """A thread's elements of a weight at k."""
-        em, tile = self.em, self.tile
+        tile = self.tile
         first = self.warp.column + self.warp.lane % 8 * 4
         values = []
         for group in range(self.column_groups):
@@ -158,7 +158,7 @@ class FmaCore:
             if self.transpose_rhs:
                 values += self._four(part, column + k * (tile.bn + PAD))
             else:
-                chunk = swizzle(em, k, column // 4, tile.bn // 4)
+                chunk = swizzle(k, column // 4, tile.bn // 4)
                 values += self._four(part, (chunk + k * (tile.bn // 4)) * 4)
         return values
 

@@ -64,7 +64,7 @@ class _Lane:
     column: Value
 
     @staticmethod
-    def of(em: DeviceEmitter, thread: Value) -> _Lane:
+    def of(thread: Value) -> _Lane:
         warp, lane = thread >> 5, thread & 31
         row = warp * 16 + (lane >> 2)
         return _Lane(warp, lane, row, (lane & 3) << 1)
@@ -98,7 +98,7 @@ class Storer(_Finisher):
         """Outputs of one tile, by the warpgroup `consumer`."""
         em, tile = self.em, self.tile
         self.place = place
-        self._lane = _Lane.of(em, thread)
+        self._lane = _Lane.of(thread)
         self._staged = em.at(
             em.at(self.main.shared, self.layout.staged_at, "i8"), consumer * self.layout.staged_bytes, "i8"
         )
@@ -138,7 +138,7 @@ class Storer(_Finisher):
                 for output, values in enumerate(packed):
                     at = (box * outputs + output) * self.layout.box_bytes
                     for c in range(0, BOX // 8, 2):
-                        address = em.xor(chunk + c, turn) << 4
+                        address = ((chunk + c) ^ turn) << 4
                         em.stmatrix(em.at(line, address + at, "i8"), values[2 * c : 2 * c + 4])
             with self._stored():
                 for box, start in enumerate(group):
@@ -180,7 +180,7 @@ class Storer(_Finisher):
         matrix, turn = lane.lane >> 3, lane.lane & 7
         chunk = (lane.warp << 1) + (matrix & 1)
         line = ((matrix >> 1) * 8 + turn) * 128
-        address = em.at(self._staged, line + (em.xor(chunk, turn) << 4), "i8")
+        address = em.at(self._staged, line + ((chunk ^ turn) << 4), "i8")
         self._wait_for_stage()
         for j in range(0, tile.columns // 8, 2):
             packed: list[list[Value]] = [[] for _ in self.gemm.program.results]
@@ -306,9 +306,9 @@ class DirectStorer(_Finisher):
 
     def finish(self, place: TilePlace, accumulators: Accumulators, consumer: Value, thread: Value) -> None:
         """Outputs of one tile, by the warpgroup `consumer`."""
-        em, tile = self.em, self.tile
+        tile = self.tile
         self.place = place
-        lane = _Lane.of(em, thread)
+        lane = _Lane.of(thread)
         for block in range(tile.blocks):
             left = self.first_row(place, consumer, block) + lane.row
             own = [left + 8 * half for half in range(2)]
@@ -372,7 +372,7 @@ class PartStorer(_Finisher):
         """The sums of one tile, by the warpgroup `consumer`."""
         em, tile, swapped = self.em, self.tile, self.tile.swapped
         assert place.part is not None
-        lane = _Lane.of(em, thread)
+        lane = _Lane.of(thread)
         rows, parts = self.values["rows"], self.values["parts"]
         for block in range(tile.blocks):
             for product, fields in enumerate(accumulators[block]):

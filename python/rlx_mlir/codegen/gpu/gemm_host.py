@@ -205,7 +205,7 @@ class _Host:
                 return em.dim(value, len(shape) + axis)
         raise UnsupportedByTemplate(f"{self._gemm.name}: no operand has the batch dimension {axis}")
 
-    def _rows(self, em: HostEmitter, sizes: Sizes) -> Index:
+    def _rows(self, sizes: Sizes) -> Index:
         rows = sizes.m
         for size in sizes.batch:
             rows = rows * size
@@ -293,7 +293,7 @@ class _Host:
             return
         assert sums is not None
         em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared, pdl=self._pdl)
-        rows = self._rows(em, sizes)
+        rows = self._rows(sizes)
         width = variant.access.columns
         total = em.iceildiv(rows * (sizes.n // width), SUM_THREADS)
         last = [sums, *arguments, *results, em.i32(rows), em.i32(sizes.n)]

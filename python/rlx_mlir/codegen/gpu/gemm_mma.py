@@ -35,9 +35,9 @@ from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 __all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_core", "stage_fragments"]
 
 
-def chunk_place(em: DeviceEmitter, line: Index, chunk: Index, chunks: int) -> Index:
+def chunk_place(line: Index, chunk: Index, chunks: int) -> Index:
     """The byte of a swizzled tile at which a chunk of a line of `chunks` lies."""
-    return (line * chunks + swizzle(em, line, chunk, chunks)) * 16
+    return (line * chunks + swizzle(line, chunk, chunks)) * 16
 
 
 def a_fragments(
@@ -48,7 +48,7 @@ def a_fragments(
     part: where the tile of x is in the stage, lines of `chunks` pieces of 16 bytes. step: which 32 bytes.
     """
     line, half = warp.row + warp.lane % 16, warp.lane // 16
-    place = em.at(stage, chunk_place(em, line, half + 2 * step, chunks) + part, "i8")
+    place = em.at(stage, chunk_place(line, half + 2 * step, chunks) + part, "i8")
     return [em.ldmatrix(em.at(place, 16 * i * chunks * 16, "i8")) for i in range(tile.wm // 16)]
 
 
@@ -142,7 +142,7 @@ class MmaCore:
                 chunks = self.tile.bn // self.width
                 line = lane % 16 + 16 * step
                 chunk = self.warp.column // 8 + i + lane // 16
-            place = em.at(w, chunk_place(em, line, chunk, chunks), "i8")
+            place = em.at(w, chunk_place(line, chunk, chunks), "i8")
             registers = self._rounded(em.ldmatrix(place, transpose=not self.transpose_rhs))
             result += [registers[:2], registers[2:]]
         return result
@@ -157,7 +157,7 @@ class MmaCore:
             registers = []
             for half in range(2):
                 here = line + 4 * half
-                chunk = swizzle(em, here, column // 4, chunks, 2)
+                chunk = swizzle(here, column // 4, chunks, 2)
                 place = (here * chunks + chunk) * 4 + column % 4
                 registers.append(em.ld(em.at(w, place, "f32"), "i32"))
             result.append(self._rounded(registers))

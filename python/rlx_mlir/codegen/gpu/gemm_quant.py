@@ -197,7 +197,7 @@ class IntegerCore:
             for task in shared.numbers():
                 run, local = task % runs, task // runs
                 row, block = body.place.row + local, first + run
-                exists = both(em, guard(em, row, body.sizes.m, tile.bm), guard(em, block, limit, 0))
+                exists = both(guard(em, row, body.sizes.m, tile.bm), guard(em, block, limit, 0))
                 size = None if exists is None else em.select(exists, 4, 0)
                 at = offset64(em, (row, self.k // RUN), (block, 1))
                 place = run * tile.bm + local
@@ -242,12 +242,12 @@ class IntegerCore:
             if layout.widths == (8,):
                 at = n * 16 + quad * 4
                 total = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
-                result.append(signed_bytes(em, total, layout))
+                result.append(signed_bytes(total, layout))
                 continue
             bits: Value | None = None
             into = 0
             for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, quad + 4 * half, em)
+                dword, shift = quad_place(layout.widths, plane, quad + 4 * half)
                 at = n * layout.quants[plane].nbytes + dword * 4
                 word = em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
                 own = (word >> shift) & (0x01010101 * ((1 << width) - 1))
@@ -255,7 +255,7 @@ class IntegerCore:
                 bits = own if bits is None else bits | own
                 into += width
             assert bits is not None, "a format with planes"
-            result.append(signed_bytes(em, bits, layout))
+            result.append(signed_bytes(bits, layout))
         return result
 
     def _dots(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:

@@ -99,11 +99,11 @@ class Staged:
         Groups are turned by rows, for fragments, whose threads write eight rows at once. In half of the groups both
         halves change places, so that threads that each read half of neighbouring groups read all banks.
         """
-        em, groups = self.em, self.tile.wn // 8
+        groups = self.tile.wn // 8
         turn = row // max(1, 4 // groups) % min(4, groups)
         swapped = (row * groups + group) // 4 % 2
         start = row * (8 * groups) + product * self.rows * 8 * groups
-        return start + em.xor(group, turn) * 8 + em.xor(column, swapped * 4)
+        return start + (group ^ turn) * 8 + (column ^ (swapped * 4))
 
     def chunks(self, width: int) -> Iterator[tuple[Index, Index, list[Value]]]:
         """Goes over the rows in a loop, `width` (8, 4 or 1) neighbouring columns at a time: row and column in the
@@ -170,7 +170,7 @@ def _finish(em: DeviceEmitter, body: Body, tile: Tile, staged: Staged, columns: 
     for row, column, products in staged.chunks(columns):
         here = place.row + warp.row + row
         there = place.column + warp.column + column
-        inside = both(em, guard(em, here, sizes.m, tile.bm), guard(em, there, sizes.n, tile.bn))
+        inside = both(guard(em, here, sizes.m, tile.bm), guard(em, there, sizes.n, tile.bn))
         if inside is None:
             body.finisher.finish(here, there, products)
         else:

@@ -205,13 +205,13 @@ class PackedUnit:
 
     def quads(self, loaded: _Loaded) -> list[Value]:
         """The unit's integers as stored, four bytes in each of eight words."""
-        em, layout = self.em, self.layout
+        layout = self.layout
         if layout.widths == (8,):
             return [word for half in loaded.quants for word in half]
-        return [self._quad(em, layout, loaded.quants, quad) for quad in range(_QUADS)]
+        return [self._quad(layout, loaded.quants, quad) for quad in range(_QUADS)]
 
     @staticmethod
-    def _quad(em: DeviceEmitter, layout: PlaneLayout, planes: Sequence[list[Value]], quad: int) -> Value:
+    def _quad(layout: PlaneLayout, planes: Sequence[list[Value]], quad: int) -> Value:
         """One quad: of each plane a shift, and a mask, which joins what is there."""
         whole: Value | None = None
         into = 0
@@ -271,7 +271,7 @@ def chunk_place(em: DeviceEmitter, chunk: Index, per_unit: int) -> Index:
     """
     if per_unit <= 1:
         return chunk
-    return em.xor(chunk, (em.index(chunk) >> 3) & (min(per_unit, 8) - 1))
+    return chunk ^ ((em.index(chunk) >> 3) & (min(per_unit, 8) - 1))
 
 
 @dataclass(frozen=True)

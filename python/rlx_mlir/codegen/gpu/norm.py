@@ -82,7 +82,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
 
 def _sizes(em: HostEmitter, spec: NormSpec, x: Value) -> Sizes:
     sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
-    return Sizes(product(em, sizes[: spec.axis]), sizes[spec.axis], product(em, sizes[spec.axis + 1 :]))
+    return Sizes(product(sizes[: spec.axis]), sizes[spec.axis], product(sizes[spec.axis + 1 :]))
 
 
 def _pass(name: str, spec: NormSpec, sizes: Sizes) -> Pass:

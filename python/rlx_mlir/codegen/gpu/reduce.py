@@ -236,7 +236,7 @@ def emit_reduce(name: str, spec: ReduceSpec, chip: str, constants: frozenset[int
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         made = _passes(host, name, spec, joins.wide, operands[0])
-        count = product(host, [host.dim(operands[0], axis) for axis in spec.axes])
+        count = product([host.dim(operands[0], axis) for axis in spec.axes])
         source = operands[0]
         for own, (between, kept) in zip(made, buffers(host, made, scratch), strict=True):
             target = results[0] if between is None else between
@@ -267,9 +267,9 @@ def _passes(em: HostEmitter, name: str, spec: ReduceSpec, wide: str, x: Value) -
         first = group[0] if group else len(sizes)
         behind = group[-1] + 1 if group else len(sizes)
         shape = Sizes(
-            product(em, sizes[:first]),
-            product(em, [sizes[axis] for axis in group]),
-            product(em, [size for axis, size in enumerate(sizes) if axis >= behind and axis not in done]),
+            product(sizes[:first]),
+            product([sizes[axis] for axis in group]),
+            product([size for axis, size in enumerate(sizes) if axis >= behind and axis not in done]),
         )
         last = number == len(groups) - 1
         made.append(Pass(f"{symbol}_pass{number}", shape, element, element_of(spec.result) if last else wide, last))

@@ -110,7 +110,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
 
 def _sizes(em: HostEmitter, spec: ScanSpec, x: Value) -> Sizes:
     sizes = [em.dim(x, axis) for axis in range(len(shape_of(x.type)))]
-    return Sizes(product(em, sizes[: spec.axis]), sizes[spec.axis], product(em, sizes[spec.axis + 1 :]))
+    return Sizes(product(sizes[: spec.axis]), sizes[spec.axis], product(sizes[spec.axis + 1 :]))
 
 
 def _parts(em: HostEmitter, own: Pass) -> tuple[Index, Index]:

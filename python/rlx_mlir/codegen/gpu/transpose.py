@@ -103,7 +103,7 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         turn = _turn(host, spec, sources[0])
         arguments = [*sources, *targets, *sizes.arguments(host, turn.numbers())]
-        matrices = product(host, [axis.size for axis in turn.outer])
+        matrices = product([axis.size for axis in turn.outer])
 
         def launch(width: int) -> None:
             sides = (SIDE, SIDE) if width == 1 else _sides(width)
@@ -121,7 +121,7 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
 
 def _turn(em: HostEmitter, spec: MoveSpec, x: Value) -> _Turn:
     """The transpose of a buffer."""
-    axes = transposed_axes(em, spec, [em.dim(x, axis) for axis in range(len(shape_of(x.type)))])
+    axes = transposed_axes(spec, [em.dim(x, axis) for axis in range(len(shape_of(x.type)))])
     last = max(group[-1] for group in merged_permutation(spec))
     at = next(i for i, group in enumerate(merged_permutation(spec)) if group[-1] == last)
     return _Turn(axes[at], axes[-1], tuple(axis for i, axis in enumerate(axes[:-1]) if i != at))

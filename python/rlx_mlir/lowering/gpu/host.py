@@ -26,6 +26,7 @@ from rlx_mlir.codegen.gpu.kernel import COUNTS, MOST
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.functions import ROLE, declare_into, parse_into
 from rlx_mlir.lowering.gpu.build import LAUNCH_SIZES, bodies, constant_value, found, location_of, name_of
+from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: Attribute of a launch that may start before the kernel before has ended.
@@ -249,7 +250,7 @@ class _Calls:
         header = [ELEMENTS[element], kind.rank, SWIZZLES[words["swizzle"]], PROMOTIONS[words["l2promo"]]]
         spec = [lines.number(n) for n in [*header, FILLS[words["oob"]]]]
         spec += sizes[::-1]
-        width = lines.number(_bytes(kind.element_type))
+        width = lines.number(type_bytes(kind.element_type))
         spec += [lines.op(f"llvm.mul {stride}, {width} : i64") for stride in strides[-2::-1]]
         spec += [lines.number(n or 0) for n in box[::-1]]
         array = lines.array(spec)
@@ -309,7 +310,7 @@ class _Lines:
         mark = self._count
         self.add(f"{results} = memref.extract_strided_metadata {name} : {kind} -> {types}")
         start = self.op(f"memref.extract_aligned_pointer_as_index {name} : {kind} -> index")
-        width = self.op(f"arith.constant {_bytes(kind.element_type)} : index")
+        width = self.op(f"arith.constant {type_bytes(kind.element_type)} : index")
         skipped = self.op(f"arith.muli %offset_{mark}, {width} : index")
         place = self.op(f"arith.addi {start}, {skipped} : index")
         address = self.op(f"llvm.inttoptr {self.as_i64(place, 'index')} : i64 to !llvm.ptr")
@@ -366,10 +367,3 @@ def _map_words(op: ir.AnyOp) -> dict[str, str]:
     """The words of a tensor map's type: swizzle, l2promo, oob."""
     text = str(op.results[0].type)
     return {word: m[1] for word in ("swizzle", "l2promo", "oob") if (m := re.search(rf"{word} = (\w+)", text))}
-
-
-def _bytes(kind: ir.Type) -> int:
-    """Bytes of an element."""
-    from rlx_mlir.lowering.lir import element_bytes
-
-    return int(element_bytes(kind))
