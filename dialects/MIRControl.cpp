@@ -199,3 +199,22 @@ MutableOperandRange YieldOp::getMutableSuccessorOperands(RegionSuccessor) {
     return getValuesMutable().slice(0, scan.getInits().size());
   return getValuesMutable();
 }
+
+//===----------------------------------------------------------------------===//
+// EntryView
+//===----------------------------------------------------------------------===//
+
+LogicalResult EntryViewOp::verify() {
+  auto sequence = cast<MemRefType>(getSequence().getType());
+  auto entry = cast<MemRefType>(getEntry().getType());
+  if (sequence.getRank() == 0) // C1
+    return emitOpError() << "expects a sequence with a first dimension, but got " << sequence;
+  if (entry.getElementType() != sequence.getElementType() ||
+      entry.getShape() != sequence.getShape().drop_front()) // C2
+    return emitOpError() << "expects an entry with the elements and the sizes of " << sequence
+                         << " without its first one, but got " << entry;
+  for (MemRefType type : {sequence, entry}) // C3
+    if (!type.getLayout().isIdentity())
+      return emitOpError() << "expects elements that lie one after the other, but got " << type;
+  return success();
+}

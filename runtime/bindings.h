@@ -19,8 +19,8 @@ PlanSpec parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbo
                        int64_t arenaBytes, const std::vector<std::pair<int64_t, int64_t>> &slots,
                        std::vector<std::string> kernels, std::vector<std::string> inputs,
                        std::vector<std::string> params, std::vector<std::string> outputs,
-                       nanobind::object calls, nanobind::object positions,
-                       nanobind::object extents);
+                       nanobind::object calls, nanobind::object blocks,
+                       nanobind::object positions, nanobind::object extents);
 
 /// Raises the class of rlx_mlir.errors of this name, with the error's message and attributes.
 void raiseError(const char *name, const std::exception &error, nanobind::dict attributes = {});

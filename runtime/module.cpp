@@ -94,8 +94,11 @@ std::vector<Expr> parseExprs(nb::handle list) {
   return exprs;
 }
 
+/// (kind, index, offset), or with what it moves by as well: [(block, stride), ...].
 PlanSpec::Buffer parseBuffer(nb::handle object) {
-  std::vector<nb::object> parts = items(object, 3, "a buffer (kind, index, offset)");
+  std::vector<nb::object> parts = items(object, -1, "a buffer");
+  if (parts.size() != 4)
+    parts = items(object, 3, "a buffer (kind, index, offset)");
   std::string kind = castItem<std::string>(parts[0], "the kind of a buffer");
   Source source;
   if (kind == "arena")
@@ -109,7 +112,43 @@ PlanSpec::Buffer parseBuffer(nb::handle object) {
   else
     throw InputError("the kind of a buffer must be arena, input, param or output, but it is '" +
                      kind + "'");
-  return {source, castItem<int>(parts[1], "the index of a buffer"), parseExpr(parts[2])};
+  PlanSpec::Buffer buffer{source, castItem<int>(parts[1], "the index of a buffer"),
+                          parseExpr(parts[2])};
+  if (parts.size() == 4)
+    for (const nb::object &item : items(parts[3], -1, "the moves of a buffer")) {
+      std::vector<nb::object> move = items(item, 2, "a move (block, stride)");
+      buffer.moves.push_back({castItem<int>(move[0], "a block"), parseExpr(move[1])});
+    }
+  return buffer;
+}
+
+PlanSpec::Block parseBlock(nb::handle object) {
+  std::vector<nb::object> parts =
+      items(object, 9, "a block (kind, parent, part, begin, middle, end, steps, flag, swaps)");
+  const std::string kind = castItem<std::string>(parts[0], "the kind of a block");
+  if (kind != "for" && kind != "while" && kind != "if")
+    throw InputError("a block must be a for, a while or an if, but it is '" + kind + "'");
+  using Kind = PlanSpec::Block::Kind;
+  PlanSpec::Block block{kind == "for"     ? Kind::For
+                        : kind == "while" ? Kind::While
+                                          : Kind::If,
+                        castItem<int>(parts[1], "the parent of a block"),
+                        castItem<int>(parts[2], "the part of a block"),
+                        castItem<size_t>(parts[3], "the first call of a block"),
+                        castItem<size_t>(parts[4], "the middle of a block"),
+                        castItem<size_t>(parts[5], "the end of a block"),
+                        std::nullopt,
+                        std::nullopt,
+                        {}};
+  if (!parts[6].is_none())
+    block.steps = parseExpr(parts[6]);
+  if (!parts[7].is_none())
+    block.flag = parseBuffer(parts[7]);
+  for (const nb::object &item : items(parts[8], -1, "the swaps of a block")) {
+    std::vector<nb::object> swap = items(item, 3, "a swap (current, next, bytes)");
+    block.swaps.push_back({parseBuffer(swap[0]), parseBuffer(swap[1]), parseExpr(swap[2])});
+  }
+  return block;
 }
 
 PlanSpec::Call parseCall(nb::handle object) {
@@ -147,11 +186,14 @@ PlanSpec::Positions parsePositions(nb::handle object) {
 
 } // namespace
 
-PlanSpec rlx::runtime::parsePlanSpec(
-    const std::vector<std::pair<std::string, int64_t>> &symbols, int64_t arenaBytes,
-    const std::vector<std::pair<int64_t, int64_t>> &slots, std::vector<std::string> kernels,
-    std::vector<std::string> inputs, std::vector<std::string> params,
-    std::vector<std::string> outputs, nb::object calls, nb::object positions, nb::object extents) {
+PlanSpec rlx::runtime::parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbols,
+                                     int64_t arenaBytes,
+                                     const std::vector<std::pair<int64_t, int64_t>> &slots,
+                                     std::vector<std::string> kernels,
+                                     std::vector<std::string> inputs,
+                                     std::vector<std::string> params,
+                                     std::vector<std::string> outputs, nb::object calls,
+                                     nb::object blocks, nb::object positions, nb::object extents) {
   PlanSpec spec;
   for (const auto &[name, maximum] : symbols)
     spec.symbols.push_back({name, maximum});
@@ -164,6 +206,8 @@ PlanSpec rlx::runtime::parsePlanSpec(
   spec.arenaBytes = arenaBytes;
   for (const nb::object &call : items(calls, -1, "calls"))
     spec.calls.push_back(parseCall(call));
+  for (const nb::object &block : items(blocks, -1, "blocks"))
+    spec.blocks.push_back(parseBlock(block));
   for (const nb::object &own : items(positions, -1, "positions"))
     spec.positions.push_back(parsePositions(own));
   if (extents.is_none())
@@ -198,9 +242,10 @@ void makePlan(Plan *self, std::shared_ptr<ObjectCode> code,
               const std::vector<std::pair<int64_t, int64_t>> &slots,
               std::vector<std::string> kernels, std::vector<std::string> inputs,
               std::vector<std::string> params, std::vector<std::string> outputs, nb::object calls,
-              nb::object positions, nb::object extents, int threads) {
-  PlanSpec spec = parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                                std::move(params), std::move(outputs), calls, positions, extents);
+              nb::object blocks, nb::object positions, nb::object extents, int threads) {
+  PlanSpec spec =
+      parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
+                    std::move(params), std::move(outputs), calls, blocks, positions, extents);
   nb::gil_scoped_release released;
   new (self) Plan(std::move(code), std::move(spec), threads == 0 ? defaultThreads() : threads);
 }
@@ -290,7 +335,7 @@ NB_MODULE(_runtime, m) {
   nb::class_<Plan>(m, "Plan")
       .def("__init__", &makePlan, nb::arg("code"), nb::kw_only(), nb::arg("symbols"),
            nb::arg("arena_bytes"), nb::arg("slots"), nb::arg("kernels"), nb::arg("inputs"),
-           nb::arg("params"), nb::arg("outputs"), nb::arg("calls"),
+           nb::arg("params"), nb::arg("outputs"), nb::arg("calls"), nb::arg("blocks") = nb::tuple(),
            nb::arg("positions") = nb::tuple(), nb::arg("extents") = nb::none(),
            nb::arg("threads") = 0)
       .def("run", &Plan::run, nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"),

@@ -119,29 +119,18 @@ void Plan::prepare() {
   scratch.emplace(size_t(scratchStride) * size_t(maxThreads), "scratch memory");
   shared.emplace(size_t(sharedBytes), "memory that the units of a kernel share");
 
-  size_t bufferCount = 0;
-  for (const PlanSpec::Call &call : spec.calls)
-    bufferCount += call.buffers.size() + 1; // the last one is shared memory
-  pointers.resize(bufferCount);
-  size_t pointer = 0;
+  operands.emplace(spec, shared->data());
   for (size_t i = 0; i < spec.calls.size(); ++i) {
-    const PlanSpec::Call &call = spec.calls[i];
-    const KernelFunctions &kernel = kernels[call.kernel];
-    Step step = {
-        i, &kernel, pointers.data() + pointer, layout.dims(i), scratch->data(), scratchStride,
-        0, 1};
+    const KernelFunctions &kernel = kernels[spec.calls[i].kernel];
+    Step step = {i, &kernel, operands->of(i), layout.dims(i), scratch->data(), scratchStride, 0, 1};
+    firstStep.push_back(steps.size());
     steps.push_back(step);
     if (kernel.shared) {
       step.kernel = kernel.finish.get();
       steps.push_back(step);
     }
-    for (const PlanSpec::Buffer &buffer : call.buffers) {
-      if (buffer.source != Source::Arena)
-        patches.push_back({uint32_t(pointer), buffer.source, uint32_t(buffer.index), 0});
-      ++pointer;
-    }
-    pointers[pointer++] = shared->data();
   }
+  firstStep.push_back(steps.size());
   nanoseconds.resize(spec.calls.size());
 }
 
@@ -156,20 +145,7 @@ void Plan::resize(const std::vector<int64_t> &sizes) {
     layout.forget();
     throw;
   }
-  size_t pointer = 0, patch = 0;
-  for (size_t i = 0; i < spec.calls.size(); ++i) {
-    const PlanSpec::Call &call = spec.calls[i];
-    const int64_t *offset = layout.offsets(i);
-    for (const PlanSpec::Buffer &buffer : call.buffers) {
-      if (buffer.source == Source::Arena)
-        pointers[pointer] = arena->data() + *offset;
-      else
-        patches[patch++].offset = *offset;
-      ++pointer;
-      ++offset;
-    }
-    ++pointer; // shared memory stays where it is
-  }
+  operands->resize(layout, reinterpret_cast<uintptr_t>(arena->data()));
   auto need = [&](size_t call, int64_t needed, int64_t planned, const char *what) {
     if (needed <= planned)
       return;
@@ -234,15 +210,16 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
   if (layout.update(sizes))
     resize(sizes);
   copyPositions(inputs, params);
-  const uintptr_t *const sources[] = {nullptr, inputAddresses.data(), paramAddresses.data(),
-                                      outputs.data()};
-  for (const Patch &patch : patches)
-    pointers[patch.pointer] =
-        reinterpret_cast<void *>(sources[size_t(patch.source)][patch.index] + patch.offset);
-
+  operands->place({nullptr, inputAddresses.data(), paramAddresses.data(), outputs.data()});
   DefaultFloatEnvironment environment;
-  int64_t before = profiling ? nanosecondsNow() : 0;
-  for (Step &step : steps) {
+  before = profiling ? nanosecondsNow() : 0;
+  operands->run(*this);
+  profiledRuns += profiling;
+}
+
+void Plan::runCalls(size_t begin, size_t end) {
+  for (size_t i = firstStep[begin]; i < firstStep[end]; ++i) {
+    Step &step = steps[i];
     if (step.team > 1)
       parallelFor(runRange, &step, step.units, step.team);
     else if (step.units > 0)
@@ -253,7 +230,6 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
       before = now;
     }
   }
-  profiledRuns += profiling;
 }
 
 void Plan::profile(bool enabled) {

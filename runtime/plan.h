@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Runs a compiled entry function: a list of kernel calls on views into one arena and the caller's
-// buffers.
+// Runs a compiled entry function: kernel calls, some of them in loops and branches, on views into
+// one arena and the caller's buffers.
 #ifndef RLX_RUNTIME_PLAN_H
 #define RLX_RUNTIME_PLAN_H
 
+#include "operands.h"
 #include "plan_spec.h"
 #include "pool.h"
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,7 +66,7 @@ public:
   const std::string &kernelOf(size_t call) const { return spec.kernels[spec.calls[call].kernel]; }
 
 private:
-  /// A call as it is executed, or what finishes one. Buffers and dims lie in the flat lists below.
+  /// A call as it is executed, or what finishes one.
   struct Step {
     size_t call;
     const KernelFunctions *kernel;
@@ -75,14 +77,6 @@ private:
     int64_t units;
     int team; // threads
   };
-  /// A pointer that is set in each run.
-  struct Patch {
-    uint32_t pointer; // index in `pointers`
-    Source source;
-    uint32_t index;
-    int64_t offset;
-  };
-
   /// What an input or parameter with positions holds, copied before it is checked: its owner may
   /// change it while the calls run.
   struct Copy {
@@ -99,6 +93,11 @@ private:
   void resize(const std::vector<int64_t> &sizes);
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
 
+  friend class Operands; // asks for what follows
+  void runCalls(size_t begin, size_t end);
+  static bool holds(const void *flag) { return *static_cast<const uint8_t *>(flag) != 0; }
+  static void copy(void *to, const void *from, size_t bytes) { std::memcpy(to, from, bytes); }
+
   ForkSafeMutex turn;
   const std::shared_ptr<ObjectCode> code;
   const PlanSpec spec;
@@ -106,8 +105,8 @@ private:
   PlanSizes layout;
   std::vector<KernelFunctions> kernels;
   std::vector<Step> steps;
-  std::vector<Patch> patches;
-  std::vector<void *> pointers;
+  std::vector<size_t> firstStep; // of each call
+  std::optional<Operands> operands;
   std::vector<Copy> copies;
   std::vector<uintptr_t> inputAddresses, paramAddresses;
   std::optional<Memory> arena, scratch, shared;
@@ -116,7 +115,7 @@ private:
   uint64_t generation = 0; // of forks
 
   bool profiling = false;
-  int64_t profiledRuns = 0;
+  int64_t profiledRuns = 0, before = 0;
   std::vector<int64_t> nanoseconds;
 };
 

@@ -88,6 +88,23 @@ void PlanSpec::fail(size_t call, const std::string &problem) const {
   throw InputError(nameOf(call) + ": " + problem);
 }
 
+void PlanSpec::failBlock(size_t block, const std::string &problem) const {
+  throw InputError("block " + std::to_string(block) + ": " + problem);
+}
+
+bool PlanSpec::isWithin(int block, int other) const {
+  while (block > other) // what is in a block comes after it
+    block = blocks[block].parent;
+  return block == other;
+}
+
+std::vector<int> PlanSpec::innermostBlocks() const {
+  std::vector<int> innermost(calls.size(), -1);
+  for (size_t i = 0; i < blocks.size(); ++i)
+    std::fill(innermost.begin() + blocks[i].begin, innermost.begin() + blocks[i].end, int(i));
+  return innermost;
+}
+
 namespace {
 
 /// The largest magnitude that `expr` and its parts have for sizes up to `largest`; none where it
@@ -167,10 +184,37 @@ void PlanSpec::validate() const {
                        std::to_string(arenaBytes) + " bytes");
   }
   validateCalls();
+  validateBlocks();
   validateExtents(inputExtents, inputs, "input");
   validateExtents(paramExtents, params, "param");
   validateExtents(outputExtents, outputs, "output");
   validatePositions();
+}
+
+/// What is wrong with a buffer, but for where its moves belong; empty where nothing is.
+std::string PlanSpec::bufferProblem(const Buffer &buffer) const {
+  const size_t counts[] = {slots.size(), inputs.size(), params.size(), outputs.size()};
+  const char *const kinds[] = {"slot", "input", "param", "output"};
+  const size_t kind = size_t(buffer.source);
+  if (buffer.index < 0 || size_t(buffer.index) >= counts[kind])
+    return std::string("there is no ") + kinds[kind] + " " + std::to_string(buffer.index) +
+           " among " + std::to_string(counts[kind]);
+  const bool inArena = buffer.source == Source::Arena;
+  std::string problem = exprProblem(buffer.offset, "a buffer's offset",
+                                    inArena ? slots[buffer.index].bytes : kUnlimited);
+  for (const Move &move : buffer.moves) {
+    if (!problem.empty())
+      break;
+    if (move.block < 0 || size_t(move.block) >= blocks.size() ||
+        blocks[move.block].kind != Block::Kind::For)
+      problem = "a buffer moves with block " + std::to_string(move.block) + ", which is no loop";
+    else if (std::optional<int> symbol = unknownSymbol(move.stride, symbols.size()))
+      problem = "a stride names symbol " + std::to_string(*symbol) + " of " +
+                std::to_string(symbols.size());
+    else if (!magnitudeOf(move.stride, maxima()))
+      problem = "a stride exceeds 64 bits at the maxima of the symbols";
+  }
+  return problem;
 }
 
 void PlanSpec::validateCalls() const {
@@ -179,22 +223,73 @@ void PlanSpec::validateCalls() const {
     if (call.kernel < 0 || size_t(call.kernel) >= kernels.size())
       fail(i, "there is no kernel " + std::to_string(call.kernel) + " among " +
                   std::to_string(kernels.size()));
-    for (const Buffer &buffer : call.buffers) {
-      const size_t counts[] = {slots.size(), inputs.size(), params.size(), outputs.size()};
-      const char *const kinds[] = {"slot", "input", "param", "output"};
-      const size_t kind = size_t(buffer.source);
-      if (buffer.index < 0 || size_t(buffer.index) >= counts[kind])
-        fail(i, std::string("there is no ") + kinds[kind] + " " + std::to_string(buffer.index) +
-                    " among " + std::to_string(counts[kind]));
-      bool inArena = buffer.source == Source::Arena;
-      checkExpr(buffer.offset, i, "a buffer's offset",
-                inArena ? slots[buffer.index].bytes : kUnlimited);
-    }
+    for (const Buffer &buffer : call.buffers)
+      if (std::string problem = bufferProblem(buffer); !problem.empty())
+        fail(i, problem);
     for (const Expr &dim : call.dims)
       checkExpr(dim, i, "a dim", kUnlimited);
     if (call.work)
       checkExpr(*call.work, i, "work", kUnlimited);
   }
+}
+
+/// What is wrong with a block; empty where nothing is. `free` is the first call after the blocks
+/// before it that are in the same part.
+std::string PlanSpec::blockProblem(size_t number, size_t &free) const {
+  const Block &block = blocks[number];
+  if (block.parent < -1 || block.parent >= int(number) || block.part < 0 || block.part > 1)
+    return "it can't be in part " + std::to_string(block.part) + " of block " +
+           std::to_string(block.parent);
+  size_t from = 0, to = calls.size();
+  if (block.parent >= 0) {
+    const Block &parent = blocks[block.parent];
+    from = block.part == 0 ? parent.begin : parent.middle;
+    to = block.part == 0 ? parent.middle : parent.end;
+  }
+  from = std::max(from, free);
+  if (block.begin < from || block.middle < block.begin || block.end < block.middle ||
+      block.end > to)
+    return "its calls, from " + std::to_string(block.begin) + " to " + std::to_string(block.end) +
+           ", must be among those from " + std::to_string(from) + " to " + std::to_string(to);
+  free = block.end;
+  const bool counts = block.kind == Block::Kind::For;
+  if (counts != !block.flag || (counts && (!block.steps || block.begin != block.middle)) ||
+      (block.kind == Block::Kind::If && (block.steps || !block.swaps.empty())))
+    return "loops that count have steps and no flag, others a flag, and choices no steps or swaps";
+  std::string problem;
+  if (block.steps)
+    problem = exprProblem(*block.steps, "a number of steps", kUnlimited);
+  if (block.flag && problem.empty())
+    problem = bufferProblem(*block.flag);
+  for (const Swap &swap : block.swaps) {
+    for (const Buffer *buffer : {&swap.current, &swap.next})
+      if (problem.empty())
+        problem = bufferProblem(*buffer);
+    if (problem.empty())
+      problem = exprProblem(swap.bytes, "the bytes of a swap", kUnlimited);
+    if (problem.empty() &&
+        (swap.next.source != Source::Arena ||
+         (swap.current.source != Source::Arena && swap.current.source != Source::Output)))
+      problem = "slots of the arena take turns with slots or outputs";
+  }
+  return problem;
+}
+
+void PlanSpec::validateBlocks() const {
+  std::vector<size_t> free(2 * (blocks.size() + 1), 0); // by parent and part
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    const int parent = std::clamp(blocks[i].parent, -1, int(i) - 1);
+    size_t &own = free[2 * (parent + 1) + (blocks[i].part == 1)];
+    if (std::string problem = blockProblem(i, own); !problem.empty())
+      failBlock(i, problem);
+  }
+  const std::vector<int> innermost = innermostBlocks();
+  forEachOperand(*this, [&](const Buffer &buffer, Owner owner) {
+    const int inside = owner.call >= 0 ? innermost[owner.call] : owner.block;
+    for (const Move &move : buffer.moves)
+      if (!isWithin(inside, move.block))
+        failBlock(move.block, "a buffer moves with it that isn't in it");
+  });
 }
 
 void PlanSpec::validatePositions() const {
@@ -253,7 +348,6 @@ PlanSizes::PlanSizes(const PlanSpec &spec) : spec(spec) {
     buffers += call.buffers.size();
   }
   allDims.resize(dims);
-  allOffsets.resize(buffers);
 }
 
 bool PlanSizes::update(const std::vector<int64_t> &sizes) {
@@ -280,7 +374,7 @@ void PlanSizes::checkSizes(const std::vector<int64_t> &sizes) const {
 }
 
 void PlanSizes::compute(const std::vector<int64_t> &sizes) {
-  size_t dim = 0, at = 0;
+  size_t dim = 0;
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     for (const Expr &expr : spec.calls[i].dims) {
       allDims[dim] = expr.evaluate(sizes);
@@ -288,14 +382,8 @@ void PlanSizes::compute(const std::vector<int64_t> &sizes) {
         spec.fail(i, "a dim is " + std::to_string(allDims[dim]) + " for these sizes");
       ++dim;
     }
-    for (const PlanSpec::Buffer &buffer : spec.calls[i].buffers) {
-      int64_t offset = buffer.offset.evaluate(sizes);
-      bool inArena = buffer.source == Source::Arena;
-      if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes))
-        spec.fail(i, "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes");
-      allOffsets[at++] = offset + (inArena ? spec.slots[buffer.index].offset : 0);
-    }
   }
+  computeOperands(sizes);
   computeBytes(sizes);
   ranges.clear();
   for (const PlanSpec::Positions &own : spec.positions) {
@@ -306,6 +394,32 @@ void PlanSizes::compute(const std::vector<int64_t> &sizes) {
       throw InputError("there are " + std::to_string(range.count) + " positions in " +
                        std::to_string(*bytes) + " bytes");
     ranges.push_back(range);
+  }
+}
+
+void PlanSizes::computeOperands(const std::vector<int64_t> &sizes) {
+  allOffsets.clear();
+  allStrides.clear();
+  allSteps.clear();
+  allSwapped.clear();
+  forEachOperand(spec, [&](const PlanSpec::Buffer &buffer, Owner owner) {
+    const int64_t offset = buffer.offset.evaluate(sizes);
+    const bool inArena = buffer.source == Source::Arena;
+    if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes)) {
+      const std::string problem =
+          "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes";
+      if (owner.call < 0)
+        spec.failBlock(owner.block, problem);
+      spec.fail(owner.call, problem);
+    }
+    allOffsets.push_back(offset + (inArena ? spec.slots[buffer.index].offset : 0));
+    for (const PlanSpec::Move &move : buffer.moves)
+      allStrides.push_back(move.stride.evaluate(sizes));
+  });
+  for (const PlanSpec::Block &block : spec.blocks) {
+    allSteps.push_back(block.steps ? block.steps->evaluate(sizes) : kUnlimited);
+    for (const PlanSpec::Swap &swap : block.swaps)
+      allSwapped.push_back(swap.bytes.evaluate(sizes));
   }
 }
 
@@ -474,36 +588,94 @@ void checkSignatures(const PlanSpec &spec, const std::vector<KernelFunctions> &k
   }
 }
 
-void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
-                  const PlanSizes &layout, Sizes sizes) {
+namespace {
+
+/// Bytes that each operand has to have, in the order of `forEachOperand`; none where nothing says.
+std::vector<std::optional<int64_t>> neededBytes(const PlanSpec &spec,
+                                                const std::vector<KernelFunctions> &kernels,
+                                                const PlanSizes &layout) {
+  std::vector<std::optional<int64_t>> needed;
   std::vector<int64_t> shape;
   for (size_t i = 0; i < spec.calls.size(); ++i) {
     const PlanSpec::Call &call = spec.calls[i];
     const std::optional<Signature> &signature = kernels[call.kernel].signature;
-    if (!signature)
-      continue;
-    const int64_t *dims = layout.dims(i), *next = dims;
+    const int64_t *next = layout.dims(i);
     for (size_t b = 0; b < call.buffers.size(); ++b) {
+      needed.emplace_back();
+      if (!signature)
+        continue;
       shape.clear();
       for (int64_t size : signature->buffers[b].shape)
         shape.push_back(size < 0 ? *next++ : size);
-      const int64_t needed = denseBytes(signature->buffers[b].elementBytes, shape);
-      const PlanSpec::Buffer &buffer = call.buffers[b];
-      int64_t offset = layout.offsets(i)[b];
-      std::optional<int64_t> bytes = layout.bytesOf(buffer.source, buffer.index);
-      if (buffer.source == Source::Arena) {
-        bytes = spec.slots[buffer.index].bytes;
-        offset -= spec.slots[buffer.index].offset;
-      }
-      if (bytes && (offset > *bytes || needed > *bytes - offset))
-        spec.fail(i, "buffer " + std::to_string(b) + " needs " + std::to_string(needed) +
-                         " bytes from byte " + std::to_string(offset) + " on, but there are " +
-                         std::to_string(*bytes));
+      needed.back() = denseBytes(signature->buffers[b].elementBytes, shape);
     }
-    if (sizes == Sizes::Maxima)
+  }
+  size_t swap = 0;
+  for (const PlanSpec::Block &block : spec.blocks) {
+    if (block.flag)
+      needed.emplace_back(1);
+    for (size_t i = 0; i < block.swaps.size(); ++i, ++swap)
+      needed.insert(needed.end(), 2, layout.swapped()[swap]);
+  }
+  return needed;
+}
+
+} // namespace
+
+void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kernels,
+                  const PlanSizes &layout, Sizes sizes) {
+  const std::vector<std::optional<int64_t>> needed = neededBytes(spec, kernels, layout);
+  const std::vector<int> innermost = spec.innermostBlocks();
+  // What is in a loop without steps uses nothing: an entry of an empty sequence isn't there.
+  auto runsNever = [&](Owner owner) {
+    int block = owner.call >= 0 ? innermost[owner.call] : owner.block;
+    while (block >= 0 && layout.steps(block) > 0)
+      block = spec.blocks[block].parent;
+    return block >= 0;
+  };
+  size_t operand = 0, stride = 0, first = 0;
+  int last = -1;
+  forEachOperand(spec, [&](const PlanSpec::Buffer &buffer, Owner owner) {
+    if (owner.call != last)
+      first = operand; // of the call
+    last = owner.call;
+    std::optional<int64_t> bytes = layout.bytesOf(buffer.source, buffer.index);
+    int64_t offset = layout.offsets()[operand];
+    if (buffer.source == Source::Arena) {
+      bytes = spec.slots[buffer.index].bytes;
+      offset -= spec.slots[buffer.index].offset;
+    }
+    // The least and the largest offset in any step.
+    int64_t least = offset, largest = offset;
+    bool known = true;
+    for (const PlanSpec::Move &move : buffer.moves) {
+      const int64_t last = std::max<int64_t>(layout.steps(move.block) - 1, 0);
+      int64_t way = 0;
+      known = known && !__builtin_mul_overflow(layout.strides()[stride++], last, &way) &&
+              !__builtin_add_overflow(way < 0 ? least : largest, way, way < 0 ? &least : &largest);
+    }
+    const std::optional<int64_t> own = needed[operand];
+    const bool isOutside =
+        !known || least < 0 || (bytes && own && (largest > *bytes || *own > *bytes - largest));
+    if (isOutside && !runsNever(owner)) {
+      const std::string problem = "buffer " + std::to_string(operand - first) + " needs " +
+                                  std::to_string(own.value_or(0)) + " bytes from byte " +
+                                  std::to_string(least < 0 ? least : largest) +
+                                  " on, but there are " + std::to_string(bytes.value_or(0));
+      if (owner.call < 0)
+        spec.failBlock(owner.block, problem);
+      spec.fail(owner.call, problem);
+    }
+    ++operand;
+  });
+  if (sizes == Sizes::Maxima)
+    return;
+  for (size_t i = 0; i < spec.calls.size(); ++i) {
+    const std::optional<Signature> &signature = kernels[spec.calls[i].kernel].signature;
+    if (!signature)
       continue;
     for (const Signature::Relation &relation : signature->relations) {
-      std::optional<int64_t> value = relation.value.evaluateChecked(dims);
+      std::optional<int64_t> value = relation.value.evaluateChecked(layout.dims(i));
       if (!value || (relation.atLeast ? *value < 0 : *value != 0))
         spec.fail(i, "its dims don't fit each other");
     }

@@ -62,16 +62,44 @@ struct PlanSpec {
   struct Slot {
     int64_t offset, bytes;
   };
+  /// How far a buffer moves from one step of a block that encloses it to the next one: in bytes.
+  struct Move {
+    int block;
+    Expr stride;
+  };
   struct Buffer {
     Source source;
     int index;   // of the slot, input, parameter or output
-    Expr offset; // bytes from its start
+    Expr offset; // bytes from its start, in first steps
+    std::vector<Move> moves = {};
   };
   struct Call {
     int kernel;
     std::vector<Buffer> buffers;
     std::vector<Expr> dims;   // every `?` of the kernel's memrefs, in order
     std::optional<Expr> work; // bytes or operations, whichever is more; unknown counts as much
+  };
+  /// Two buffers that take turns: what a step reads is `current`, and what it leaves `next`. After
+  /// the last step it is in `current`.
+  struct Swap {
+    Buffer current, next;
+    Expr bytes;
+  };
+  /// Calls that run again and again, or perhaps not at all.
+  ///
+  /// Of a `for`, [middle, end) run `steps` times. Of a `while`, [begin, middle) run, and where
+  /// `flag` holds then, [middle, end) and everything again; at most `steps` times where that is
+  /// given. Of an `if`, [begin, middle) run where `flag` holds, [middle, end) elsewhere. Blocks
+  /// come in order, those in a block after it.
+  struct Block {
+    enum class Kind : uint8_t { For, While, If };
+    Kind kind;
+    int parent; // the block that it is in; -1: none
+    int part;   // of that: 0 is [begin, middle), 1 is [middle, end)
+    size_t begin, middle, end;
+    std::optional<Expr> steps;
+    std::optional<Buffer> flag; // one byte
+    std::vector<Swap> swaps;
   };
   /// An input or parameter whose elements, i32, are numbers of rows: those from each on, `rows` of
   /// them, are in [0, limit).
@@ -91,6 +119,7 @@ struct PlanSpec {
   std::vector<std::string> kernels, inputs, params, outputs; // names
   std::vector<Slot> slots;
   std::vector<Call> calls;
+  std::vector<Block> blocks;
   std::vector<Positions> positions;
   /// One for each input, parameter and output; or none at all, where whoever makes the plan doesn't
   /// know: their buffers are taken to be large enough.
@@ -105,15 +134,46 @@ struct PlanSpec {
   std::string nameOf(size_t call) const;
   /// Throws InputError about a call.
   [[noreturn]] void fail(size_t call, const std::string &problem) const;
+  /// "block 2"; throws InputError about it.
+  [[noreturn]] void failBlock(size_t block, const std::string &problem) const;
+  /// Whether a block is another one, or in it.
+  bool isWithin(int block, int other) const;
+  /// The innermost block that each call is in; -1: none.
+  std::vector<int> innermostBlocks() const;
 
 private:
   std::string exprProblem(const Expr &expr, const char *what, int64_t limit) const;
+  std::string bufferProblem(const Buffer &buffer) const;
   void checkExpr(const Expr &expr, size_t call, const char *what, int64_t limit) const;
   void validateCalls() const;
+  void validateBlocks() const;
+  std::string blockProblem(size_t number, size_t &free) const;
   void validatePositions() const;
   void validateExtents(const std::vector<Extent> &extents, const std::vector<std::string> &names,
                        const char *kind) const;
 };
+
+/// What uses a buffer: a call, or a block where that is none.
+struct Owner {
+  int call, block;
+};
+
+/// Calls `visit(buffer, owner)` with the buffers of all calls, in order, and then those of all
+/// blocks: its flag where it has one, and the two buffers of each of its swaps.
+template <typename Visit> void forEachOperand(const PlanSpec &spec, Visit visit) {
+  for (size_t i = 0; i < spec.calls.size(); ++i)
+    for (const PlanSpec::Buffer &buffer : spec.calls[i].buffers)
+      visit(buffer, Owner{int(i), -1});
+  for (size_t i = 0; i < spec.blocks.size(); ++i) {
+    const PlanSpec::Block &block = spec.blocks[i];
+    if (block.flag)
+      visit(*block.flag, Owner{-1, int(i)});
+    for (const PlanSpec::Swap &swap : block.swaps) {
+      visit(swap.current, Owner{-1, int(i)});
+      visit(swap.next, Owner{-1, int(i)});
+    }
+  }
+}
 
 /// Throws InputError where the number of addresses is wrong or one is null; `kind` is what they are
 /// of.
@@ -136,8 +196,17 @@ public:
 
   /// The dims of a call, in the order of the spec's.
   const int64_t *dims(size_t call) const { return allDims.data() + firstDim[call]; }
-  /// Of each buffer of a call, bytes from the start of the arena, input, parameter or output.
+  /// Of each operand, in the order of `forEachOperand`, bytes from the start of the arena, input,
+  /// parameter or output.
+  const std::vector<int64_t> &offsets() const { return allOffsets; }
+  /// The same of the buffers of a call.
   const int64_t *offsets(size_t call) const { return allOffsets.data() + firstBuffer[call]; }
+  /// Of each operand, in this order, the strides of its moves.
+  const std::vector<int64_t> &strides() const { return allStrides; }
+  /// The steps of a block: of a `while`, how many there are at most.
+  int64_t steps(size_t block) const { return allSteps[block]; }
+  /// The bytes of the swaps of all blocks, in order.
+  const std::vector<int64_t> &swapped() const { return allSwapped; }
   /// Throws InputError where positions are out of range. `values` gives the address of what the
   /// spec's positions of that number are in.
   template <typename Values> void checkPositions(Values values) const {
@@ -152,6 +221,7 @@ public:
 
 private:
   void compute(const std::vector<int64_t> &sizes);
+  void computeOperands(const std::vector<int64_t> &sizes);
   void computeBytes(const std::vector<int64_t> &sizes);
   void checkSizes(const std::vector<int64_t> &sizes) const;
   void checkRange(size_t number, const int32_t *values) const;
@@ -162,7 +232,7 @@ private:
   };
   const PlanSpec &spec;
   std::vector<size_t> firstDim, firstBuffer; // of each call, in the lists below
-  std::vector<int64_t> allDims, allOffsets;
+  std::vector<int64_t> allDims, allOffsets, allStrides, allSteps, allSwapped;
   std::vector<Range> ranges;
   std::vector<int64_t> allBytes[4]; // by source
   std::vector<int64_t> current;     // the sizes that this holds for

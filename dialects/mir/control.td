@@ -213,4 +213,30 @@ def MIR_ScanOp : MIR_RegionOp<"scan", [AttrSizedOperandSegments]> {
   }];
 }
 
+def MIR_EntryViewOp : MIR_Op<"entry_view"> {
+  let summary = "an entry of a sequence in memory, where it is";
+  let description = [{
+    The entry `index` along the first dimension of a buffer, as a buffer of its own: planned
+    functions have it in their loops over the entries of `mir.scan`. The index isn't negative,
+    and less than the first size.
+
+    - (C1) `sequence` has a first dimension.
+    - (C2) `entry` has the element type of `sequence`, and its sizes without the first one.
+    - (C3) Both have their elements one after the other.
+
+    ```mlir
+    func.func @f(%x: memref<?x4xf32>, %t: index) -> memref<4xf32> {
+      %y = mir.entry_view %x[%t] : memref<?x4xf32> to memref<4xf32>
+      return %y : memref<4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$sequence, Index:$index);
+  let results = (outs AnyMemRef:$entry);
+  let assemblyFormat = [{
+    $sequence `[` $index `]` attr-dict `:` type($sequence) `to` type($entry)
+  }];
+  let hasVerifier = 1;
+}
+
 #endif // RLX_MIR_CONTROL

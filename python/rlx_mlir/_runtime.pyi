@@ -14,14 +14,36 @@ Factor: TypeAlias = int | tuple[Literal["floordiv", "max"], int, "Expr"]
 Expr: TypeAlias = int | Sequence[tuple[int, Sequence[Factor]]]
 """A polynomial in the sizes of the symbols: a number, or a list of terms (coefficient, factors)."""
 
-Buffer: TypeAlias = tuple[Literal["arena", "input", "param", "output"], int, Expr]
-"""(kind, index, byte offset): the index of a slot, input, param or output, and an offset into it."""
+Move: TypeAlias = tuple[int, Expr]
+"""(block, bytes): how far a buffer moves from one step of a loop that encloses it to the next one."""
+
+Buffer: TypeAlias = (
+    tuple[Literal["arena", "input", "param", "output"], int, Expr]
+    | tuple[Literal["arena", "input", "param", "output"], int, Expr, Sequence[Move]]
+)
+"""(kind, index, byte offset, moves): the index of a slot, input, param or output, and an offset into it at first."""
 
 Call: TypeAlias = tuple[int, Sequence[Buffer], Sequence[Expr], Expr | None]
 """(kernel index, buffers, dims, work).
 
 `dims` are all dynamic dims of the kernel's memrefs, in order. `work` estimates the call's bytes or operations,
 whichever is more: there is one thread for each full 16384 of it, at least one; None counts as much.
+"""
+
+Block: TypeAlias = tuple[
+    Literal["for", "while", "if"],
+    int,
+    int,
+    int,
+    int,
+    int,
+    Expr | None,
+    Buffer | None,
+    Sequence[tuple[Buffer, Buffer, Expr]],
+]
+"""(kind, parent, part, begin, middle, end, steps, flag, swaps), see `rlx_mlir.runtime.artifact.BlockSpec`.
+
+Blocks come in order, those in a block after it. A swap is (current, next, bytes): two buffers that take turns.
 """
 
 Extent: TypeAlias = tuple[int, Sequence[Expr]]
@@ -114,6 +136,7 @@ class Plan:
         params: Sequence[str],
         outputs: Sequence[str],
         calls: Sequence[Call],
+        blocks: Sequence[Block] = (),
         positions: Sequence[Positions] = (),
         extents: tuple[Sequence[Extent], Sequence[Extent], Sequence[Extent]] | None = None,
         threads: int = 0,
@@ -129,6 +152,7 @@ class Plan:
             kernels: names, to which calls refer by index.
             inputs: names, for messages and for their number; `params` and `outputs` likewise.
             calls: in the order of execution.
+            blocks: which of them are in loops and branches.
             positions: what is checked of values at each run; they are copied before.
             extents: of inputs, params and outputs, how large they are; None where nobody knows.
             threads: largest team for one call; 0 means `default_threads()`.
@@ -337,6 +361,7 @@ class CudaPlan:
         outputs: Sequence[str],
         output_bytes: Sequence[int],
         calls: Sequence[Call],
+        blocks: Sequence[Block] = (),
         positions: Sequence[Positions] = (),
         graphs: int = 16,
         wait: bool = False,

@@ -572,6 +572,7 @@ class Compilation:
             plan_parameters=tuple(plan.parameters),
             outputs=tuple(plan.outputs),
             calls=tuple(plan.calls),
+            blocks=tuple(plan.blocks),
             preparation=self.preparation,
             templates=self.templates,
             kinds=self.kinds,

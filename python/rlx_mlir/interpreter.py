@@ -21,7 +21,7 @@ from rlx_mlir.locations import describe_operation
 from rlx_mlir.mir import PackedWeight
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
-from rlx_mlir.mir.registry import REFERENCES, evaluate
+from rlx_mlir.mir.registry import REFERENCES, Evaluate, evaluate
 from rlx_mlir.place import located
 from rlx_mlir.semantics import blocks as _blocks  # noqa: F401  (registers the references of HIR)
 from rlx_mlir.semantics.conditions import conditions
@@ -61,7 +61,7 @@ def interpret(
             `ml_dtypes`); a packed weight is its bytes, uint8 or int8 `[N, bytes of a row]`, or a `PackedWeight`.
             Where the module prepares parameters, they may be given as they are before.
         function: name of the function; the entry by default.
-        watch: is called after each operation, in functions that are called too, but not in regions.
+        watch: is called after each operation, in functions that are called too, and in regions each time they run.
 
     Returns the outputs by name; those of packed types are `PackedWeight`s.
 
@@ -182,19 +182,24 @@ class _Interpreter:
             operands = [known[operand] for operand in operation.operands]
             if operation.name == "func.return":
                 return operands
-            if operation.name == "func.call":
-                callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-                computed = self.run(self._functions[callee], operands)
-            else:
-                computed = _evaluate(operation, operands)
-            known.update(zip(operation.results, computed, strict=True))
-            if self._watch is not None:
-                self._watch(operation, operands, computed)
+            known.update(zip(operation.results, self._evaluate(operation, operands), strict=True))
             for operand in operation.operands:
                 left[operand] -= 1
                 if not left[operand]:
                     known.pop(operand, None)
         raise ExecutionError(f"function '{function_name(function)}' doesn't return")
+
+    def _evaluate(self, op: ir.AnyOp, operands: Sequence[Any]) -> list[Any]:
+        """The results of one operation, in a function or a region."""
+        operation = op.operation
+        if operation.name == "func.call":
+            callee = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+            computed = self.run(self._functions[callee], operands)
+        else:
+            computed = _evaluate(operation, operands, self._evaluate)
+        if self._watch is not None:
+            self._watch(operation, operands, computed)
+        return computed
 
 
 def _without_reference(op: ir.Operation) -> str:
@@ -233,12 +238,12 @@ def _check_conditions(op: ir.Operation, operands: Sequence[Any]) -> None:
             )
 
 
-def _evaluate(op: ir.Operation, operands: Sequence[object]) -> list[Any]:
-    """The results of one operation, which must fit its result types."""
+def _evaluate(op: ir.Operation, operands: Sequence[Any], inner: Evaluate) -> list[Any]:
+    """The results of one operation, which must fit its result types; `inner` evaluates those in its regions."""
     if op.name not in REFERENCES:
         raise UnsupportedError(_without_reference(op))
     try:
-        computed = evaluate(op.opview, operands, _evaluate)
+        computed = evaluate(op.opview, operands, inner)
     except InputError as error:
         raise InputError(f"{describe_operation(op)}: {error}") from None
     except (ValueError, IndexError) as error:  # numpy's, where dynamic sizes that meet aren't as they have to be

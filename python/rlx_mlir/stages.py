@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rlx_mlir import ir
@@ -143,17 +144,25 @@ def _calls_of(entry: ir.AnyOp) -> list[str]:
     names: dict[ir.Value, str] = {}
     for argument, own in zip(entry.arguments, entry.operation.attributes["arg_attrs"], strict=True):
         names[argument] = f"%{own['mir.name'].value}" if "mir.name" in own else f"%arg{argument.arg_number}"
+    return table(("value", "call", "from"), _rows(entry.operation.regions[0].blocks[0], names, itertools.count()))
+
+
+def _rows(
+    block: ir.Block, names: dict[ir.Value, str], numbers: Iterator[int], indent: str = ""
+) -> list[tuple[str, str, str]]:
+    """A row for each operation of a block, those in regions below theirs; names the values."""
     rows = []
-    count = 0
-    for op in operations(entry, nested=False):
-        for result in op.results:
-            names[result] = f"%{count}"
-            count += 1
+    for op in (op.operation for op in block.operations):
+        names.update((result, f"%{next(numbers)}") for result in op.results)
         read = ", ".join(names[operand] for operand in op.operands)
         given = ", ".join(names[result] for result in op.results)
-        what = python_value(op.attributes["callee"]) if op.name == "func.call" else op.name.removeprefix("func.")
-        rows.append((given, f"{what}({read})", _source(op) if given else ""))
-    return table(("value", "call", "from"), rows)
+        what = op.name.removeprefix("func.").removeprefix("mir.")
+        what = python_value(op.attributes["callee"]) if op.name == "func.call" else what
+        rows.append((f"{indent}{given}", f"{indent}{what}({read})", _source(op) if given else ""))
+        for region in op.regions:
+            names.update((own, f"%{next(numbers)}") for own in region.blocks[0].arguments)
+            rows += _rows(region.blocks[0], names, numbers, indent + "  ")
+    return rows
 
 
 # LIR ----------------------------------------------------------------------------------------------
@@ -180,7 +189,7 @@ def _lir(compilation: Compilation) -> list[str]:
     lines.append("")
     for kind, specs in (("input", plan.inputs), ("param", plan.parameters), ("output", plan.outputs)):
         lines += [f"  {kind:<6} {_buffer(spec)}" for spec in specs]
-    sources = [_source(op) for op in operations(entry, nested=False) if op.name == "func.call"]
+    sources = [_source(op) for op in operations(entry) if op.name == "func.call"]
     uses: dict[int, list[int]] = {}
     for number, (_, buffers, _, _) in enumerate(plan.calls):
         for kind, index, *_ in buffers:

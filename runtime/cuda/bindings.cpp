@@ -154,10 +154,10 @@ void makePlan(CudaPlan *self, std::shared_ptr<ObjectCode> hostCode,
               std::vector<std::string> kernels, std::vector<std::string> inputs,
               std::vector<int64_t> inputBytes, std::vector<std::string> params,
               std::vector<std::string> outputs, std::vector<int64_t> outputBytes, nb::object calls,
-              nb::object positions, size_t graphs, bool wait) {
+              nb::object blocks, nb::object positions, size_t graphs, bool wait) {
   PlanSpec spec =
       parsePlanSpec(symbols, arenaBytes, slots, std::move(kernels), std::move(inputs),
-                    std::move(params), std::move(outputs), calls, positions, nb::none());
+                    std::move(params), std::move(outputs), calls, blocks, positions, nb::none());
   nb::gil_scoped_release released;
   new (self)
       CudaPlan(std::move(hostCode), std::move(deviceCode), std::move(spec),
@@ -283,7 +283,8 @@ void bind(nb::module_ &m) {
            nb::arg("name"), nb::arg("symbols"), nb::arg("arena_bytes"), nb::arg("slots"),
            nb::arg("kernels"), nb::arg("inputs"), nb::arg("input_bytes"), nb::arg("params"),
            nb::arg("outputs"), nb::arg("output_bytes"), nb::arg("calls"),
-           nb::arg("positions") = nb::tuple(), nb::arg("graphs") = 16, nb::arg("wait") = false)
+           nb::arg("blocks") = nb::tuple(), nb::arg("positions") = nb::tuple(),
+           nb::arg("graphs") = 16, nb::arg("wait") = false)
       .def(
           "run",
           [](CudaPlan &self, const Arguments &arguments, bool wait, std::optional<uintptr_t> stream,

@@ -31,7 +31,9 @@ CudaPlan::CudaPlan(std::shared_ptr<ObjectCode> givenHostCode,
     : hostCode(std::move(givenHostCode)), deviceCode(std::move(givenDeviceCode)),
       device(deviceCode->device()), api(device.api),
       spec((givenSpec.validate(), std::move(givenSpec))), options(std::move(givenOptions)),
-      layout(spec) {
+      layout(spec), operands(spec) {
+  for (const PlanSpec::Block &block : spec.blocks)
+    hostDecides |= block.kind != PlanSpec::Block::Kind::For;
   for (const std::string &name : spec.kernels)
     kernels.emplace_back(*hostCode, name);
   checkSignatures(spec, kernels);
@@ -335,44 +337,83 @@ void CudaPlan::download(const Arguments &arguments) {
 // Running it
 //===----------------------------------------------------------------------===//
 
-/// Lets host code launch the kernels of every call to the stream.
-void CudaPlan::issue(bool measured, bool early) {
-  Launches launches(*deviceCode, stream, options.wait, early);
-  const char *what = "a call cannot be measured";
-  if (measured)
-    check(api.cuEventRecord(events[0], stream), what);
-  for (size_t i = 0; i < spec.calls.size(); ++i) {
-    const PlanSpec::Call &call = spec.calls[i];
-    const KernelFunctions &kernel = kernels[call.kernel];
-    const int64_t *dims = layout.dims(i), *offsets = layout.offsets(i);
-    pointers.clear();
-    for (size_t b = 0; b < call.buffers.size(); ++b) {
-      const size_t index = size_t(call.buffers[b].index);
-      const Address starts[] = {arena->address(), 0, 0, 0};
-      Address start = starts[0];
-      if (call.buffers[b].source == Source::Input)
-        start = inputs[index];
-      else if (call.buffers[b].source == Source::Param)
-        start = (*params)[index];
-      else if (call.buffers[b].source == Source::Output)
-        start = outputs[index];
-      pointers.push_back(reinterpret_cast<void *>(start + Address(offsets[b])));
+/// Lets host code launch the kernels of calls to the stream.
+class CudaPlan::Issue {
+public:
+  Issue(CudaPlan &plan, bool measured, bool early)
+      : plan(plan), measured(measured),
+        launches(*plan.deviceCode, plan.stream, plan.options.wait, early) {}
+
+  void runCalls(size_t begin, size_t end) {
+    for (size_t i = begin; i < end; ++i) {
+      runCall(i);
+      if (measured)
+        plan.measureCall(i);
     }
+  }
+  bool holds(const void *flag) {
+    const char *what = "a condition cannot be read from the GPU";
+    uint8_t value = 0;
+    plan.check(plan.api.cuMemcpyDtoHAsync(&value, reinterpret_cast<Address>(flag), 1, plan.stream),
+               what);
+    plan.check(plan.api.cuStreamSynchronize(plan.stream), what);
+    return value != 0;
+  }
+  void copy(void *to, const void *from, size_t bytes) {
+    if (bytes > 0)
+      plan.check(plan.api.cuMemcpyDtoDAsync(reinterpret_cast<Address>(to),
+                                            reinterpret_cast<Address>(from), bytes, plan.stream),
+                 "what a loop carries cannot be copied");
+  }
+
+private:
+  void runCall(size_t i) {
+    const KernelFunctions &kernel = plan.kernels[plan.spec.calls[i].kernel];
+    const int64_t *dims = plan.layout.dims(i);
     const int64_t units = kernel.units(dims);
     if (units > 0)
-      kernel.compute(pointers.data(), dims, 0, units, reinterpret_cast<void *>(scratch->address()));
-    askedEarly |= launches.askedEarly();
+      kernel.compute(plan.operands.of(i), dims, 0, units,
+                     reinterpret_cast<void *>(plan.scratch->address()));
+    plan.askedEarly |= launches.askedEarly();
     try {
       launches.check();
     } catch (const DeviceError &error) {
-      refusedEarly = launches.refusedEarly();
-      throw error.after(nameOf(i));
+      plan.refusedEarly = launches.refusedEarly();
+      throw error.after(plan.nameOf(i));
     } catch (const ExecutionError &error) {
-      throw ExecutionError(nameOf(i) + error.what());
+      throw ExecutionError(plan.nameOf(i) + error.what());
     }
-    if (measured)
-      check(api.cuEventRecord(events[i + 1], stream), what);
   }
+
+  CudaPlan &plan;
+  const bool measured;
+  Launches launches;
+};
+
+void CudaPlan::issue(bool measured, bool early) {
+  Issue issue(*this, measured, early);
+  if (measured)
+    check(api.cuEventRecord(events[0], stream), "a call cannot be measured");
+  operands.place({nullptr, inputs.data(), params->data(), outputs.data()});
+  operands.run(issue);
+}
+
+/// Marks the end of a call. Where calls come again, their times are added at once.
+void CudaPlan::measureCall(size_t call) {
+  const char *what = "a call cannot be measured";
+  check(api.cuEventRecord(events[call + 1], stream), what);
+  if (spec.blocks.empty())
+    return;
+  check(api.cuEventSynchronize(events[call + 1]), what);
+  addTime(call, events[0], events[call + 1]);
+  check(api.cuEventRecord(events[0], stream), what);
+}
+
+/// Adds what lies between two events to the time of a call.
+void CudaPlan::addTime(size_t call, EventHandle begin, EventHandle end) {
+  float milliseconds = 0;
+  check(api.cuEventElapsedTime(&milliseconds, begin, end), "a call cannot be measured");
+  nanoseconds[call] += int64_t(double(milliseconds) * 1e6);
 }
 
 /// Launches as a graph. The stream is left as it was, whatever happens.
@@ -421,7 +462,7 @@ void CudaPlan::appendKey(Key &key, const Arguments &arguments) const {
 
 /// Starts a run whose arrays are in place.
 void CudaPlan::start(const Arguments &arguments) {
-  if (profiling || options.graphs == 0 || options.wait) {
+  if (profiling || options.graphs == 0 || options.wait || hostDecides) {
     issue(profiling);
     return;
   }
@@ -478,6 +519,7 @@ void CudaPlan::resize(const std::vector<int64_t> &sizes) {
     layout.forget();
     throw;
   }
+  operands.resize(layout, arena->address());
 }
 
 namespace {
@@ -579,7 +621,8 @@ std::shared_ptr<CudaRun> CudaPlan::repeat(const std::vector<const Arguments *> &
     }
   };
   bool done = false;
-  if (joined && joinsRuns && count > 1 && options.graphs > 0 && !profiling && !options.wait) {
+  const bool graphs = options.graphs > 0 && !profiling && !options.wait && !hostDecides;
+  if (joined && joinsRuns && count > 1 && graphs) {
     Key whole; // longer than that of one run
     for (size_t i = 0; i < turns.size(); ++i) {
       const Arguments &own = *turns[(first + i) % turns.size()];
@@ -673,12 +716,8 @@ void CudaRun::hold(StreamHandle stream) {
 
 /// Adds the times of the run that is over.
 void CudaPlan::measure() {
-  for (size_t i = 0; i < spec.calls.size(); ++i) {
-    float milliseconds = 0;
-    check(api.cuEventElapsedTime(&milliseconds, events[i], events[i + 1]),
-          "a call cannot be measured");
-    nanoseconds[i] += int64_t(double(milliseconds) * 1e6);
-  }
+  for (size_t i = 0; i < spec.calls.size() && spec.blocks.empty(); ++i)
+    addTime(i, events[i], events[i + 1]);
   ++profiledRuns;
 }
 

@@ -8,6 +8,7 @@
 #include "code.h"
 
 #include "runtime/loader.h"
+#include "runtime/operands.h"
 #include "runtime/plan_spec.h"
 #include "runtime/pool.h"
 
@@ -166,6 +167,9 @@ private:
   void download(const Arguments &arguments);
   void growScratch(Sizes sizes);
   void issue(bool measured, bool early = true);
+  class Issue;
+  void measureCall(size_t call);
+  void addTime(size_t call, EventHandle begin, EventHandle end);
   /// What a graph is made of: launches, which may start early where that is asked for.
   using Work = std::function<void(bool early)>;
   void start(const Arguments &arguments);
@@ -190,6 +194,8 @@ private:
   const PlanSpec spec;
   const Options options;
   PlanSizes layout;
+  Operands operands;
+  bool hostDecides = false; // by values: what such a plan launches is no graph
   std::vector<KernelFunctions> kernels;
   StreamHandle stream = nullptr;
   std::optional<DeviceMemory> arena, scratch, block;
@@ -199,7 +205,6 @@ private:
   // Of the run: addresses on the GPU.
   std::vector<Address> inputs, outputs;
   const std::vector<uintptr_t> *params = nullptr;
-  std::vector<void *> pointers; // of one call
   /// Of inputs of the host with positions, the values that were checked; empty of others.
   std::vector<std::vector<std::byte>> held;
   Key key;

@@ -8,13 +8,10 @@ from collections.abc import Sequence
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.lowering.regions import is_large
 from rlx_mlir.mir.control import yielded
 from rlx_mlir.rewriting import Option, PatternSet, Rewriter, apply_patterns, compiler_pass, operations
-
-#: What has kernels that a loop in one kernel can't use.
-_LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.GatedDeltaNetOp)
 
 #: Operations that a scan may become, those of scans in it included: their steps multiply.
 MAX_OPERATIONS = 4096
@@ -38,7 +35,7 @@ def unroll_scans(module: ir.Operation, *, steps: int) -> None:
     def unroll_scan(op: mir.ScanOp, rewriter: Rewriter) -> None:
         """scan of n steps -> the body n times"""
         count = _steps(op)
-        if not any(isinstance(inner.opview, _LARGE) for inner in operations(op)):
+        if not is_large(op):
             return rewriter.no_match("its body is small: a kernel with the loop in it is faster")
         if not count or count > steps:
             return rewriter.no_match(

@@ -22,6 +22,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, UnsupportedError
 from rlx_mlir.locations import describe_operation
 from rlx_mlir.lowering.groups import BROADCASTS, Group
+from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import result_dims
@@ -90,6 +91,9 @@ def check_packed(entry: ir.AnyOp) -> None:
 
 #: Attribute of a kernel's results that overwrite an argument: its number for each result, -1 for none.
 TIED = "mir.tied_arguments"
+
+#: What reads and writes memory once kernels are outlined.
+_RUNS = frozenset({"func.call"}) | REGIONS
 
 
 # -- within a kernel --------------------------------------------------------------------------------------------------
@@ -267,7 +271,7 @@ def _sink(entry: ir.AnyOp, tie: Tie) -> bool:
         return False
     *ops, terminator = operations(entry, nested=False)
     first = next(number for number, op in enumerate(ops) if identity(op) == _owner(result))
-    readers = [n for n, op in enumerate(ops) if n > first and op.name == "func.call" and _reads(op, tie.argument)]
+    readers = [n for n, op in enumerate(ops) if n > first and op.name in _RUNS and _reads(op, tie.argument)]
     if not readers:
         return False
     segment = ops[first : readers[-1] + 1]
@@ -322,7 +326,7 @@ def donated(
     returned = list(semantics.terminator(entry.operation).operands)
     names = [own.name for own in semantics.results(entry.operation)]
     taken = {roots[value]: name for value, name in zip(returned, names, strict=True)}
-    calls = [op for op in operations(entry, nested=False) if op.name == "func.call"]
+    calls = [op for op in operations(entry, nested=False) if op.name in _RUNS]
     readers: dict[ir.Value, set[int]] = {}
     for number, call in enumerate(calls):
         for operand in call.operands:
@@ -367,6 +371,10 @@ def _check(
         if at > number:
             places = [i for i, operand in enumerate(calls[at].operands) if roots[operand] == tie.argument]
             raise tie.refused(_late_reader(tie, calls[at], kernels, places))
+    if call.name in REGIONS:
+        if any(roots[operand] == tie.argument for operand in call.operands):
+            raise tie.refused(f"{describe_operation(call)} may read it after a step has written the result")
+        return
     kernel = kernels[python_value(call.attributes["callee"])]
     read = [a for a, operand in zip(kernel.arguments, call.operands, strict=True) if roots[operand] == tie.argument]
     if not read:
@@ -384,6 +392,8 @@ def _check(
 
 def _late_reader(tie: Tie, call: ir.AnyOp, kernels: Mapping[str, ir.AnyOp], places: Sequence[int]) -> str:
     """What reads an argument after its memory has the result."""
+    if call.name in REGIONS:
+        return f"{describe_operation(call)} reads '{tie.name}' after the result is there"
     kernel = kernels[python_value(call.attributes["callee"])]
     *ops, _ = operations(kernel, nested=False)
     read = [kernel.arguments[at] for at in places]

@@ -17,6 +17,7 @@ from rlx_mlir.semantics.function import KERNEL, PREPARE, role
 
 __all__ = [
     "KERNEL",
+    "PLANNED",
     "PREPARE",
     "ROLE",
     "argument_attributes",
@@ -37,6 +38,9 @@ __all__ = [
 
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
 ROLE = "mir.role"
+
+#: Operations of MIR in planned functions, which are read and never lowered.
+PLANNED = frozenset({"mir.entry_view"})
 
 
 def functions(module: ir.AnyModule, wanted: str | None = None) -> list[ir.AnyOp]:

@@ -9,6 +9,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.lowering.hir_to_mir import is_packed, product
+from rlx_mlir.mir.control import captured
 from rlx_mlir.mir.functions import FUNCTIONS, named
 from rlx_mlir.rewriting import PatternSet, Rewriter, apply_patterns, compiler_pass, erase_dead
 from rlx_mlir.semantics.function import is_replaced
@@ -135,7 +136,12 @@ def gating(product: ir.AnyOp) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp, ir.AnyOp] |
 
 
 def is_parameter(value: ir.Value) -> bool:
-    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to."""
+    """Whether the value is a parameter of its function, and no call changes it: none that an output is tied to.
+
+    In a region it is what captures such a parameter.
+    """
+    while (given := captured(value)) is not None:
+        value = given
     if not isinstance(value.owner, ir.Block):
         return False
     argument = ir.BlockArgument(value)

@@ -29,11 +29,13 @@ from rlx_mlir.lowering.functions import (
     tensor_entry,
 )
 from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.lowering.plan_text import PlanText, RegionPlan
 from rlx_mlir.lowering.signatures import RELATIONS, relations
+from rlx_mlir.mir.control import REGIONS, captured, given_dims, region_arguments
 from rlx_mlir.mir.cost import type_bytes
-from rlx_mlir.mir.dims import Factor, Positive, Size, check_symbol, largest, product
+from rlx_mlir.mir.dims import Size, check_symbol, largest, product
 from rlx_mlir.mir.registry import result_dims
-from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.rewriting import Option, compiler_pass, identity, operations
 from rlx_mlir.semantics.conditions import Condition, conditions, positions
 from rlx_mlir.semantics.function import viewed
 from rlx_mlir.unsupported import blame
@@ -115,6 +117,7 @@ class _Planner:
 
     def __init__(self, module: ir.AnyModule, maxima: Mapping[str, int]) -> None:
         self._entry = tensor_entry(module)
+        self._block = self._entry.operation.regions[0].blocks[0]
         self._kernels = {f.name.value: f for f in functions(module, KERNEL)}
         self._maxima = maxima
         self._dims: dict[ir.Value, tuple[Size, ...]] = {}
@@ -123,10 +126,8 @@ class _Planner:
         self._positions: dict[tuple[ir.Value, str, str, str], str] = {}
         self._roots: dict[ir.Value, ir.Value] = {}
         self._donated: dict[int, ir.Value] = {}
-        self._lines: list[str] = []
-        self._sizes: dict[str, str] = {}
-        self._names: dict[ir.Value, str] = {}
-        self._count = 0
+        self._regions: dict[int, RegionPlan] = {}
+        self._text = PlanText(self._dims, self._roots, self._regions)
 
     def run(self) -> str:
         """The planned function as text."""
@@ -143,15 +144,37 @@ class _Planner:
         for argument, sizes in zip(self._entry.arguments, argument_dims(self._entry), strict=True):
             self._dims[argument] = sizes
             self._roots[argument] = argument
-        for op in operations(self._entry, nested=False):
+        self._measure_block(self._block)
+
+    def _measure_block(self, block: ir.Block) -> None:
+        for op in (op.operation for op in block.operations):
             if op.name == "func.call":
                 self._measure_call(op)
             elif op.name == "mir.reshape":
                 self._dims[op.results[0]] = result_dims(op.opview, [self._dims[v] for v in op.operands])[0]
                 self._conditions += conditions(op, self._dims.__getitem__)
                 self._roots[op.results[0]] = self._roots[op.operands[0]]
-            elif op.name != "func.return":
-                raise CompileError(f"the entry function may hold calls and reshapes only, but has '{op.name}'")
+            elif op.name in REGIONS:
+                self._measure_regions(op)
+            elif op.name not in ("func.return", "mir.yield", "mir.condition"):
+                raise CompileError(
+                    f"the entry function may hold calls, reshapes and loops of calls only, but has '{op.name}'"
+                )
+
+    def _measure_regions(self, op: ir.Operation) -> None:
+        """Those of an operation with regions: the sizes and roots of what is in them, and of its results."""
+        operands = [self._dims[value] for value in op.operands]
+        given = region_arguments(op, list(zip(op.operands, operands, strict=True)), lambda own: (own[0], own[1][1:]))
+        bounds = [len(self._calls)]
+        for block in (region.blocks[0] for region in op.regions):
+            for argument, (operand, dims) in zip(block.arguments, given, strict=True):
+                self._dims[argument] = dims
+                self._roots[argument] = argument if captured(argument) is None else self._roots[operand]
+            self._measure_block(block)
+            bounds.append(len(self._calls))
+        self._regions[identity(op)] = RegionPlan.of(op, (bounds[0], bounds[-2], bounds[-1]), self._roots)
+        self._dims.update(zip(op.results, given_dims(op, operands, self._dims), strict=True))
+        self._conditions += conditions(op, self._dims.__getitem__)
 
     def _measure_call(self, call: ir.AnyOp) -> None:
         callee = python_value(call.attributes["callee"])
@@ -171,7 +194,8 @@ class _Planner:
                 raise CompileError(f"kernel '{kernel.name.value}': {blame(op, error)}") from error
             dims.update(zip(op.results, found, strict=True))
             self._conditions += conditions(op, dims.__getitem__)
-            self._note_positions(op, dims, call, kernel)
+            if call.operation.block == self._block:  # a region may not run, or read other entries
+                self._note_positions(op, dims, call, kernel)
         for result, argument in zip(call.results, self._ties(kernel, call), strict=True):
             if argument >= 0:
                 self._roots[result] = self._roots[call.operands[argument]]
@@ -221,20 +245,39 @@ class _Planner:
 
     def _place_slots(self, outputs: set[ir.Value]) -> dict[ir.Value, Slot]:
         """Arena slots of the roots that are neither arguments nor outputs."""
+        plans = self._regions.values()
+        elsewhere = outputs | {root for plan in plans for root, _ in plan.given}
         slots: dict[ir.Value, Slot] = {}
+
+        def make(value: ir.Value, first: int, last: int) -> None:
+            if self._roots[value] == value and value not in elsewhere:
+                slots[value] = Slot(self._maximum(self._bytes(value)), first, last)
+
+        def keep(value: ir.Value, number: int) -> None:
+            if (root := self._roots[value]) in slots:
+                slots[root].last = max(slots[root].last, number)
+
         for number, call in enumerate(self._calls):
             for result in call.results:
-                if self._roots[result] == result and result not in outputs:
-                    slots[result] = Slot(self._maximum(self._bytes(result)), number, number)
+                make(result, number, number)
+        for plan in plans:
+            for result in plan.op.results:
+                make(result, plan.first, plan.final)
+        for number, call in enumerate(self._calls):
             for operand in call.operands:
-                if (root := self._roots[operand]) in slots:
-                    slots[root].last = number
+                keep(operand, number)
+        for plan in plans:  # What is outside of a region is there in each of its steps.
+            for operand in plan.op.operands:
+                keep(operand, plan.final)
+            for root in plan.swapped.values():
+                slots[root].first = min(slots[root].first, plan.first)
+                keep(root, plan.final)
         return slots
 
     # Text ---------------------------------------------------------------------------------------
 
     def _print(self, outputs: dict[ir.Value, int], slots: dict[ir.Value, Slot], arena: int) -> str:
-        returned = self._returned()
+        text, returned = self._text, self._returned()
         attributes = argument_attributes(self._entry)
         inputs = {
             a: own.get("mir.name", f"arg{number}")
@@ -248,7 +291,7 @@ class _Planner:
             own |= {entry.name: entry.attr for entry in raw}
             if any(size.constant is None for size in self._dims[argument]):
                 own["mir.dims"] = self._words(argument)
-            self._names.setdefault(argument, f"%arg{number}")
+            text.names.setdefault(argument, f"%arg{number}")
             parameters.append(f"%arg{number}: {memref_of(argument.type)} {ir.DictAttr.get(own)}")
         for number, (value, own) in enumerate(zip(returned, result_attributes(self._entry), strict=True)):
             root = self._roots[value]
@@ -262,21 +305,19 @@ class _Planner:
                 described["mir.tied"] = ir.StringAttr.get(inputs[memory])
             parameters.append(f"%out{number}: {memref_of(value.type)} {ir.DictAttr.get(described)}")
             # Of an argument or a call's result that is updated in place, the output has the memory.
-            if not _is_given(value) and (self._is_like(value, root) or isinstance(root.owner, ir.Block)):
-                self._names[root] = f"%out{number}"
+            if not _is_given(value) and (text.is_like(value, root) or isinstance(root.owner, ir.Block)):
+                text.names[root] = f"%out{number}"
         for argument in self._entry.arguments:
-            self._bind_symbols(argument)
+            text.bind_symbols(argument)
         for value, number in zip(returned, range(len(returned)), strict=True):
             if not _is_given(value):
-                self._names[value] = f"%out{number}"
+                text.names[value] = f"%out{number}"
         for root, number in outputs.items():
-            if root not in self._names:  # The output is a view of what a call makes.
-                self._names[root] = self._recast(f"%out{number}", returned[number], root)
+            if root not in text.names:  # The output is a view of what a call makes.
+                text.names[root] = text.recast(f"%out{number}", returned[number], root)
         for root, slot in slots.items():
-            self._names[root] = self._view(root, slot.offset)
-        for op in operations(self._entry, nested=False):
-            if op.name == "func.call":
-                self._call(op)
+            text.names[root] = text.view(root, slot.offset)
+        text.block(self._block)
         maxima = ", ".join(f'"{s}" = {self._maxima.get(s, DEFAULT_MAXIMUM)} : i64' for s in self._symbols)
         naive = sum(slot.bytes for slot in slots.values())
         planned = f"mir.arena = {arena} : i64, mir.arena_without_reuse = {naive} : i64, mir.symbols = {{{maxima}}}"
@@ -284,7 +325,7 @@ class _Planner:
             planned += f", {CONDITIONS} = {self._condition_words()}"
         if self._positions:
             planned += f", {POSITIONS} = {self._position_words(inputs)}"
-        body = "\n".join(f"  {line}" for line in self._lines)
+        body = "\n".join(f"  {line}" for line in text.lines())
         header = f"func.func @{ir.StringAttr.get(self._entry.name.value)}({', '.join(parameters)})"
         return f"{header}\n    attributes {{{planned}}} {{\n{body}\n  return\n}}"
 
@@ -306,104 +347,6 @@ class _Planner:
         """The conditions on positions: argument, number of positions, rows, limit, and what needs it."""
         words = [(names[root], *sizes, where) for (root, *sizes), where in self._positions.items()]
         return ir.ArrayAttr.get([ir.ArrayAttr.get([ir.StringAttr.get(word) for word in each]) for each in words])
-
-    def _bind_symbols(self, argument: ir.Value) -> None:
-        for number, size in enumerate(self._dims[argument]):
-            if size.constant is None and str(size) not in self._sizes:
-                at = self._constant(number)
-                name = self._fresh()
-                self._lines.append(f"{name} = memref.dim %arg{argument.arg_number}, {at} : {memref_of(argument.type)}")
-                self._sizes[str(size)] = name
-
-    def _fresh(self) -> str:
-        self._count += 1
-        return f"%v{self._count}"
-
-    def _constant(self, value: int) -> str:
-        name = f"%c{value}"
-        if name not in self._sizes:
-            self._lines.insert(0, f"{name} = arith.constant {value} : index")
-            self._sizes[name] = name
-        return name
-
-    def _size(self, size: Size) -> str:
-        """The SSA value of a size, computed where it is no symbol."""
-        if (constant := size.constant) is not None:
-            return self._constant(constant)
-        if (known := self._sizes.get(str(size))) is not None:
-            return known
-        total = ""
-        for factors, coefficient in size.terms:
-            values = [self._factor(own) for own in factors]
-            values += [self._constant(coefficient)] if coefficient != 1 else []
-            value = values[0] if values else self._constant(coefficient)
-            for factor in values[1:]:
-                value = self._arith("arith.muli", value, factor)
-            total = self._arith("arith.addi", total, value) if total else value
-        self._sizes[str(size)] = total
-        return total
-
-    def _factor(self, factor: Factor) -> str:
-        """The SSA value of a symbol, or of what is computed of another size."""
-        if str(factor) not in self._sizes:
-            assert not isinstance(factor, str), "symbols are bound"
-            op = "arith.maxsi" if isinstance(factor, Positive) else "arith.floordivsi"
-            size, number = self._size(factor.size), self._constant(factor.number)
-            self._sizes[str(factor)] = self._arith(op, size, number)
-        return self._sizes[str(factor)]
-
-    def _arith(self, op: str, lhs: str, rhs: str) -> str:
-        name = self._fresh()
-        self._lines.append(f"{name} = {op} {lhs}, {rhs} : index")
-        return name
-
-    def _dynamic(self, value: ir.Value) -> list[str]:
-        shape = ir.RankedTensorType(value.type).shape
-        return [self._size(size) for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
-
-    def _view(self, value: ir.Value, offset: int) -> str:
-        name = self._fresh()
-        sizes = ", ".join(self._dynamic(value))
-        at = self._constant(offset)
-        self._lines.append(f"{name} = memref.view %arena[{at}][{sizes}] : memref<?xi8> to {memref_of(value.type)}")
-        return name
-
-    def _recast(self, buffer: str, source: ir.Value, value: ir.Value) -> str:
-        """The buffer with the shape of another value of as many elements."""
-        sizes = [self._size(size) for size in self._dims[value]]
-        strides = [self._size(product(self._dims[value][i + 1 :])) for i in range(len(sizes))]
-        shape = ir.RankedTensorType(value.type)
-        layout = f"strided<[{', '.join('?' for _ in sizes)}]>"
-        dims = "x".join(["?"] * len(sizes) + [str(shape.element_type)])
-        cast, name = self._fresh(), self._fresh()
-        self._lines.append(
-            f"{cast} = memref.reinterpret_cast {buffer} to offset: [0], sizes: [{', '.join(sizes)}], "
-            f"strides: [{', '.join(strides)}] : {memref_of(source.type)} to memref<{dims}, {layout}>"
-        )
-        self._lines.append(f"{name} = memref.cast {cast} : memref<{dims}, {layout}> to {memref_of(value.type)}")
-        return name
-
-    def _buffer(self, value: ir.Value) -> str:
-        if value not in self._names:
-            root = self._roots[value]
-            self._names[value] = self._names[root] if value == root else self._reshaped(value, root)
-        return self._names[value]
-
-    def _is_like(self, value: ir.Value, root: ir.Value) -> bool:
-        """Whether a value has the sizes of what it is a view of: equal types leave some open."""
-        return value.type == root.type and self._dims[value] == self._dims[root]
-
-    def _reshaped(self, value: ir.Value, root: ir.Value) -> str:
-        if self._is_like(value, root):
-            return self._names[root]
-        return self._recast(self._names[root], root, value)
-
-    def _call(self, call: ir.AnyOp) -> None:
-        values = [*call.operands, *call.results]
-        buffers = ", ".join(self._buffer(value) for value in values)
-        types = ", ".join(memref_of(value.type) for value in values)
-        callee = python_value(call.attributes["callee"])
-        self._lines.append(f"call @{callee}({buffers}) : ({types}) -> () {call.location}")
 
 
 @compiler_pass(

@@ -7,6 +7,7 @@ so what a kernel means can be read, interpreted, and lowered by a template or ge
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -22,6 +23,8 @@ from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, prod
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
 from rlx_mlir.lowering.parameters import clone_into
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
+from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_blocks, own_values
+from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
@@ -78,21 +81,35 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     erase_dead(entry)
     check_packed(entry)
     _copy_results(entry)
-    _copy_updated(entry)
-    _store_constants(entry)
-    _join_in_groups(entry)
+    blocks = kept_blocks(entry)
+    for block in blocks:
+        own_values(block)
+        _copy_updated(block)
+        _store_constants(block)
+        _join_in_groups(block)
     if prologues:
         sink_parts(entry)
-    groups = single_groups(entry) if apart else separate(entry, form_groups(entry, gathers=gathers), _single_group)
-    if prologues:
-        groups = join_prologues(groups)
+    dims = propagate(entry.operation)
     library = _Library(module)
-    for group in groups:
-        library.outline(group)
+    for number, block in enumerate(blocks):
+        ops = [op for op in _inside(block) if op.name.startswith("mir.") and op.results]
+        groups = _single_groups(ops, dims) if apart else _form_groups(ops, dims, gathers=gathers)
+        if number == 0 and not apart:
+            groups = separate(entry, groups, _single_group)
+        if prologues:
+            groups = join_prologues(groups)
+        for group in groups:
+            library.outline(group)
     sink_writers(entry)
-    for op in reversed([op for op in operations(entry, nested=False) if op.name == "mir.constant"]):
-        if all(next(iter(result.uses), None) is None for result in op.results):
-            op.erase()
+    for block in blocks:
+        for op in reversed([op for op in _inside(block) if op.name == "mir.constant"]):
+            if all(next(iter(result.uses), None) is None for result in op.results):
+                op.erase()
+
+
+def _inside(block: ir.Block) -> list[ir.Operation]:
+    """The operations of a block, without those in their regions."""
+    return [op.operation for op in block.operations]
 
 
 def _copy_results(entry: ir.AnyOp) -> None:
@@ -109,29 +126,29 @@ def _copy_results(entry: ir.AnyOp) -> None:
             continue
         if root in seen or isinstance(root.owner, ir.Block) or root.owner.name == "mir.constant":
             with ir.InsertionPoint(terminator), terminator.location:
-                terminator.operands[number] = _copied(value)
+                terminator.operands[number] = copied(value)
         seen.add(root)
 
 
-def _copy_updated(entry: ir.AnyOp) -> None:
+def _copy_updated(block: ir.Block) -> None:
     """Gives updates that can't overwrite what they change a copy of it, which they overwrite."""
-    for op in operations(entry, nested=False):
+    for op in _inside(block):
         if op.name == "mir.dynamic_update_slice" and not _is_overwritten(op.opview):
             with ir.InsertionPoint(op), op.location:
-                op.operands[0] = _copied(op.operands[0])
+                op.operands[0] = copied(op.operands[0])
 
 
-def _store_constants(entry: ir.AnyOp) -> None:
+def _store_constants(block: ir.Block) -> None:
     """Constants are written to memory where what reads them has to find them there."""
     stored: dict[ir.Value, ir.Value] = {}
-    for op in [op for op in operations(entry, nested=False) if op.name != "mir.constant"]:
+    for op in [op for op in _inside(block) if op.name != "mir.constant"]:
         for number, value in enumerate(op.operands):
             constant = producer(value, mir.ConstantOp)
             if constant is None or not _reads_memory(op, is_splat=getattr(constant.value, "is_splat", False)):
                 continue
             if value not in stored:
                 with ir.InsertionPoint.after(constant.operation), op.location:
-                    stored[value] = _copied(value)
+                    stored[value] = copied(value)
             op.operands[number] = stored[value]
 
 
@@ -141,7 +158,7 @@ def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
     Functions of the user's own take arrays. The templates of products, rows and attention take one number, no others:
     with a table in the kernel they would decline, which costs more than to copy it.
     """
-    if isinstance(op.opview, mir.CustomOp):
+    if isinstance(op.opview, mir.CustomOp) or is_kept(op):
         return True
     if is_splat or not op.results:
         return False
@@ -150,14 +167,9 @@ def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
     return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in ("attention", "norm", "recurrence")
 
 
-def _copied(value: ir.Value) -> ir.Value:
-    """The same by an operation that has a kernel."""
-    return mir.concat([value], axis=0) if shape_of(value) else mir.expand(value.type, value)
-
-
-def _join_in_groups(entry: ir.AnyOp) -> None:
+def _join_in_groups(block: ir.Block) -> None:
     """Concatenations of many tensors become some of few; equal ones share a kernel."""
-    for op in [op.opview for op in operations(entry, nested=False) if op.name == "mir.concat"]:
+    for op in [op.opview for op in _inside(block) if op.name == "mir.concat"]:
         values, axis = list(op.inputs), python_value(op.axis)
         most = MAX_JOINED if op.result.type.has_static_shape else MAX_JOINED_DYNAMIC
         if len(values) <= most:
@@ -170,12 +182,12 @@ def _join_in_groups(entry: ir.AnyOp) -> None:
         op.operation.erase()
 
 
-def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
-    """The groups of the function's operations, in the order of their last operations.
+def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gathers: bool) -> list[Group]:
+    """The groups of a block's operations, in the order of their last operations.
 
+    dims: of all values.
     gathers: gathers take the element-wise operations on what they read into their kernels.
     """
-    ops = [op for op in operations(entry, nested=False) if op.name.startswith("mir.")]
     taken: set[int] = set()
     groups: list[Group] = []
     for op in ops:
@@ -192,11 +204,13 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
         elif gathers and isinstance(op.opview, mir.WhereOp) and identity(op) not in taken:
             groups.append(Group("broadcast", _with_condition(op, taken)))
             taken |= groups[-1].members
-    dims = propagate(entry.operation)
     rows: Group | None = None
     space: RowSpace | None = None
     for op in ops:
         view = op.opview
+        if is_kept(op):
+            rows = None  # It stands where it is, and may read what a kernel after it would make.
+            continue
         if op.name in ROW_WISE and identity(op) not in taken and _is_row_wise(view):
             if rows is None or space is None or len(rows.ops) >= MAX_ROW_OPS or not _is_in(view, dims, rows, space):
                 value = _row_value(view)
@@ -228,11 +242,9 @@ def form_groups(entry: ir.AnyOp, *, gathers: bool = False) -> list[Group]:
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
 
 
-def single_groups(entry: ir.AnyOp) -> list[Group]:
-    """A group for each of the function's operations, but for views."""
-    ops = operations(entry, nested=False)
-    dims = propagate(entry.operation)
-    return [_single_group(op) for op in ops if op.name.startswith("mir.") and not _is_view(op.opview, dims)]
+def _single_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims]) -> list[Group]:
+    """A group for each of a block's operations, but for views."""
+    return [_single_group(op) for op in ops if not _is_view(op.opview, dims) and not is_kept(op)]
 
 
 def _single_group(op: ir.AnyOp) -> Group:
@@ -443,8 +455,15 @@ def _is_row_wise(view: ir.AnyOp) -> bool:
 
 
 def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
-    """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned."""
-    return _is_given_up(old) and _is_returned(new)
+    """Whether memory may be overwritten: of an input that nothing else reads, whose new value is returned.
+
+    Likewise of what a loop carries, where the step gives the new value for it.
+    """
+    return _is_given_up(old) and (is_carried_as(old, new) or (not _is_in_region(old) and _is_returned(new)))
+
+
+def _is_in_region(argument: ir.Value) -> bool:
+    return argument.owner.owner.operation.name in REGIONS
 
 
 def _is_given_up(old: ir.Value) -> bool:
@@ -469,7 +488,7 @@ def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
     while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
         new = user.result
         user = only_user(new)
-    return _is_returned(new)
+    return is_carried_as(old, new) or (not _is_in_region(old) and _is_returned(new))
 
 
 def _one(value: ir.Value) -> bool:

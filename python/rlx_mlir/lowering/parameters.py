@@ -153,7 +153,7 @@ def can_prepare(op: ir.AnyOp) -> bool:
     return op.name != "mir.cast" or {str(kind.element_type) for kind in types} <= {"f16", "bf16", "f32"}
 
 
-def _prepared(value: ir.Value) -> bool:
+def follows_from_parameters(value: ir.Value) -> bool:
     """Whether the value follows from parameters and constants, by operations that can run when parameters are set."""
     if is_parameter(value):
         return True
@@ -161,7 +161,7 @@ def _prepared(value: ir.Value) -> bool:
     if isinstance(owner, ir.Block) or not can_prepare(owner.operation):
         return False
     operands = [v for v in owner.operands if not _is_fixed(v)]
-    return bool(operands) and all(_prepared(v) for v in operands)
+    return bool(operands) and all(follows_from_parameters(v) for v in operands)
 
 
 def _is_fixed(value: ir.Value) -> bool:
@@ -173,7 +173,7 @@ def _is_fixed(value: ir.Value) -> bool:
 def pack_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its panels"""
     weight = op.weight
-    if not _prepared(weight) or layout_of(weight) != "rows":
+    if not follows_from_parameters(weight) or layout_of(weight) != "rows":
         return
     if not formats.get_format(scheme_of(weight)).has_panels:
         return rewriter.no_match(f"{scheme_of(weight)} has no panels")
@@ -191,7 +191,7 @@ PACK.pattern(mir.BlockDotOp)(pack_operand)
 def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
     weight = op.weight
-    if not _prepared(weight) or layout_of(weight) != "rows":
+    if not follows_from_parameters(weight) or layout_of(weight) != "rows":
         return
     if not formats.get_format(scheme_of(weight)).has_planes:
         return rewriter.no_match(f"{scheme_of(weight)} has no planes")
@@ -226,7 +226,7 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     matmul = isinstance(op, mir.MatmulOp)
     x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)
     kind = ir.RankedTensorType(weight.type)
-    if not _prepared(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
+    if not follows_from_parameters(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
         return
     if str(kind.element_type) not in ("f32", "f16", "bf16"):
         return rewriter.no_match(f"products of {kind.element_type} have no template")

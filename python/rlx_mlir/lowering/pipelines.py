@@ -20,6 +20,8 @@ KERNELS = named_pipeline(
     "rlx-to-kernels",
     "Pack weights and outline kernels",
     ("mir-pack-weights", "products read panels; after fusion, which joins weights in rows"),
+    ("mir-keep-regions", "products in loops and branches get kernels of their own"),
+    ("mir-hoist-invariants", "what a loop's steps share is outside; before parameters are prepared"),
     ("mir-hoist-params", "packing runs once; before outlining, so that no kernel does it at each call"),
     ("mir-outline-kernels", "from here on compile time depends on distinct kernels, not on layers"),
 )

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Literal
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
@@ -23,6 +24,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.lir import CONDITIONS, POSITIONS, unnamed_symbol
 from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.lowering.plan_regions import KINDS, Memory, RegionReader
 from rlx_mlir.mir import dims
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.mir.custom import parameters_of, registered
@@ -48,10 +50,11 @@ ATTENTION_FACTOR = 2
 PRODUCTS_PER_BYTE = 16
 
 
-class PlanReader:
+class PlanReader(RegionReader):
     """Reads the planned entry function."""
 
     def __init__(self, module: ir.AnyModule) -> None:
+        super().__init__()
         self._entry = entry_function(module)
         self._declared = {
             op.name.value: op
@@ -68,15 +71,11 @@ class PlanReader:
         self.outputs: list[BufferSpec] = []
         self.slots: list[tuple[int, int]] = []
         self.kernels: list[str] = []
-        self.calls: list[Any] = []
-        self._sizes: dict[ir.Value, Size] = {}
-        self._buffers: dict[ir.Value, tuple[str, int]] = {}
-        self._dims: dict[ir.Value, tuple[Size, ...]] = {}
         self._in_place: set[int] = set()
         self._arguments()
         self.positions = [self._position(own) for own in attributes[POSITIONS]] if POSITIONS in attributes else []
         for op in operations(self._entry, nested=False):
-            self._operation(op)
+            self.read(op)
         self.outputs = mark_updated(self.outputs, self.calls, self._in_place)
 
     def terms(self, size: Size) -> Terms:
@@ -115,9 +114,8 @@ class PlanReader:
             dims = tuple(
                 Size.parse(word) if size < 0 else Size.of(size) for size, word in zip(shape, words, strict=True)
             )
-            self._dims[argument] = dims
             found = lists[kind]
-            self._buffers[argument] = (kind, len(found))
+            self.memory[argument] = Memory(kind, len(found), dims, Size.of(0))
             found.append(
                 BufferSpec(
                     name=own.get("mir.name", f"{kind}{len(found)}"),
@@ -128,31 +126,33 @@ class PlanReader:
                 )
             )
 
-    def _operation(self, op: ir.AnyOp) -> None:
+    def read(self, op: ir.AnyOp) -> None:
+        """Reads one operation."""
         operands = list(op.operands)
         if op.name == "arith.constant":
-            self._sizes[op.results[0]] = Size.of(int(op.attributes["value"].value))
+            self.sizes[op.results[0]] = Size.of(int(op.attributes["value"].value))
         elif op.name == "memref.dim":
-            axis = self._sizes[operands[1]].constant
+            axis = self.sizes[operands[1]].constant
             assert axis is not None
-            self._sizes[op.results[0]] = self._dims[operands[0]][axis]
+            self.sizes[op.results[0]] = self.memory[operands[0]].dims[axis]
         elif op.name == "arith.muli":
-            self._sizes[op.results[0]] = self._sizes[operands[0]] * self._sizes[operands[1]]
+            self.sizes[op.results[0]] = self.sizes[operands[0]] * self.sizes[operands[1]]
         elif op.name == "arith.addi":
-            self._sizes[op.results[0]] = self._sizes[operands[0]] + self._sizes[operands[1]]
+            self.sizes[op.results[0]] = self.sizes[operands[0]] + self.sizes[operands[1]]
         elif op.name == "arith.floordivsi":
-            self._sizes[op.results[0]] = dims.floordiv(self._sizes[operands[0]], self._sizes[operands[1]])
+            self.sizes[op.results[0]] = dims.floordiv(self.sizes[operands[0]], self.sizes[operands[1]])
         elif op.name == "arith.maxsi":
-            self._sizes[op.results[0]] = dims.maximum(self._sizes[operands[0]], self._sizes[operands[1]])
+            self.sizes[op.results[0]] = dims.maximum(self.sizes[operands[0]], self.sizes[operands[1]])
         elif op.name == "memref.view":
             self._view(op, operands)
         elif op.name == "memref.reinterpret_cast":
             count = len(ir.MemRefType(op.results[0].type).shape)
-            self._dims[op.results[0]] = tuple(self._sizes[v] for v in operands[1 : 1 + count])
-            self._buffers[op.results[0]] = self._buffers[operands[0]]
+            sizes = tuple(self.sizes[v] for v in operands[1 : 1 + count])
+            self.memory[op.results[0]] = replace(self.memory[operands[0]], dims=sizes)
         elif op.name == "memref.cast":
-            self._dims[op.results[0]] = self._dims[operands[0]]
-            self._buffers[op.results[0]] = self._buffers[operands[0]]
+            self.memory[op.results[0]] = self.memory[operands[0]]
+        elif op.name in KINDS:
+            self.read_in_region(op)
         elif op.name == "func.call":
             self._call(op, operands)
         elif op.name != "func.return":
@@ -161,12 +161,11 @@ class PlanReader:
     def _view(self, op: ir.AnyOp, operands: list[ir.Value]) -> None:
         kind = ir.MemRefType(op.results[0].type)
         dynamic = iter(operands[2:])
-        sizes = tuple(self._sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
-        self._dims[op.results[0]] = sizes
-        offset = self._sizes[operands[1]].constant
+        sizes = tuple(self.sizes[next(dynamic)] if size < 0 else Size.of(size) for size in kind.shape)
+        offset = self.sizes[operands[1]].constant
         assert offset is not None
         size = largest(product(sizes) * type_bytes(kind.element_type), dict(self.symbols))
-        self._buffers[op.results[0]] = ("arena", len(self.slots))
+        self.memory[op.results[0]] = Memory("arena", len(self.slots), sizes, Size.of(0))
         self.slots.append((offset, size))
 
     def _call(self, op: ir.AnyOp, operands: list[ir.Value]) -> None:
@@ -176,24 +175,25 @@ class PlanReader:
         dims: list[Size] = []
         for value in operands:
             shape = ir.MemRefType(value.type).shape
-            dims += [size for size, extent in zip(self._dims[value], shape, strict=True) if extent < 0]
-        buffers = [(*self._buffers[value], 0) for value in operands]
-        self._in_place |= updated_by(self._declared[name], [self._buffers[value] for value in operands])
+            dims += [size for size, extent in zip(self.memory[value].dims, shape, strict=True) if extent < 0]
+        used = [self.memory[value] for value in operands]
+        buffers = [self.buffer(own) for own in used]
+        self._in_place |= updated_by(self._declared[name], [(own.kind, own.index) for own in used])
         work = self.terms(self._work(name, operands))
         self.calls.append((self.kernels.index(name), buffers, [self.terms(size) for size in dims], work))
 
     def _work(self, name: str, operands: list[ir.Value]) -> Size:
         """An estimate of the bytes or operations of a call: decides whether threads are worth their start."""
         kind = kernel_class(self._declared[name])
-        result = product(self._dims[operands[-1]])
+        result = product(self.memory[operands[-1]].dims)
         if kind == "gemm":
-            length = self._dims[operands[0]][-1]
-            return self._dims[operands[-1]][-1] * length + _share(result * length, PRODUCTS_PER_BYTE)
+            length = self.memory[operands[0]].dims[-1]
+            return self.memory[operands[-1]].dims[-1] * length + _share(result * length, PRODUCTS_PER_BYTE)
         if kind == "attention":
             # One argument may be queries, keys and values at once; then a mask, positions or the result come next.
-            queries, keys = (self._dims[operand] for operand in operands[:2])
+            queries, keys = (self.memory[operand].dims for operand in operands[:2])
             return result * (keys if len(keys) == len(queries) else queries)[-2] * ATTENTION_FACTOR
-        return product(self._dims[operands[0]]) * 4 + result * 4
+        return product(self.memory[operands[0]].dims) * 4 + result * 4
 
 
 def _share(size: Size, divisor: int) -> Size:

@@ -19,6 +19,7 @@ from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_f
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
+    PLANNED,
     PREPARE,
     ROLE,
     argument_attributes,
@@ -32,6 +33,8 @@ from rlx_mlir.lowering.gpu.outline import HOST
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
+from rlx_mlir.lowering.plan_regions import KINDS
+from rlx_mlir.lowering.regions import is_kept
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import REFERENCES, TERMINATORS
 from rlx_mlir.rewriting import Option, compiler_pass, operations
@@ -115,8 +118,8 @@ def _kernels(module: ir.Operation) -> Problems:
     for op in operations(entry):
         if op.name == "func.call":
             called.add(python_value(op.attributes["callee"]))
-        elif op.name not in ("mir.reshape", "func.return"):
-            yield f"{_at(entry, op)}: the entry function holds calls and reshapes only"
+        elif op.name not in ("mir.reshape", "func.return", *TERMINATORS) and not is_kept(op):
+            yield f"{_at(entry, op)}: the entry function holds calls, reshapes, and loops and choices of these only"
     for name in sorted(called - kernels.keys()):
         yield f"{_at(entry)}: it calls '{name}', which is no kernel"
     bodies: dict[str, str] = {}
@@ -167,6 +170,7 @@ _PLANNED = frozenset(
     {f"arith.{name}" for name in ("constant", "muli", "addi", "floordivsi", "maxsi")}
     | {f"memref.{name}" for name in ("dim", "view", "reinterpret_cast", "cast")}
     | {"func.call", "func.return"}
+    | KINDS
 )
 
 
@@ -227,6 +231,21 @@ def _maxima(entry: ir.AnyOp) -> Problems:
                 yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
 
 
+def _extend_over_blocks(plan: PlanReader, first: dict[int, int], last: dict[int, int]) -> None:
+    """What comes from before a loop is alive in all of its steps, and so is what takes turns in it."""
+    for block in plan.blocks:
+        final = max(block.begin, block.end - 1)
+        for _, buffers, _, _ in plan.calls[block.begin : block.end]:
+            for kind, buffer, *_ in buffers:
+                if kind == "arena" and first[buffer] < block.begin:
+                    last[buffer] = max(last[buffer], final)
+        for *pair, _ in block.swaps:
+            for kind, buffer, *_ in pair:
+                if kind == "arena":
+                    first[buffer] = min(first.get(buffer, block.begin), block.begin)
+                    last[buffer] = max(last.get(buffer, final), final)
+
+
 def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
     """Buffers in the arena are aligned and inside, and two that are alive at one time don't overlap."""
     plan = PlanReader(module)
@@ -240,6 +259,7 @@ def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
                 last[buffer] = number
             elif kind == "output":
                 written.add(buffer)
+    _extend_over_blocks(plan, first, last)
     for buffer, spec in enumerate(plan.outputs):
         if buffer not in written and spec.tied is None:
             yield f"{_at(entry)}: no call writes output '{spec.name}'"
@@ -275,7 +295,7 @@ def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
 def _linalg(module: ir.Operation) -> Problems:
     for function in functions(module) + functions(module, KERNEL):
         for op in operations(function):
-            if _dialect(op) in ("mir", "hir"):
+            if _dialect(op) in ("mir", "hir") and op.name not in PLANNED:
                 yield f"{_at(function, op)}: kernels hold no operation of mir or hir"
     for prepare in functions(module, PREPARE):
         yield from _is_mir(prepare, {"mir", "func"})

@@ -15,6 +15,7 @@ from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import argument_dims
 from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.mir.control import REGIONS, region_arguments, steps_of
 from rlx_mlir.mir.cost import Shape, Sizes, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import operations
@@ -50,6 +51,10 @@ class Work:
     def __add__(self, other: Work) -> Work:
         return Work(self.flops + other.flops, self.read + other.read, self.written + other.written)
 
+    def times(self, count: int) -> Work:
+        """The same so many times."""
+        return Work(self.flops * count, self.read * count, self.written * count)
+
 
 @dataclass(frozen=True)
 class Call:
@@ -84,7 +89,7 @@ class ModuleWork:
         with self._module.context:
             self._entry = entry_function(self._module)
             self._kernels = {str(kernel.name.value): kernel for kernel in functions(self._module, KERNEL)}
-            found = [op for op in operations(self._entry, nested=False) if op.name == "func.call"]
+            found = [op for op in operations(self._entry) if op.name == "func.call"]
             self.calls: tuple[Call, ...] = tuple(self._call(op) for op in found)
 
     def _call(self, op: ir.AnyOp) -> Call:
@@ -102,7 +107,7 @@ class ModuleWork:
         )
 
     def at(self, sizes: Mapping[str, int], position: int = 0) -> list[Work]:
-        """What each call does.
+        """What each call does, in all steps of a loop whose number is known; one step of others, and of both branches.
 
         Args:
             sizes: of the module's symbols.
@@ -135,14 +140,29 @@ class ModuleWork:
                     shapes[argument] = tuple(size.evaluate(sizes) for size in own)
                 except KeyError as error:
                     raise InputError(f"the work of a module needs a size for its symbol {error}") from None
-            for op in operations(self._entry, nested=False):
-                if op.name == "func.call":
-                    given = tuple(shapes[value] for value in op.operands)
-                    work, results = self._work(op, given, position)
-                    shapes.update(zip(op.results, results, strict=True))
-                    yield given, work
-                elif op.name != "func.return":
-                    shapes[op.results[0]] = _result_shapes(op, [shapes[value] for value in op.operands])[0]
+            yield from self._walk_block(self._entry.operation.regions[0].blocks[0], shapes, position, 1)
+
+    def _walk_block(
+        self, block: ir.Block, shapes: dict[ir.Value, Shape], position: int, times: int
+    ) -> Iterator[tuple[tuple[Shape, ...], Work]]:
+        """The same of a block that runs so many times; adds the shapes of what is in it."""
+        for op in (op.operation for op in block.operations):
+            given = tuple(shapes[value] for value in op.operands)
+            if op.name == "func.call":
+                work, results = self._work(op, given, position)
+                shapes.update(zip(op.results, results, strict=True))
+                yield given, work.times(times)
+                continue
+            if op.name in REGIONS:
+                inside = region_arguments(op, given, lambda shape: shape[1:])
+                steps = 1
+                if op.name == "mir.scan":
+                    steps = steps_of(op.opview, [tuple(map(Size.of, shape)) for shape in given]).constant or 0
+                for region in op.regions:
+                    shapes.update(zip(region.blocks[0].arguments, inside, strict=True))
+                    yield from self._walk_block(region.blocks[0], shapes, position, times * steps)
+            if len(op.results):
+                shapes.update(zip(op.results, _result_shapes(op, given), strict=True))
 
     def _work(self, op: ir.AnyOp, shapes: tuple[Shape, ...], position: int) -> tuple[Work, list[Shape]]:
         name = python_value(op.attributes["callee"])

@@ -12,7 +12,7 @@ from mlir.dialects import bufferization, scf, tensor
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import InputError
+from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.mir.cost import Cost, Sizes, cost, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
@@ -110,7 +110,7 @@ def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
     found: dict[ir.Value, Dims] = {}
     if op.operation.name not in REGIONS:
         return found
-    given = _arguments(op, operands, lambda dims: dims[1:])
+    given = region_arguments(op, operands, lambda dims: dims[1:])
     for region in op.operation.regions:
         block = region.blocks[0]
         found.update(zip(block.arguments, given, strict=True))
@@ -130,10 +130,10 @@ def argument_types(op: ir.AnyOp) -> list[ir.Type]:
         kind = ir.RankedTensorType(type)
         return ir.RankedTensorType.get(kind.shape[1:], kind.element_type)
 
-    return _arguments(op, [operand.type for operand in op.operation.operands], entry)
+    return region_arguments(op, [operand.type for operand in op.operation.operands], entry)
 
 
-def _arguments(op: ir.AnyOp, operands: Sequence[Item], entry: Callable[[Item], Item]) -> list[Item]:
+def region_arguments(op: ir.AnyOp, operands: Sequence[Item], entry: Callable[[Item], Item]) -> list[Item]:
     """What the arguments of regions have, from what the operands have; `entry` gives that of an entry of a sequence."""
     view, given = op.operation.opview, list(operands)
     if isinstance(view, mir.IfOp):
@@ -144,6 +144,17 @@ def _arguments(op: ir.AnyOp, operands: Sequence[Item], entry: Callable[[Item], I
     return given
 
 
+def captured(value: ir.Value) -> ir.Value | None:
+    """The value that an argument of a region is in every step; None where it is another argument, or none of one."""
+    owner = value.owner
+    if not isinstance(owner, ir.Block) or owner.owner.operation.name not in REGIONS:
+        return None
+    op, number = owner.owner.operation.opview, ir.BlockArgument(value).arg_number
+    first = len(owner.arguments) - len(op.captures)
+    given: ir.Value | None = op.captures[number - first] if number >= first else None
+    return given
+
+
 def _result_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
     """The dimensions of results: static ones from their types. `inner` are those of values in the regions."""
     kinds = [result.type for result in op.operation.results]
@@ -151,8 +162,29 @@ def _result_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value
     if all(size >= 0 for shape in shapes for size in shape):
         return [tuple(map(Size.of, shape)) for shape in shapes]
     if op.operation.name in REGIONS:
-        return _given_dims(op, operands, inner)
+        return given_dims(op, operands, inner)
+    if op.operation.name == "func.call":
+        return _called_dims(op, operands)
     return result_dims(op.operation.opview, operands)
+
+
+def _called_dims(call: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
+    """The dimensions of what a call of a kernel gives."""
+    module = call.operation
+    while module.name != "builtin.module":
+        module = module.parent.operation
+    callee = python_value(call.operation.attributes["callee"])
+    listed = [op.operation for op in module.regions[0].blocks[0].operations]
+    kernel = next(op for op in listed if "sym_name" in op.attributes and op.attributes["sym_name"].value == callee)
+    block = kernel.regions[0].blocks[0]
+    dims = dict(zip(block.arguments, operands, strict=True))
+    for inner in block.operations:
+        own = [dims[operand] for operand in inner.operation.operands]
+        if not len(inner.operation.results):
+            return own
+        nested = inner_dims(inner, own)
+        dims.update(zip(inner.operation.results, _result_dims(inner, own, nested), strict=True))
+    raise CompileError(f"kernel '{callee}' doesn't return")
 
 
 def yielded(region: ir.Region) -> list[ir.Value]:
@@ -162,9 +194,14 @@ def yielded(region: ir.Region) -> list[ir.Value]:
     return values[1:] if isinstance(last, mir.ConditionOp) else values
 
 
-def carried_rules(op: ir.AnyOp, operands: Sequence[Dims]) -> Iterator[tuple[Size, Size]]:
-    """Sizes that have to be equal: of what both branches give, or of what is carried before and after a step."""
-    view, dims = op.opview, inner_dims(op, operands)
+def carried_rules(
+    op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]
+) -> Iterator[tuple[Size, Size]]:
+    """Sizes that have to be equal: of what both branches give, or of what is carried before and after a step.
+
+    `inner` are those of values in the regions.
+    """
+    view, dims = op.opview, inner
     if isinstance(view, mir.IfOp):
         pairs = [
             (dims[first], dims[second])
@@ -177,17 +214,17 @@ def carried_rules(op: ir.AnyOp, operands: Sequence[Dims]) -> Iterator[tuple[Size
         yield from zip(first, second, strict=True)
     if isinstance(view, mir.ScanOp):
         counts = [own[0] for own in operands[len(view.inits) : len(view.inits) + len(view.xs)]]
-        yield from ((_steps(op, operands), count) for count in counts)
+        yield from ((steps_of(op, operands), count) for count in counts)
 
 
-def _steps(op: ir.AnyOp, operands: Sequence[Dims]) -> Size:
+def steps_of(op: ir.AnyOp, operands: Sequence[Dims]) -> Size:
     """The steps of a scan."""
     if op.opview.length is not None:
         return Size.of(python_value(op.opview.length))
     return operands[len(op.opview.inits)][0]
 
 
-def _given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
+def given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
     """Of a choice, the dimensions that the first region gives; of a loop, those of `inits` and of what is stacked."""
     view = op.operation.opview
     if isinstance(view, mir.IfOp):
@@ -195,14 +232,14 @@ def _given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value,
     carried = list(operands[: len(view.inits)])
     if isinstance(view, mir.WhileOp):
         return carried
-    steps = _steps(view, operands)
+    steps = steps_of(view, operands)
     return [*carried, *((steps, *inner[value]) for value in yielded(view.body)[len(carried) :])]
 
 
 @dim_rule(mir.IfOp, mir.WhileOp, mir.ScanOp)
 def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
-    """As `_given_dims` says."""
-    found = _given_dims(op, operands, inner_dims(op, operands))
+    """As `given_dims` says."""
+    found = given_dims(op, operands, inner_dims(op, operands))
     return found[0] if len(found) == 1 else found
 
 
@@ -220,7 +257,7 @@ def region_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     flops = [sum(cost_of(each, inner).flops for each in region.blocks[0].operations) for region in op.operation.regions]
     if isinstance(op.opview, mir.IfOp):
         return Cost(max(flops))
-    steps = _steps(op, operands).evaluate({}) if isinstance(op.opview, mir.ScanOp) else 1
+    steps = steps_of(op, operands).evaluate({}) if isinstance(op.opview, mir.ScanOp) else 1
     return Cost(steps * sum(flops))
 
 

@@ -261,7 +261,9 @@ def _observed(module: StagedGraph, arrays: Mapping[str, Any]) -> dict[tuple[int,
             if isinstance(value, np.ndarray) and value.size and value.dtype.kind not in "biu":
                 wide = np.abs(parts(value).astype(np.float64))
                 most = float(wide.max())
-                largest[identity(op), number] = most if math.isfinite(most) else math.inf
+                most = most if math.isfinite(most) else math.inf
+                key = identity(op), number
+                largest[key] = max(most, largest.get(key, 0.0))  # of what is in a region, of all its steps
 
     interpret(module, arrays, watch=watch)
     return largest

@@ -8,7 +8,7 @@ import json
 import os
 import struct
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from rlx_mlir import budgets, checks
@@ -19,7 +19,7 @@ from rlx_mlir.runtime import shown, sizes
 from rlx_mlir.runtime.sizes import Terms
 
 MAGIC = b"RLXMLIR\x00"
-VERSION = 8
+VERSION = 9
 _HEADER = struct.Struct("<8sIQQ32s")
 _LENGTHS = struct.Struct("<QQ")
 
@@ -89,6 +89,40 @@ class PositionCondition:
 
 
 @dataclass(frozen=True)
+class BlockSpec:
+    """Calls of a plan that run again and again, or perhaps not at all.
+
+    Of a `for`, the calls from `middle` to `end` run `steps` times. Of a `while`, those from `begin` to `middle` run,
+    and where `flag` holds then, the others and everything again; at most `steps` times where that is given. Of an
+    `if`, the first ones run where `flag` holds, the others elsewhere. Buffers of calls and blocks are (kind, index,
+    offset), or (kind, index, offset, moves): each move is a block and the bytes from one of its steps to the next.
+
+    Attributes:
+        kind: what it is.
+        parent, part: the block that it is in, -1 for none, and of that: 0 for the calls before `middle`, 1 for others.
+        begin, middle, end: numbers of calls.
+        steps: how many there are, or at most.
+        flag: the buffer of one byte that decides.
+        swaps: (current, next, bytes): buffers that take turns after each step.
+    """
+
+    kind: Literal["for", "while", "if"]
+    parent: int
+    part: int
+    begin: int
+    middle: int
+    end: int
+    steps: Terms | None = None
+    flag: tuple[Any, ...] | None = None
+    swaps: tuple[tuple[Any, ...], ...] = ()
+
+    @property
+    def words(self) -> tuple[Any, ...]:
+        """As the run time reads it."""
+        return tuple(getattr(self, own.name) for own in fields(self))
+
+
+@dataclass(frozen=True)
 class OwnCall:
     """A kernel that calls an operation of the user's own.
 
@@ -148,6 +182,8 @@ class Artifact:
     outputs: tuple[BufferSpec, ...]
     calls: tuple[Any, ...]
     preparation: Preparation
+    #: Which of the calls are in loops and branches.
+    blocks: tuple[BlockSpec, ...] = ()
     #: The template of each kernel, or why it is generic.
     templates: dict[str, str] = field(default_factory=dict)
     #: The class of each kernel, which decides what templates may know it.
@@ -263,9 +299,10 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
             "plan_parameters": buffers(description["plan_parameters"]),
             "outputs": buffers(description["outputs"]),
             "calls": tuple(
-                (kernel, [tuple(buffer) for buffer in buffers], [sizes.read(size) for size in dims], sizes.read(work))
+                (kernel, [_buffer(own) for own in buffers], [sizes.read(size) for size in dims], sizes.read(work))
                 for kernel, buffers, dims, work in description["calls"]
             ),
+            "blocks": tuple(_block(own) for own in description["blocks"]),
             "conditions": tuple(
                 SizeCondition(**{**own, "left": _size(own["left"]), "right": _size(own["right"])})
                 for own in description["conditions"]
@@ -293,6 +330,26 @@ def _restore(description: dict[str, Any], code: bytes, device: bytes) -> Artifac
                 ),
                 tuple((name, index) for name, index in preparation["results"]),
             ),
+        }
+    )
+
+
+def _buffer(words: Any) -> tuple[Any, ...]:
+    """A buffer from what JSON makes of it."""
+    kind, index, offset, *moves = words
+    offset = offset if isinstance(offset, int) else sizes.read(offset)
+    return (kind, index, offset, *([(block, sizes.read(stride)) for block, stride in own] for own in moves))
+
+
+def _block(words: dict[str, Any]) -> BlockSpec:
+    """A block from what JSON makes of it."""
+    steps, flag = words["steps"], words["flag"]
+    return BlockSpec(
+        **{
+            **words,
+            "steps": None if steps is None else sizes.read(steps),
+            "flag": None if flag is None else _buffer(flag),
+            "swaps": tuple((_buffer(a), _buffer(b), sizes.read(size)) for a, b, size in words["swaps"]),
         }
     )
 

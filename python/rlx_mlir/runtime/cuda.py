@@ -211,6 +211,7 @@ class CudaExecutable(Executable):
                 for spec in artifact.outputs
             ],
             calls=artifact.calls,
+            blocks=[own.words for own in artifact.blocks],
             positions=positions,
             graphs=graphs,
             wait=os.environ.get("RLX_CUDA_SYNC", "") not in ("", "0"),

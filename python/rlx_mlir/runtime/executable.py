@@ -157,6 +157,7 @@ class Executable:
                     params=[spec.name for spec in artifact.plan_parameters],
                     outputs=[spec.name for spec in artifact.outputs],
                     calls=artifact.calls,
+                    blocks=[own.words for own in artifact.blocks],
                     positions=[
                         (own.kind, own.index, own.count[1], own.rows[1], own.limit[1], own.where)
                         for own in artifact.positions

@@ -283,7 +283,8 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _carried(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
-    return carried_rules(view, [dims(value) for value in view.operation.operands])
+    operands = [dims(value) for value in view.operation.operands]
+    return carried_rules(view, operands, inner_dims(view, operands))
 
 
 def _outputs(weight: ir.Value, dims: DimsOf, transposed: object) -> Size:

@@ -245,6 +245,8 @@ class _Checker:
 
     def find_call(self, sample: Sample, calls: Sequence[Call]) -> str:
         """Which call of the plan goes wrong, as text: its calls run one by one, with their memory in the open."""
+        if self._artifact.blocks:
+            return "the plan has loops or branches: its calls can't be run one by one"
         memory = _Memory(self._artifact, self._code, for_module(self._module, sample))
         for call in calls:
             for place, array, expected in memory.operands(call):

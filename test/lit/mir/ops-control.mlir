@@ -102,3 +102,13 @@ func.func @scan_length(%x: tensor<f32>) -> tensor<f32> {
   }
   return %y : tensor<f32>
 }
+
+/// An entry of a buffer, where it is.
+// CHECK-LABEL: func @entry_view
+//       CHECK:   %{{.+}} = mir.entry_view %{{.+}}[%{{.+}}] : memref<?x4xf32> to memref<4xf32>
+//       CHECK:   %{{.+}} = mir.entry_view %{{.+}}[%{{.+}}] : memref<8xi1> to memref<i1>
+func.func @entry_view(%x: memref<?x4xf32>, %p: memref<8xi1>, %t: index) -> (memref<4xf32>, memref<i1>) {
+  %y = mir.entry_view %x[%t] : memref<?x4xf32> to memref<4xf32>
+  %q = mir.entry_view %p[%t] : memref<8xi1> to memref<i1>
+  return %y, %q : memref<4xf32>, memref<i1>
+}

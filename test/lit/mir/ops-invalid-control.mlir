@@ -283,3 +283,35 @@ func.func @condition_elsewhere(%p: tensor<i1>, %x: tensor<f32>) {
   // expected-error @below {{expects parent op 'mir.while'}}
   "mir.condition"(%p, %x) : (tensor<i1>, tensor<f32>) -> ()
 }
+
+// -----
+
+func.func @entry_view_c1_element(%x: memref<f32>, %t: index) {
+  // expected-error @below {{expects a sequence with a first dimension, but got 'memref<f32>'}}
+  %y = mir.entry_view %x[%t] : memref<f32> to memref<f32>
+  return
+}
+
+// -----
+
+func.func @entry_view_c2_sizes(%x: memref<8x4xf32>, %t: index) {
+  // expected-error @below {{expects an entry with the elements and the sizes of 'memref<8x4xf32>' without its first one, but got 'memref<?xf32>'}}
+  %y = mir.entry_view %x[%t] : memref<8x4xf32> to memref<?xf32>
+  return
+}
+
+// -----
+
+func.func @entry_view_c2_elements(%x: memref<8x4xf32>, %t: index) {
+  // expected-error @below {{expects an entry with the elements and the sizes of 'memref<8x4xf32>' without its first one, but got 'memref<4xi32>'}}
+  %y = mir.entry_view %x[%t] : memref<8x4xf32> to memref<4xi32>
+  return
+}
+
+// -----
+
+func.func @entry_view_c3_strides(%x: memref<8x4xf32, strided<[8, 1]>>, %t: index) {
+  // expected-error @below {{expects elements that lie one after the other, but got 'memref<8x4xf32, strided<[8, 1]>>'}}
+  %y = mir.entry_view %x[%t] : memref<8x4xf32, strided<[8, 1]>> to memref<4xf32>
+  return
+}

@@ -13,6 +13,8 @@ KERNELS = named_pipeline(
     ("gpu-turn-float8", "tensor cores read floats of 8 bits along K; before parameters are prepared"),
     ("mir-pack-weights{layout=planes}", "integers, scales and minima of packed rows apart; after fusion, as for CPUs"),
     ("cse", "a table that is looked up and multiplied with has one copy"),
+    ("mir-keep-regions{loops=true alignment=16}", "the host takes the steps of loops whose bodies have kernels"),
+    ("mir-hoist-invariants", "what a loop's steps share is outside; before parameters are prepared"),
     ("mir-hoist-params", "what depends on parameters alone runs once; dense weights keep their rows"),
     (
         "mir-outline-kernels{prologues=true gathers=true}",
