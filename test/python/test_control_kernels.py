@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule
@@ -297,6 +298,54 @@ def test_the_interpreter_is_watched_in_regions() -> None:
     rlx.interpret(recurrent(), recurrent_inputs(3), watch=lambda op, operands, results: seen.append(op.name))
     assert seen.count("mir.tanh") == 3
     assert seen[-1] == "mir.scan"
+
+
+def on_gpu(module: GraphModule, *given: dict[str, np.ndarray]) -> Artifact:
+    """The outputs on a GPU, by the emulator of PTX, are those of the interpreter."""
+    with emulated_device("sm_80"):
+        executable = rlx.compile(module, target="cuda", cache=False)
+        for inputs in given:
+            params = {own.name: inputs[own.name] for own in module.params}
+            executable.set_params(params)
+            found = executable.run({name: value for name, value in inputs.items() if name not in params})
+            for name, value in rlx.interpret(module, inputs).items():
+                np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-5, err_msg=name)
+        artifact: Artifact = executable.artifact
+        return artifact
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrent_networks_on_gpus(reverse: bool) -> None:
+    artifact = on_gpu(recurrent(reverse=reverse), *(recurrent_inputs(steps) for steps in (0, 1, 5)))
+    assert [own.kind for own in artifact.blocks] == ["for"]
+    assert "gemm" in artifact.kinds.values()
+
+
+def test_loops_that_values_end_on_gpus() -> None:
+    m = GraphModule.mir("newton")
+    x = m.input("x", ["n"])
+
+    def goes_on(y: Any, change: Any) -> Any:
+        return m.compare("gt", m.max(change), 1e-6)
+
+    def step(y: Any, change: Any) -> Any:
+        following = (y + x / y) * 0.5
+        return following, m.abs(following - y) / following
+
+    y, _ = m.while_loop(goes_on, step, (x * 0.5 + 0.5, x * 0.0 + 1.0), limit=100)
+    m.set_outputs({"y": y})
+    artifact = on_gpu(m, *({"x": np.random.default_rng(n).uniform(0.01, 100, n).astype(F32)} for n in (1, 3, 70)))
+    assert [own.kind for own in artifact.blocks] == ["while"]
+
+
+@pytest.mark.parametrize("truth", [False, True])
+def test_branches_with_loops_on_gpus(truth: bool) -> None:
+    m = GraphModule.mir("branches")
+    p, x = m.input("p", [], "i1"), m.input("x", [8])
+    doubled = lambda: m.while_loop(lambda y: m.compare("lt", m.sum(y), 100.0), lambda y: y + y, x)  # noqa: E731
+    m.set_outputs({"y": m.cond(p, doubled, lambda: -x)})
+    artifact = on_gpu(m, {"p": np.array(truth), "x": np.arange(8, dtype=F32)})
+    assert [own.kind for own in artifact.blocks] == ["if", "while"]
 
 
 def damaged(change: Callable[[dict[str, Any]], None]) -> None:

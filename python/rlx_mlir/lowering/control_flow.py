@@ -112,7 +112,8 @@ def _stack(entries: Sequence[ir.Value], like: ir.Value) -> ir.Value:
 def select_branches(module: ir.Operation) -> None:
     """Replace each `mir.if` by both of its branches and a choice of their elements.
 
-    A GPU's host doesn't see the value that decides. Branches with loops stay: the one that isn't taken might not end.
+    To see the value that decides, a GPU's host would wait for it. Branches with loops stay: the one that isn't taken
+    might not end.
     """
     patterns = PatternSet()
 

@@ -28,6 +28,9 @@ _LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.GatedDeltaNetOp, mir.Custo
 _CHEAP = frozenset({"mir.reshape", "mir.expand", "mir.constant"})
 
 
+#: What GPUs read at once, in bytes: their kernels take buffers that start at its multiples.
+GPU_ALIGNMENT = 16
+
 #: Attribute of an operation whose regions stay: what is in them gets kernels.
 KEPT = "mir.kept"
 
@@ -50,14 +53,22 @@ def keep_regions(module: ir.Operation, *, loops: bool, alignment: int) -> None:
 
     Others become one kernel with the loop in it. Run before mir-outline-kernels, after fusion.
     """
-    for op in operations(module):
-        if op.name not in REGIONS or not all(_starts_at(own, alignment) for own in (op, *operations(op))):
-            continue
-        if is_large(op) or (loops and any(inner.name == "mir.while" for inner in (op, *operations(op)))):
-            op.attributes[KEPT] = ir.UnitAttr.get()
+    for op in operations(module, nested=False):
+        _keep(op, loops, alignment)
 
 
-def _starts_at(op: ir.Operation, alignment: int) -> bool:
+def _keep(op: ir.Operation, loops: bool, alignment: int) -> None:
+    """Marks the operation, and those in it, where it is one to be kept; in a kernel nothing is."""
+    if op.name in REGIONS:
+        is_wanted = is_large(op) or (loops and any(inner.name == "mir.while" for inner in (op, *operations(op))))
+        if not is_wanted or not starts_at(op, alignment):
+            return
+        op.attributes[KEPT] = ir.UnitAttr.get()
+    for inner in operations(op, nested=False):
+        _keep(inner, loops, alignment)
+
+
+def starts_at(op: ir.Operation, alignment: int) -> bool:
     """Whether entries of what a scan reads and gives start at multiples of so many bytes; true of other operations."""
     if op.name != "mir.scan" or alignment == 1:
         return True

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 from rlx_mlir import ir
 from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.locations import describe_operation
 from rlx_mlir.lowering.extents import check_extents
 from rlx_mlir.lowering.functions import uncommon_element
 from rlx_mlir.lowering.hir_to_mir import PATTERNS
+from rlx_mlir.lowering.regions import GPU_ALIGNMENT, starts_at
+from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.custom import registered
 from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TERMINATORS, TO_LINALG
 from rlx_mlir.rewriting import operations
@@ -33,8 +36,11 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", 
     for function in functions(module):
         for op in operations(function):
             reason = _problem(op, lowered, on_tensors)
-            if gpu and not reason and op.name == "mir.while":
-                reason = "a GPU's host doesn't see the value that ends the loop: it runs on CPUs only"
+            if gpu and not reason and op.name == "mir.while" and (scan := _unaligned_scan(op)) is not None:
+                reason = (
+                    f"it is in {describe_operation(scan)}, whose entries have to be of a multiple of {GPU_ALIGNMENT} "
+                    "bytes each where the host of a GPU sees what ends a loop in it"
+                )
             if gpu and not reason and (element := uncommon_element(op)):
                 reason = f"there is no code for GPUs with values of {element}: it runs on CPUs only"
             if reason:
@@ -46,6 +52,16 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", 
         lines = list_operations(found, known)
         raise UnsupportedError("\n  ".join([f"'{name}' has {len(found)} operations that can't be compiled", *lines]))
     check_extents(module)
+
+
+def _unaligned_scan(op: ir.AnyOp) -> ir.AnyOp | None:
+    """The scan around an operation that is one kernel on GPUs, whatever is in it; None where there is none."""
+    parent = op.operation.parent
+    while parent is not None and parent.operation.name in REGIONS:
+        if not starts_at(parent.operation, GPU_ALIGNMENT):
+            return parent
+        parent = parent.operation.parent
+    return None
 
 
 def _problem(op: ir.AnyOp, lowered: set[str], on_tensors: set[str]) -> str:

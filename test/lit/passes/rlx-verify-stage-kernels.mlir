@@ -20,7 +20,7 @@ module {
 
 // -----
 
-// expected-error @below {{the entry function holds calls and reshapes only}}
+// expected-error @below {{the entry function holds calls, reshapes, and loops and choices of these only}}
 module {
   func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
     %0 = mir.neg %x : tensor<4xf32>
