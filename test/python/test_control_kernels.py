@@ -12,7 +12,7 @@ from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule
-from rlx_mlir.errors import CompileError, InputError, UnsupportedError
+from rlx_mlir.errors import InputError
 
 F32 = np.float32
 N = 24
@@ -153,7 +153,10 @@ def test_one_branch_runs(truth: bool) -> None:
     (block,) = executable.artifact.blocks
     assert block.kind == "if"
     assert block.begin < block.middle < block.end
-    first, second = executable.artifact.calls[block.begin : block.middle], executable.artifact.calls[block.middle : block.end]
+    first, second = (
+        executable.artifact.calls[block.begin : block.middle],
+        executable.artifact.calls[block.middle : block.end],
+    )
     inside = [{b[1] for call in part for b in call[1] if b[0] == "arena"} for part in (first, second)]
     slots = executable.artifact.slots
     assert sum(size for _, size in slots) > executable.artifact.arena_bytes  # branches share memory
@@ -263,7 +266,15 @@ def test_values_that_several_read() -> None:
 
     (last, count), (flat, product, three, before) = m.scan(step, (start, m.constant(F32(0.0))), x)
     m.set_outputs(
-        {"last": last, "count": count, "flat": flat, "product": product, "three": three, "before": before, "start": start}
+        {
+            "last": last,
+            "count": count,
+            "flat": flat,
+            "product": product,
+            "three": three,
+            "before": before,
+            "start": start,
+        }
     )
     check(m, {"x": random(5, N), "w": random(N, N, seed=1)})
 

@@ -16,6 +16,7 @@ from rlx_mlir import GraphModule, interpret
 from rlx_mlir.errors import InputError, StageError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.fuzz.cases import random_case
+from rlx_mlir.mir.ranges import ANYTHING
 from rlx_mlir.models import decoder
 from rlx_mlir.models.config import ModelConfig
 from rlx_mlir.reports.ranges import initial, range_report, walk
@@ -245,3 +246,30 @@ def test_the_command_reports_ranges(tiny_gemma3: Path) -> None:
     done = CliRunner().invoke(app, ["report", str(tiny_gemma3), "--ranges", "f12"])
     assert done.exit_code == 1
     assert "'dtype' expects one of f16" in done.stderr
+
+
+def test_bounds_in_loops_hold_in_every_step() -> None:
+    """What doesn't grow keeps its bound; what does has none, and nor has what follows from it steps later."""
+    m = GraphModule.mir("loops")
+    x, start = m.input("x", ["t", 4]), m.input("start", [4])
+
+    def step(most: Any, total: Any, later: Any, last: Any, own: Any) -> Any:
+        return (m.maximum(most, own), total + own, total, m.tanh(later)), own * 2.0
+
+    (most, total, later, last), doubled = m.scan(step, (start, start, start, start), x)
+    m.set_outputs({"most": most, "total": total, "later": later, "last": last, "doubled": doubled})
+    *_, scan = walk(m.entry, initial(m.entry, {"x": 1.0, "start": 3.0}))
+    found = [own for op, _, own in walk(m.entry, initial(m.entry, {"x": 1.0, "start": 3.0})) if op.name == "mir.scan"]
+    assert scan[0].name == "mir.scan"
+    assert (found[0].low, found[0].high) == (-3, 3)
+    assert found[1] == found[2] == ANYTHING
+    assert (found[3].low, found[3].high) == (-3, 3)  # where there is no step, it is what it was
+    assert (found[4].low, found[4].high) == (-2, 2)
+
+
+def test_bounds_of_both_branches() -> None:
+    m = GraphModule.mir("branches")
+    p, x = m.input("p", [], "i1"), m.input("x", [4])
+    m.set_outputs({"y": m.cond(p, lambda: m.exp(m.minimum(x, 0.0)), lambda: x * 2.0)})
+    *_, (_, _, own) = walk(m.entry, initial(m.entry, {"x": 1.0}))
+    assert (own.low, own.high) == (-2, 2)

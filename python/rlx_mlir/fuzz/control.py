@@ -29,10 +29,18 @@ STEPS: tuple[Step, ...] = (
 
 
 def _step(draft: Draft, other: Value) -> Callable[[Value], Value]:
-    """One to three random steps, which may read a value from outside."""
+    """One to three random steps, which may read a value from outside; perhaps a product before them.
+
+    What has products keeps its region, with kernels for what is in it; short scans are unrolled.
+    """
     steps = [draft.choose(STEPS) for _ in range(draft.integer(1, 3))]
+    weight, width = None, other.shape[-1] if len(other.shape) > 1 else 0
+    if isinstance(width, int) and width and draft.chance(0.5):
+        weight = draft.new([width, width], word(other), scale=width**-0.5, param=0.8)
 
     def run(x: Value) -> Value:
+        if weight is not None:
+            x = draft.module.tanh(draft.module.matmul(x, weight))
         for step in steps:
             x = step(draft.module, x, other)
         return x
@@ -94,13 +102,8 @@ def scan(draft: Draft) -> None:
     other = draft.like(entry, word(xs))
     step, length = _step(draft, other), draft.integer(0, 5)
     only, reverse, stacks = draft.chance(0.2), draft.chance(0.4), draft.chance(0.7)
-    weight = None
-    if len(entry) == 2 and isinstance(entry[1], int) and entry[1] and draft.chance(0.6):
-        weight = draft.new([entry[1], entry[1]], word(xs), scale=entry[1] ** -0.5, param=0.8)
 
     def body(carried: Value, *given: Value) -> tuple[Value, Value | None]:
-        if weight is not None:  # with products, short scans are unrolled
-            carried = m.tanh(m.matmul(carried, weight))
         following = m.add(m.mul(step(carried), 0.5), m.mul(given[0], 0.5)) if given else step(carried)
         return following, m.neg(following) if stacks else None
 

@@ -8,8 +8,9 @@ nor of reductions of nothing, which may be infinite. An operation without a rule
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.mir.control import REGIONS, captured, region_arguments, yielded
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
 from rlx_mlir.mir.scalars import integer_range
@@ -304,12 +306,64 @@ def weight_of(array: np.ndarray) -> Weight | None:
 
 
 def analyse(operations: Iterable[ir.AnyOp], known: Known) -> Iterator[tuple[ir.AnyOp, list[Interval]]]:
-    """Follows the operations of a function in order; gives each, and the intervals of its results."""
+    """Follows the operations of a block in order; gives each, and the intervals of its results.
+
+    What is in regions comes before the operation that has them, with intervals that hold in every step.
+    """
     for op in operations:
         operation = op.operation
-        found = intervals_of(operation, known)
+        if operation.name in REGIONS:
+            found = yield from _analyse_regions(operation, known)
+        else:
+            found = intervals_of(operation, known)
         known.intervals.update(zip(operation.results, found, strict=True))
         yield operation, found
+
+
+#: Steps that intervals of what a loop carries are followed for; ends that still grow then are infinite.
+_STEPS = 4
+
+
+def _analyse_regions(
+    op: ir.Operation, known: Known
+) -> Generator[tuple[ir.AnyOp, list[Interval]], None, list[Interval]]:
+    """The same of what is in regions; returns the intervals of the results."""
+    view = op.opview
+    given = region_arguments(op, list(op.operands), lambda value: value)
+    for region in op.regions:
+        for argument, operand in zip(region.blocks[0].arguments, given, strict=True):
+            known.intervals[argument] = known[operand]
+            if operand in known.weights and captured(argument) is not None:
+                known.weights[argument] = known.weights[operand]
+    if isinstance(view, mir.IfOp):
+        for region in op.regions:
+            yield from analyse(_without_end(region), known)
+        branches = zip(yielded(view.then_region), yielded(view.else_region), strict=True)
+        return [_hull([known[first], known[second]]) for first, second in branches]
+    carried = [known[value] for value in view.inits]
+    for step in itertools.count():  # ends: each one from _STEPS on makes another end infinite
+        for region in op.regions:
+            known.intervals.update(zip(region.blocks[0].arguments, carried, strict=False))
+        for _ in analyse(_without_end(view.body), known):
+            pass
+        following = [_hull([own, known[value]]) for own, value in zip(carried, yielded(view.body), strict=False)]
+        if following == carried:
+            break
+        carried = [_widened(*pair) for pair in zip(carried, following, strict=True)] if step >= _STEPS else following
+    for region in op.regions:
+        known.intervals.update(zip(region.blocks[0].arguments, carried, strict=False))
+        yield from analyse(_without_end(region), known)
+    return [*carried, *(known[value] for value in yielded(view.body)[len(carried) :])]
+
+
+def _widened(before: Interval, after: Interval) -> Interval:
+    """An interval whose ends go on to grow as they did."""
+    low = after.low if after.low >= before.low else -math.inf
+    return Interval(low, after.high if after.high <= before.high else math.inf)
+
+
+def _without_end(region: ir.Region) -> list[ir.AnyOp]:
+    return list(region.blocks[0].operations)[:-1]
 
 
 __all__ = [
