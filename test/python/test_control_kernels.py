@@ -23,7 +23,7 @@ def random(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def compiled(module: GraphModule, *, threads: int = 1, **options: Any) -> rlx.Executable:
-    """The module, with loops or branches in its plan, from its artefact's bytes; what is interpreted goes through too."""
+    """The module, with loops or branches in its plan, which its artefact's bytes keep."""
     executable = rlx.compile(module, threads=threads, cache=False, **options)
     assert executable.artifact.blocks
     assert Artifact.from_bytes(executable.artifact.to_bytes()) == executable.artifact

@@ -351,7 +351,7 @@ class _Planner:
 
 @compiler_pass(
     "lir-plan",
-    dependent=("memref", "arith"),
+    dependent=("arith", "func", "memref", "mir", "scf"),
     options={
         "maxima": Option(f"declared maxima of dynamic sizes as symbol:size, others are {DEFAULT_MAXIMUM}", ""),
     },

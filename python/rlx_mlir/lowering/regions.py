@@ -45,9 +45,7 @@ def is_large(op: ir.AnyOp) -> bool:
     dependent=("mir",),
     options={
         "loops": Option("keep every mir.while too, as on GPUs: the host sees what ends it", False),
-        "alignment": Option(
-            "of bytes, which entries of sequences have to start at; scans of others aren't kept", 1, least=1
-        ),
+        "alignment": Option("bytes at whose multiples entries of sequences start; other scans aren't kept", 1, least=1),
     },
 )
 def keep_regions(module: ir.Operation, *, loops: bool, alignment: int) -> None:
