@@ -158,13 +158,13 @@ def graph() -> GraphModule:
 
 
 def test_loops_and_choices() -> None:
-    """All steps of a scan, one of a loop by a condition, and the dearer branch."""
+    """All steps of a scan, one of a loop by a condition, and the calls of both branches."""
     m = graph()
     x, w, p = m.input("x", ["t", 1, 8]), m.param("w", [8, 8]), m.input("p", [], "i1")
     last, _ = m.scan(lambda c, own: (m.matmul(m.add(c, own), w), None), x[0], x)
     small = m.cond(p, lambda: m.matmul(last, w), lambda: m.neg(last))
     m.set_outputs({"y": m.while_loop(lambda c: p, lambda c: m.add(c, 1.0), small)})
-    assert work_of(m, {"t": 5}).flops == 5 * (8 + 2 * 64) + 2 * 64 + 8
+    assert work_of(m, {"t": 5}).flops == 5 * (8 + 2 * 64) + (2 * 64 + 8) + 8
 
 
 def test_a_product() -> None:

@@ -17,7 +17,6 @@ from rlx_mlir.semantics.function import KERNEL, PREPARE, role
 
 __all__ = [
     "KERNEL",
-    "PLANNED",
     "PREPARE",
     "ROLE",
     "argument_attributes",
@@ -38,9 +37,6 @@ __all__ = [
 
 #: Attribute of functions that aren't the entry: `prepare` or `kernel`.
 ROLE = "mir.role"
-
-#: Operations of MIR in planned functions, which are read and never lowered.
-PLANNED = frozenset({"mir.entry_view"})
 
 
 def functions(module: ir.AnyModule, wanted: str | None = None) -> list[ir.AnyOp]:

@@ -9,8 +9,8 @@ from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.lowering.epilogues import widen_epilogues
 from rlx_mlir.lowering.extents import check_extents
-from rlx_mlir.lowering.functions import PLANNED
 from rlx_mlir.mir import PREPARE_ONLY, TO_LINALG
+from rlx_mlir.mir.registry import PLANNED
 from rlx_mlir.rewriting import apply_patterns, compiler_pass, operations
 from rlx_mlir.semantics.function import PREPARE, role
 from rlx_mlir.unsupported import list_operations

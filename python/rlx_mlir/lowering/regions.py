@@ -206,7 +206,7 @@ def _hoist(op: ir.Operation) -> None:
 def _recapture(op: ir.Operation, captures: Sequence[ir.Value]) -> None:
     """Replaces the operation by one with these captures, which its regions have arguments for; without unread ones."""
     blocks = [region.blocks[0] for region in op.regions]
-    kept = []
+    kept: list[ir.Value] = []
     for number in reversed(range(len(captures))):
         at = len(blocks[0].arguments) - len(captures) + number + len(kept)
         if any(next(iter(block.arguments[at].uses), None) is not None for block in blocks):

@@ -19,7 +19,6 @@ from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_f
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
-    PLANNED,
     PREPARE,
     ROLE,
     argument_attributes,
@@ -36,7 +35,7 @@ from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.lowering.plan_regions import KINDS
 from rlx_mlir.lowering.regions import is_kept
 from rlx_mlir.mir.dims import Size
-from rlx_mlir.mir.registry import REFERENCES, TERMINATORS
+from rlx_mlir.mir.registry import PLANNED, REFERENCES, TERMINATORS
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 
 #: A report ends after so many lines: one mistake often breaks a rule many times.

@@ -38,6 +38,9 @@ Run = Callable[[Sequence[object]], list[Any]]
 #: Operations that end regions: they compute nothing.
 TERMINATORS = frozenset({"mir.condition", "mir.yield"})
 
+#: Operations on buffers, in planned functions: they are read, and never lowered.
+PLANNED = frozenset({"mir.entry_view"})
+
 #: Symbolic result dimensions of each operation, by name: a function of the operation and its operands' dimensions.
 DIM_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {}
 
