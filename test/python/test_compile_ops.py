@@ -682,6 +682,7 @@ ELSEWHERE = {
     "hir.llama_decoder_block",
     "hir.qwen35_mtp_head",
     "mir.condition",
+    "mir.entry_view",
     "mir.custom",
     "mir.dequant_matmul_scaled",
     "mir.if",

@@ -146,17 +146,39 @@ def test_weights_that_are_scaled_by_constants_are_packed() -> None:
     np.testing.assert_allclose(executable.run(inputs)["y"], interpret(module, {**inputs, **params})["y"], rtol=1e-4)
 
 
-def test_products_of_constants_are_not_prepared() -> None:
-    """There is nothing to set."""
+def test_products_with_constants_are_prepared() -> None:
+    """There is nothing to set: they are prepared where the executable is made."""
     p = Program()
     m = p.m
     weight = m.constant(np.arange(64 * 8, dtype=np.float32).reshape(64, 8) / 64, "f32")
     p.output(y=m.mm(p.input("x", ["n", 64]), weight))
     module = p.finish()
     executable = compile_fresh(module)
-    assert executable.artifact.preparation == Preparation()
+    assert [step.op for step in executable.artifact.preparation.steps] == ["constant", "transpose", "repack"]
+    assert set(executable.artifact.templates.values()) == {"gemm_panels"}
     inputs, _ = p.values({"n": 2})
     np.testing.assert_allclose(executable.run(inputs)["y"], interpret(module, inputs)["y"], rtol=1e-4)
+
+
+def test_tables_are_in_memory_once() -> None:
+    """Constants that templates read from memory are prepared, not copied at each call; beside parameters too."""
+    for weighted in (False, True):
+        p = Program()
+        m = p.m
+        x = p.input("x", ["n", 4, 32])
+        table = m.constant(np.arange(4 * 32, dtype=np.float32).reshape(4, 32) / 64, "f32")
+        if weighted:
+            x = x * p.param("w", [32])
+        p.output(y=m.softmax(m.add(x, table)), z=m.rms_norm(table, m.constant(np.ones(32), "f32")))
+        module = p.finish()
+        executable = compile_fresh(module)
+        assert "constant:prepared" in [own.name for own in executable.artifact.plan_parameters]
+        assert all("concat" not in name for name in executable.artifact.kernels)
+        inputs, params = p.values({"n": 2})
+        executable.set_params(params)
+        found = executable.run(inputs)
+        for name, value in interpret(module, {**inputs, **params}).items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-4, atol=1e-6)
 
 
 def test_large_constants_stay_in_the_code() -> None:

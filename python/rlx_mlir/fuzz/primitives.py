@@ -358,7 +358,7 @@ def reshape(draft: Draft) -> None:
 def _split(draft: Draft) -> None:
     """Dimensions that symbols say are joined, and split again to other values' sizes."""
     x = draft.any(ALL, 2)
-    if "?" in x.shape or draft.elements(x.shape) > draft.most_elements:
+    if "?" in x.shape or 0 in x.shape or draft.elements(x.shape) > draft.most_elements:
         raise Skip
     at = draft.integer(0, x.ndim - 2)
     joined = draft.module.size(x.shape[at]) * x.shape[at + 1]

@@ -21,7 +21,7 @@ from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writer
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
 from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
-from rlx_mlir.lowering.parameters import clone_into
+from rlx_mlir.lowering.parameters import can_prepare, clone_into, prepare_constant
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
 from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_blocks, own_values
 from rlx_mlir.mir.control import REGIONS
@@ -85,7 +85,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     for block in blocks:
         own_values(block)
         _copy_updated(block)
-        _store_constants(block)
+        _store_constants(module, block)
         _join_in_groups(block)
     if prologues:
         sink_parts(entry)
@@ -138,15 +138,18 @@ def _copy_updated(block: ir.Block) -> None:
                 op.operands[0] = copied(op.operands[0])
 
 
-def _store_constants(block: ir.Block) -> None:
-    """Constants are written to memory where what reads them has to find them there."""
+def _store_constants(module: ir.Operation, block: ir.Block) -> None:
+    """Constants are written to memory where what reads them has to find them there; once where that is possible."""
+    is_entry = block.owner.operation.name == "func.func"
     stored: dict[ir.Value, ir.Value] = {}
     for op in [op for op in _inside(block) if op.name != "mir.constant"]:
         for number, value in enumerate(op.operands):
             constant = producer(value, mir.ConstantOp)
             if constant is None or not _reads_memory(op, is_splat=getattr(constant.value, "is_splat", False)):
                 continue
-            if value not in stored:
+            if value not in stored and is_entry and can_prepare(constant.operation):
+                stored[value] = prepare_constant(module, constant.operation)
+            elif value not in stored:
                 with ir.InsertionPoint.after(constant.operation), op.location:
                     stored[value] = copied(value)
             op.operands[number] = stored[value]

@@ -18,7 +18,9 @@ from rlx_mlir.lowering.functions import (
     argument_attributes,
     dictionary,
     entry_function,
+    functions,
     raw_argument_attributes,
+    result_attributes,
     set_signature,
 )
 from rlx_mlir.lowering.fuse import is_parameter, keep_result_wide, producer, shape_of
@@ -170,10 +172,15 @@ def _is_fixed(value: ir.Value) -> bool:
     return not isinstance(owner, ir.Block) and can_prepare(owner.operation) and all(map(_is_fixed, owner.operands))
 
 
+def _is_known(value: ir.Value) -> bool:
+    """Whether the value is known before the first call, and can be prepared."""
+    return follows_from_parameters(value) or _is_fixed(value)
+
+
 def pack_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its panels"""
     weight = op.weight
-    if not follows_from_parameters(weight) or layout_of(weight) != "rows":
+    if not _is_known(weight) or layout_of(weight) != "rows":
         return
     if not formats.get_format(scheme_of(weight)).has_panels:
         return rewriter.no_match(f"{scheme_of(weight)} has no panels")
@@ -191,7 +198,7 @@ PACK.pattern(mir.BlockDotOp)(pack_operand)
 def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
     weight = op.weight
-    if not follows_from_parameters(weight) or layout_of(weight) != "rows":
+    if not _is_known(weight) or layout_of(weight) != "rows":
         return
     if not formats.get_format(scheme_of(weight)).has_planes:
         return rewriter.no_match(f"{scheme_of(weight)} has no planes")
@@ -226,7 +233,7 @@ def pack_dense(op: ir.AnyOp, rewriter: Rewriter) -> None:
     matmul = isinstance(op, mir.MatmulOp)
     x, weight = (op.lhs, op.rhs) if matmul else (op.x, op.weight)
     kind = ir.RankedTensorType(weight.type)
-    if not follows_from_parameters(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
+    if not _is_known(weight) or len(kind.shape) != 2 or not kind.has_static_shape:
         return
     if str(kind.element_type) not in ("f32", "f16", "bf16"):
         return rewriter.no_match(f"products of {kind.element_type} have no template")
@@ -256,7 +263,7 @@ def hoist_params(module: ir.Operation) -> None:
         if not can_prepare(op):
             continue
         others = [v for v in op.operands if isinstance(v.owner, ir.Block) or identity(v.owner) not in fixed]
-        if not others:
+        if not others and op.name != "mir.repack":
             fixed[identity(op)] = op
         elif all(_from(v, parameters, hoisted) for v in others):
             hoisted[identity(op)] = op
@@ -302,6 +309,38 @@ def hoist_params(module: ir.Operation) -> None:
             block.erase_argument(number)
             del attributes[number]
     set_signature(function, attributes)
+
+
+def prepare_constant(module: ir.AnyModule, constant: ir.AnyOp) -> ir.Value:
+    """An argument of the entry function that @prepare gives a constant for: it is in memory once, not in each call."""
+    function = entry_function(module)
+    found = functions(module, PREPARE)
+    with function.operation.location:
+        prepare = found[0] if found else _empty_prepare(module)
+        *_, end = operations(prepare, nested=False)
+        names = [own["mir.name"] for own in result_attributes(prepare)]
+        labels = ("constant:prepared", *(f"constant:prepared#{number + 2}" for number in range(len(names))))
+        label = next(name for name in labels if name not in names)
+        with ir.InsertionPoint(end):
+            value = constant.operation.clone().results[0]
+            func.ReturnOp([*end.operands, value])
+        end.erase()
+        named = [dictionary(mir__name=ir.StringAttr.get(name)) for name in (*names, label)]
+        set_signature(prepare, raw_argument_attributes(prepare), named)
+        given = dictionary(mir__name=ir.StringAttr.get(label), mir__kind=ir.StringAttr.get("param"))
+        attributes = [_named(own, number) for number, own in enumerate(raw_argument_attributes(function))]
+        argument: ir.Value = function.operation.regions[0].blocks[0].add_argument(value.type, constant.location)
+        set_signature(function, [*attributes, given])
+    return argument
+
+
+def _empty_prepare(module: ir.AnyModule) -> ir.AnyOp:
+    with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
+        prepare = func.FuncOp(_free_name(module, "prepare"), ir.FunctionType.get([], []))
+    prepare.operation.attributes[ROLE] = ir.StringAttr.get(PREPARE)
+    with ir.InsertionPoint(prepare.add_entry_block()):
+        func.ReturnOp([])
+    return prepare
 
 
 def _named(attributes: ir.DictAttr, number: int) -> ir.Attribute:
@@ -356,7 +395,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
     seen: Counter[str] = Counter()
     for value in values:
         suffix = layout_of(value) if producer(value, mir.RepackOp) is not None else "prepared"
-        label = "+".join(dict.fromkeys(sources(value))) + ":" + suffix
+        label = ("+".join(dict.fromkeys(sources(value))) or "constant") + ":" + suffix
         seen[label] += 1
         labels.append(label if seen[label] == 1 else f"{label}#{seen[label]}")
     return labels

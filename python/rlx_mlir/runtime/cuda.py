@@ -216,8 +216,10 @@ class CudaExecutable(Executable):
             graphs=graphs,
             wait=os.environ.get("RLX_CUDA_SYNC", "") not in ("", "0"),
         )
-        self._bound = None if artifact.parameters else _DeviceParameters()
+        self._bound: _DeviceParameters | None = None
         self._flight = InFlight(self._plan)
+        if not artifact.parameters:  # but perhaps constants are prepared
+            self.set_params({})
 
     def _input_bytes(self, spec: BufferSpec) -> int:
         """Of an input at the maxima."""

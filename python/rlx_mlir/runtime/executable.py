@@ -171,7 +171,9 @@ class Executable:
                 raise ExecutionError(f"'{artifact.name}': {error}{hint}") from None
         self._plan: Any = linked.guard(plan)
         self._maxima = dict(artifact.symbols)
-        self._bound = None if artifact.parameters else Parameters()
+        self._bound: Parameters | None = None
+        if not artifact.parameters:  # but perhaps constants are prepared
+            self.set_params({})
 
     def __repr__(self) -> str:
         return shown.line(type(self).__name__, self.artifact, *self._state())

@@ -2,15 +2,15 @@
 // RUN: rlx-opt %s --rlx-load=%S/Inputs/operations_for_lit.py --mir-outline-kernels --lir-plan --cpu-apply-templates \
 // RUN:   | FileCheck %s
 
-/// A kernel that calls gives all results of its operation; a constant that it reads is written to memory by another.
-//   OUT-LABEL: func private @concat_0() -> tensor<4x3xf32> attributes {mir.kernel = "move"
-//         OUT:   mir.constant
+/// A kernel that calls gives all results of its operation; a constant that it reads is prepared once.
 //   OUT-LABEL: func private @lit_called_0(
 //    OUT-SAME:   %[[X:.+]]: tensor<?x3xf32>) -> (tensor<?x3xf32>, tensor<?x3xf32>) attributes {mir.kernel = "own", mir.role = "kernel"}
 //         OUT:   %[[R:.+]]:2 = mir.custom "lit.called"(%[[X]])
 //         OUT:   return %[[R]]#0, %[[R]]#1
+//   OUT-LABEL: func @prepare() -> (tensor<4x3xf32> {mir.name = "constant:prepared"})
+//         OUT:   mir.constant
 //   OUT-LABEL: func @f(
-//         OUT:   %[[C:.+]] = call @concat_0()
+//    OUT-SAME:   %[[C:[a-z0-9]+]]: tensor<4x3xf32> {mir.kind = "param", mir.name = "constant:prepared"}
 //         OUT:   call @lit_called_1(%[[C]])
 
 /// The addresses of operands and results, their sizes, and no parameters.
