@@ -7,6 +7,7 @@
 
 #include "plan_spec.h"
 
+#include <functional>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -19,8 +20,12 @@ PlanSpec parsePlanSpec(const std::vector<std::pair<std::string, int64_t>> &symbo
                        int64_t arenaBytes, const std::vector<std::pair<int64_t, int64_t>> &slots,
                        std::vector<std::string> kernels, std::vector<std::string> inputs,
                        std::vector<std::string> params, std::vector<std::string> outputs,
-                       nanobind::object calls, nanobind::object blocks,
-                       nanobind::object positions, nanobind::object extents);
+                       nanobind::object calls, nanobind::object blocks, nanobind::object positions,
+                       nanobind::object extents);
+
+/// What loops ask between steps: raises what a signal's handler raises, such as KeyboardInterrupt,
+/// and what `check` does, if it isn't None. Called without Python's lock.
+std::function<void()> asking(nanobind::handle check);
 
 /// Raises the class of rlx_mlir.errors of this name, with the error's message and attributes.
 void raiseError(const char *name, const std::exception &error, nanobind::dict attributes = {});

@@ -294,6 +294,16 @@ void translateError(const std::exception_ptr &error, void *) {
 
 } // namespace
 
+std::function<void()> rlx::runtime::asking(nb::handle check) {
+  return [check] {
+    nb::gil_scoped_acquire acquired;
+    if (PyErr_CheckSignals() != 0)
+      throw nb::python_error();
+    if (!check.is_none())
+      check();
+  };
+}
+
 void rlx::runtime::raiseError(const char *name, const std::exception &error, nb::dict attributes) {
   nb::object type = nb::module_::import_("rlx_mlir.errors").attr(name);
   // What LLVM says about a damaged object may quote bytes that aren't UTF-8.
@@ -338,8 +348,17 @@ NB_MODULE(_runtime, m) {
            nb::arg("params"), nb::arg("outputs"), nb::arg("calls"), nb::arg("blocks") = nb::tuple(),
            nb::arg("positions") = nb::tuple(), nb::arg("extents") = nb::none(),
            nb::arg("threads") = 0)
-      .def("run", &Plan::run, nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"),
-           nb::arg("sizes"), nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "run",
+          [](Plan &self, const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
+             const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes,
+             nb::object check) {
+            const std::function<void()> ask = asking(check);
+            nb::gil_scoped_release released;
+            self.run(inputs, params, outputs, sizes, &ask);
+          },
+          nb::arg("inputs"), nb::arg("params"), nb::arg("outputs"), nb::arg("sizes"),
+          nb::arg("check") = nb::none())
       .def("profile", &Plan::profile, nb::arg("enabled"), nb::call_guard<nb::gil_scoped_release>())
       .def("timings",
            [](Plan &self) {

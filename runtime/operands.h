@@ -30,7 +30,8 @@ public:
   void **of(size_t call) { return pointers.data() + firstPointer[call]; }
 
   /// Runs all calls: `runner.runCalls(begin, end)` does some in order, `runner.holds(flag)` reads a
-  /// flag, and `runner.copy(to, from, bytes)` copies.
+  /// flag, `runner.copy(to, from, bytes)` copies, and `runner.nextStep()` comes before each step of
+  /// a loop: it may throw.
   template <typename Runner> void run(Runner &runner) {
     runPart(0, spec.calls.size(), outermost, runner);
   }
@@ -87,6 +88,7 @@ private:
     }
     int64_t step = 0;
     for (; step < state.steps; ++step) {
+      runner.nextStep();
       if (block.kind == Kind::While) {
         runPart(block.begin, block.middle, state.parts[0], runner);
         if (!runner.holds(pointers[state.flag]))

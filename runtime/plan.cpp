@@ -196,7 +196,8 @@ void Plan::runRange(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
-               const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes) {
+               const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes,
+               const std::function<void()> *ask) {
   HostRange::refuse("a plan can't run");
   checkAddresses(inputs, spec.inputs, "input");
   checkAddresses(params, spec.params, "param");
@@ -213,6 +214,7 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
   operands->place({nullptr, inputAddresses.data(), paramAddresses.data(), outputs.data()});
   DefaultFloatEnvironment environment;
   before = profiling ? nanosecondsNow() : 0;
+  poll = Poll(ask);
   operands->run(*this);
   profiledRuns += profiling;
 }

@@ -46,9 +46,11 @@ public:
   /// Runs every call in order. What holds positions is copied first. Addresses come in the order of
   /// the spec's names; `sizes` in the order of its symbols. Throws InputError, before anything ran,
   /// where a count, an address or a size or a position is wrong, or inside a range of the host
-  /// program. Runs in the default floating-point environment, whatever the caller's is.
+  /// program. Runs in the default floating-point environment, whatever the caller's is. What `ask`
+  /// throws between steps of loops ends the run.
   void run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
-           const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes);
+           const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes,
+           const std::function<void()> *ask = nullptr);
 
   /// Starts to measure each call, from zero; or stops.
   void profile(bool enabled);
@@ -97,6 +99,7 @@ private:
   void runCalls(size_t begin, size_t end);
   static bool holds(const void *flag) { return *static_cast<const uint8_t *>(flag) != 0; }
   static void copy(void *to, const void *from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void nextStep() { poll.nextStep(); }
 
   ForkSafeMutex turn;
   const std::shared_ptr<ObjectCode> code;
@@ -107,6 +110,7 @@ private:
   std::vector<Step> steps;
   std::vector<size_t> firstStep; // of each call
   std::optional<Operands> operands;
+  Poll poll{nullptr};
   std::vector<Copy> copies;
   std::vector<uintptr_t> inputAddresses, paramAddresses;
   std::optional<Memory> arena, scratch, shared;

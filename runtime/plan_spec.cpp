@@ -4,6 +4,7 @@
 #include "error.h"
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 
 namespace rlx::runtime {
@@ -471,6 +472,20 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
         std::to_string(value) + " to " + std::to_string(value + rows - 1) +
         " have to be among the " + std::to_string(limit) + " rows that " + own.where + " has");
   }
+}
+
+void Poll::nextStep() {
+  constexpr int64_t kPause = 20'000'000;
+  if (ask == nullptr)
+    return;
+  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
+                          std::chrono::steady_clock::now().time_since_epoch())
+                          .count();
+  if (last != 0 && now - last < kPause)
+    return;
+  if (last != 0) // the first step begins to wait
+    (*ask)();
+  last = now;
 }
 
 //===----------------------------------------------------------------------===//

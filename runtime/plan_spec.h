@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -237,6 +238,18 @@ private:
   std::vector<int64_t> allBytes[4]; // by source
   std::vector<int64_t> current;     // the sizes that this holds for
   bool known = false;
+};
+
+/// Asks, now and then, whether to go on with a loop, whose steps may never end.
+class Poll {
+public:
+  /// `ask` throws where not; null asks nobody.
+  explicit Poll(const std::function<void()> *ask) : ask(ask) {}
+  void nextStep();
+
+private:
+  const std::function<void()> *ask;
+  int64_t last = 0; // nanoseconds
 };
 
 /// What a kernel's code was compiled for: its buffers, each a dense array, and what it relies on.

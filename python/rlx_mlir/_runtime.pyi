@@ -161,7 +161,14 @@ class Plan:
         and ExecutionError where a kernel is missing or the memory cannot be had.
         """
 
-    def run(self, inputs: Sequence[int], params: Sequence[int], outputs: Sequence[int], sizes: Sequence[int]) -> None:
+    def run(
+        self,
+        inputs: Sequence[int],
+        params: Sequence[int],
+        outputs: Sequence[int],
+        sizes: Sequence[int],
+        check: Callable[[], object] | None = None,
+    ) -> None:
         """Runs all calls, without the GIL; returns when the outputs are written.
 
         The caller has checked that each address has the memory behind it that the sizes ask for.
@@ -169,6 +176,8 @@ class Plan:
         Args:
             inputs: addresses, in the order of the names; `params` and `outputs` likewise.
             sizes: one for each symbol.
+            check: is called between steps of loops, 50 times a second at most: what it raises ends the run, and so
+                does what handlers of signals raise.
 
         Raises InputError where a count is wrong, an address is null, or a size is negative or above its maximum, or
         a position is out of range, or in a range of `parallel_for`; then nothing ran.

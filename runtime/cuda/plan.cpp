@@ -366,6 +366,8 @@ public:
                  "what a loop carries cannot be copied");
   }
 
+  void nextStep() { plan.poll.nextStep(); }
+
 private:
   void runCall(size_t i) {
     const KernelFunctions &kernel = plan.kernels[plan.spec.calls[i].kernel];
@@ -547,6 +549,7 @@ std::shared_ptr<CudaRun> CudaPlan::run(const Arguments &arguments, const Order &
   std::lock_guard<ForkSafeMutex> guard(turn);
   Device::Scope scope(device);
   follow(order);
+  poll = Poll(order.ask ? &order.ask : nullptr);
   resize(arguments.sizes);
   checkPositions(arguments);
   placeArguments(arguments);
@@ -609,6 +612,7 @@ std::shared_ptr<CudaRun> CudaPlan::repeat(const std::vector<const Arguments *> &
   std::lock_guard<ForkSafeMutex> guard(turn);
   Device::Scope scope(device);
   follow(order);
+  poll = Poll(order.ask ? &order.ask : nullptr);
   resize(turns.front()->sizes);
   for (const Arguments *own : turns)
     checkPositions(*own);

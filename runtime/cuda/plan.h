@@ -82,6 +82,8 @@ struct Order {
   std::optional<StreamHandle> stream;
   /// Runs of other plans that come before.
   std::vector<std::shared_ptr<CudaRun>> after;
+  /// Throws, between steps of loops, where the run is to end.
+  std::function<void()> ask;
 };
 
 /// Owns the arena, the scratch memory and the memory for arrays of the host. Concurrent runs of one
@@ -195,6 +197,7 @@ private:
   const Options options;
   PlanSizes layout;
   Operands operands;
+  Poll poll{nullptr};
   bool hostDecides = false; // by values: what such a plan launches is no graph
   std::vector<KernelFunctions> kernels;
   StreamHandle stream = nullptr;

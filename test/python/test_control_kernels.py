@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -11,8 +12,8 @@ import pytest
 from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
-from rlx_mlir import Artifact, GraphModule
-from rlx_mlir.errors import InputError
+from rlx_mlir import Artifact, GraphModule, own_ops
+from rlx_mlir.errors import ExecutionError, InputError
 
 F32 = np.float32
 N = 24
@@ -302,6 +303,49 @@ def test_numeric_verification_and_reports() -> None:
     executable.profile(True)
     executable.run(given)
     assert all(seconds > 0 for _, seconds in executable.timings())
+
+
+def endless() -> GraphModule:
+    m = GraphModule.mir("endless")
+    x, w = m.input("x", [1, N]), m.param("w", [N, N])
+    m.set_outputs({"y": m.while_loop(lambda y: m.compare("eq", m.sum(y) * 0.0, 0.0), lambda y: m.matmul(y, w), x)})
+    return m
+
+
+def test_a_signal_ends_a_loop() -> None:
+    executable = compiled(endless())
+    executable.set_params({"w": np.zeros((N, N), F32)})
+
+    def handler(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        with pytest.raises(KeyboardInterrupt):
+            executable.run({"x": np.ones((1, N), F32)})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    executable.set_params({"w": np.full((N, N), np.nan, F32)})  # it runs again, and ends
+    assert np.isnan(executable.run({"x": np.ones((1, N), F32)})["y"]).all()
+
+
+def test_a_function_that_fails_ends_a_loop() -> None:
+    def fails(x: np.ndarray) -> np.ndarray:
+        raise ValueError("mine")
+
+    rlx.register_op("test.fails", infer=lambda x: x, reference=lambda x: x, kernel=fails)
+    m = GraphModule.mir("fails")
+    x = m.input("x", [4])
+    body = lambda y: m.minimum(m.maximum(m.custom("test.fails", y), 0.0), 1.0)  # noqa: E731
+    m.set_outputs({"y": m.while_loop(lambda y: m.compare("ge", m.sum(y), 0.0), body, x)})
+    try:
+        executable = compiled(m)
+        with pytest.raises(ExecutionError, match=r"'kernel' of 'test\.fails' raised ValueError: mine"):
+            executable.run({"x": np.ones(4, F32)})
+    finally:
+        own_ops.unregister_op("test.fails")
 
 
 def test_the_interpreter_is_watched_in_regions() -> None:

@@ -71,6 +71,11 @@ class Linked:
         if error is not None:
             raise error
 
+    def check(self) -> None:
+        """Raises what a function has failed with in this run: a loop needn't go on."""
+        if self._failure.error is not None:
+            raise self._failure.error
+
     def _note(self, error: BaseException) -> None:
         """Keeps the first error of a run."""
         if self._failure.error is None:
@@ -106,7 +111,7 @@ class _GuardedPlan:
     def run(self, *arguments: Any) -> None:
         """Runs the plan; raises what a function failed with. The outputs mean nothing then."""
         with self._linked.guarded():
-            self._plan.run(*arguments)
+            self._plan.run(*arguments, check=self._linked.check)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._plan, name)
