@@ -19,8 +19,8 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.fuzz.operations import GENERATORS
 from rlx_mlir.lowering import fuse, groups, outline
 from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, ranges
-from rlx_mlir.mir.registry import PLANNED
 from rlx_mlir.mir.functions import FUNCTIONS
+from rlx_mlir.mir.registry import PLANNED
 from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.verify import tolerance
 
