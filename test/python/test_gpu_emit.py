@@ -253,7 +253,7 @@ def test_host_part_names_what_it_launches() -> None:
     kernel = write_device_kernel("copy", "copies", [x], [y], em, host, scratch=scratch)
     assert kernel.schedule == "copies"
     with ir.new_context(), ir.Location.unknown():
-        text = f"gpu.module @kernels {{\n{kernel.device}}}\n{kernel.host}"
+        text = f"gpu.module @kernels {{\n{kernel.device}}}\n{kernel.host.text}"
         module = ir.Module.parse(f"module attributes {{gpu.container_module}} {{\n{text}}}")
         printed = str(module)
     assert re.search(

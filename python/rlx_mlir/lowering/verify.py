@@ -15,7 +15,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.kernel_classes import CLASSES, GENERIC, OWN
-from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_from_sizes
+from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, MEASURES, TEMPLATE
+from rlx_mlir.lowering.scratch import follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,

@@ -12,17 +12,18 @@
     kernel = write_device_kernel(name, "scale", [("x", "memref<?xf32>")], [("y", "memref<?xf32>")], device, host)
 
 The host computes sizes and launches; it touches no memory. A launch with no blocks (a grid of 0) does nothing.
+Its part stays an object, which can be emitted in any place: `by_rows` makes one kernel of two schedules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter
-from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, signature_of
+from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 
 __all__ = [
     "COUNTS",
@@ -30,8 +31,10 @@ __all__ = [
     "Buffers",
     "DeviceKernel",
     "HostEmitter",
+    "HostPart",
     "Numbers",
     "Scratch",
+    "by_rows",
     "by_vectors",
     "check_counts",
     "symbol_of",
@@ -46,21 +49,6 @@ MOST = (1 << 31) - (1 << 16)
 COUNTS = "rlx.counts"
 _SWIZZLES = {0: "none", 32: "swizzle_32b", 64: "swizzle_64b", 128: "swizzle_128b"}
 _PROMOTIONS = {0: "none", 64: "l2promo_64b", 128: "l2promo_128b", 256: "l2promo_256b"}
-
-
-@dataclass(frozen=True)
-class DeviceKernel:
-    """The text of a scheduled kernel.
-
-    Attributes:
-        schedule: the schedule's name, for reports.
-        device: functions of the GPU (`llvm.func`), for the one GPU module of the program.
-        host: `NAME.body`, `NAME.units` and `NAME.scratch`.
-    """
-
-    schedule: str
-    device: str
-    host: str
 
 
 def symbol_of(name: str) -> str:
@@ -247,6 +235,55 @@ def by_vectors(
         launch(widths[1])
 
 
+@dataclass(frozen=True)
+class HostPart:
+    """What the host does for a kernel, which can be emitted anywhere: in a function, in one side of a branch.
+
+    It is emitted once as it is made, so that a schedule declines what its host's part can't do.
+
+    Attributes:
+        name: the kernel's.
+        buffers: its own operands, then its results.
+        parameters: names of the parameters of each function that is launched.
+        launch: `launch(em, buffers, scratch)` computes sizes and launches.
+        scratch: `scratch(em, buffers)` is the number of bytes of scratch memory.
+        text: `NAME.body`, `NAME.units` and `NAME.scratch`.
+    """
+
+    name: str
+    buffers: Buffers
+    parameters: Mapping[str, Sequence[str]]
+    launch: Callable[[HostEmitter, list[Value], Value], None]
+    scratch: Callable[[HostEmitter, list[Value]], Index]
+    text: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        em = HostEmitter(self.parameters)
+        more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
+        with em.func(f"{self.name}.body", [*self.buffers, *more]) as values:
+            self.launch(em, values[: -len(more)], values[-1])
+        with em.func(f"{self.name}.units", self.buffers, ["index"]):
+            em.return_([em.const(1)])
+        with em.func(f"{self.name}.scratch", self.buffers, ["index"]) as values:
+            em.return_([em.index(self.scratch(em, values))])
+        object.__setattr__(self, "text", em.text())
+
+
+@dataclass(frozen=True)
+class DeviceKernel:
+    """A scheduled kernel.
+
+    Attributes:
+        schedule: the schedule's name, for reports.
+        device: the text of functions of the GPU (`llvm.func`), for the one GPU module of the program.
+        host: what launches them.
+    """
+
+    schedule: str
+    device: str
+    host: HostPart
+
+
 def write_device_kernel(
     name: str,
     schedule: str,
@@ -258,7 +295,7 @@ def write_device_kernel(
     scratch: Callable[[HostEmitter, list[Value], Scratch], object] | None = None,
     order: tuple[int, ...] | None = None,
 ) -> DeviceKernel:
-    """The text of a kernel; its functions of the device are those that `device` holds.
+    """A kernel whose functions of the device are those that `device` holds.
 
     Args:
         host: `host(em, operands, results, scratch)` computes sizes and launches; operands in the schedule's order.
@@ -268,17 +305,39 @@ def write_device_kernel(
     """
     order = tuple(range(len(operands))) if order is None else order
     own = signature_of(name, operands, order)
-    signature, count = [*own, *results], len(own)
-    em = HostEmitter(device.parameters)
-    more = [("begin", "index"), ("end", "index"), ("scratch", "memref<?xi8>")]
-    with em.func(f"{name}.body", [*signature, *more]) as values:
-        parts = Scratch(em, values[-1], SCRATCH_ALIGNMENT)
-        host(em, in_order(values, order), values[count:-3], parts)
-    with em.func(f"{name}.units", signature, ["index"]):
-        em.return_([em.const(1)])
-    with em.func(f"{name}.scratch", signature, ["index"]) as values:
+
+    def launch(em: HostEmitter, buffers: list[Value], memory: Value) -> None:
+        host(em, in_order(buffers, order), buffers[len(own) :], Scratch(em, memory, SCRATCH_ALIGNMENT))
+
+    def measure(em: HostEmitter, buffers: list[Value]) -> Index:
         parts = Scratch(em, None, SCRATCH_ALIGNMENT)
         if scratch is not None:
-            scratch(em, in_order(values, order), parts)
-        em.return_([em.index(parts.bytes)])
-    return DeviceKernel(schedule, device.text(), em.text())
+            scratch(em, in_order(buffers, order), parts)
+        return parts.bytes
+
+    part = HostPart(name, [*own, *results], device.parameters, launch, measure)
+    return DeviceKernel(schedule, device.text(), part)
+
+
+def by_rows(few: DeviceKernel, many: DeviceKernel, limit: int, operand: int = 0) -> DeviceKernel:
+    """A kernel that launches as `few` does for at most `limit` rows, and as `many` does for more.
+
+    Args:
+        few, many: schedules of one kernel; the names of their functions of the device differ.
+        operand: the operand whose sizes but the last are the rows.
+    """
+    name, types = few.host.name, [type for _, type in few.host.buffers]
+    if name != many.host.name or types != [type for _, type in many.host.buffers]:
+        raise ValueError(f"{name}: the schedules aren't of one kernel: {few.host.buffers}, {many.host.buffers}")
+
+    def launch(em: HostEmitter, buffers: list[Value], memory: Value) -> None:
+        with em.if_(em.cmpi("ule", em.index(row_count(em, buffers[operand])), limit)) as branch:
+            few.host.launch(em, buffers, memory)
+            branch.else_()
+            many.host.launch(em, buffers, memory)
+
+    def measure(em: HostEmitter, buffers: list[Value]) -> Index:
+        return em.imax(few.host.scratch(em, buffers), many.host.scratch(em, buffers))
+
+    part = HostPart(name, few.host.buffers, {**few.host.parameters, **many.host.parameters}, launch, measure)
+    return DeviceKernel(f"{few.schedule}|{many.schedule}", f"{few.device}\n{many.device}", part)

@@ -15,26 +15,18 @@ from typing import TYPE_CHECKING, Any
 from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, by_rows
 from rlx_mlir.codegen.row_graph import RowProgram
 from rlx_mlir.codegen.specs import BroadcastSpec
-from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.locations import KERNEL as KERNEL_PLACE
-from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
-from rlx_mlir.lowering.functions import (
-    KERNEL,
-    argument_attributes,
-    entry_function,
-    functions,
-    kernel_class,
-)
+from rlx_mlir.errors import InputError
+from rlx_mlir.lowering.functions import argument_attributes, entry_function, kernel_class
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.groups import BROADCASTS
 from rlx_mlir.lowering.kernel_specs import READERS, read_broadcast, read_rows
+from rlx_mlir.lowering.kernels import kernel_name, replace_kernels
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.tuning.choices import Chosen, check_kernels, read_choices
+from rlx_mlir.tuning.choices import Chosen, read_choices
 from rlx_mlir.tuning.gpu import KNOWN
-from rlx_mlir.unsupported import blame
 
 if TYPE_CHECKING:
     from rlx_mlir.codegen.gpu.gemv import Gemv
@@ -78,7 +70,6 @@ def _pointwise(request: Request) -> DeviceKernel:
 
 def _few_rows(request: Request) -> DeviceKernel:
     """Products of few rows; where the number of rows is dynamic, together with a schedule for many, if there is one."""
-    from rlx_mlir.codegen.gpu.alternatives import by_rows
     from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, gemv
 
     spec = request.spec
@@ -93,7 +84,7 @@ def _few_rows(request: Request) -> DeviceKernel:
         return few
     for schedule in (_gemm_hopper, _gemm_portable):
         try:
-            return by_rows(request.name, few, schedule(request), most, spec.order[0])
+            return by_rows(few, schedule(request), most, spec.order[0])
         except UnsupportedByTemplate:
             continue
     return few
@@ -135,7 +126,6 @@ def _quantize(request: Request) -> DeviceKernel:
 
 def _gemm_hopper(request: Request) -> DeviceKernel:
     """Products by wgmma; of packed weights those of many rows alone, beside a portable schedule for fewer."""
-    from rlx_mlir.codegen.gpu.alternatives import by_rows
     from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
     from rlx_mlir.codegen.gpu.products import emit_product_hopper
 
@@ -154,7 +144,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
     if many.schedule == "gemm_hopper" or spec.rows is not None:
         return many
     few = _gemm_portable(replace(request, choices=request.choices.part(limit=few_rows)))
-    return by_rows(request.name, few, many, few_rows, spec.order[0])
+    return by_rows(few, many, few_rows, spec.order[0])
 
 
 def _gemm_portable(request: Request) -> DeviceKernel:
@@ -311,35 +301,14 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
             f"option 'disable' expects {', '.join(SCHEDULES)} or all, joined by +, but got '{'+'.join(unknown)}'"
         )
     constants = constant_operands(module)
-    kernels = functions(module, KERNEL)
-    check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
-    for kernel in kernels:
-        attributes, name, kind = kernel.operation.attributes, kernel_name(kernel), kernel_class(kernel)
-        if "all" in skipped or kind in skipped:
-            attributes[TEMPLATE] = ir.StringAttr.get("generic: schedules are disabled")
-            continue
-        try:
-            own = select_schedule(name, kernel, kind, chip, constants.get(name, frozenset()), chosen.get(name, {}))
-            made = _insert(module, own)
-        except UnsupportedByTemplate as reason:
-            attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
-            continue
-        except InputError:  # about a choice
-            raise
-        except Exception as error:
-            first = next((op for op in operations(kernel) if op.name != "mir.constant"), kernel.operation)
-            raise CompileError(
-                f"kernel '{name}': {blame(first, error)}; disable_templates=('{kind}',) compiles kernels of class "
-                f"'{kind}' without their schedule"
-            ) from error
-        place = ir.Location.name(KERNEL_PLACE + name, kernel.operation.location)
-        for op in made:
-            if op.operation.name == "func.func":
-                op.operation.attributes[TEMPLATE] = ir.StringAttr.get(own.schedule)
-            op.operation.location = place
-            for inner in operations(op):
-                inner.location = place
-        kernel.operation.erase()
+
+    def code(kernel: ir.AnyOp) -> tuple[str, list[ir.AnyOp]]:
+        name = kernel_name(kernel)
+        of_model, own = constants.get(name, frozenset()), chosen.get(name, {})
+        made = select_schedule(name, kernel, kernel_class(kernel), chip, of_model, own)
+        return made.schedule, _insert(module, made)
+
+    replace_kernels(module, code, "schedule", skipped, chosen)
 
 
 def select_schedule(
@@ -397,7 +366,7 @@ def _insert(module: ir.AnyModule, kernel: DeviceKernel) -> list[ir.AnyOp]:
     """Parses a kernel's text, and moves its functions to where they belong."""
     parsed = ir.Module.parse(
         f"module attributes {{gpu.container_module}} {{\ngpu.module @{KERNELS} {{\n{SHARED_MEMORY}\n{kernel.device}}}\n"
-        f"{kernel.host}}}"
+        f"{kernel.host.text}}}"
     )
     device, *host = list(parsed.body.operations)
     block = module.regions[0].blocks[0]
