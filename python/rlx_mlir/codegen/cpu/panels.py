@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rlx_mlir.codegen.bits import joined
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
@@ -146,39 +147,31 @@ class Run:
         """Quads after which the places of a quad's bits repeat, but in later dwords."""
         return 8 // self.panel.layout.widths[-1]
 
-    def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int, int]]:
-        """The dwords that hold quad `first` + i: (dword, bit of its first element, width, bit of the integer)."""
+    def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int]]:
+        """The dwords that hold quad `first` + i: (dword, bit of its first element, width)."""
         panel, layout = self.panel, self.panel.layout
         if isinstance(first, int):
             first, i = 0, first + i
-        result, plane, into = [], 0, 0
+        result, plane = [], 0
         for width in layout.widths:
             per_dword = 8 // width
             dword = first // per_dword + (i // per_dword + plane)
             if (dword, v) not in self._dwords:
                 at = self.at + dword * (4 * PANEL_ROWS)
                 self._dwords[dword, v] = panel.vector(at + 4 * panel.lanes * v, "i32")
-            result.append((self._dwords[dword, v], width * (i % per_dword), width, into))
-            plane, into = plane + width, into + width
+            result.append((self._dwords[dword, v], width * (i % per_dword), width))
+            plane += width
         return result
 
     def quad(self, first: Index, i: int, v: int) -> Value:
         """Quad `first` + i, four unsigned integers of each row as bytes; a dynamic `first` is a multiple of `group`."""
-        em = self.panel.em
-        total: Value | None = None
-        for dword, bit, width, into in self._moved(first, i, v):
-            bits = dword
-            if width < 8:
-                bits = bits >> (bit - into) if bit > into else bits << (into - bit) if into > bit else bits
-                bits = bits & (0x01010101 * (((1 << width) - 1) << into))
-            total = bits if total is None else total | bits
-        assert total is not None
-        return em.bitcast(total, vec(4 * self.panel.lanes, "i8"))
+        whole = joined(self._moved(first, i, v))
+        return self.panel.em.bitcast(whole, vec(4 * self.panel.lanes, "i8"))
 
     def dword(self, first: Index, i: int, v: int) -> tuple[Value, int]:
         """Quad `first` + i, the integer of byte j from a bit on plus 8 j, beside other bits: (dwords, the bit)."""
         if len(self.panel.layout.widths) == 1:
-            ((dword, bit, _, _),) = self._moved(first, i, v)
+            ((dword, bit, _),) = self._moved(first, i, v)
             return dword, bit
         return self.panel.em.bitcast(self.quad(first, i, v), vec(self.panel.lanes, "i32")), 0
 

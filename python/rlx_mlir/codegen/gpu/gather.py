@@ -23,7 +23,8 @@ from rlx_mlir.codegen.gpu.kernel import (
     symbol_of,
     write_device_kernel,
 )
-from rlx_mlir.codegen.gpu.packed_elements import QUAD, FileRows, PlaneRows, elements_of
+from rlx_mlir.codegen.gpu.packed_elements import FileRows, elements_of
+from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
 from rlx_mlir.codegen.specs import GatherSpec
 
 __all__ = ["GatherConfig", "emit_gather"]

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import Access, Extent, Ring
 from rlx_mlir.codegen.gpu.gemm_config import Tile
-from rlx_mlir.codegen.gpu.gemm_decode import PackedRows, store_halves, tile_runs, values
+from rlx_mlir.codegen.gpu.gemm_decode import store_halves, tile_runs
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, chunk_place
+from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout
 
@@ -49,7 +50,7 @@ class _Loader:
         def decode() -> None:
             with shared.mine():
                 for n, run, records, factors in made:
-                    integers = [x for quad in rows.quads(records) for x in values(em, quad, rows.layout)]
+                    integers = [x for quad in quads_of(rows.layout, records) for x in values(em, quad, rows.layout)]
                     store(target, n, run, integers)
                     first = run * len(factors) * tile.bn + n
                     for number, factor in enumerate(factors):
@@ -85,7 +86,7 @@ class ExactMmaCore(MmaCore):
     def weight_loaders(self, access: Access) -> Sequence[_Loader]:
         """What decodes tiles to integers."""
         em = self.em
-        packed = [PackedRows(em, self._layout, pointer, self._n, self._k) for pointer in self.body.weights]
+        packed = [PackedRows(em, self._layout, self._k, pointer, self._n) for pointer in self.body.weights]
         return [_Loader(em, own, self.tile, self.element) for own in packed]
 
     def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:

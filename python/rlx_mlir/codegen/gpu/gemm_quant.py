@@ -34,20 +34,14 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     x_loader,
 )
 from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, EXACT_TILES, MMA_TILES, QUANT_TILES, Tile
-from rlx_mlir.codegen.gpu.gemm_decode import (
-    DecodeLoader,
-    PackedRows,
-    quad_place,
-    signed_bytes,
-    store_halves,
-    store_transposed,
-)
+from rlx_mlir.codegen.gpu.gemm_decode import DecodeLoader, store_halves, store_transposed
 from rlx_mlir.codegen.gpu.gemm_exact import ExactMmaCore
 from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
 from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.planes import PackedRows, quad_at, signed_bytes
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
@@ -71,7 +65,7 @@ class DecodedMmaCore(MmaCore):
         em = self.em
         store = store_halves(em, self.tile, self.element)
         return [
-            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
             for pointer in self.body.weights
         ]
 
@@ -88,7 +82,7 @@ class DecodedFmaCore(FmaCore):
         em = self.em
         store = store_transposed(em, self.tile)
         return [
-            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
             for pointer in self.body.weights
         ]
 
@@ -140,7 +134,7 @@ class IntegerCore:
         self.em, self.body = em, body
         self.warp = WarpTile.of(em, self.tile)
         self.x_loader = x_loader(em, body, self.tile, "i8", 16)
-        self.packed = [PackedRows(em, self.layout, pointer, self.n, self.k) for pointer in body.weights]
+        self.packed = [PackedRows(em, self.layout, self.k, pointer, self.n) for pointer in body.weights]
 
     def zeros(self) -> list[Value]:
         """Accumulators of nothing."""
@@ -237,25 +231,19 @@ class IntegerCore:
         em, layout, lane = self.em, self.layout, self.warp.lane
         n = self.warp.column + (8 * j + run * self.tile.bn) + lane // 4
         quad = lane % 4
+
+        def word(plane: int, number: Index) -> Value:
+            at = n * layout.quants[plane].nbytes + number * 4
+            return em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
+
         result = []
         for half in range(2):
             if layout.widths == (8,):
                 at = n * 16 + quad * 4
-                total = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
-                result.append(signed_bytes(total, layout))
-                continue
-            bits: Value | None = None
-            into = 0
-            for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, quad + 4 * half)
-                at = n * layout.quants[plane].nbytes + dword * 4
-                word = em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
-                own = (word >> shift) & (0x01010101 * ((1 << width) - 1))
-                own = own << into if into else own
-                bits = own if bits is None else bits | own
-                into += width
-            assert bits is not None, "a format with planes"
-            result.append(signed_bytes(bits, layout))
+                stored = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
+            else:
+                stored = quad_at(layout, quad + 4 * half, word)
+            result.append(signed_bytes(stored, layout))
         return result
 
     def _dots(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
