@@ -15,7 +15,7 @@ from gpu_harness import assemble
 from ptx_emulator import DeviceMemory, load
 from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value, memref, pointer, tensor_map, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Slot, Value, memref, pointer, tensor_map, vec
 from rlx_mlir.codegen.gpu.epilogue import Epilogue, exp, sigmoid
 from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch, write_device_kernel
 from rlx_mlir.codegen.program import SWIGLU, Argument, Program, Step
@@ -68,10 +68,10 @@ def every_instruction(em: DeviceEmitter) -> None:
         d = em.mma("s8", a, b, [em.zero("i32")] * 4)
         k = em.dp4a(a[0], b[0], em.dp4a(a[0], b[0], d[0]), signed=(False, True))
         low, high = em.unpack(em.pack(c[0], c[1], "bf16"), "f16")
-        with em.loop(0, n, 1, [low + high]) as loop:
-            loop.yield_([em.warp_reduce("add", loop.args[0], 8, stride=4)])
+        with em.loop(0, n, 1, low + high) as loop:
+            loop.yield_(em.warp_reduce("add", loop.carry, 8, stride=4))
         em.st(em.ld_if(em.cmpi("slt", n, 3), x, vec(4, "f32"), 4), y, em.thread() * 4)
-        em.st(loop.results[0] + em.cast("arith.sitofp", k, "f32"), y, em.wide(em.thread()))
+        em.st(loop.result + em.cast("arith.sitofp", k, "f32"), y, em.wide(em.thread()))
         if hopper:
             bulk_copies(em, x, maps[0], n, place, a)
         if exact:
@@ -87,7 +87,7 @@ def bulk_copies(em: DeviceEmitter, x: Value, map: Value, n: Value, place: Value,
     em.mbarrier_expect(barrier, 1024)
     em.tma_load(em.shared(2048), map, [0, n], barrier)
     em.bulk_load(em.shared(2048), x, 512, barrier)
-    em.mbarrier_wait(barrier, em.advance(n, n, 4)[1])
+    em.mbarrier_wait(barrier, em.advance(Slot(n, n), 4).phase)
     em.mbarrier_arrive(barrier)
     em.stmatrix(place, a)
     em.fence_async()

@@ -302,8 +302,8 @@ class SplitTiles(Tiles):
 
                 def finish(unit: Index, at: Index) -> None:
                     # What isn't finite is seen on the way out, computed again, and goes out again.
-                    with em.loop(0, 2, 1, [em.const(True, "i1")], hint="attempt") as attempt:
-                        with em.if_(attempt.args[0], ["i1"]) as branch:
+                    with em.loop(0, 2, 1, em.const(True, "i1"), hint="attempt") as attempt:
+                        with em.if_(attempt.carry, "i1") as branch:
                             out_row = firsts[1] + strip.iv
                             largest = self._sums.finish(arguments, outputs, unit, out_row, own, at, watched=True)
                             assert largest is not None
@@ -311,10 +311,10 @@ class SplitTiles(Tiles):
                             again = em.binary("arith.andi", bad, em.cmpi("eq", attempt.iv, em.index(0)))
                             with em.if_(again):
                                 self._repair(x, row, own, unit, at, columns)
-                            branch.yield_([again])
+                            branch.yield_(again)
                             branch.else_()
-                            branch.yield_(attempt.args)
-                        attempt.yield_(branch.results)
+                            branch.yield_(attempt.carry)
+                        attempt.yield_(branch.result)
 
                 first = em.cmpi("eq", strip.iv, em.index(0))
                 for weight in range(self._count):
@@ -480,8 +480,8 @@ class SplitTiles(Tiles):
                         branch.else_()
                         self._reader.bind(x, first + row.iv, 1, *ks, whole=False)
                         places: list[list[Index]] = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
-                        inits = [em.vload(self._again, place, type) for place in places]
-                        sums = multiply_tile(em, self._target, self._reader, 1, 2, ks, self._k_total, load, inits)
+                        sums = [[em.vload(self._again, place, type) for place in places]]
+                        (sums,) = multiply_tile(em, self._target, self._reader, ks, self._k_total, load, sums)
                         for total, place in zip(sums, places, strict=True):
                             em.vstore(total, self._again, place)
 

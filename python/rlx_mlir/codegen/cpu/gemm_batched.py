@@ -392,18 +392,21 @@ class _Unit:
         whole = k is not None and k % kernel.lanes == 0
         reader.bind(self.x, self.place.x_row + start, size, k0, k1, whole=whole)
         for i, load in enumerate(sources):
-            at = [
-                (start + r if kernel.blocked else r, i * kernel.columns + v * kernel.lanes)
-                for r in range(size)
-                for v in range(vectors)
+            columns = [i * kernel.columns + v * kernel.lanes for v in range(vectors)]
+            at = [[(start + r if kernel.blocked else r, column) for column in columns] for r in range(size)]
+            sums = [
+                [
+                    em.vload(accumulators.data, place, accumulators.type)
+                    if kernel.blocked
+                    else em.zero(accumulators.type)
+                    for place in own
+                ]
+                for own in at
             ]
-            inits = [
-                em.vload(accumulators.data, place, accumulators.type) if kernel.blocked else em.zero(accumulators.type)
-                for place in at
-            ]
-            sums = multiply_tile(em, kernel.target, reader, size, vectors, (k0, k1), k, load, inits)
-            for total, place in zip(sums, at, strict=True):
-                em.vstore(total, accumulators.data, place)
+            sums = multiply_tile(em, kernel.target, reader, (k0, k1), k, load, sums)
+            for own, places in zip(sums, at, strict=True):
+                for total, place in zip(own, places, strict=True):
+                    em.vstore(total, accumulators.data, place)
 
 
 def _gemm_tiles(target: Target, product: BatchedProduct) -> str:

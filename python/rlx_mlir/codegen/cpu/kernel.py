@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,6 +24,7 @@ __all__ = [
     "Product",
     "RowReader",
     "Scratch",
+    "add_products",
     "row_count",
     "row_tiles",
     "write_kernel",
@@ -312,9 +313,9 @@ class Accumulators:
         n = em.dim(targets[0], 1)
         masked = not isinstance(n, int) or n % self.columns != 0
         bits = with_element(self.type, "i32")
-        largest = [em.zero(bits)] if watched else []
+        largest = em.zero(bits) if watched else None
         with em.loop(0, rows, 1, largest, hint="row") as row:
-            with em.loop(0, self.columns, self.lanes, row.args, hint="col") as local:
+            with em.loop(0, self.columns, self.lanes, row.carry, hint="col") as local:
                 out_row = row.iv + first
                 column = local.iv + unit * self.columns
                 # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
@@ -343,12 +344,12 @@ class Accumulators:
                         em.vstore(value, output, [out_row, column])
                     else:
                         em.masked_store(value, output, [out_row, column], mask)
-                largest = local.args
+                largest = local.carry
                 for value in products if watched else ():
-                    largest = [em.binary("arith.maxui", largest[0], em.bitcast(value, bits) & 0x7FFFFFFF)]
+                    largest = em.binary("arith.maxui", largest, em.bitcast(value, bits) & 0x7FFFFFFF)
                 local.yield_(largest)
-            row.yield_(local.results)
-        return row.results[0] if watched else None
+            row.yield_(local.result)
+        return row.result
 
     def _argument_buffer(self, value: Value, broadcast: str) -> Value:
         """The buffer as [M, N], [N], [M] or one element."""
@@ -359,3 +360,11 @@ class Accumulators:
         if broadcast == "scalar":
             return em.collapse(value, []) if rank else value
         return em.collapse(value, [list(range(rank))])
+
+
+def add_products(
+    em: Emitter, target: Target, factors: Iterable[Value], columns: Sequence[Value], sums: Sequence[Sequence[Value]]
+) -> list[list[Value]]:
+    """sums[r][v] + factors[r] * columns[v]; factors are made as they are used."""
+    rows = zip(factors, sums, strict=True)
+    return [[target.fma(em, factor, x, total) for x, total in zip(columns, own, strict=True)] for factor, own in rows]

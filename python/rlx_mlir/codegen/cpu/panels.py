@@ -13,6 +13,7 @@ from rlx_mlir.codegen.bits import joined
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.blocks import RUN
 
@@ -212,25 +213,27 @@ class Run:
         return result
 
 
-Step = Callable[[Index, Sequence[Run], list[Value]], list[Value]]
-
-
 def over_runs(
-    panels: Sequence[Panel], first: Index, end: Index, inits: Sequence[Value], step: Step, ahead: int = 0
-) -> list[Value]:
-    """Calls `step(run of K, that run of each panel, carried values)` for the runs of the blocks [first, end).
+    panels: Sequence[Panel],
+    first: Index,
+    end: Index,
+    carry: Structure,
+    step: Callable[[Index, Sequence[Run], Structure], Structure],
+    ahead: int = 0,
+) -> Structure:
+    """Calls `step(run of K, that run of each panel, carry)` for the runs of the blocks [first, end).
 
-    With `ahead`, the memory that follows after so many bytes is prefetched. Returns the carried values.
+    With `ahead`, the memory that follows after so many bytes is prefetched. Returns what the last step gave.
     """
     em, layout = panels[0].em, panels[0].layout
-    with em.loop(first, end, 1, inits, hint="block") as blocks:
+    with em.loop(first, end, 1, carry, hint="block") as blocks:
         starts = [panel.at(blocks.iv) for panel in panels]
         if ahead:
             for panel, at in zip(panels, starts, strict=True):
                 panel.prefetch(at, ahead, layout.payload if layout.runs > 1 else layout.block_bytes)
         heads = [block_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
 
-        def at_run(number: Index, carried: list[Value]) -> list[Value]:
+        def at_run(number: Index, carried: Structure) -> Structure:
             runs = [Run(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
             if ahead and layout.runs > 1:
                 for run in runs:
@@ -238,16 +241,12 @@ def over_runs(
             return step(blocks.iv * layout.runs + number, runs, carried)
 
         if layout.runs == 1:
-            values = at_run(0, blocks.args)
+            blocks.yield_(at_run(0, blocks.carry))
         else:
-            with em.loop(0, layout.runs, 1, blocks.args, hint="run") as runs:
-                values = at_run(runs.iv, runs.args)
-                if inits:
-                    runs.yield_(values)
-            values = runs.results
-        if inits:
-            blocks.yield_(values)
-    return blocks.results
+            with em.loop(0, layout.runs, 1, blocks.carry, hint="run") as inner:
+                inner.yield_(at_run(inner.iv, inner.carry))
+            blocks.yield_(inner.result)
+    return blocks.result
 
 
 def block_heads(panel: Panel, at: Index) -> list[list[Value]]:

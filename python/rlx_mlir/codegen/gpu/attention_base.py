@@ -25,10 +25,25 @@ from rlx_mlir.codegen.gpu.emit import (
 from rlx_mlir.codegen.gpu.kernel import HostEmitter
 from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 
-__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "rounded_up"]
+__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "Running", "rounded_up"]
 
 VECTOR_BYTES = 16
 """Bytes of the widest access to memory."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A softmax of keys that come one after the other, of each of a thread's rows.
+
+    Attributes:
+        maxima: of the scores so far.
+        sums: of the weights, which are relative to the maximum.
+        totals: weighted sums of values, in the order of the schedule.
+    """
+
+    maxima: list[Value]
+    sums: list[Value]
+    totals: list[list[Value]]
 
 
 def rounded_up(x: int, step: int) -> int:

@@ -27,6 +27,7 @@ from rlx_mlir.codegen.gpu.emit import (
     DeviceEmitter,
     Index,
     Parameter,
+    Slot,
     Value,
     element_of,
     pointer,
@@ -98,30 +99,16 @@ def value_span(size: int) -> int:
     return 128 if rounded_up(size, VALUE_STEP) % BOX == 0 else 64
 
 
-@dataclass
+@dataclass(frozen=True)
 class _State:
     """What a computing thread carries: its places in the rings, of its two rows maxima and sums, weights, results."""
 
-    key_ring: list[Value]
-    value_ring: list[Value]
+    key_ring: Slot
+    value_ring: Slot
     maxima: list[Value]
     sums: list[Value]
     weights: list[Value]
     totals: list[Value]
-
-    def flat(self) -> list[Value]:
-        """All values, in a fixed order."""
-        return [*self.key_ring, *self.value_ring, *self.maxima, *self.sums, *self.weights, *self.totals]
-
-    def like(self, values: Sequence[Value]) -> _State:
-        """The same parts of other values."""
-        rest = list(values)
-
-        def take(count: int) -> list[Value]:
-            own, rest[:count] = rest[:count], []
-            return own
-
-        return _State(take(2), take(2), take(2), take(2), take(len(self.weights)), take(len(self.totals)))
 
 
 class PrefillHopper(Problem):
@@ -219,8 +206,8 @@ class PrefillHopper(Problem):
             target = em.shared(box * TILE * 2 * BOX)
             em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box * BOX), self.barriers)
         kv = self.h // spec.group
-        with em.loop(0, self.count, 1, [em.const(0), em.const(1)], hint="tile") as loop:
-            stage, phase = loop.args
+        with em.loop(0, self.count, 1, Slot(em.const(0), em.const(1)), hint="tile") as loop:
+            stage, phase = loop.carry
             row = self.seen.lo + (self.count - 1 - loop.iv) * config.keys
             boxes = (self.boxes, 2 * BOX), (2 * self.columns // self.span, self.span)
             for kind, map, offset, (count, span) in zip(("keys", "values"), (k, v), offsets[:2], boxes, strict=True):
@@ -231,7 +218,7 @@ class PrefillHopper(Problem):
                     at = stage * config.tile_bytes(size) + (offset + box * config.keys * span)
                     place = self.coordinates(spec.kv_heads, kv, row, box * span // 2)
                     em.tma_load(em.shared(at), map, place, full)
-            loop.yield_(list(em.advance(stage, phase, config.stages)))
+            loop.yield_(em.advance(loop.carry, config.stages))
 
     # Computing ------------------------------------------------------------------------------------
 
@@ -252,13 +239,13 @@ class PrefillHopper(Problem):
         ]
         em.mbarrier_wait(self.barriers, 0)
         zero = em.const(0.0, "f32")
-        kinds = ["f32"] * (4 + self.size // 2)
-        with em.if_(em.cmpi("sgt", em.index(self.count), 0), kinds) as branch:
+        nothing = [em.const(NEGATIVE_INFINITY, "f32")] * 2, [zero] * 2, [zero] * (self.size // 2)
+        with em.if_(em.cmpi("sgt", em.index(self.count), 0), nothing) as branch:
             state = self.walk()
-            branch.yield_([*state.maxima, *state.sums, *state.totals[: self.size // 2]])
+            branch.yield_((state.maxima, state.sums, state.totals[: self.size // 2]))
             branch.else_()
-            branch.yield_([em.const(NEGATIVE_INFINITY, "f32")] * 2 + [zero] * (len(kinds) - 2))
-        self.finish(branch.results[:2], branch.results[2:4], branch.results[4:])
+            branch.yield_(nothing)
+        self.finish(*branch.result)
 
     def walk(self) -> _State:
         """The state after all keys; at least one tile."""
@@ -268,12 +255,11 @@ class PrefillHopper(Problem):
         for lower, upper, masked in ((1, first, True), (first, last, False), (last, self.count, True)):
             if lower == upper:
                 continue
-            with em.loop(lower, upper, 1, state.flat(), hint="tile") as loop:
-                loop.yield_(self.step(loop.iv, state.like(loop.args), masked).flat())
-            state = state.like(loop.results)
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
-        state.totals = em.wgmma_wait_tied(0, self.weigh(state))
-        return state
+            with em.loop(lower, upper, 1, state, hint="tile") as loop:
+                loop.yield_(self.step(loop.iv, loop.carry, masked))
+            state = loop.result
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
+        return replace(state, totals=em.wgmma_wait_tied(0, self.weigh(state)))
 
     def bounds(self) -> tuple[Index, Index]:
         """Tiles, counted from the last: those before the first bound and from the second on need conditions."""
@@ -303,29 +289,29 @@ class PrefillHopper(Problem):
         scores = self.transformed(scores, zero, True, mask)
         maxima, sums, weights, _ = self.softmax(scores, None, None)
         totals = [em.const(0.0, "f32")] * (self.columns // 2)
-        ring = list(em.advance(zero, zero, self.config.stages))
-        return _State(ring, [zero, zero], maxima, sums, self.packed(weights), totals)
+        first = Slot(zero, zero)
+        ring = em.advance(first, self.config.stages)
+        return _State(ring, first, maxima, sums, self.packed(weights), totals)
 
     def step(self, tile: Value, state: _State, masked: bool) -> _State:
         """Adds a tile: the values of the one before are multiplied while its scores are computed."""
         em, stages = self.em, self.config.stages
-        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring[0]), state.key_ring[1])
-        products = self.products(state.key_ring[0])
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
+        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring.stage), state.key_ring.phase)
+        products = self.products(state.key_ring.stage)
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
         totals = self.weigh(state)
         mask = self.mask_tile(tile)
         products = em.wgmma_wait_tied(1, products)
-        self.arrive("keys empty", state.key_ring[0])
+        self.arrive("keys empty", state.key_ring.stage)
         scores = self.transformed(products, tile, masked, mask)
         maxima, sums, weights, decays = self.softmax(scores, state.maxima, state.sums)
         # Weights pass through the wait, too: packed before, they would take registers that products still read.
-        done = em.wgmma_wait_tied(0, [*totals, *weights])
-        totals, weights = done[: len(totals)], done[len(totals) :]
-        self.arrive("values empty", state.value_ring[0])
+        totals, weights = em.wgmma_wait_tied(0, (totals, weights))
+        self.arrive("values empty", state.value_ring.stage)
         totals = [x * decays[(i // 2) % 2] for i, x in enumerate(totals)]
         return _State(
-            list(em.advance(state.key_ring[0], state.key_ring[1], stages)),
-            list(em.advance(state.value_ring[0], state.value_ring[1], stages)),
+            em.advance(state.key_ring, stages),
+            em.advance(state.value_ring, stages),
             maxima,
             sums,
             self.packed(weights),
@@ -358,7 +344,7 @@ class PrefillHopper(Problem):
     def weigh(self, state: _State) -> list[Value]:
         """Starts adding the weights times their stage of values."""
         em, config, size = self.em, self.config, self.size
-        at = state.value_ring[0] * config.tile_bytes(size) + config.offsets(size)[1]
+        at = state.value_ring.stage * config.tile_bytes(size) + config.offsets(size)[1]
         span = self.span
         right = em.wgmma_descriptor(em.address(em.shared()) + at, config.keys * span, 8 * span, span)
         totals = state.totals

@@ -33,11 +33,11 @@ def join(problem: Problem, part: Value, sums: Value, first: Index, count: Value,
     em, size = problem.em, problem.spec.head_dim
     thread, lane, warp = em.thread(), em.lane(), em.warp()
     # One thread a part: MAX_PARTS are as many as threads.
-    with em.if_(em.cmpi("ult", thread, count), ["f32", "f32"]) as own:
+    with em.if_(em.cmpi("ult", thread, count), ["f32"] * 2) as own:
         own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), (first + em.wide(thread)) * 2)))
         own.else_()
         own.yield_([em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")])
-    maximum, total = own.results
+    maximum, total = own.result
     weights, exchange = em.shared(), em.shared(MAX_PARTS * 4)
     shift = problem.finite(em.block_reduce("maxnum", maximum, exchange, JOIN_THREADS))
     weight = problem.weight(maximum, shift)
@@ -61,20 +61,19 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
     """The sums of this warp's parts, times their weights: every fourth part, 4 elements a lane at a time."""
     em, size = problem.em, problem.spec.head_dim
     vectors = -(-size // (WARP * 4))
-    inits = [em.const(0.0, "f32")] * (4 * vectors)
+    zeros = [[em.const(0.0, "f32")] * 4] * vectors
     lane = em.lane() * 4
-    with em.loop(em.warp(), count, JOIN_THREADS // WARP, inits, hint="part") as loop:
+    with em.loop(em.warp(), count, JOIN_THREADS // WARP, zeros, hint="part") as loop:
         weight = em.ld(weights, "f32", loop.iv)
         base = (first + em.wide(loop.iv)) * size
-        sums: list[Value] = []
-        for vector in range(vectors):
+        sums = []
+        for vector, old in enumerate(loop.carry):
             at = lane + vector * WARP * 4
             at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
             values = em.lanes(em.ld(part, vec(4, "f32"), base + em.wide(at)))
-            old = loop.args[4 * vector : 4 * vector + 4]
-            sums += [em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)]
+            sums.append([em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)])
         loop.yield_(sums)
-    return [loop.results[4 * v : 4 * v + 4] for v in range(vectors)]
+    return loop.result
 
 
 def part_of(problem: Problem, keys: KeyRange, step: int, split: Index, parts: Index) -> KeyRange:

@@ -152,15 +152,15 @@ class _Conv2d:
         em.barrier()
         zeros = [em.zero("f32")] * OWN**2
         steps = -(-self.k // STEP)
-        with em.loop(0, steps, 1, [*zeros, em.const(0)], hint="step") as loop:
-            *totals, turn = loop.args
+        with em.loop(0, steps, 1, (zeros, em.const(0)), hint="step") as loop:
+            totals, turn = loop.carry
             ahead = self._fetch(loop.iv + 1)
             totals = self._multiply(turn, totals)
             other = turn ^ 1
             self._put(other, ahead)
             em.barrier()
-            loop.yield_([*totals, other])
-        self._store(loop.results[: OWN**2])
+            loop.yield_((totals, other))
+        self._store(loop.result[0])
 
     def _place(self, thread: Value) -> None:
         """What the thread copies: of weights a few channels and places along k, of the image what meets its pixel."""

@@ -24,10 +24,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from rlx_mlir.chips import check_chip, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Loop, Operand, Value, element_of, memref, shape_of, vec, with_element
+from rlx_mlir.codegen.structures import Structure, flatten, unflatten
 
 __all__ = [
     "GENERIC",
@@ -39,6 +41,7 @@ __all__ = [
     "Loop",
     "Operand",
     "Parameter",
+    "Slot",
     "Value",
     "element_of",
     "memref",
@@ -109,6 +112,13 @@ def tensor_map(name: str) -> Parameter:
 def struct_of(types: Sequence[str]) -> str:
     """The type of an LLVM struct."""
     return f"!llvm.struct<({', '.join(types)})>"
+
+
+class Slot(NamedTuple):
+    """A stage of a ring of buffers, and the parity of its barrier: what loops along rings carry."""
+
+    stage: Value
+    phase: Value
 
 
 class DeviceEmitter(Emitter):
@@ -217,11 +227,11 @@ class DeviceEmitter(Emitter):
             return self.const(x, "i32")
         return x if x.type == "i32" else self.cast("arith.trunci", x, "i32")
 
-    def advance(self, stage: Value, phase: Value, stages: int) -> tuple[Value, Value]:
+    def advance(self, slot: Slot, stages: int) -> Slot:
         """The next stage of a ring of `stages`, and the parity that its barrier has when it is reached again."""
-        following = stage + 1
+        following = slot.stage + 1
         wraps = self.cmpi("eq", following, stages)
-        return self.select(wraps, 0, following), self.select(wraps, phase ^ 1, phase)
+        return Slot(self.select(wraps, 0, following), self.select(wraps, slot.phase ^ 1, slot.phase))
 
     def select(self, condition: Value, on_true: Operand, on_false: Operand) -> Value:
         """As for CPUs; two numbers are i32."""
@@ -271,11 +281,11 @@ class DeviceEmitter(Emitter):
         self, condition: Value, base: Value, type: str, offset: Index = 0, other: float = 0, *, align: int | None = None
     ) -> Value:
         """`ld` where the condition holds, `other` elsewhere; then memory isn't touched."""
-        with self.if_(condition, [type]) as branch:
-            branch.yield_([self.ld(base, type, offset, align=align)])
+        with self.if_(condition, type) as branch:
+            branch.yield_(self.ld(base, type, offset, align=align))
             branch.else_()
-            branch.yield_([self.const(other, type)])
-        return branch.results[0]
+            branch.yield_(self.const(other, type))
+        return branch.result
 
     def address(self, base: Value) -> Value:
         """The address as a number, e.g. for descriptors: i32 of shared memory, i64 of other memory."""
@@ -646,13 +656,14 @@ class DeviceEmitter(Emitter):
         """Waits until at most `pending` groups aren't done. Where other code runs meanwhile, use `wgmma_wait_tied`."""
         self.line(f"nvvm.wgmma.wait.group.sync.aligned {pending}")
 
-    def wgmma_wait_tied(self, pending: int, values: Sequence[Value]) -> list[Value]:
+    def wgmma_wait_tied(self, pending: int, values: Structure) -> Structure:
         """`wgmma_wait` through which f32 or i32 values pass: nothing that uses the results moves before it."""
         letter = {"f32": "f", "i32": "r"}
-        outs = [f"={letter[value.type]}" for value in values]
-        constraints = ",".join([*outs, *(str(i) for i in range(len(values)))])
+        operands = flatten(values)
+        outs = [f"={letter[value.type]}" for value in operands]
+        constraints = ",".join([*outs, *(str(i) for i in range(len(operands)))])
         text = f"wgmma.wait_group.sync.aligned {pending};"
-        return self.asm(text, constraints, values, [value.type for value in values])
+        return unflatten(values, self.asm(text, constraints, operands, [value.type for value in operands]))
 
     def wgmma(
         self,

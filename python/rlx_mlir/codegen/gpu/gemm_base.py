@@ -21,6 +21,7 @@ from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
@@ -401,17 +402,17 @@ def pipeline(
     ring: Ring,
     first: Index,
     last: Index,
-    inits: Sequence[Value],
+    sums: Structure,
     copies: Sequence[Copies],
-    compute: Callable[[Value, list[Value], Callable[[], None]], list[Value]],
+    compute: Callable[[Value, Structure, Callable[[], None]], Structure],
     *,
     early: bool,
-) -> list[Value]:
-    """Goes along steps [first, last) of K with the ring; returns what `compute` has made of `inits`.
+) -> Structure:
+    """Goes along steps [first, last) of K with the ring; returns what `compute` has made of `sums`.
 
     Args:
         copies: those of the weights, and of x; also called for steps beyond the last.
-        compute: one step's products, compute(stage, values, copy). It calls `copy`, which starts the copies of a later
+        compute: one step's products, compute(stage, sums, copy). It calls `copy`, which starts the copies of a later
             step, once it has read what its first products need: these are then under way while copies are started.
         early: the weights are constant: their first copies start before the kernels ahead are done.
     """
@@ -437,8 +438,8 @@ def pipeline(
     else:
         em.wait_dependencies()
         fill(copies, commit=True)
-    with em.loop(first, last, 1, [em.const(0), *inits], hint="step") as loop:
-        stage, values = loop.args[0], loop.args[1:]
+    with em.loop(first, last, 1, (em.const(0), sums), hint="step") as loop:
+        stage, sums = loop.carry
         em.cp_async_wait(ahead - 1)
         em.barrier()
         free = em.select(em.cmpi("eq", stage, 0), ahead, stage - 1)
@@ -448,12 +449,12 @@ def pipeline(
             laters.append(start(free, loop.iv + ahead, copies))
             em.cp_async_commit()
 
-        values = compute(ring.stage(em, stage), values, copy)
+        sums = compute(ring.stage(em, stage), sums, copy)
         (later,) = laters
         later()
         following = em.select(em.cmpi("eq", stage, ahead), 0, stage + 1)
-        loop.yield_([following, *values])
-    return loop.results[1:]
+        loop.yield_((following, sums))
+    return loop.result[1]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -650,17 +651,13 @@ def sum_kernel(em: DeviceEmitter, name: str, gemm: Gemm, splits: int, columns: i
             size = offset64(em, (rows, n))
             first = offset64(em, (row, n)) + em.wide(column)
             parts = max(1, width // 4)
-            totals = [em.const(0.0, type)] * (products * parts)
-            with em.loop(0, splits, 1, totals, hint="part") as loop:
-                following = []
-                for i in range(products):
+            with em.loop(0, splits, 1, [[em.const(0.0, type)] * parts] * products, hint="part") as loop:
+                sums = []
+                for i, own in enumerate(loop.carry):
                     start = em.wide(loop.iv * products + i) * size + first
                     base = em.at(values[0], start, "f32")
-                    for half in range(parts):
-                        value = em.ld(em.at(base, 4 * half, "f32"), type)
-                        following.append(loop.args[i * parts + half] + value)
-                loop.yield_(following)
-            sums = [loop.results[i * parts : (i + 1) * parts] for i in range(products)]
+                    sums.append([total + em.ld(em.at(base, 4 * half, "f32"), type) for half, total in enumerate(own)])
+                loop.yield_(sums)
             finisher.finish(
-                row, column, [em.shuffle(own[0], own[1], range(8)) if width == 8 else own[0] for own in sums]
+                row, column, [em.shuffle(own[0], own[1], range(8)) if width == 8 else own[0] for own in loop.result]
             )

@@ -203,38 +203,33 @@ class Products:
         """All units, one turn after the other."""
         em, units, config = self.em, self.spec.k // self.spec.unit, self.config
         full, rest = divmod(units, self.stride)
-        values = [em.zero("f32")] * (len(self.rows) * self.spec.weights * config.tile)
+        values = [[em.zero("f32")] * config.tile] * (len(self.rows) * self.spec.weights)
         turns = full // config.unroll if full > config.unroll else 0
         if turns:
             step = config.unroll * self.stride
             with em.loop(0, turns * step, step, values, hint="unit") as loop:
                 offsets = [loop.iv + i * self.stride for i in range(config.unroll)]
-                loop.yield_(self._turn(x, offsets, loop.args))
-            values = loop.results
+                loop.yield_(self._turn(x, offsets, loop.carry))
+            values = loop.result
         if remaining := range(turns * config.unroll, full):
             values = self._turn(x, [i * self.stride for i in remaining], values)
         if rest:
-            with em.if_(em.cmpi("ult", self.lane, rest), ["f32"] * len(values)) as branch:
+            with em.if_(em.cmpi("ult", self.lane, rest), values) as branch:
                 branch.yield_(self._turn(x, [full * self.stride], values))
                 branch.else_()
                 branch.yield_(values)
-            values = branch.results
-        step = config.tile
-        parts = [values[i : i + step] for i in range(0, len(values), step)]
-        return [parts[i : i + self.spec.weights] for i in range(0, len(parts), self.spec.weights)]
+            values = branch.result
+        return [values[i : i + self.spec.weights] for i in range(0, len(values), self.spec.weights)]
 
-    def _turn(self, x: Activations, offsets: Sequence[Index], sums: Sequence[Value]) -> list[Value]:
-        """Adds the products of some units: all loads of weights come first."""
+    def _turn(self, x: Activations, offsets: Sequence[Index], sums: list[list[Value]]) -> list[list[Value]]:
+        """Adds the products of some units, of each row of a weight and row of x: all loads of weights come first."""
         places = [place for row in self.rows for place in row]
         loaded = [[self.unit.load(place, offset) for place in places] for offset in offsets]
-        tile, values = self.config.tile, list(sums)
+        sums = [list(own) for own in sums]
+        add = self._quantised if x.element == "i8" else self._exact
         for offset, units in zip(offsets, loaded, strict=True):
-            split = [values[i : i + tile] for i in range(0, len(values), tile)]
-            split = (
-                self._quantised(x, offset, units, split) if x.element == "i8" else self._exact(x, offset, units, split)
-            )
-            values = [value for part in split for value in part]
-        return values
+            sums = add(x, offset, units, sums)
+        return sums
 
     def _quantised(
         self, x: Activations, offset: Index, units: Sequence[Any], sums: list[list[Value]]

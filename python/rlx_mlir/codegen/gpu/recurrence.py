@@ -126,10 +126,8 @@ class _Recurrence:
         self._put(em.const(0), ahead)
         em.barrier()
         zero = em.const(0)
-        carried = [*memory, self.gate, zero, *ahead[2:]]
-        with em.loop(0, self.steps, 1, carried, hint="t") as loop:
-            memory = loop.args[:ROWS]
-            gate, turn, v, g, beta = loop.args[ROWS:]
+        with em.loop(0, self.steps, 1, (memory, self.gate, zero, ahead[2:]), hint="t") as loop:
+            memory, gate, turn, (v, g, beta) = loop.carry
             following = gate + em.wide(self.heads)
             ahead = self._fetch(loop.iv + 1, following)
             other = turn ^ 1
@@ -142,8 +140,8 @@ class _Recurrence:
             change = beta * (v - decay * recalled)
             self._answer(gate, em.fmaf(product, change, decay * asked))
             memory = [em.fmaf(k, change, decay * m) for k, m in zip(key, memory, strict=True)]
-            loop.yield_([*memory, following, other, *ahead[2:]])
-        self._state_out(loop.results[:ROWS])
+            loop.yield_((memory, following, other, ahead[2:]))
+        self._state_out(loop.result[0])
 
     def run_in_chunks(self) -> None:
         """All steps, several at a time."""

@@ -94,13 +94,12 @@ class Chunks:
         self.memory = em.shared()
         self.sums, self.tables = em.shared(4 * sums), em.shared(4 * (self.end - 2 * _TABLE))
 
-    def run(self, memory: Sequence[Value]) -> list[Value]:
+    def run(self, memory: list[Value]) -> list[Value]:
         """All steps: the memory's rows after the last, from those before the first."""
         em = self.em
         ahead = self._fetch(em.const(0))
-        inits = [*memory, em.const(0), *ahead]
-        with em.loop(0, self.steps, CHUNK, inits, hint="t") as loop:
-            own, turn, here = list(loop.args[:ROWS]), loop.args[ROWS], list(loop.args[ROWS + 1 :])
+        with em.loop(0, self.steps, CHUNK, (memory, em.const(0), ahead), hint="t") as loop:
+            own, turn, here = loop.carry
             keys = em.index(turn * self.turn)
             g, beta = here[2 * CHUNK :]
             self._put(keys, here[:CHUNK], here[CHUNK : 2 * CHUNK])
@@ -109,12 +108,12 @@ class Chunks:
             v = self._values(loop.iv)
             # Every warp has the same gates, so all of a block go the same way.
             grows = em.cmpi("ne", em.ballot(em.cmpf("ugt", g, 0.0)), 0)
-            with em.if_(grows, ["f32"] * ROWS) as branch:
+            with em.if_(grows, own) as branch:
                 branch.yield_(self._one_by_one(own, keys, loop.iv, g, beta))
                 branch.else_()
                 branch.yield_(self._chunk(own, keys, loop.iv, v, g, beta))
-            loop.yield_([*branch.results, turn ^ 1, *ahead])
-        return loop.results[:ROWS]
+            loop.yield_((branch.result, turn ^ 1, ahead))
+        return loop.result[0]
 
     # -- operands -----------------------------------------------------------------------------------------------------
 
@@ -307,11 +306,10 @@ class Chunks:
         decay = exp(em, g)
         left = em.index(em.imin(self.steps - t, CHUNK))
         with em.loop(0, left, 1, memory, hint="c") as loop:
-            own = list(loop.args)
             a, strength = (em.shuffle_lane("idx", x, loop.iv) for x in (decay, beta))
             start = keys + (loop.iv * self.pitch + self.row)
             key = self._rows(start)
-            own = [a * m for m in own]
+            own = [a * m for m in loop.carry]
             step = t + loop.iv
             place = self._gate(step) * self.n + em.wide(self.column)
             v = self._load("v", self.exists, place)
@@ -322,7 +320,7 @@ class Chunks:
                 with em.if_(self.exists & em.cmpi("eq", self.warp, 0)):
                     self._write(step, answer)
             loop.yield_(own)
-        return loop.results
+        return loop.result
 
     def _exchange(self, row: Sequence[Value], memory: Sequence[Value], kind: int) -> Value:
         """The sum of a row and the memory over all warps' rows."""

@@ -390,6 +390,14 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
 
 
 @dataclass(frozen=True)
+class _Totals:
+    """Of each lane what was joined so far; of sums of floats what additions lost, too."""
+
+    sums: list[Value]
+    lost: list[Value] | None = None
+
+
+@dataclass(frozen=True)
 class PassBody:
     """Emits a block of a pass, which has one part of its rows or columns."""
 
@@ -484,7 +492,7 @@ class PassBody:
                     own = totals[group * width : (group + 1) * width]
                     em.st(em.vector(own) if width > 1 else own[0], em.shared(), em.index(place(member, group)))
             em.barrier()
-            with em.if_(em.cmpi("ult", member, step), [self.joins.wide] * self.lanes) as branch:
+            with em.if_(em.cmpi("ult", member, step), totals) as branch:
                 joined = []
                 for group in range(self.lanes // width):
                     other = em.ld(em.shared(), kind, em.index(place(member + step, group)))
@@ -493,7 +501,7 @@ class PassBody:
                 branch.yield_(joined)
                 branch.else_()
                 branch.yield_(totals)
-            totals = branch.results
+            totals = branch.result
         return totals
 
     def accumulate(self, first: Value, end: Value, step: int, load: Callable[[Value], list[Value]]) -> list[Value]:
@@ -503,34 +511,35 @@ class PassBody:
         """
         em, joins, lanes = self.em, self.joins, self.lanes
         carries = joins.kind in ("sum", "mean") and joins.wide.startswith("f")
-        totals = [joins.start] * (2 * lanes if carries else lanes)
+        start = [joins.start] * lanes
 
-        def added(state: Sequence[Value], own: Sequence[Value]) -> list[Value]:
-            sums = [joins.two(total, x) for total, x in zip(state, own, strict=False)]
-            if not carries:
-                return sums
+        def added(state: _Totals, own: Sequence[Value]) -> _Totals:
+            sums = [joins.two(total, x) for total, x in zip(state.sums, own, strict=True)]
+            if state.lost is None:
+                return _Totals(sums)
             lost = []
-            for before, after, x, missing in zip(state, sums, own, state[lanes:], strict=False):
+            for before, after, x, missing in zip(state.sums, sums, own, state.lost, strict=True):
                 moved = after - before
                 error = before - (after - moved) + (x - moved)
                 lost.append(missing + error)
-            return [*sums, *lost]
+            return _Totals(sums, lost)
 
         whole = end - (UNROLL - 1) * step
         stride = em.const(UNROLL * step, "i64")
         # Bounds are signed: `whole` is negative where there is little.
-        with em.loop(first, em.wide(em.imax(whole, first)), stride, totals) as loop:
+        with em.loop(first, em.wide(em.imax(whole, first)), stride, _Totals(start, start if carries else None)) as loop:
             loaded = [load(loop.iv + u * step) for u in range(UNROLL)]
-            loop.yield_(added(loop.args, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
+            loop.yield_(added(loop.carry, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
         # What is left begins where the loop above ends.
         turns = (em.wide(em.imax(whole - first, 0)) + (UNROLL * step - 1)) // (UNROLL * step)
         rest = first + turns * (UNROLL * step)
-        with em.loop(em.index(rest), end, em.const(step, "i64"), loop.results) as left:
-            left.yield_(added(left.args, load(left.iv)))
-        if not carries:
-            return left.results
+        with em.loop(em.index(rest), end, em.const(step, "i64"), loop.result) as left:
+            left.yield_(added(left.carry, load(left.iv)))
+        totals = left.result
+        if totals.lost is None:
+            return totals.sums
         # Differences of infinities are NaN: then the sum is what it is.
-        pairs = zip(left.results, left.results[lanes:], strict=False)
+        pairs = zip(totals.sums, totals.lost, strict=True)
         return [em.select(em.cmpf("ord", lost, lost), total + lost, total) for total, lost in pairs]
 
     def store(self, totals: Sequence[Value], place: Index) -> None:

@@ -92,11 +92,11 @@ def _add_up(em: DeviceEmitter, weight: Value, sums: Value, threads: int) -> None
     """Puts the sums of the weights of each thread and of those before it into shared memory."""
     em.st(weight, sums, em.thread())
     em.barrier()
-    with em.if_(em.cmpi("eq", em.thread(), 0)), em.loop(0, threads, 4, inits=[em.const(0.0, "f32")]) as loop:
-        total, after = loop.args[0], []
+    with em.if_(em.cmpi("eq", em.thread(), 0)), em.loop(0, threads, 4, carry=em.const(0.0, "f32")) as loop:
+        total, after = loop.carry, []
         for own in em.lanes(em.ld(sums, vec(4, "f32"), loop.iv)):
             total = total + own
             after.append(total)
         em.st(em.vector(after), sums, loop.iv)
-        loop.yield_([total])
+        loop.yield_(total)
     em.barrier()

@@ -134,10 +134,9 @@ def _largest(em: DeviceEmitter, pairs: Sequence[Pair]) -> Pair:
 
 def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[Value, Pair], None]) -> None:
     """Lets thread 0 write the block's k largest in order: `write(number, pair)`."""
-    count, warps = len(pairs), THREADS // 32
-    with em.loop(0, k, inits=[value for pair in pairs for value in pair], hint="taken") as loop:
-        own = [(loop.args[2 * i], loop.args[2 * i + 1]) for i in range(count)]
-        best = _largest(em, own)
+    warps = THREADS // 32
+    with em.loop(0, k, carry=list(pairs), hint="taken") as loop:
+        best = _largest(em, loop.carry)
         for distance in (1, 2, 4, 8, 16):
             other = tuple(em.shuffle_lane("bfly", value, distance) for value in best)
             best = _larger(em, best, (other[0], other[1]))
@@ -150,9 +149,9 @@ def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[V
         with em.if_(em.cmpi("eq", em.thread(), 0)):
             write(loop.iv, best)
         left = []
-        for key, position in own:
+        for key, position in loop.carry:
             taken = em.cmpi("eq", position, best[1])
-            left += [em.select(taken, LEAST, key), em.select(taken, LAST, position)]
+            left.append((em.select(taken, LEAST, key), em.select(taken, LAST, position)))
         loop.yield_(left)
 
 
