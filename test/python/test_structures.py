@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from rlx_mlir.codegen.emit import Emitter, Value
-from rlx_mlir.codegen.structures import described, flatten, mapped, unflatten
+from rlx_mlir.codegen.structures import described, flatten, mapped, named, unflatten
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ CASES: dict[str, tuple[Any, list[Value], str]] = {
     "lists in lists": ([[A], [B, C]], [A, B, C], "[[f32], [f32, i32]]"),
     "a named tuple": (Slot(C, A), [C, A], "(i32, f32)"),
     "a dataclass": (State([A, B], C), [A, B, C], "State(sums=[f32, f32], lost=i32)"),
+    "a dictionary": ({"x": A, "rest": [C]}, [A, C], "{x=f32, rest=[i32]}"),
     "what isn't there": ((State([A]), C), [A, C], "(State(sums=[f32], lost=None), i32)"),
 }
 
@@ -59,15 +60,21 @@ def test_values_that_are_too_many_or_too_few() -> None:
         unflatten([A, B], [A])
 
 
+def test_names_and_numbers() -> None:
+    sizes = {"rows": 4, "axes": [State([A, B]), 0]}
+    assert list(named(sizes, numbers=True)) == [("rows", 4), ("sums", A), ("sums", B), ("axes", 0)]
+    assert unflatten(sizes, [C, 1, 2, A]) == {"rows": C, "axes": [State([1, 2]), A]}
+
+
 def test_mapped() -> None:
     assert mapped(lambda x, y: x if x == y else C, State([A, B]), State([A, A])) == State([A, C])
     with pytest.raises(ValueError, match="argument"):
         mapped(lambda x, y: x, [A], [A, B])
 
 
-@pytest.mark.parametrize("other", [1, 2.0, {"a": A}, State])
+@pytest.mark.parametrize("other", [1, 2.0, {A}, State])
 def test_what_no_loop_carries(other: Any) -> None:
-    with pytest.raises(TypeError, match="lists, tuples and dataclasses"):
+    with pytest.raises(TypeError, match="lists, tuples, dictionaries and dataclasses"):
         flatten([A, other])
 
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What loops carry: values in lists, tuples and dataclasses, as one flat list and back.
+"""What loops carry and kernels take: values in lists, tuples, dictionaries and dataclasses, as one flat list and back.
 
-A structure is a value (a `str`: the name of a value, or a type where only types are asked for), None, or a list, tuple
-or dataclass of structures. Anything else is a mistake: a Python number would be the same in each turn of a loop.
+A structure is a value (a `str`: the name of a value, or a type where only types are asked for), None, or a list, tuple,
+dictionary or dataclass of structures. Python's numbers are values of sizes alone: in a loop, one would be the same in
+each turn.
 """
 
 from __future__ import annotations
@@ -11,28 +12,43 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields, is_dataclass, replace
 from typing import Any, TypeVar
 
-__all__ = ["Structure", "described", "flatten", "mapped", "unflatten"]
+__all__ = ["Structure", "described", "flatten", "mapped", "named", "unflatten"]
 
 Structure = TypeVar("Structure")
 
 
-def _parts(structure: Any) -> Iterable[Any] | None:
-    """What a structure is made of; None for a value."""
+def _parts(structure: Any) -> list[tuple[str, Any]] | None:
+    """What a structure is made of, with names where parts have some; None for a value."""
     if isinstance(structure, str):
         return None
     if structure is None:
-        return ()
+        return []
     if isinstance(structure, (list, tuple)):
-        return structure
+        return [("", part) for part in structure]
+    if isinstance(structure, dict):
+        return list(structure.items())
     if is_dataclass(structure) and not isinstance(structure, type):
-        return [getattr(structure, field.name) for field in fields(structure)]
-    raise TypeError(f"values are carried in lists, tuples and dataclasses, or as None, but got {structure!r}")
+        return [(field.name, getattr(structure, field.name)) for field in fields(structure)]
+    raise TypeError(f"values are carried in lists, tuples, dictionaries and dataclasses, or as None, not {structure!r}")
 
 
-def flatten(structure: Any) -> list[Any]:
-    """The values of a structure, in order; TypeError for what is none."""
-    parts = _parts(structure)
-    return [structure] if parts is None else [leaf for part in parts for leaf in flatten(part)]
+def named(structure: Any, name: str = "", *, numbers: bool = False) -> Iterator[tuple[str, Any]]:
+    """The values of a structure, in order, each with the innermost name that it has; TypeError for what is none.
+
+    Args:
+        numbers: whether Python's ints are values, too.
+    """
+    parts = None if numbers and isinstance(structure, int) else _parts(structure)
+    if parts is None:
+        yield name, structure
+        return
+    for own, part in parts:
+        yield from named(part, own or name, numbers=numbers)
+
+
+def flatten(structure: Any, *, numbers: bool = False) -> list[Any]:
+    """The values of a structure, in order; arguments as for `named`."""
+    return [value for _, value in named(structure, numbers=numbers)]
 
 
 def unflatten(like: Structure, values: Iterable[Any]) -> Structure:
@@ -50,14 +66,16 @@ def unflatten(like: Structure, values: Iterable[Any]) -> Structure:
 def _filled(like: Any, rest: Iterator[Any]) -> Any:
     if like is None:
         return None
-    if isinstance(like, str):
+    if isinstance(like, (str, int)):
         return next(rest)
-    if isinstance(like, (list, tuple)):
-        parts = [_filled(part, rest) for part in like]
-        if isinstance(like, list):
-            return parts
-        return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
-    return replace(like, **{field.name: _filled(getattr(like, field.name), rest) for field in fields(like)})
+    made = [_filled(part, rest) for _, part in _parts(like) or ()]
+    if isinstance(like, list):
+        return made
+    if isinstance(like, tuple):
+        return type(like)(*made) if hasattr(like, "_fields") else tuple(made)
+    if isinstance(like, dict):
+        return dict(zip(like, made, strict=True))
+    return replace(like, **dict(zip((field.name for field in fields(like)), made, strict=True)))
 
 
 def mapped(function: Callable[..., Any], first: Structure, *others: Any) -> Structure:
@@ -67,14 +85,15 @@ def mapped(function: Callable[..., Any], first: Structure, *others: Any) -> Stru
 
 def described(structure: Any) -> str:
     """The form of a structure, with the types of its values: `State(turn=i32, sums=[f32, f32])`."""
-    if structure is None:
-        return "None"
+    if structure is None or isinstance(structure, int):
+        return str(structure)
     if isinstance(structure, str):
         return str(getattr(structure, "type", structure))
-    parts = [described(part) for part in _parts(structure) or ()]
+    inner = ", ".join(
+        f"{name}={described(part)}" if name else described(part) for name, part in _parts(structure) or ()
+    )
     if isinstance(structure, list):
-        return f"[{', '.join(parts)}]"
-    if isinstance(structure, tuple):
-        return f"({', '.join(parts)})"
-    named = [f"{field.name}={part}" for field, part in zip(fields(structure), parts, strict=True)]
-    return f"{type(structure).__name__}({', '.join(named)})"
+        return f"[{inner}]"
+    if isinstance(structure, dict):
+        return f"{{{inner}}}"
+    return f"({inner})" if isinstance(structure, tuple) else f"{type(structure).__name__}({inner})"

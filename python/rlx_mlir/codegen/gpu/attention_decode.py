@@ -477,10 +477,8 @@ def partial_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
     """The first kernel: grid (parts, heads of keys * groups, batch)."""
     kernel = Partial(em, spec, config)
     parameters = [*kernel.parameters("q", "k", "v", "mask", "pos"), pointer("part"), pointer("sums")]
-    with em.kernel(name, parameters, config.warps * WARP) as values:
+    with em.kernel(name, parameters, config.warps * WARP, chained=True) as values:
         kernel.bind(values)
-        em.launch_dependents()
-        em.wait_dependencies()
         kernel.emit(values[-2], values[-1], em.blocks("x"))
 
 
@@ -493,10 +491,8 @@ def combine_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
         pointer("sums", readonly=True),
         ("parts", "i32"),
     ]
-    with em.kernel(name, parameters, JOIN_THREADS, min_blocks=8) as values:
+    with em.kernel(name, parameters, JOIN_THREADS, min_blocks=8, chained=True) as values:
         kernel.bind(values)
-        em.launch_dependents()
-        em.wait_dependencies()
         kernel.emit(*values[-3:])
 
 
@@ -546,14 +542,12 @@ def decode(
         sizes = Problem.size_arguments(em, spec, named)
         given = [named[key] for key in ("q", "k", "v", "mask", "pos") if key in named]
         positions = [named["pos"]] if "pos" in named else []
-        pdl = device.sm >= 90
         em.launch(
             f"{symbol}_parts",
             [count, kv * config.groups, blocks],
             config.warps * WARP,
             [*given, *sizes, *memory],
             shared=config.shared_bytes(spec),
-            pdl=pdl,
         )
         em.launch(
             f"{symbol}_join",
@@ -561,7 +555,6 @@ def decode(
             JOIN_THREADS,
             [*positions, results[0], *sizes, *memory, em.i32(count)],
             shared=join_shared_bytes(spec.head_dim),
-            pdl=pdl,
         )
 
     return write_device_kernel(

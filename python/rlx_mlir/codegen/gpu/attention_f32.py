@@ -324,15 +324,13 @@ def prefill_f32(
     kernel, joins = PrefillF32(device, spec, config), Join(device, spec)
     memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
     parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *memory]
-    with device.kernel(symbol, parameters, config.threads, min_blocks=2) as values:
+    with device.kernel(symbol, parameters, config.threads, min_blocks=2, chained=True) as values:
         kernel.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         kernel.emit(*values[-3:])
-    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
+    with device.kernel(
+        f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8, chained=True
+    ) as values:
         joins.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         joins.emit(*values[-3:])
 
     def sizes(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index, Index, Index]:
@@ -356,14 +354,12 @@ def prefill_f32(
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         batch, queries, tiles, parts = sizes(em, operands)
         own = [*Problem.size_arguments(em, spec, named), *take(em, operands, scratch), em.i32(parts)]
-        pdl = device.sm >= 90
         em.launch(
             symbol,
             [tiles, spec.num_heads, batch * parts],
             config.threads,
             [*operands, results[0], *own],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=pdl,
         )
         joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
         em.launch(
@@ -372,7 +368,6 @@ def prefill_f32(
             JOIN_THREADS,
             [results[0], *own],
             shared=join_shared_bytes(spec.head_dim),
-            pdl=pdl,
         )
 
     return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host, scratch=take)

@@ -618,10 +618,10 @@ def prefill_hopper(
         kernel.bind(values)
         kernel.emit(values[:4], *values[-6:])
     joins = Join(device, spec)
-    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
+    with device.kernel(
+        f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8, chained=True
+    ) as values:
         joins.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         joins.emit(*values[-3:])
     host = _PrefillHost(spec, config, symbol, resources(chip).processors)
     results = [("out", spec.result)]
@@ -703,7 +703,6 @@ class _PrefillHost:
                 *own,
             ],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=True,
         )
         joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
         em.launch(
@@ -712,5 +711,4 @@ class _PrefillHost:
             JOIN_THREADS,
             [results[0], *lengths, *own],
             shared=join_shared_bytes(spec.head_dim),
-            pdl=True,
         )

@@ -318,10 +318,8 @@ def prefill_mma(
     device = DeviceEmitter(chip)
     kernel = PrefillMma(device, spec, config)
     parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
-    with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1) as values:
+    with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1, chained=True) as values:
         kernel.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         kernel.emit()
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
@@ -335,7 +333,6 @@ def prefill_mma(
             config.warps * WARP,
             [*operands, results[0], *Problem.size_arguments(em, spec, named)],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=device.sm >= 90,
         )
 
     return write_device_kernel(name, "attention_mma", spec.operands, [("out", spec.result)], device, host)

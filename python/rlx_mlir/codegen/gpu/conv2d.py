@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Numbers, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs import Conv2dSpec
 
 __all__ = ["Conv2dConfig", "conv2d_config", "emit_conv2d"]
@@ -87,25 +87,23 @@ def emit_conv2d(
     em = DeviceEmitter(chip)
     operands, results = [("x", spec.x), ("weight", spec.weight)], [("out", spec.result)]
     sizes = _sizes(HostEmitter(), Value("%x", spec.x), Value("%out", spec.result))
-    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
+    numbers = Numbers(sizes, "i32")
     parameters: list[Parameter] = [
         *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
         pointer("out"),
-        *((key, "i32") for key in dynamic),
+        *numbers.parameters,
     ]
     symbol = symbol_of(f"{name}_conv2d")
-    with em.kernel(symbol, parameters, config.threads) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
-        known = {**sizes, **dict(zip(dynamic, values[3:], strict=True))}
+    with em.kernel(symbol, parameters, config.threads, chained=True) as values:
+        known = numbers.filled(values[3:])
         _Conv2d(em, spec, element, config, (per_group, inputs, rows, columns), values[:3], known).run()
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         own = _sizes(host, sources[0], targets[0])
         pixels = host.iceildiv(own["pixels"], PIXELS)
-        arguments = [*sources, *targets, *(host.i32(own[key]) for key in dynamic)]
+        arguments = [*sources, *targets, *numbers.arguments(host, own)]
         grid = [pixels * host.dim(targets[0], 0), tiles]
-        host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes, pdl=em.sm >= 90)
+        host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes)
 
     return write_device_kernel(name, "conv2d", operands, results, em, host, order=spec.order)
 

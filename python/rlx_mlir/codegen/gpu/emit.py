@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from rlx_mlir.chips import check_chip, sm_version
@@ -38,6 +39,7 @@ __all__ = [
     "BITS",
     "DeviceEmitter",
     "Index",
+    "Launched",
     "Loop",
     "Operand",
     "Parameter",
@@ -114,6 +116,19 @@ def struct_of(types: Sequence[str]) -> str:
     return f"!llvm.struct<({', '.join(types)})>"
 
 
+@dataclass(frozen=True)
+class Launched:
+    """What launches have to know of a kernel.
+
+    Attributes:
+        parameters: their names.
+        waits: whether it waits for the kernels before it (`wait_dependencies`): it may start while they still run.
+    """
+
+    parameters: tuple[str, ...]
+    waits: bool
+
+
 class Slot(NamedTuple):
     """A stage of a ring of buffers, and the parity of its barrier: what loops along rings carry."""
 
@@ -130,9 +145,10 @@ class DeviceEmitter(Emitter):
         super().__init__()
         self.chip = check_chip(chip)
         self.sm = sm_version(chip)
-        self.parameters: dict[str, list[str]] = {}
-        """Names of each kernel's parameters."""
+        self.kernels: dict[str, Launched] = {}
+        """The kernels that are done, by name."""
         self._ptx = 0
+        self._waits = False
 
     def need(self, what: str, sm: int, *, exactly: bool = False) -> None:
         """Raises UnsupportedByTemplate where the chip is older than `sm`, or (`exactly`) isn't sm_<sm>a."""
@@ -150,18 +166,23 @@ class DeviceEmitter(Emitter):
         *,
         min_blocks: int | None = None,
         cluster: int | None = None,
+        chained: bool = False,
     ) -> Iterator[list[Value]]:
         """`llvm.func @name`, launched with exactly `threads` threads a block.
 
         min_blocks: blocks that must fit a multiprocessor at one time, which bounds registers. cluster: blocks along x
-        that form a cluster (sm_90 on).
+        that form a cluster (sm_90 on). chained: the kernel begins by letting the next one start, and waiting for those
+        before it.
         """
         shape = (threads, 1, 1) if isinstance(threads, int) else threads
         values = [Value(f"%{parameter[0]}", parameter[1], self) for parameter in parameters]
-        self.parameters[name] = [parameter[0] for parameter in parameters]
         self._begin()
-        self._ptx = 0
+        self._ptx, self._waits = 0, False
+        if chained:
+            self.launch_dependents()
+            self.wait_dependencies()
         yield values
+        self.kernels[name] = Launched(tuple(parameter[0] for parameter in parameters), self._waits)
         self.line("llvm.return")
         signature = ", ".join(
             f"{value}: {value.type}" + (f" {{{parameter[2]}}}" if len(parameter) > 2 and parameter[2] else "")
@@ -722,6 +743,7 @@ class DeviceEmitter(Emitter):
     def wait_dependencies(self) -> None:
         """Waits for the kernels before in the chain: before it, only weights may be read; nothing before sm_90."""
         if self.sm >= 90:
+            self._waits = True
             self.line("nvvm.griddepcontrol wait")
 
 

@@ -638,9 +638,7 @@ def sum_kernel(em: DeviceEmitter, name: str, gemm: Gemm, splits: int, columns: i
     read = ["sums", *(f"arg{i}" for i in range(len(program.arguments)))]
     written = [f"out{i}" for i in range(len(program.results))]
     pointers = [*(pointer(word, readonly=True) for word in read), *(pointer(word) for word in written)]
-    with em.kernel(name, [*pointers, ("rows", "i32"), ("n", "i32")], SUM_THREADS) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(name, [*pointers, ("rows", "i32"), ("n", "i32")], SUM_THREADS, chained=True) as values:
         rows, n = values[-2], gemm.n if gemm.n is not None else values[-1]
         finisher = Finisher(em, program, 0, n, values[1 : len(read)], values[len(read) : -2], gemm.element)
         number = em.wide(em.block()) * SUM_THREADS + em.wide(em.thread())

@@ -206,7 +206,7 @@ class Schedule:
                 warp_specialised(main, finisher)
             if choice.splits > 1:
                 parameters = self.reduction_parameters()
-                with em.kernel(self.symbol(number) + "_sum", parameters, REDUCE_THREADS) as values:
+                with em.kernel(self.symbol(number) + "_sum", parameters, REDUCE_THREADS, chained=True) as values:
                     named = {parameter[0]: value for parameter, value in zip(parameters, values, strict=True)}
                     reduce_parts(em, self.gemm, choice.splits, named)
         return em
@@ -324,12 +324,12 @@ class Schedule:
             pointers = [parts]
         passed = [*maps, *pointers, *(em.i32(size) for size in sizes)]
         grid = em.imin(tiles, self.processors)
-        em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes, pdl=True)
+        em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes)
         if parts is not None:
             threads = rows * (self.n // REDUCE_COLUMNS)
             passed = [parts, *arguments, *results, em.i32(rows)]
             blocks = em.iceildiv(threads, REDUCE_THREADS)
-            em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed, pdl=True)
+            em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed)
 
     def _map(
         self,

@@ -98,7 +98,7 @@ class _Packed(Schedule):
         """Decodes."""
         blocks = -(-self.n * self.k // (THREADS * PIECE))
         for weight, decoded in zip(weights, taken, strict=True):
-            em.launch(self._symbol, blocks, THREADS, [weight, decoded], pdl=True)
+            em.launch(self._symbol, blocks, THREADS, [weight, decoded])
         return taken
 
 

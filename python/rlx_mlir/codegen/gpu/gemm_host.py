@@ -180,7 +180,6 @@ class _Host:
     def __init__(self, gemm: Gemm, device: _Device, variants: list[Variant]) -> None:
         self._gemm, self._device, self._variants = gemm, device, variants
         self._products = gemm.program.accumulators
-        self._pdl = device.em.sm >= 90
 
     def _sizes(self, em: HostEmitter, operands: Sequence[Value]) -> Sizes:
         """The sizes of a call, of type index."""
@@ -289,15 +288,15 @@ class _Host:
         count = len(operands) - len(gemm.program.arguments)
         inputs, arguments = operands[:count], operands[count:]
         if choice.splits == 1:
-            em.launch(name, blocks, tile.threads, [*operands, *results, *given], shared=shared, pdl=self._pdl)
+            em.launch(name, blocks, tile.threads, [*operands, *results, *given], shared=shared)
             return
         assert sums is not None
-        em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared, pdl=self._pdl)
+        em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared)
         rows = self._rows(sizes)
         width = variant.access.columns
         total = em.iceildiv(rows * (sizes.n // width), SUM_THREADS)
         last = [sums, *arguments, *results, em.i32(rows), em.i32(sizes.n)]
-        em.launch(self._device.sums(choice.splits, variant.access.columns), total, SUM_THREADS, last, pdl=self._pdl)
+        em.launch(self._device.sums(choice.splits, variant.access.columns), total, SUM_THREADS, last)
 
 
 def line_access(gemm: Gemm, nbytes: int) -> list[Access]:

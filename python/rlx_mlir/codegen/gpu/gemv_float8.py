@@ -54,7 +54,7 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
         *(pointer(name) for name, _ in results_of(gemm)),
         *([("m", "i32")] if m is None else []),
     ]
-    with em.kernel(symbol, parameters, 32 * WARPS) as values:
+    with em.kernel(symbol, parameters, 32 * WARPS, chained=True) as values:
         x, weights = values[0], values[1 : 1 + program.accumulators]
         arguments, last = values[1 + program.accumulators : len(names)], len(names) + len(program.results)
         epilogue = Epilogue(em, program, gemm.element, arguments, values[len(names) : last], n)
@@ -70,7 +70,7 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
             blocks = 0
         given = [*operands, *results, *([host.i32(rows)] if m is None else [])]
         shared = 4 * WARPS * ROWS * MOST_ROWS * program.accumulators
-        host.launch(symbol, blocks, 32 * WARPS, given, shared=shared, pdl=em.sm >= 90)
+        host.launch(symbol, blocks, 32 * WARPS, given, shared=shared)
 
     return write_device_kernel(
         gemm.name, "gemv_float8", dense_operands(gemm), results_of(gemm), em, host, order=gemm.operand_order
@@ -91,8 +91,6 @@ class _Block:
     def run(self, x: Value, weights: Sequence[Value], epilogue: Epilogue) -> None:
         """Products of the block, then their program."""
         em, n, k = self.em, self.n, self.k
-        em.launch_dependents()
-        em.wait_dependencies()
         lane, warp = em.lane(), em.warp()
         group, quad = lane >> 2, lane & 3
         first_row = em.block() * ROWS

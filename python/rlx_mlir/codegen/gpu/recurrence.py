@@ -63,9 +63,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
     if known is None or known >= PROMPT:
         symbols.append(symbol_of(f"{name}_chunks"))
     for symbol in symbols:
-        with em.kernel(symbol, parameters, WARP * warps) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(symbol, parameters, WARP * warps, chained=True) as values:
             buffers = dict(zip([label for label, _ in [*operands, *results]], values, strict=False))
             body = _Recurrence(em, element, n, buffers, values[-2], values[-1])
             if symbol.endswith("_chunks"):
@@ -81,7 +79,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
         def launch(symbol: str) -> None:
             in_chunks = symbol.endswith("_chunks")
             shared = chunk_memory(warps) if in_chunks else (2 * 2 * WARP * warps + 2 * 3 * WARP * warps) * 4
-            host.launch(symbol, blocks, WARP * warps, arguments, shared=shared, pdl=em.sm >= 90)
+            host.launch(symbol, blocks, WARP * warps, arguments, shared=shared)
 
         if len(symbols) == 1:
             launch(symbols[0])

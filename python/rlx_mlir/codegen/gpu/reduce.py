@@ -367,7 +367,7 @@ def launch_pass(
             blocks = sizes.outer * host.iceildiv(sizes.inner, own.per_block(lanes))
         width = max(4, BITS[own.source] // 8)
         shared = width * (THREADS // WARP) if own.rows else width * THREADS * lanes
-        host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared, pdl=em.sm >= 90)
+        host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared)
 
     by_vectors(host, own.lanes, [sizes.length if own.rows else sizes.inner], launch)
 
@@ -377,9 +377,7 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
     parameters: list[Parameter] = [pointer("x", readonly=True, constant=constant), pointer("out")]
     parameters += [(key, "i64") for key in ("outer", "length", "inner", "per_part", "count")]
     for lanes in own.lanes:
-        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS) as (x, out, *numbers):
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS, chained=True) as (x, out, *numbers):
             told = zip(own.sizes.all(), numbers, strict=False)
             sizes = Sizes(*(known if isinstance(known, int) else given for known, given in told))
             body = PassBody(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)

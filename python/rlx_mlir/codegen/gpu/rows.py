@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
     REDUCTIONS,
@@ -111,27 +111,23 @@ def emit_rows(name: str, program: RowProgram, chip: str, constants: frozenset[in
     tiling = choose_tiling(graph, plan)
     operands = [(f"arg{i}", operand.type) for i, operand in enumerate(program.operands)]
     results = [(f"out{i}", result.type) for i, result in enumerate(program.results)]
-    # Sizes that types say are numbers in the kernel's code, the others are its parameters.
-    sizes = _sizes(HostEmitter(), graph, [Value(f"%{own}", type) for own, type in [*operands, *results]])
-    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
-    kernel = f"{symbol_of(name)}_rows"
-    parameters = [pointer(own, readonly=True, constant=i in constants) for i, (own, _) in enumerate(operands)]
-    parameters += [pointer(own) for own, _ in results]
-    parameters += [(key, "i32") for key in dynamic]
     em = DeviceEmitter(chip)
-    with em.kernel(kernel, parameters, tiling.threads) as values:
-        count = len(operands) + len(results)
-        known = {**sizes, **dict(zip(dynamic, values[count:], strict=True))}
-        _Rows(em, graph, plan, tiling, values[:count], known).emit()
 
-    def host(host: HostEmitter, given: list[Value], outs: list[Value], scratch: Scratch) -> None:
-        own = _sizes(host, graph, [*given, *outs])
-        arguments = [*given, *outs, *(host.i32(own[key]) for key in dynamic)]
-        shared = 4 * tiling.team // 32 if tiling.team > 32 else 0
-        blocks = host.iceildiv(own["rows"], tiling.rows)
-        host.launch(kernel, blocks, tiling.threads, arguments, shared=shared, pdl=em.sm >= 90)
-
-    return write_device_kernel(name, "rows", operands, results, em, host)
+    return write_sized_kernel(
+        em,
+        name,
+        "rows",
+        operands,
+        results,
+        lambda host, buffers: _sizes(host, graph, buffers),
+        lambda buffers, sizes, _: _Rows(em, graph, plan, tiling, buffers, sizes).emit(),
+        lambda host, sizes, _: host.iceildiv(sizes["rows"], tiling.rows),
+        threads=tiling.threads,
+        symbol="rows",
+        shared=lambda _: 4 * tiling.team // 32 if tiling.team > 32 else 0,
+        constants=constants,
+        type="i32",
+    )
 
 
 def _sizes(em: HostEmitter, graph: Graph, buffers: Sequence[Value]) -> dict[str, Index]:
@@ -204,8 +200,6 @@ class _Rows:
     def emit(self) -> None:
         """Everything: level by level, first numbers, then columns."""
         em, tiling, plan = self.em, self.tiling, self.plan
-        em.launch_dependents()
-        em.wait_dependencies()
         thread = em.thread()
         self.member = thread % tiling.team
         own = em.block() * tiling.rows + thread // tiling.team

@@ -31,19 +31,8 @@ def emit_sample(name: str, spec: SampleSpec, chip: str) -> DeviceKernel:
     kernel = symbol_of(name)
     names = ("values", "indices", "controls", "draws", "pos")
     parameters = [*(pointer(own, readonly=True) for own in names), *map(pointer, ("token", "next", "chosen"))]
-    with em.kernel(kernel, [*parameters, ("places", "i64")], threads) as (
-        values,
-        indices,
-        controls,
-        draws,
-        pos,
-        token,
-        following,
-        chosen,
-        places,
-    ):
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(kernel, [*parameters, ("places", "i64")], threads, chained=True) as arguments:
+        values, indices, controls, draws, pos, token, following, chosen, places = arguments
         row, thread = em.block(), em.thread()
         values, indices = (em.at(own, em.wide(row) * k, kind) for own, kind in ((values, "f32"), (indices, "i32")))
         controls = em.at(controls, em.wide(row) * 3, "f32")
@@ -81,7 +70,7 @@ def emit_sample(name: str, spec: SampleSpec, chip: str) -> DeviceKernel:
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         batch, length = (host.dim(operands[4], axis) for axis in (0, 1))
         given = [*operands[:4], operands[5], *results]
-        host.launch(kernel, batch, threads, [*given, host.i64(length)], shared=4 * threads + 128, pdl=em.sm >= 90)
+        host.launch(kernel, batch, threads, [*given, host.i64(length)], shared=4 * threads + 128)
 
     operands = [(own, kind) for own, kind in zip((*names[:4], "before", "pos"), spec.operands, strict=True)]
     results = [(own, kind) for own, kind in zip(("token", "next", "chosen"), spec.results, strict=True)]

@@ -64,9 +64,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
         *((key, "i64") for key in ("outer", "length", "inner", "per_part")),
     ]
     for lanes in widths:
-        with em.kernel(f"{symbol}_scan{lanes}", parameters, THREADS) as (x, out, *given):
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(f"{symbol}_scan{lanes}", parameters, THREADS, chained=True) as (x, out, *given):
             before = given.pop(0) if several else None
             told = zip(known.all(), given, strict=False)
             sizes = Sizes(*(own if isinstance(own, int) else value for own, value in told))
@@ -100,8 +98,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
             else:
                 blocks = own.sizes.outer * host.iceildiv(own.sizes.inner, THREADS * lanes)
             shared = 4 * (THREADS // WARP) if own.rows else 0
-            pdl = em.sm >= 90
-            host.launch(f"{symbol}_scan{lanes}", [blocks, count], THREADS, arguments, shared=shared, pdl=pdl)
+            host.launch(f"{symbol}_scan{lanes}", [blocks, count], THREADS, arguments, shared=shared)
 
         by_vectors(host, widths, [own.sizes.length if own.rows else own.sizes.inner], launch)
 

@@ -41,9 +41,7 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     first, second = f"{symbol_of(name)}_parts", f"{symbol_of(name)}_join"
     whole = parts == 1
     outputs = [pointer("values"), pointer("indices")] if whole else [pointer("parts")]
-    with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS) as (x, *out):
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS, chained=True) as (x, *out):
         row = em.wide(em.block())
         pairs = _read(em, em.at(x, em.index(row * n), element), element, n)
         if whole:
@@ -52,12 +50,8 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
             part = row * parts + em.wide(em.block("y"))
             _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], _place(em, part, spec.k, t), pair))
     if not whole:
-        with em.kernel(second, [pointer("parts", readonly=True), pointer("values"), pointer("indices")], THREADS) as (
-            kept,
-            *out,
-        ):
-            em.launch_dependents()
-            em.wait_dependencies()
+        parameters = [pointer("parts", readonly=True), pointer("values"), pointer("indices")]
+        with em.kernel(second, parameters, THREADS, chained=True) as (kept, *out):
             row = em.wide(em.block())
             pairs = _read_parts(em, kept, row, parts * spec.k)
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
@@ -67,11 +61,11 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         kept = take(host, operands, scratch)
-        count, pdl, shared = row_count(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
+        count, shared = row_count(host, operands[0]), 8 * (THREADS // 32)
         written = results if kept is None else [kept]
-        host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
+        host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared)
         if kept is not None:
-            host.launch(second, count, THREADS, [kept, *results], shared=shared, pdl=pdl)
+            host.launch(second, count, THREADS, [kept, *results], shared=shared)
 
     types = [("values", spec.values), ("indices", spec.indices)]
     return write_device_kernel(name, "top_k", [("x", spec.x)], types, em, host, scratch=take)
