@@ -390,7 +390,9 @@ class Emitter:
             return lhs, rhs if isinstance(rhs, Value) else self.const(rhs, lhs.type)
         if isinstance(rhs, Value):
             return self.const(lhs, rhs.type), rhs
-        raise TypeError(f"one operand has to be a Value, but got {lhs!r} and {rhs!r}")
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return self.const(lhs), self.const(rhs)
+        raise TypeError(f"one operand has to be a Value, or both an int, but got {lhs!r} and {rhs!r}")
 
     # -- functions and regions ----------------------------------------------------------------------------------------
 

@@ -96,8 +96,8 @@ class TilePrefill(Prefill):
     def unit_size(self, queries: Index) -> Index:
         """Twice as many where that leaves four units at least, for threads."""
         em, least = self.em, self.queries * self.together
-        many = em.cmpi("sge", em.index(queries), em.index(4 * 2 * least))
-        return em.select(many, em.index(2 * least), em.index(least))
+        many = em.cmpi("sge", queries, 4 * 2 * least)
+        return em.select(many, 2 * least, least)
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Beside the state of blocks, tiles of pairs: of queries, keys, values and weights."""
@@ -401,7 +401,7 @@ class TilePrefill(Prefill):
         edge = self.has_invisible(block, keys.first, keys.first + STEP)
         if edge is True or not self.plain:
             return True
-        partial = em.cmpi("ne", em.index(keys.high - keys.low), em.index(STEP))
+        partial = em.cmpi("ne", keys.high - keys.low, STEP)
         return partial if isinstance(edge, bool) else edge | partial
 
     def raise_maxima(self, block: Block, keys: Keys, state: State) -> State:
@@ -434,7 +434,7 @@ class TilePrefill(Prefill):
             for half in range(2):
                 key = keys.first + row.iv + half * SIDE
                 near = em.imin(em.imax(key, keys.low), keys.high - 1)
-                exists = em.cmpi("eq", em.index(near), em.index(key))
+                exists = em.cmpi("eq", near, key)
                 lanes = em.broadcast(exists, vec(self.lanes, "i1"))
                 seen = [lanes] * GROUPS
                 if self.spec.mask_kind not in ("none", "bias"):
@@ -532,7 +532,7 @@ class TilePrefill(Prefill):
             size = em.bitcast(value, bits) & 0x7FFFFFFF
             with em.if_(em.cmpi("uge", size, UNFIT)):
                 own = key.iv - keys.first
-                pair, high = own % SIDE, em.cmpi("uge", em.index(own), SIDE)
+                pair, high = own % SIDE, em.cmpi("uge", own, SIDE)
                 hides = self.spec.mask_kind not in ("none", "bias")
                 seen = self.visible(block, key.iv) if hides else []
                 for group in range(GROUPS):

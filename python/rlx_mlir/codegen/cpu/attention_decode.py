@@ -125,8 +125,8 @@ class Decode(Schedule):
         before = keys.lo - first * CHUNK  # keys of the first chunk that aren't seen
         share = unit * (count * kv_heads) // units
         near = (share + before * kv_heads + CHUNK // 2) // CHUNK
-        near = em.select(em.cmpi("eq", em.index(unit), em.index(0)), em.index(0), em.index(near))
-        near = em.select(em.cmpi("eq", em.index(unit), em.index(units)), em.index(parts), near)
+        near = em.select(em.cmpi("eq", unit, 0), 0, near)
+        near = em.select(em.cmpi("eq", unit, units), parts, near)
         return em.imin(near, parts)
 
     def part(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
@@ -219,7 +219,7 @@ class Decode(Schedule):
         """Asks for rows `ahead`, `ahead` + 1, ... of `own`, a head and where its first row starts; behind row `end` for
         as many of `then`, what comes next."""
         em = self.em
-        behind = em.cmpi("sge", em.index(ahead), em.index(end))
+        behind = em.cmpi("sge", ahead, end)
         for (x, base), first, there in ((own, ahead, behind ^ True), (then, ahead - end, behind)):
             with em.if_(there), em.loop(0, rows, hint="row") as row:
                 start = base + (first + row.iv) * x.stride
@@ -325,8 +325,8 @@ class Decode(Schedule):
         em, columns, group = self.em, self.columns(), self.spec.group
         base = self.v.base(b, kv_head)
         after = kv_head + 1
-        last = em.cmpi("eq", em.index(after), em.index(self.spec.kv_heads))
-        following = em.select(last, em.index(0), em.index(after)), em.select(last, em.index(high), em.index(low))
+        last = em.cmpi("eq", after, self.spec.kv_heads)
+        following = em.select(last, 0, after), em.select(last, high, low)
         own, then = self.rows_from(self.v, b, kv_head, low), self.rows_from(self.k, b, *following)
         blocks = em.iceildiv(high - low, self.block) * self.block
         with em.loop(low, high, self.block, hint="key") as block:

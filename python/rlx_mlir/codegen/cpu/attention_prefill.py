@@ -84,9 +84,9 @@ class Prefill(Schedule):
             if spec.mask_kind == "causal" and not isinstance(block, int):
                 # First, last, second, ...: later blocks see more keys, and half of a head is to be half of its work.
                 half = block // 2
-                odd = em.cmpi("eq", em.index(block % 2), 1)
+                odd = em.cmpi("eq", block % 2, 1)
                 late = blocks - 1 - half
-                block = em.select(odd, em.index(late), em.index(half))
+                block = em.select(odd, late, half)
             self.unit(b, kv_head, block * self.unit_size(self.q.length))
 
     def unit(self, b: Index, kv_head: Index, first: Index) -> None:
@@ -130,7 +130,7 @@ class Prefill(Schedule):
                 self.attend(own, low, high)
             else:  # blocks of one unit see different keys
                 lo, hi = em.imax(low, own.keys.lo), em.imin(high, own.keys.hi)
-                with em.if_(em.cmpi("slt", em.index(lo), em.index(hi))):
+                with em.if_(em.cmpi("slt", lo, hi)):
                     self.attend(own, low, hi)
 
     def attend(self, block: Block, low: Index, high: Index) -> None:
@@ -231,9 +231,9 @@ class Prefill(Schedule):
         em, kind = self.em, self.spec.mask_kind
         if kind not in ("causal", "sliding_window"):
             return kind == "custom"
-        edge = em.cmpi("sgt", em.index(high), em.index(block.newest))
+        edge = em.cmpi("sgt", high, block.newest)
         if kind == "sliding_window":
-            edge = edge | em.cmpi("slt", em.index(low), em.index(block.oldest))
+            edge = edge | em.cmpi("slt", low, block.oldest)
         return edge
 
     def parts(self, block: Block, low: Index, high: Index) -> list[tuple[Index, Index, bool]]:

@@ -160,8 +160,8 @@ class Sizes:
         if isinstance(elements, int):
             self.row_block = fewest if elements <= SHARED_ELEMENTS else most
         else:
-            small = em.cmpi("ule", elements, em.index(SHARED_ELEMENTS))
-            self.row_block = em.select(small, em.index(fewest), em.index(most))
+            small = em.cmpi("ule", elements, SHARED_ELEMENTS)
+            self.row_block = em.select(small, fewest, most)
         self.row_blocks = (self.rows + (self.row_block - 1)) // self.row_block
         self.column_blocks = em.iceildiv(self.n, columns)
 
@@ -197,10 +197,10 @@ class Sizes:
         whole = (begin + (columns - 1)) // columns
         for_each = self.row_blocks if self.batch else None
         with em.loop(0, 3, hint="phase") as phase:
-            is_head, is_tail = (em.cmpi("eq", phase.iv, em.index(own)) for own in (0, 2))
+            is_head, is_tail = (em.cmpi("eq", phase.iv, own) for own in (0, 2))
 
             def choose(at_head: Index, between: Index, at_tail: Index) -> Index:
-                return em.select(is_head, em.index(at_head), em.select(is_tail, em.index(at_tail), em.index(between)))
+                return em.select(is_head, at_head, em.select(is_tail, at_tail, between))
 
             # The block that a range both begins and ends in belongs to its head.
             start = choose(first, whole, em.imax(last, whole))

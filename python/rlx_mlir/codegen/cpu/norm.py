@@ -143,8 +143,8 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
 
             left = inner - first
             if isinstance(count, Value) or count > 1:
-                last = em.cmpi("eq", em.index(part), em.index(count - 1))
-                left = em.select(last, em.index(left), em.index(width))
+                last = em.cmpi("eq", part, count - 1)
+                left = em.select(last, left, width)
             _cover(em, inner, left, (config.vectors, target.lanes("f32")), columns)
 
     return write_kernel(
@@ -199,11 +199,11 @@ def _cover(
         if inner % width:
             singles(width)
         return
-    wide = em.cmpi("sge", em.index(count), em.index(width))
+    wide = em.cmpi("sge", count, width)
     with em.if_(wide):
         columns(vectors, 0, None)
-    with em.if_(em.cmpi("sge", em.index(count), em.index(lanes))) as branch:
-        singles(em.select(wide, em.index(width), em.index(0)))
+    with em.if_(em.cmpi("sge", count, lanes)) as branch:
+        singles(em.select(wide, width, 0))
         branch.else_()
         columns(1, 0, em.mask(count, lanes))
 

@@ -173,7 +173,7 @@ class _Recurrence:
         with em.loop(0, steps, self.block, hint="t") as block:
             t, count = block.iv, em.imin(steps - block.iv, self.block)
             decays = self._gates(t, count)
-            is_whole = em.cmpi("eq", em.index(count), self.block)
+            is_whole = em.cmpi("eq", count, self.block)
             with em.if_(em.binary("arith.andi", is_whole, decays)) as branch:
                 self._block(t, memory)
                 branch.else_()

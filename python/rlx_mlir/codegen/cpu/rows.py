@@ -165,7 +165,7 @@ class _Kernel:
             if sink.result.pos is not None:
                 length = em.dim(self.out_buffers[sink.index], 1)
                 position = em.index(self.position(row, sink.result.pos))
-                above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, em.index(length))
+                above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, length)
                 inside = above & below
                 first = (self.batch(row) * length + position) * self.per_position
                 index = em.index(first + row % self.per_position)

@@ -182,26 +182,26 @@ class Problem:
         if kind == "custom":
             return em.const(True, "i1")
         end = key + count
-        edge = em.cmpi("sgt", em.index(end), em.index(keys.hi))
+        edge = em.cmpi("sgt", end, keys.hi)
         position = keys.offset + first
         if kind in ("causal", "sliding_window"):
-            edge = edge | em.cmpi("sgt", em.index(end), em.index(position + 1))
+            edge = edge | em.cmpi("sgt", end, position + 1)
         if kind == "sliding_window":
             assert self.spec.window is not None
             oldest = position + (queries - 1) - self.spec.window
-            edge = edge | em.cmpi("sle", key, em.index(oldest))
+            edge = edge | em.cmpi("sle", key, oldest)
         return edge
 
     def sees(self, i: Index, key: Index, keys: KeyRange, mask_row: Value | None = None) -> Value:
         """Whether a query sees a key; the mask's row is that of the query."""
         em, kind = self.em, self.spec.mask_kind
-        seen = em.cmpi("slt", em.index(key), em.index(keys.hi))
+        seen = em.cmpi("slt", key, keys.hi)
         position = keys.offset + i
         if kind in ("causal", "sliding_window"):
-            seen = seen & em.cmpi("sle", em.index(key), em.index(position))
+            seen = seen & em.cmpi("sle", key, position)
         if kind == "sliding_window":
             assert self.spec.window is not None
-            seen = seen & em.cmpi("sgt", em.index(key), em.index(position - self.spec.window))
+            seen = seen & em.cmpi("sgt", key, position - self.spec.window)
         if kind == "custom":
             assert mask_row is not None
             seen = seen & self.mask_value(mask_row, em.imin(key, keys.hi - 1))

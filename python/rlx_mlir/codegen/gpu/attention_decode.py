@@ -255,7 +255,7 @@ class Partial(_Decode):
     def fetch(self, heads: Sequence[tuple[Heads, Value]], key: Index, end: Index, stage: Index) -> None:
         """Starts copies of the keys from `key` on, then of their values; what doesn't exist becomes zeros."""
         em = self.em
-        some = em.cmpi("slt", em.index(key), em.index(end))
+        some = em.cmpi("slt", key, end)
         for kind, (x, head) in enumerate(heads):
             with em.if_(some):
                 self.fetch_rows(kind, x, head, key, end, stage)
@@ -268,7 +268,7 @@ class Partial(_Decode):
         for u in range(self.loads):
             place = key + (self.place + u * self.per_load)
             row = x.row(em, head, em.imin(place, last))
-            exists = em.cmpi("slt", em.index(place), em.index(end))
+            exists = em.cmpi("slt", place, end)
             for vector in range(self.vectors):
                 inside = self.inside(vector)
                 count = em.select(exists if inside is None else exists & inside, VECTOR_BYTES, 0)
@@ -359,11 +359,11 @@ class Partial(_Decode):
         em, kind = self.em, self.spec.mask_kind
         seen = exists
         if self.count > 1 and kind in ("causal", "sliding_window"):
-            seen = seen & em.cmpi("sle", em.index(key), em.index(self.seen_until[row]))
+            seen = seen & em.cmpi("sle", key, self.seen_until[row])
         if self.count > 1 and kind == "sliding_window":
             assert self.spec.window is not None
             first = self.seen_until[row] - self.spec.window
-            seen = seen & em.cmpi("sgt", em.index(key), em.index(first))
+            seen = seen & em.cmpi("sgt", key, first)
         if kind == "custom":
             seen = seen & self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
         return seen
@@ -452,7 +452,7 @@ class Partial(_Decode):
         if self.config.groups * self.config.rows == self.total_rows:
             yield at
             return
-        with em.if_(em.cmpi("ult", em.index(at), self.total_rows)):
+        with em.if_(em.cmpi("ult", at, self.total_rows)):
             yield at
 
 
@@ -467,7 +467,7 @@ class Combine(_Decode):
         seen = em.imax(hi - lo, 0)
         # Without keys, parts have no size.
         count = (seen + (keys - 1)) // em.imax(keys, 1)
-        count = em.select(em.cmpi("eq", em.index(seen), 0), 0, em.index(count))
+        count = em.select(em.cmpi("eq", seen, 0), 0, count)
         first = self.partial_row(b, kv, row) * em.wide(parts)
         target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), row % self.count)
         join(self, part, sums, first, count, target)
@@ -527,8 +527,8 @@ def decode(
         heads = em.imax(heads, 1)
         fitting = slots // heads
         several = (heads + (WAVES * slots - 1)) // heads
-        one_wave = em.cmpi("uge", em.index(fitting), WAVES)
-        most = em.imin(em.select(one_wave, em.index(fitting), em.index(several)), MAX_PARTS)
+        one_wave = em.cmpi("uge", fitting, WAVES)
+        most = em.imin(em.select(one_wave, fitting, several), MAX_PARTS)
         return em.imax(em.imin(steps, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:

@@ -279,7 +279,7 @@ class PrefillF32(Problem):
             with self.existing(r):
                 row = self.out.row(em, head, self.rows[r])
                 for quad, own in values:
-                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                    with em.if_(em.cmpi("ult", quad, self.quads)):
                         value = em.vector([x * scale for x in own])
                         em.st(em.narrow(value, self.element), row, quad * 4)
 
@@ -291,9 +291,9 @@ class PrefillF32(Problem):
                 row = (first + em.wide(self.rows[r])) * em.wide(parts)
                 row = row + em.wide(split)
                 for quad, own in values:
-                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                    with em.if_(em.cmpi("ult", quad, self.quads)):
                         em.st(em.vector(own), part, row * self.size + em.wide(quad * 4))
-                with em.if_(em.cmpi("eq", em.index(self.lane), 0)):
+                with em.if_(em.cmpi("eq", self.lane, 0)):
                     em.st(em.vector([state.maxima[r], total]), sums, row * 2)
 
     def results(self, state: Running) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
@@ -306,7 +306,7 @@ class PrefillF32(Problem):
 
     def existing(self, r: int) -> AbstractContextManager[object]:
         """Runs where one of the thread's queries exists."""
-        return self.em.if_(self.em.cmpi("slt", self.em.index(self.rows[r]), self.em.index(self.queries)))
+        return self.em.if_(self.em.cmpi("slt", self.rows[r], self.queries))
 
 
 def prefill_f32(
@@ -345,9 +345,9 @@ def prefill_f32(
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
         batch, queries, _, parts = sizes(em, operands)
-        one = em.cmpi("eq", em.index(parts), 1)
+        one = em.cmpi("eq", parts, 1)
         rows = batch * queries * spec.num_heads * parts
-        rows = em.select(one, 0, em.index(rows))
+        rows = em.select(one, 0, rows)
         return scratch.take([rows * spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
@@ -361,7 +361,7 @@ def prefill_f32(
             [*operands, results[0], *own],
             shared=config.shared_bytes(spec.head_dim),
         )
-        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
+        joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
         em.launch(
             f"{symbol}_join",
             [joined, spec.num_heads, batch],

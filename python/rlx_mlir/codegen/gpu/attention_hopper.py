@@ -143,7 +143,7 @@ class PrefillHopper(Problem):
             q, k, v, out = self.maps
             em.tma_prefetch(q)
             em.tma_prefetch(out)
-            with em.if_(em.cmpi("ne", em.index(self.keys), 0)):  # There is no map of no keys.
+            with em.if_(em.cmpi("ne", self.keys, 0)):  # There is no map of no keys.
                 em.tma_prefetch(k)
                 em.tma_prefetch(v)
             em.mbarrier_init(self.barriers, 1)
@@ -240,7 +240,7 @@ class PrefillHopper(Problem):
         em.mbarrier_wait(self.barriers, 0)
         zero = em.const(0.0, "f32")
         nothing = [em.const(NEGATIVE_INFINITY, "f32")] * 2, [zero] * 2, [zero] * (self.size // 2)
-        with em.if_(em.cmpi("sgt", em.index(self.count), 0), nothing) as branch:
+        with em.if_(em.cmpi("sgt", self.count, 0), nothing) as branch:
             state = self.walk()
             branch.yield_((state.maxima, state.sums, state.totals[: self.size // 2]))
             branch.else_()
@@ -410,9 +410,9 @@ class PrefillHopper(Problem):
             for n in range(config.keys // 8):
                 for e in range(2):
                     at = 4 * n + 2 * half + e
-                    sees = em.cmpi("sge", em.index(limit), 8 * n + e)
+                    sees = em.cmpi("sge", limit, 8 * n + e)
                     if oldest is not None:
-                        sees = sees & em.cmpi("slt", em.index(oldest), 8 * n + e)
+                        sees = sees & em.cmpi("slt", oldest, 8 * n + e)
                     shown[at] = em.select(sees, scores[at], NEGATIVE_INFINITY)
         return shown
 
@@ -454,14 +454,14 @@ class PrefillHopper(Problem):
             return
         start = seen.lo + (self.count - 1) * config.keys
         end = em.imin(start + config.keys, self.keys)
-        with em.if_(em.cmpi("slt", em.index(seen.hi), em.index(end))):
+        with em.if_(em.cmpi("slt", seen.hi, end)):
             em.mbarrier_wait(self.barrier_of("values full", 0), 0)
             pieces, per_row = 2 * config.keys * self.columns // 16, self.span // 16
             first = self.thread - GROUP
             zeros = em.const(0, "vector<4xi32>")
             with em.loop(first, pieces, CONSUMERS * GROUP, hint="piece") as loop:
                 row = start + loop.iv // per_row % config.keys
-                with em.if_(em.cmpi("sge", em.index(row), em.index(seen.hi))):
+                with em.if_(em.cmpi("sge", row, seen.hi)):
                     em.st(zeros, em.shared(config.offsets(self.size)[1]), loop.iv * 4)
             em.fence_async()
             em.barrier(3, CONSUMERS * GROUP)
@@ -486,7 +486,7 @@ class PrefillHopper(Problem):
             return row + split
 
         for half, query in enumerate(self.rows):
-            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+            with em.if_(em.cmpi("slt", query, self.queries)):
                 row = place(query)
                 at = row * self.size + em.wide(self.column)
                 for n in range(self.size // 8):
@@ -537,7 +537,7 @@ class PrefillHopper(Problem):
             return
         em.fence_async()
         em.barrier(barrier, GROUP)
-        with em.if_(self.leads & em.cmpi("slt", em.index(first), em.index(self.queries))):
+        with em.if_(self.leads & em.cmpi("slt", first, self.queries)):
             for box in range(self.boxes):
                 place = self.coordinates(self.spec.num_heads, self.h, first, box * BOX)
                 em.tma_store(self.maps[3], em.at(target, box * TILE * 2 * BOX, "i8"), place)
@@ -552,7 +552,7 @@ class PrefillHopper(Problem):
         with em.loop(start, QUERIES * pieces, GROUP, hint="piece") as loop:
             row, piece = loop.iv // pieces, loop.iv % pieces
             query = first + row
-            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+            with em.if_(em.cmpi("slt", query, self.queries)):
                 words = em.ld(em.at(tile, self.place(row, piece), "i8"), vec(4, "i32"))
                 em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))
 
@@ -656,7 +656,7 @@ class _PrefillHost:
         most = em.imin(keys // (config.least * config.keys), config.parts)
         parts = em.imax(em.imin(self.slots // em.imax(tiles, 1), most), 1)
         rows = batch * queries * spec.num_heads * parts
-        return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))
+        return parts, em.select(em.cmpi("eq", parts, 1), 0, rows)
 
     def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
         """The memory of parts: results, and the maxima and sums of their rows."""
@@ -704,7 +704,7 @@ class _PrefillHost:
             ],
             shared=config.shared_bytes(spec.head_dim),
         )
-        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
+        joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
         em.launch(
             f"{self.symbol}_join",
             [joined, spec.num_heads, batch],

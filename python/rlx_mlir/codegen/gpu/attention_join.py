@@ -69,7 +69,7 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
         sums = []
         for vector, old in enumerate(loop.carry):
             at = lane + vector * WARP * 4
-            at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
+            at = em.select(em.cmpi("ult", at, size), at, 0)
             values = em.lanes(em.ld(part, vec(4, "f32"), base + em.wide(at)))
             sums.append([em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)])
         loop.yield_(sums)

@@ -123,12 +123,12 @@ class PrefillMma(Problem):
             row, piece = place // self.pieces, place % self.pieces
             at = first + row
             source = em.at(x.row(em, head, em.imin(at, last)), piece * 8, x.element)
-            size = em.select(em.cmpi("slt", em.index(at), em.index(end)), 16, 0)
+            size = em.select(em.cmpi("slt", at, end), 16, 0)
             target = self.place(tile, row, piece)
             if (i + 1) * threads <= count * self.pieces:
                 em.cp_async(target, source, count=size)
                 continue
-            with em.if_(em.cmpi("ult", em.index(row), count)):
+            with em.if_(em.cmpi("ult", row, count)):
                 em.cp_async(target, source, count=size)
 
     def place(self, tile: Value, row: Index, piece: Index, step: int = 0) -> Value:
@@ -289,9 +289,9 @@ class PrefillMma(Problem):
             own, piece = number // self.pieces, number % self.pieces
             at = self.warp * lines + own
             query = self.first + at
-            exists = em.cmpi("slt", em.index(query), em.index(self.queries))
+            exists = em.cmpi("slt", query, self.queries)
             if (i + 1) * WARP > lines * self.pieces:
-                exists = exists & em.cmpi("ult", em.index(own), lines)
+                exists = exists & em.cmpi("ult", own, lines)
             with em.if_(exists):
                 words = em.ld(self.place(self.query_tile, at, piece), vec(4, "i32"))
                 em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))

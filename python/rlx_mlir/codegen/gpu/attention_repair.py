@@ -56,7 +56,7 @@ def repair(
             probe = em.fmaf(x, 0.0, probe)
         # Where the sum of weights is NaN, so is the row.
         broken = em.cmpf("uno", probe, probe) & em.cmpf("ord", row.scale, row.scale)
-        broken = broken & em.cmpi("slt", em.index(row.query), em.index(problem.queries))
+        broken = broken & em.cmpi("slt", row.query, problem.queries)
         mask = em.ballot(broken)
         with em.if_(em.cmpi("ne", mask, 0)), em.loop(0, WARP // GROUP, hint="group") as group:
             first = group.iv * GROUP

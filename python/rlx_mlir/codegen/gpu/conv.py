@@ -125,7 +125,7 @@ class _Conv:
     def _taps(self, weight: Value) -> list[list[Value]]:
         """The weights by tap, then by channel: those of a channel lie side by side."""
         em = self.em
-        start = em.at(weight, em.index(self.channel * self.taps), self.element)
+        start = em.at(weight, self.channel * self.taps, self.element)
         loaded = [em.lanes(em.widen(em.ld(start, self.type, k * self.lanes))) for k in range(self.taps)]
         flat = [value for vector in loaded for value in vector]
         return [flat[k :: self.taps] for k in range(self.taps)]

@@ -199,11 +199,11 @@ class _Conv2d:
         row = self.top + tap // self.columns * spec.dilation[0]
         column = self.left + tap % self.columns * spec.dilation[1]
         # Places before the image are large as unsigned numbers.
-        exists = em.cmpi("ult", em.index(row), sizes["height"]) & em.cmpi("ult", em.index(column), sizes["width"])
+        exists = em.cmpi("ult", row, sizes["height"]) & em.cmpi("ult", column, sizes["width"])
         exists = exists & (self.inside & em.cmpi("ult", k, self.k))
         line = (self.first_input + em.wide(channel)) * self._wide("height") + em.wide(row)
         place = line * self._wide("width") + em.wide(column)
-        return em.widen(em.ld_if(exists, self.x, self.element, em.index(place)))
+        return em.widen(em.ld_if(exists, self.x, self.element, place))
 
     def _wide(self, name: str) -> Index:
         size = self.sizes[name]
@@ -218,10 +218,10 @@ class _Conv2d:
         for at in range(0, STEP, _ALONG):
             for first in range(0, config.channels, rows):
                 line = (self.along + at) * (config.channels + PAD)
-                em.st(left.pop(0), weights, em.index(line + (self.channel + first)))
+                em.st(left.pop(0), weights, line + (self.channel + first))
         for at in range(0, STEP, config.threads // PIXELS):
             line = (self.deep + at) * PIXELS
-            em.st(left.pop(0), pixels, em.index(line + self.pixel))
+            em.st(left.pop(0), pixels, line + self.pixel)
 
     def _tiles(self, turn: Value) -> tuple[Value, Value]:
         """The addresses of a step's tiles."""
@@ -241,8 +241,8 @@ class _Conv2d:
         channel = em.thread() // across * OWN
         pixel = em.thread() % across * OWN
         for k in range(STEP):
-            x = em.lanes(em.ld(weights, vec(OWN, "f32"), em.index(channel + k * (config.channels + PAD))))
-            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), em.index(pixel + k * PIXELS)))
+            x = em.lanes(em.ld(weights, vec(OWN, "f32"), channel + k * (config.channels + PAD)))
+            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), pixel + k * PIXELS))
             totals = [em.fmaf(x[at // OWN], y[at % OWN], total) for at, total in enumerate(totals)]
         return totals
 
@@ -263,8 +263,8 @@ class _Conv2d:
                 start = (base + em.wide(channel)) * pixels + em.wide(pixel)
                 if whole:
                     with em.if_(em.cmpi("ult", pixel, self.pixels)):
-                        em.st(em.narrow(em.vector(own), self.element), self.out, em.index(start))
+                        em.st(em.narrow(em.vector(own), self.element), self.out, start)
                     continue
                 for lane, value in enumerate(own):
-                    with em.if_(em.cmpi("ult", em.index(pixel + lane), self.pixels)):
-                        em.st(em.narrow(value, self.element), self.out, em.index(start + lane))
+                    with em.if_(em.cmpi("ult", pixel + lane, self.pixels)):
+                        em.st(em.narrow(value, self.element), self.out, start + lane)

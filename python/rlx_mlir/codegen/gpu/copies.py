@@ -238,7 +238,7 @@ def _repeated(em: HostEmitter, spec: MoveSpec, sizes: Sequence[Index]) -> list[A
         elif isinstance(own, int) or declared is None:
             kind, step = "keep", distance
         else:  # known at the call
-            kind, step = "either", em.select(em.cmpi("eq", own, 1), 0, em.index(distance))
+            kind, step = "either", em.select(em.cmpi("eq", own, 1), 0, distance)
         distance = distance * own
         if isinstance(size, int) and size == 1:
             continue

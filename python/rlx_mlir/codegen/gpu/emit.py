@@ -254,12 +254,6 @@ class DeviceEmitter(Emitter):
         wraps = self.cmpi("eq", following, stages)
         return Slot(self.select(wraps, 0, following), self.select(wraps, slot.phase ^ 1, slot.phase))
 
-    def select(self, condition: Value, on_true: Operand, on_false: Operand) -> Value:
-        """As for CPUs; two numbers are i32."""
-        if not isinstance(on_true, Value) and not isinstance(on_false, Value):
-            on_true = self.const(on_true)
-        return super().select(condition, on_true, on_false)
-
     # -- memory -------------------------------------------------------------------------------------------------------
 
     def shared(self, offset: Index = 0) -> Value:

@@ -275,7 +275,7 @@ class Schedule:
         if limit is None:
             self._launch(em, number, choice, rows, parts[number], operands, results)
             return
-        with em.if_(em.cmpi("ule", em.index(rows), limit)) as branch:
+        with em.if_(em.cmpi("ule", rows, limit)) as branch:
             self._launch(em, number, choice, rows, parts[number], operands, results)
             branch.else_()
             self._chain(em, number + 1, rows, parts, operands, results)

@@ -86,7 +86,7 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
             for i, s in enumerate(flat):
                 em.st(s, memory, place + i)
         em.barrier()
-        with em.if_(em.cmpi("eq", em.index(part), 0)):
+        with em.if_(em.cmpi("eq", part, 0)):
             totals = [
                 em.tree("add", [em.ld(memory, "f32", place + (j * len(flat) + i)) for j in range(config.split)])
                 for i in range(len(flat))

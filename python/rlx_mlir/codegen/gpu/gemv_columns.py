@@ -161,7 +161,7 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
     if left := range(turns * config.unroll, full):
         sums = step([i * config.rows for i in left], sums)
     if rest:
-        with em.if_(em.cmpi("ult", em.index(line), rest), sums) as branch:
+        with em.if_(em.cmpi("ult", line, rest), sums) as branch:
             branch.yield_(step([full * config.rows], sums))
             branch.else_()
             branch.yield_(sums)
@@ -199,9 +199,9 @@ def _finish(
     with em.loop(em.thread(), config.tile * width, 32 * config.warps, hint="output") as loop:
         row, local = task.first + loop.iv // width, loop.iv % width
         column = begin + local
-        exists = em.cmpi("ult", em.index(column), task.n)
+        exists = em.cmpi("ult", column, task.n)
         if not (isinstance(task.m, int) and task.m % config.tile == 0):
-            exists = exists & em.cmpi("ult", em.index(row), task.m)
+            exists = exists & em.cmpi("ult", row, task.m)
         with em.if_(exists):
             products = []
             for weight in range(weights):

@@ -358,9 +358,9 @@ class Task:
             number_of: Index = lane + start
             row = first_row + number_of // tile
             m = self.first + number_of % tile
-            exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", em.index(row), self.spec.n)
+            exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", row, self.spec.n)
             if not (isinstance(self.m, int) and self.m % tile == 0):
-                exists = exists & em.cmpi("ult", em.index(m), self.m)
+                exists = exists & em.cmpi("ult", m, self.m)
             with em.if_(exists):
                 self.epilogue.store([[value] for value in chosen], m, row)
 

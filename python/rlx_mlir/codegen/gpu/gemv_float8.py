@@ -65,7 +65,7 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
         rows = row_count(host, operands[0])
         blocks: Index = -(-n // ROWS)
         if isinstance(rows, Value):
-            blocks = host.select(host.cmpi("eq", rows, 0), 0, host.index(blocks))
+            blocks = host.select(host.cmpi("eq", rows, 0), 0, blocks)
         elif rows == 0:
             blocks = 0
         given = [*operands, *results, *([host.i32(rows)] if m is None else [])]
@@ -98,7 +98,7 @@ class _Block:
         def line(base: Value, row: Index, count: Index) -> Value:
             """The thread's first byte of a row, or of the last."""
             inside = em.imin(row, count - 1)
-            return em.at(em.at(base, em.wide(em.index(inside)) * k, "i8"), quad * 16, "i8")
+            return em.at(em.at(base, em.wide(inside) * k, "i8"), quad * 16, "i8")
 
         lines = [line(own, first_row + (group + half), n) for own in weights for half in (0, 8)]
         lines.append(line(x, group, self.m))
@@ -154,7 +154,7 @@ class _Block:
             base = em.warp() * size + number * WARPS * size
             for e, value in enumerate(four):
                 at = (pair + e % 2) * ROWS + (group + 8 * (e // 2))
-                em.st(value, em.shared(), em.index(base + at))
+                em.st(value, em.shared(), base + at)
         em.barrier()
         thread = em.thread()
         row, m = em.index(first_row + thread % ROWS), em.index(thread // ROWS)
@@ -163,5 +163,5 @@ class _Block:
             products = []
             for number in range(len(sums)):
                 places = [thread + (number * WARPS + w) * size for w in range(WARPS)]
-                products.append([em.tree("add", [em.ld(em.shared(), "f32", em.index(at)) for at in places])])
+                products.append([em.tree("add", [em.ld(em.shared(), "f32", at) for at in places])])
             epilogue.store(products, m, row)

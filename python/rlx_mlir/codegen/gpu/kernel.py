@@ -235,7 +235,7 @@ def by_vectors(
     if isinstance(total, int):
         launch(widths[total > 0])
         return
-    with host.if_(host.cmpi("eq", host.index(total), 0)) as branch:
+    with host.if_(host.cmpi("eq", total, 0)) as branch:
         launch(widths[0])
         branch.else_()
         launch(widths[1])
@@ -398,7 +398,7 @@ def by_rows(few: DeviceKernel, many: DeviceKernel, limit: int, operand: int = 0)
         raise ValueError(f"{name}: the schedules aren't of one kernel: {few.host.buffers}, {many.host.buffers}")
 
     def launch(em: HostEmitter, buffers: list[Value], memory: Value) -> None:
-        with em.if_(em.cmpi("ule", em.index(row_count(em, buffers[operand])), limit)) as branch:
+        with em.if_(em.cmpi("ule", row_count(em, buffers[operand]), limit)) as branch:
             few.host.launch(em, buffers, memory)
             branch.else_()
             many.host.launch(em, buffers, memory)

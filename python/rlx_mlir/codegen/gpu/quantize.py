@@ -94,7 +94,7 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
         places = [first + i * GROUP * QUAD for i in range(per_lane)]
         loaded = [em.ld(x, vec(QUAD, spec.element), place, align=QUAD * BITS[spec.element] // 8) for place in places]
         words, factor, sum_ = quantize_block(em, [em.lanes(em.widen(value)) for value in loaded])
-        with em.if_(em.cmpi("ult", em.index(block), blocks)):
+        with em.if_(em.cmpi("ult", block, blocks)):
             for word, place in zip(words, places, strict=True):
                 em.st(word, em.at(q, place, "i8"))
             with em.if_(em.cmpi("eq", lane, 0)):

@@ -84,7 +84,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
         if len(symbols) == 1:
             launch(symbols[0])
             return
-        with host.if_(host.cmpi("ult", host.index(steps), PROMPT)) as branch:
+        with host.if_(host.cmpi("ult", steps, PROMPT)) as branch:
             launch(symbols[0])
             branch.else_()
             launch(symbols[1])

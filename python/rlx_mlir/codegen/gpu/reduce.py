@@ -125,7 +125,7 @@ class Joins:
     def load(self, base: Value, element: str, lanes: int, place: Index) -> list[Value]:
         """Neighbouring elements, widened."""
         em, stored = self.em, _stored(element)
-        loaded = em.ld(base, stored if lanes == 1 else vec(lanes, stored), em.index(place))
+        loaded = em.ld(base, stored if lanes == 1 else vec(lanes, stored), place)
         if element == "i1":
             return [em.cast("arith.extui", lane, self.wide) for lane in em.lanes(loaded)]
         return em.lanes(em.widen(loaded) if self.wide == "f32" else loaded)
@@ -140,7 +140,7 @@ class Joins:
             part = values[first : first + step]
             value = em.vector(part) if len(part) > 1 else part[0]
             value = em.narrow(value, element) if self.wide == "f32" else value
-            em.st(value, base, em.index(place + first))
+            em.st(value, base, place + first)
 
 
 @dataclass(frozen=True)
@@ -488,12 +488,12 @@ class PassBody:
             with em.if_(giving):
                 for group in range(self.lanes // width):
                     own = totals[group * width : (group + 1) * width]
-                    em.st(em.vector(own) if width > 1 else own[0], em.shared(), em.index(place(member, group)))
+                    em.st(em.vector(own) if width > 1 else own[0], em.shared(), place(member, group))
             em.barrier()
             with em.if_(em.cmpi("ult", member, step), totals) as branch:
                 joined = []
                 for group in range(self.lanes // width):
-                    other = em.ld(em.shared(), kind, em.index(place(member + step, group)))
+                    other = em.ld(em.shared(), kind, place(member + step, group))
                     pairs = zip(totals[group * width :], em.lanes(other), strict=False)
                     joined += [self.joins.two(*pair) for pair in pairs]
                 branch.yield_(joined)

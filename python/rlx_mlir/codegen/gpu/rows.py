@@ -205,7 +205,7 @@ class _Rows:
         own = em.block() * tiling.rows + thread // tiling.team
         rows, several = self.sizes["rows"], tiling.rows > 1
         # Threads beyond the last row work on it, too, since warps exchange values; they store nothing.
-        self.exists = em.cmpi("ult", em.index(own), rows) if several else None
+        self.exists = em.cmpi("ult", own, rows) if several else None
         self.row = em.index(em.imin(own, rows - 1) if several else own)
         self.place()
         for level in range(plan.levels):
@@ -255,7 +255,7 @@ class _Rows:
         for number in range(tiling.pieces(width)):
             first, last = (number * tiling.team * tiling.piece, (number + 1) * tiling.team * tiling.piece)
             at = self.member * tiling.piece + first
-            found.append(_Piece(at, em.cmpi("ult", em.index(at), width) if last > width else None))
+            found.append(_Piece(at, em.cmpi("ult", at, width) if last > width else None))
         return found
 
     def move(self, piece: _Piece, distance: Index) -> _Piece:
@@ -339,7 +339,7 @@ class _Rows:
             first = em.cmpi("ult", inside, half)
             away = em.select(first, half, em.select(em.cmpi("ult", inside, rope.n_rot), -half, 0))
             others = self.column(node.inputs[0], self.move(piece, away))
-            tables = self.tables(node, em.select(first, inside, em.index(inside - half)), size, piece)
+            tables = self.tables(node, em.select(first, inside, inside - half), size, piece)
             turned = []
             for own, other, (c, s) in zip(x, others, tables, strict=True):
                 turned.append(own * c + other * em.select(first, -s, s))
@@ -392,7 +392,7 @@ class _Rows:
         start = self.start(row, sink.node.width)
         if sink.node.width == 1:
             if tiling.team > 1:
-                conditions.append(em.cmpi("eq", em.index(self.member), 0))
+                conditions.append(em.cmpi("eq", self.member, 0))
             self.put(sink, [self.numbers[sink.node]], start, conditions)
             return
         for piece in self.pieces(sink.node.width):

@@ -145,7 +145,7 @@ class _Scan:
         sums, distance = self.sums, self.sizes.outer * self.sizes.inner
         with em.loop(em.const(0, "i64"), em.wide(em.block("y")), em.const(1, "i64"), zeros) as loop:
             at = loop.iv * distance + place
-            own = [em.ld(sums, joins.wide, em.index(at + lane)) for lane in range(lanes)]
+            own = [em.ld(sums, joins.wide, at + lane) for lane in range(lanes)]
             loop.yield_([joins.two(total, x) for total, x in zip(loop.carry, own, strict=True)])
         return loop.result
 

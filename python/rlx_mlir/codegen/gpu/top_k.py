@@ -43,7 +43,7 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     outputs = [pointer("values"), pointer("indices")] if whole else [pointer("parts")]
     with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS, chained=True) as (x, *out):
         row = em.wide(em.block())
-        pairs = _read(em, em.at(x, em.index(row * n), element), element, n)
+        pairs = _read(em, em.at(x, row * n, element), element, n)
         if whole:
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
         else:
@@ -84,7 +84,7 @@ def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
         exists = em.cmpi("ult", at, n)
         for lane, x in enumerate(em.lanes(em.widen(em.ld_if(exists, row, type, at)))):
             key = em.select(exists, _ordered(em, x), LEAST)
-            pairs.append((key, em.select(exists, em.index(at + lane), LAST)))
+            pairs.append((key, em.select(exists, at + lane, LAST)))
     return pairs
 
 

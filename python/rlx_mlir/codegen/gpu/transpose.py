@@ -181,11 +181,11 @@ class _Tiles:
             rows = []
             for i in range(lanes):
                 place = start + turn.rows.source * i
-                rows.append(em.lanes(em.ld(self.x, type, em.index(place))))
+                rows.append(em.lanes(em.ld(self.x, type, place)))
             start = write + row + column * turn.columns.target
             for j in range(lanes):
                 place = start + turn.columns.target * j
-                em.st(em.vector([own[j] for own in rows]), self.out, em.index(place))
+                em.st(em.vector([own[j] for own in rows]), self.out, place)
 
     def in_shared_memory(self) -> None:
         """A block's tile, element by element."""
@@ -199,13 +199,13 @@ class _Tiles:
             own = row + em.wide(deep + step)
             with em.if_(inside & em.cmpi("ult", own, turn.rows.size)):
                 place = read + at + own * turn.rows.source
-                value = em.ld(self.x, unit, em.index(place))
-                em.st(value, memory, em.index((deep + step) * self.pitch + across))
+                value = em.ld(self.x, unit, place)
+                em.st(value, memory, (deep + step) * self.pitch + across)
         em.barrier()
         at = row + em.wide(across)
         inside = em.cmpi("ult", at, turn.rows.size)
         for step in range(0, SIDE, DEEP):
             own = column + em.wide(deep + step)
             with em.if_(inside & em.cmpi("ult", own, turn.columns.size)):
-                value = em.ld(memory, unit, em.index(across * self.pitch + (deep + step)))
-                em.st(value, self.out, em.index(write + at + own * turn.columns.target))
+                value = em.ld(memory, unit, across * self.pitch + (deep + step))
+                em.st(value, self.out, write + at + own * turn.columns.target)
