@@ -244,7 +244,7 @@ def test_host_part_names_what_it_launches() -> None:
         parts = scratch.take([rows, 4], "f32")
         map = host.tensor_map(operands[0], [rows, 64], [64, 1], [32, 64], swizzle=128)
         blocks = [host.iceildiv(rows, 32), 2]
-        host.launch("copy_0", blocks, 64, [parts, results[0], host.i32(rows), map], shared=2048, pdl=True)
+        host.launch("copy_0", blocks, 64, [parts, results[0], host.i32(rows), map], shared=2048)
 
     def scratch(host: HostEmitter, operands: list[Value], parts: Scratch) -> None:
         parts.take([host.dim(operands[0], 0), 4], "f32")

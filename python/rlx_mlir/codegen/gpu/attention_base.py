@@ -135,6 +135,11 @@ class Problem:
         """The host's values of `sizes`."""
         return [em.i32(em.dim(operands[operand], axis)) for _, operand, axis in Problem.sizes(spec)]
 
+    @staticmethod
+    def batch(em: HostEmitter, spec: AttentionSpec, q: Value) -> Index:
+        """How many batch items the host has."""
+        return 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+
     def bind(self, values: Sequence[Value]) -> None:
         """Takes the kernel's parameters, by their names."""
         spec, axis = self.spec, self.spec.sequence_axis

@@ -514,16 +514,13 @@ def decode(
     partial_kernel(device, f"{symbol}_parts", spec, config)
     combine_kernel(device, f"{symbol}_join", spec, config)
 
-    def batch(em: HostEmitter, q: Value) -> Index:
-        return 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
-
     def parts(em: HostEmitter, operands: Sequence[Value]) -> Index:
         """Into how many parts keys are cut: steps of a block, or as many as fill the GPU."""
         keys = em.dim(operands[1], spec.sequence_axis)
         steps = em.iceildiv(keys, config.step(spec))
         if config.parts is not None:
             return em.imax(em.imin(steps, config.parts), 1)
-        heads = batch(em, operands[0]) * (kv * config.groups)
+        heads = Problem.batch(em, spec, operands[0]) * (kv * config.groups)
         heads = em.imax(heads, 1)
         fitting = slots // heads
         several = (heads + (WAVES * slots - 1)) // heads
@@ -532,13 +529,13 @@ def decode(
         return em.imax(em.imin(steps, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        count = batch(em, operands[0]) * (kv * rows) * parts(em, operands)
+        count = Problem.batch(em, spec, operands[0]) * (kv * rows) * parts(em, operands)
         return scratch.take([count * spec.head_dim], "f32"), scratch.take([count * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         memory = take(em, operands, scratch)
-        count, blocks = parts(em, operands), batch(em, operands[0])
+        count, blocks = parts(em, operands), Problem.batch(em, spec, operands[0])
         sizes = Problem.size_arguments(em, spec, named)
         given = [named[key] for key in ("q", "k", "v", "mask", "pos") if key in named]
         positions = [named["pos"]] if "pos" in named else []

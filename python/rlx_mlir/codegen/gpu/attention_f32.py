@@ -17,8 +17,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running
-from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, shape_of, vec
+from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
@@ -320,54 +320,28 @@ def prefill_f32(
         config = replace(config, keys=keys, parts=parts)
     symbol = f"{symbol_of(name)}_f32"
     device = DeviceEmitter(chip)
-    slots = config.slots(spec, chip)
-    kernel, joins = PrefillF32(device, spec, config), Join(device, spec)
-    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
-    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *memory]
+    split = SplitKeys(
+        spec,
+        config.queries,
+        config.least * config.keys,
+        config.parts,
+        config.slots(spec, chip),
+        f"{symbol}_join",
+    )
+    kernel = PrefillF32(device, spec, config)
+    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *split.PARAMETERS]
     with device.kernel(symbol, parameters, config.threads, min_blocks=2, chained=True) as values:
         kernel.bind(values)
         kernel.emit(*values[-3:])
-    with device.kernel(
-        f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8, chained=True
-    ) as values:
-        joins.bind(values)
-        joins.emit(*values[-3:])
-
-    def sizes(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index, Index, Index]:
-        """(batch, queries, tiles of queries, parts of the keys): parts, where there are few tiles for many keys."""
-        q, k, axis = operands[0], operands[1], spec.sequence_axis
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
-        queries, keys = em.dim(q, axis), em.dim(k, axis)
-        tiles = em.iceildiv(queries, config.queries)
-        wanted = slots // em.imax(tiles * spec.num_heads * batch, 1)
-        most = em.imin(keys // (config.least * config.keys), config.parts)
-        return batch, queries, tiles, em.imax(em.imin(wanted, most), 1)
-
-    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        batch, queries, _, parts = sizes(em, operands)
-        one = em.cmpi("eq", parts, 1)
-        rows = batch * queries * spec.num_heads * parts
-        rows = em.select(one, 0, rows)
-        return scratch.take([rows * spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
+    split.write(device)
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        batch, queries, tiles, parts = sizes(em, operands)
-        own = [*Problem.size_arguments(em, spec, named), *take(em, operands, scratch), em.i32(parts)]
-        em.launch(
-            symbol,
-            [tiles, spec.num_heads, batch * parts],
-            config.threads,
-            [*operands, results[0], *own],
-            shared=config.shared_bytes(spec.head_dim),
-        )
-        joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
-        em.launch(
-            f"{symbol}_join",
-            [joined, spec.num_heads, batch],
-            JOIN_THREADS,
-            [results[0], *own],
-            shared=join_shared_bytes(spec.head_dim),
-        )
+        batch, _, tiles, parts = split.sizes(em, operands)
+        own = [*Problem.size_arguments(em, spec, named), *split.take(em, operands, scratch), em.i32(parts)]
+        grid, shared = [tiles, spec.num_heads, batch * parts], config.shared_bytes(spec.head_dim)
+        em.launch(symbol, grid, config.threads, [*operands, results[0], *own], shared=shared)
+        split.join(em, operands, results[0], own)
 
-    return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host, scratch=take)
+    results = [("out", spec.result)]
+    return write_device_kernel(name, "attention_f32", spec.operands, results, device, host, scratch=split.take)

@@ -21,17 +21,14 @@ from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.attention_base import Problem, rounded_up
-from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
+from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
 from rlx_mlir.codegen.gpu.emit import (
     DeviceEmitter,
     Index,
-    Parameter,
     Slot,
     Value,
     element_of,
-    pointer,
-    shape_of,
     struct_of,
     tensor_map,
     vec,
@@ -613,19 +610,15 @@ def prefill_hopper(
         *kernel.parameters("q", "k", "v", "mask", "pos", "out"),
         *((x, "i32") for x in ("tiles", "heads", "live")),
     ]
-    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
-    with device.kernel(symbol, [*parameters, *memory], _THREADS, min_blocks=1) as values:
+    processors = resources(chip).processors
+    split = SplitKeys(spec, TILE, config.least * config.keys, config.parts, processors, f"{symbol}_join")
+    with device.kernel(symbol, [*parameters, *split.PARAMETERS], _THREADS, min_blocks=1) as values:
         kernel.bind(values)
         kernel.emit(values[:4], *values[-6:])
-    joins = Join(device, spec)
-    with device.kernel(
-        f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8, chained=True
-    ) as values:
-        joins.bind(values)
-        joins.emit(*values[-3:])
-    host = _PrefillHost(spec, config, symbol, resources(chip).processors)
+    split.write(device)
+    host = _PrefillHost(spec, config, symbol, split)
     results = [("out", spec.result)]
-    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host.emit, scratch=host.take)
+    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host.emit, scratch=split.take)
 
 
 #: Threads of a block: the warp group that loads, and those that multiply.
@@ -634,34 +627,12 @@ _THREADS = (1 + CONSUMERS) * GROUP
 
 @dataclass(frozen=True)
 class _PrefillHost:
-    """How the host launches the kernel and the one that joins parts.
-
-    slots: blocks that run at one time.
-    """
+    """How the host launches the kernel and the one that joins parts."""
 
     spec: AttentionSpec
     config: HopperConfig
     symbol: str
-    slots: int
-
-    def _batch(self, em: HostEmitter, q: Value) -> Index:
-        return 1 if len(shape_of(self.spec.q)) == 2 else em.dim(q, 0)
-
-    def _parts(self, em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index]:
-        """(parts of the keys, rows of their results): parts, where there are few tiles for many keys."""
-        spec, config = self.spec, self.config
-        batch = self._batch(em, operands[0])
-        queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
-        tiles = em.iceildiv(queries, TILE) * batch * spec.num_heads
-        most = em.imin(keys // (config.least * config.keys), config.parts)
-        parts = em.imax(em.imin(self.slots // em.imax(tiles, 1), most), 1)
-        rows = batch * queries * spec.num_heads * parts
-        return parts, em.select(em.cmpi("eq", parts, 1), 0, rows)
-
-    def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        """The memory of parts: results, and the maxima and sums of their rows."""
-        _, rows = self._parts(em, operands)
-        return scratch.take([rows * self.spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
+    split: SplitKeys
 
     def _map(self, em: HostEmitter, batch: Index, buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
         """The tensor map of heads, of which a box is so many rows of `span` bytes."""
@@ -678,15 +649,13 @@ class _PrefillHost:
         """The launches."""
         spec, config = self.spec, self.config
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        batch = self._batch(em, named["q"])
-        queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
-        tiles, heads = em.iceildiv(queries, TILE), batch * spec.num_heads
+        batch, _, tiles, parts = self.split.sizes(em, operands)
+        keys, heads = em.dim(named["k"], spec.sequence_axis), batch * spec.num_heads
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
         fitting = LIVE_BYTES // em.imax(keys * (4 * spec.head_dim), 1)
         live = em.imax(em.imin(fitting * spec.group, heads), 1)
-        parts, _ = self._parts(em, operands)
         lengths = Problem.size_arguments(em, spec, named)
-        own = [*self.take(em, operands, scratch), em.i32(parts)]
+        own = [*self.split.take(em, operands, scratch), em.i32(parts)]
         em.launch(
             self.symbol,
             [tiles * heads, parts],
@@ -704,11 +673,4 @@ class _PrefillHost:
             ],
             shared=config.shared_bytes(spec.head_dim),
         )
-        joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
-        em.launch(
-            f"{self.symbol}_join",
-            [joined, spec.num_heads, batch],
-            JOIN_THREADS,
-            [results[0], *lengths, *own],
-            shared=join_shared_bytes(spec.head_dim),
-        )
+        self.split.join(em, operands, results[0], [*lengths, *own])

@@ -19,7 +19,7 @@ from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
@@ -325,11 +325,10 @@ def prefill_mma(
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         q = named["q"]
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
         tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
         em.launch(
             symbol,
-            [tiles, spec.num_heads, batch],
+            [tiles, spec.num_heads, Problem.batch(em, spec, q)],
             config.warps * WARP,
             [*operands, results[0], *Problem.size_arguments(em, spec, named)],
             shared=config.shared_bytes(spec.head_dim),
