@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
@@ -90,20 +92,15 @@ class BatchedProduct:
     def n(self) -> int | None:
         return self.w_shape[-2 if self.transpose_rhs else -1]
 
-    def arguments(self) -> list[tuple[str, str]]:
-        """The buffers of the program's arguments."""
-        natural: dict[str, Shape] = {"full": self.out_shape, "row": (self.n,), "scalar": ()}
-        given = [natural[a.broadcast] if a.shape is None else a.shape for a in self.program.arguments]
-        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(given)]
-
-    def operands(self) -> list[tuple[str, str]]:
-        """The buffers of x and of the right operands, then the arguments."""
+    def operands(self) -> Buffers:
+        """The buffers of x and of the right operands, then the program's arguments."""
         right = [(f"w{i}", memref(self.w_shape, self.element)) for i in range(self.program.accumulators)]
-        return [("x", memref(self.x_shape, self.element)), *right, *self.arguments()]
+        arguments = argument_buffers(self.program, self.out_shape, self.element)
+        return [("x", memref(self.x_shape, self.element)), *right, *arguments]
 
-    def results(self) -> list[tuple[str, str]]:
+    def results(self) -> Buffers:
         """The buffers of the outputs."""
-        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+        return result_buffers(self.program, self.out_shape, self.element)
 
     @property
     def batched(self) -> bool:

@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 
 from . import UnsupportedByTemplate
 from .target import Target, rounded
@@ -77,30 +77,19 @@ class Product:
     @property
     def rows(self) -> int | None:
         """M, the product of the leading sizes of x; None if that is dynamic."""
-        leading = [size for size in self.x_shape[:-1] if size is not None]
-        return math.prod(leading) if len(leading) == len(self.x_shape) - 1 else None
+        return known_product(self.x_shape[:-1])
 
     @property
     def out_shape(self) -> tuple[int | None, ...]:
         return (*self.x_shape[:-1], self.n)
 
-    def arguments(self) -> list[tuple[str, str]]:
+    def arguments(self) -> Buffers:
         """The buffers of the program's arguments."""
-        natural: dict[str, tuple[int | None, ...]] = {
-            "full": self.out_shape,
-            "row": (self.n,),
-            "column": (*self.x_shape[:-1], 1),
-            "scalar": (),
-        }
-        shapes = [
-            argument.shape if argument.shape is not None else natural[argument.broadcast]
-            for argument in self.program.arguments
-        ]
-        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(shapes)]
+        return argument_buffers(self.program, self.out_shape, self.element)
 
-    def outputs(self) -> list[tuple[str, str]]:
+    def outputs(self) -> Buffers:
         """The buffers of the results."""
-        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+        return result_buffers(self.program, self.out_shape, self.element)
 
 
 class Finished(Protocol):

@@ -21,6 +21,7 @@ from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs.products import ProductSpec, known_product
 from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
@@ -65,6 +66,38 @@ class Gemm:
             raise UnsupportedByTemplate(f"{self.name}: expects a matrix of weights, but the operands are {shapes}")
         check_counts(self.name, self.m, self.n, self.k)
 
+    @classmethod
+    def of(
+        cls,
+        spec: ProductSpec,
+        constants: frozenset[int] = frozenset(),
+        chosen: Chosen = NOTHING_CHOSEN,
+        weight: Shape | None = None,
+        stride: int | None = None,
+    ) -> Gemm:
+        """A kernel as a product.
+
+        Args:
+            constants: the kernel's operands that are parameters of the model.
+            weight: sizes [N, K] of weights that are packed.
+            stride: elements between their rows, where that isn't K.
+        """
+        first = 3 if spec.kind == "block_dot" else 1
+        return cls(
+            spec.name,
+            spec.x,
+            spec.weight if weight is None else weight,
+            spec.result,
+            spec.program,
+            spec.order,
+            spec.element,
+            spec.transposed or weight is not None,
+            stride,
+            constants.issuperset(spec.order[first : first + spec.program.accumulators]),
+            chosen,
+            spec.float8,
+        )
+
     @property
     def operand_bytes(self) -> int:
         """Bytes of an element of x, and of the weights."""
@@ -84,8 +117,7 @@ class Gemm:
     def m(self) -> int | None:
         """Rows of a batch element, None where dynamic."""
         sizes = self.x_shape[-2:-1] if self.batched else self.x_shape[:-1]
-        known = [size for size in sizes if size is not None]
-        return math.prod(known) if len(known) == len(sizes) else None
+        return known_product(sizes)
 
     @property
     def k(self) -> int | None:

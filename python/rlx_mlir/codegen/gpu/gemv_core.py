@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +26,7 @@ from rlx_mlir.codegen.gpu.gemv_rows import (
 )
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
@@ -98,8 +98,7 @@ class Gemv:
     @property
     def m(self) -> int | None:
         """Rows of x, None where dynamic."""
-        known = [size for size in self.x_shape[:-1] if size is not None]
-        return math.prod(known) if len(known) == len(self.x_shape) - 1 else None
+        return known_product(self.x_shape[:-1])
 
     @property
     def layout(self) -> PlaneLayout | None:
@@ -151,22 +150,13 @@ class Gemv:
         weight = memref((self.n, self.row_bytes), "i8")
         if self.dense:
             weight = memref((self.k, self.n) if self.columns else (self.n, self.k), self.scheme)
-        natural = {"full": (*leading, self.n), "row": (self.n,), "column": leading, "scalar": ()}
-        arguments = [
-            memref(natural[argument.broadcast] if argument.shape is None else argument.shape, self.element)
-            for argument in self.program.arguments
-        ]
-        return [
-            *given,
-            *((f"w{i}", weight) for i in range(self.weights)),
-            *((f"arg{i}", type) for i, type in enumerate(arguments)),
-        ]
+        arguments = argument_buffers(self.program, (*leading, self.n), self.element)
+        return [*given, *((f"w{i}", weight) for i in range(self.weights)), *arguments]
 
     @property
     def results(self) -> list[tuple[str, str]]:
         """Names and types of the outputs' buffers."""
-        type = memref((*self.x_shape[:-1], self.n), self.element)
-        return [(f"out{i}", type) for i in range(len(self.program.results))]
+        return list(result_buffers(self.program, (*self.x_shape[:-1], self.n), self.element))
 
     def work(self, tile: int) -> Work:
         """The sizes that a configuration depends on."""

@@ -8,6 +8,7 @@ chip, raises UnsupportedByTemplate, and the next is asked.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -64,7 +65,7 @@ def _pointwise(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
 
     if isinstance(request.spec, BroadcastSpec):
-        return _broadcast(request)
+        return _emit("broadcast")(request)
     return emit_pointwise(request.name, request.spec, request.chip, request.constants)
 
 
@@ -91,11 +92,11 @@ def _few_rows(request: Request) -> DeviceKernel:
 
 
 def _few_rows_of_8_bits(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gemm import float8_product
+    from rlx_mlir.codegen.gpu.gemm_base import Gemm
     from rlx_mlir.codegen.gpu.gemv_float8 import gemv_float8
 
     request.spec.need_plain()
-    return gemv_float8(request.chip, float8_product(request.name, request.spec, request.constants, request.choices))
+    return gemv_float8(request.chip, Gemm.of(request.spec, request.constants, request.choices))
 
 
 def few_rows_of(request: Request) -> Gemv:
@@ -138,9 +139,7 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
         given = choices.take("decode_rows")
         few_rows = FEW_ROWS if given is None else given
         choices = choices if spec.rows is not None else choices.part(above=few_rows)
-    many = emit_product_hopper(
-        request.name, spec, request.chip, constant_weights=constant, chosen=choices, few_rows=few_rows
-    )
+    many = emit_product_hopper(spec, request.chip, constant_weights=constant, chosen=choices, few_rows=few_rows)
     if many.schedule == "gemm_hopper" or spec.rows is not None:
         return many
     few = _gemm_portable(replace(request, choices=request.choices.part(limit=few_rows)))
@@ -148,10 +147,10 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
 
 
 def _gemm_portable(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gemm import emit_product
+    from rlx_mlir.codegen.gpu.products import emit_product
 
     request.spec.need_plain()
-    return emit_product(request.name, request.spec, request.chip, request.constants, choices=request.choices)
+    return emit_product(request.spec, request.chip, request.constants, request.choices)
 
 
 def _read_rows(name: str, kernel: ir.AnyOp) -> RowProgram | BroadcastSpec:
@@ -188,76 +187,20 @@ def _attention(request: Request) -> DeviceKernel:
     return gpu_attention(request.name, request.spec, request.chip, request.choices)
 
 
-def _top_k(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.top_k import emit_top_k
+def _emit(home: str, *, constants: bool = True) -> Schedule:
+    """The schedule `emit_HOME` of `codegen/gpu/HOME.py`, which needs no more than what the kernel computes.
 
-    return emit_top_k(request.name, request.spec, request.chip)
+    Args:
+        constants: whether it asks which operands are parameters of the model.
+    """
 
+    def schedule(request: Request) -> DeviceKernel:
+        emit = getattr(importlib.import_module(f"rlx_mlir.codegen.gpu.{home}"), f"emit_{home}")
+        more = (request.constants,) if constants else ()
+        kernel: DeviceKernel = emit(request.name, request.spec, request.chip, *more)
+        return kernel
 
-def _sample(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.sample import emit_sample
-
-    return emit_sample(request.name, request.spec, request.chip)
-
-
-def _gather(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gather import emit_gather
-
-    return emit_gather(request.name, request.spec, request.chip, request.constants)
-
-
-def _transpose(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.transpose import emit_transpose
-
-    return emit_transpose(request.name, request.spec, request.chip, request.constants)
-
-
-def _copies(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.copies import emit_copies
-
-    return emit_copies(request.name, request.spec, request.chip, request.constants)
-
-
-def _broadcast(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.broadcast import emit_broadcast
-
-    return emit_broadcast(request.name, request.spec, request.chip, request.constants)
-
-
-def _conv2d(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.conv2d import emit_conv2d
-
-    return emit_conv2d(request.name, request.spec, request.chip, request.constants)
-
-
-def _reduce(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.reduce import emit_reduce
-
-    return emit_reduce(request.name, request.spec, request.chip, request.constants)
-
-
-def _scan(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.scan import emit_scan
-
-    return emit_scan(request.name, request.spec, request.chip, request.constants)
-
-
-def _norm(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.norm import emit_norm
-
-    return emit_norm(request.name, request.spec, request.chip, request.constants)
-
-
-def _recurrence(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.recurrence import emit_recurrence
-
-    return emit_recurrence(request.name, request.spec, request.chip)
-
-
-def _conv(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.conv import emit_conv
-
-    return emit_conv(request.name, request.spec, request.chip, request.constants)
+    return schedule
 
 
 #: The schedules by class of kernels, the best first.
@@ -266,17 +209,17 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "rows": (_pointwise, _rows),
     "attention": (_attention,),
     "quantize": (_quantize,),
-    "recurrence": (_recurrence,),
-    "conv": (_conv,),
-    "top_k": (_top_k,),
-    "sample": (_sample,),
-    "gather": (_gather,),
-    "broadcast": (_broadcast,),
-    "conv2d": (_conv2d,),
-    "reduce": (_reduce,),
-    "scan": (_scan,),
-    "norm": (_norm,),
-    "move": (_copies, _transpose),
+    "recurrence": (_emit("recurrence", constants=False),),
+    "conv": (_emit("conv"),),
+    "top_k": (_emit("top_k", constants=False),),
+    "sample": (_emit("sample", constants=False),),
+    "gather": (_emit("gather"),),
+    "broadcast": (_emit("broadcast"),),
+    "conv2d": (_emit("conv2d"),),
+    "reduce": (_emit("reduce"),),
+    "scan": (_emit("scan"),),
+    "norm": (_emit("norm"),),
+    "move": (_emit("copies"), _emit("transpose")),
 }
 
 
