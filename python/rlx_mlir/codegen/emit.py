@@ -27,8 +27,8 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Generic
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Generic, overload
 
 from rlx_mlir.codegen.structures import Structure, described, flatten, unflatten
 
@@ -218,7 +218,7 @@ def _literal(value: float | bool, element: str) -> str:
 class _Region(Generic[Structure]):
     """A region that ends by yielding a structure as `like` is one, of the same types."""
 
-    def __init__(self, emitter: Emitter, name: str, like: Structure) -> None:
+    def __init__(self, emitter: Emitter, name: str, like: object) -> None:
         self._emitter, self._name, self._like = emitter, name, like
 
     def yield_(self, values: Structure) -> None:
@@ -257,7 +257,7 @@ class Branch(_Region[Structure]):
         result: what the side that runs yields.
     """
 
-    def __init__(self, emitter: Emitter, like: Structure, result: Structure) -> None:
+    def __init__(self, emitter: Emitter, like: object, result: Structure) -> None:
         super().__init__(emitter, "if", like)
         self.result = result
 
@@ -435,15 +435,23 @@ class Emitter:
         """Ends a function that has results."""
         self.line(f"return {', '.join(values)} : {', '.join(value.type for value in values)}")
 
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, step: Index = ..., *, hint: str = ...
+    ) -> AbstractContextManager[Loop[tuple[()]]]: ...
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, step: Index, carry: Structure, hint: str = ...
+    ) -> AbstractContextManager[Loop[Structure]]: ...
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, *, carry: Structure, hint: str = ...
+    ) -> AbstractContextManager[Loop[Structure]]: ...
+
     @contextmanager
     def loop(
-        self,
-        lower: Index,
-        upper: Index,
-        step: Index = 1,
-        carry: Structure = (),  # type: ignore[assignment]
-        hint: str = "i",
-    ) -> Iterator[Loop[Structure]]:
+        self, lower: Index, upper: Index, step: Index = 1, carry: Any = (), hint: str = "i"
+    ) -> Iterator[Loop[Any]]:
         """`for iv in range(lower, upper, step)`; `loop.result` is valid after the block.
 
         Args:
@@ -461,7 +469,7 @@ class Emitter:
             head += f" iter_args({carried}) -> ({', '.join(types)})"
         head += "" if type == "index" else f" : {type}"
         results = self.ops(head + " {", types)
-        loop = Loop(self, iv, carry, unflatten(carry, arguments), unflatten(carry, results))
+        loop: Loop[Any] = Loop(self, iv, carry, unflatten(carry, arguments), unflatten(carry, results))
         self.indent()
         yield loop
         if not loop.yielded:
@@ -469,8 +477,17 @@ class Emitter:
         self.dedent()
         self.line("}")
 
+    @overload
+    def if_(self, condition: Value) -> AbstractContextManager[Branch[tuple[()]]]: ...
+    @overload
+    def if_(self, condition: Value, like: str) -> AbstractContextManager[Branch[Value]]: ...
+    @overload
+    def if_(self, condition: Value, like: list[str]) -> AbstractContextManager[Branch[list[Value]]]: ...
+    @overload
+    def if_(self, condition: Value, like: Structure) -> AbstractContextManager[Branch[Structure]]: ...
+
     @contextmanager
-    def if_(self, condition: Value, like: Structure = ()) -> Iterator[Branch[Structure]]:  # type: ignore[assignment]
+    def if_(self, condition: Value, like: Any = ()) -> Iterator[Branch[Any]]:
         """`if condition`.
 
         Args:
@@ -479,7 +496,7 @@ class Emitter:
         types = [getattr(leaf, "type", leaf) for leaf in flatten(like)]
         arrow = f" -> ({', '.join(types)})" if types else ""
         results = self.ops(f"scf.if {condition}{arrow} {{", types)
-        branch = Branch(self, like, unflatten(like, results))
+        branch: Branch[Any] = Branch(self, like, unflatten(like, results))
         self.indent()
         yield branch
         self.dedent()

@@ -55,7 +55,7 @@ def unflatten(like: Structure, values: Iterable[Any]) -> Structure:
     """A structure as `like` is one, of other values: as many as it has."""
     rest = iter(values)
     try:
-        made = _filled(like, rest)
+        made: Structure = _filled(like, rest)
     except StopIteration:
         raise ValueError(f"there are fewer values than {described(like)} has") from None
     if (more := next(rest, None)) is not None:

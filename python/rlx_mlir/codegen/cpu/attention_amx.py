@@ -201,18 +201,18 @@ class TilePrefill(Prefill):
             if full < self.steps:
                 store(full, self.halves(self.k, at, full * STEP))
         first, last = self.steps_of(start, low, high)
-        with em.loop(first, last, 1, em.zero(vec(SIDE, "i32")), hint="step") as step:
-            largest = step.carry
-            number = start + step.iv * STEP
+        with em.loop(first, last, 1, em.zero(vec(SIDE, "i32")), hint="step") as turn:
+            largest = turn.carry
+            number = start + turn.iv * STEP
             full = self.size // SIDE
             if full:
                 with em.loop(0, full, 1, largest, hint="d") as d:
-                    d.yield_(self.transpose_values(bases[1], number, step.iv, d.iv, (low, high), d.carry))
+                    d.yield_(self.transpose_values(bases[1], number, turn.iv, d.iv, (low, high), d.carry))
                 largest = d.result
             if self.size % SIDE:
-                largest = self.transpose_values(bases[1], number, step.iv, full, (low, high), largest)
-            step.yield_(largest)
-        self.unfit = em.cmpi("uge", em.reduce("maxui", step.result), UNFIT)
+                largest = self.transpose_values(bases[1], number, turn.iv, full, (low, high), largest)
+            turn.yield_(largest)
+        self.unfit = em.cmpi("uge", em.reduce("maxui", turn.result), UNFIT)
 
     def transpose_values(
         self, base: Index, first: Index, step: Index, index: Index, keys: tuple[Index, Index], largest: Value

@@ -260,10 +260,10 @@ class Prefill(Schedule):
         if before:  # sums over the first elements, in turns, so that those of the queries stay in the L1 cache
             with em.loop(0, em.iceildiv(count, self.step) * (self.step * self.queries), self.lanes) as at:
                 em.vstore(em.zero(self.type), self.scores, [at.iv])
-            with em.loop(0, before, self.depth, hint="d") as d, em.loop(0, count, self.step, hint="row") as row:
+            with em.loop(0, before, self.depth, hint="d") as d, em.loop(0, count, self.step, hint="row") as part:
                 stop = d.iv + self.depth
-                sums = self.products(block, row.iv, last, d.iv, stop, self.partial(row.iv))
-                for of_key, places in zip(sums, self.places(row.iv), strict=True):
+                sums = self.products(block, part.iv, last, d.iv, stop, self.partial(part.iv))
+                for of_key, places in zip(sums, self.places(part.iv), strict=True):
                     for sum_, place in zip(of_key, places, strict=True):
                         em.vstore(sum_, self.scores, place)
         with em.loop(0, count, self.step, [minus_infinity] * GROUPS, hint="row") as row:

@@ -257,8 +257,8 @@ def _few_rows(
         for k in range(main, product.k):
             sums = step(k, rows, sums)
         for row, own in zip(rows, sums, strict=True):
-            for v, total in enumerate(own):
-                em.vstore(total, accumulators.data, [row, column + v * lanes])
+            for v, value in enumerate(own):
+                em.vstore(value, accumulators.data, [row, column + v * lanes])
 
 
 def _few_transposed(
@@ -303,8 +303,8 @@ def _few_transposed(
                 loop.yield_(step(loop.iv, here, rows, loop.carry, None))
             sums = loop.result if rest is None else step(main, here, rows, loop.result, rest)
             for row, own in zip(rows, sums, strict=True):
-                for place, total in zip(local, own, strict=True):
-                    em.store(em.reduce("add", total, "reassoc"), accumulators.data, [row, place + column])
+                for place, value in zip(local, own, strict=True):
+                    em.store(em.reduce("add", value, "reassoc"), accumulators.data, [row, place + column])
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:

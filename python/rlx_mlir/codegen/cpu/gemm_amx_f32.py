@@ -388,7 +388,7 @@ class SplitTiles(Tiles):
                     finish(unit.iv, at)
 
     @contextmanager
-    def _cutting(self, first: Value) -> Iterator[Branch | None]:
+    def _cutting(self, first: Value) -> Iterator[Branch[tuple[()]] | None]:
         """What cuts columns: only the first rows do where parts are kept."""
         if not self._keeps:
             yield None
@@ -480,8 +480,8 @@ class SplitTiles(Tiles):
                         branch.else_()
                         self._reader.bind(x, first + row.iv, 1, *ks, whole=False)
                         places: list[list[Index]] = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
-                        sums = [[em.vload(self._again, place, type) for place in places]]
-                        (sums,) = multiply_tile(em, self._target, self._reader, ks, self._k_total, load, sums)
+                        before = [[em.vload(self._again, place, type) for place in places]]
+                        (sums,) = multiply_tile(em, self._target, self._reader, ks, self._k_total, load, before)
                         for total, place in zip(sums, places, strict=True):
                             em.vstore(total, self._again, place)
 

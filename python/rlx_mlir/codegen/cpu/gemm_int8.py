@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
 from rlx_mlir.codegen.specs import ProductSpec
@@ -179,8 +179,12 @@ class _Weights:
     minimum: Callable[[Index, int], Value | None]
 
 
-_Step = Callable[[Index, _Weights, Any], Any]
-_Source = Callable[[Any, _Step], Any]
+class _Source(Protocol):
+    """Goes along the blocks of some columns: calls step(block, weights, carry) for each; returns the last carry."""
+
+    def __call__(self, carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure: ...
+
+
 """(initial values, step): calls `step(block, weights, values)` for the blocks along K and returns the last values."""
 
 
@@ -384,7 +388,7 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
     """The blocks [0, end) of panels side by side; `stream`: what follows is prefetched."""
     vectors = panels[0].vectors
 
-    def run_all(carry: Structure, step: _Step) -> Structure:
+    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
         def at_runs(block: Index, runs: Sequence[Run], values: Structure) -> Structure:
             weights = _Weights(
                 lambda first, i, v: runs[v // vectors].quad(first, i, v % vectors),
@@ -432,7 +436,7 @@ def _from_scratch(
     lanes = target.lanes("f32")
     parts = BLOCK // layout.sub
 
-    def run_all(carry: Structure, step: _Step) -> Structure:
+    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
         with em.loop(0, blocks, 1, carry, hint="block") as loop:
             block = loop.iv
 

@@ -335,6 +335,7 @@ class Accumulators:
                         em.masked_store(value, output, [out_row, column], mask)
                 largest = local.carry
                 for value in products if watched else ():
+                    assert largest is not None, "what is watched is carried"
                     largest = em.binary("arith.maxui", largest, em.bitcast(value, bits) & 0x7FFFFFFF)
                 local.yield_(largest)
             row.yield_(local.result)

@@ -153,5 +153,6 @@ class SplitKeys:
         """Launches the kernel that joins, with these arguments after the result; it has nothing to do for one part."""
         batch, queries, _, parts = self.sizes(em, operands)
         joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
-        grid, shared = [joined, self.spec.num_heads, batch], join_shared_bytes(self.spec.head_dim)
+        grid: list[Index] = [joined, self.spec.num_heads, batch]
+        shared = join_shared_bytes(self.spec.head_dim)
         em.launch(self.symbol, grid, JOIN_THREADS, [result, *arguments], shared=shared)

@@ -35,6 +35,7 @@ from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import (
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Finisher, Mainloop, Operands, warp_specialised
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.errors import InputError
 
 __all__ = ["Limited", "Schedule", "gemm_hopper"]
@@ -353,7 +354,7 @@ class Schedule:
         sizes, strides = [count, rows, columns], [each, between, 1]
         return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=span, promotion=128)
 
-    def buffers(self) -> list[tuple[str, str]]:
+    def buffers(self) -> Buffers:
         """The operands: x, the weights, the arguments."""
         return dense_operands(self.gemm)
 

@@ -188,10 +188,10 @@ def _finish(
     """Joins the warps' sums, [warp][weight][row of x][column] in shared memory, and runs the program."""
     memory, weights, width = em.shared(), len(task.w), config.width
     with em.if_(em.cmpi("ult", lane, config.lanes)):
-        for part, row in enumerate(itertools.chain(*sums)):
+        for part, values in enumerate(itertools.chain(*sums)):
             place = warp * (weights * config.tile * width) + part * width
             place = place + own * config.columns
-            for i, value in enumerate(row):
+            for i, value in enumerate(values):
                 em.st(value, memory, place + i)
     em.barrier()
     epilogue = Epilogue(em, task.program, task.element, task.arguments, task.outputs, task.n)
