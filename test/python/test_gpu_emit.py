@@ -263,6 +263,20 @@ def test_host_part_names_what_it_launches() -> None:
     assert "{llvm.noalias, llvm.readonly}" in printed
 
 
+@pytest.mark.parametrize(("chip", "chained", "marked"), [("sm_90a", True, 1), ("sm_90a", False, 0), ("sm_80", True, 0)])
+def test_launches_of_kernels_that_wait_may_start_early(chip: str, chained: bool, marked: int) -> None:
+    em = DeviceEmitter(chip)
+    with em.kernel("fill", [pointer("y")], 32, chained=chained) as (y,):
+        em.st(em.const(1.0, "f32"), y, em.thread())
+
+    def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        host.launch("fill", 1, 32, results)
+
+    kernel = write_device_kernel("fill", "fill", [], [("y", memref((32,), "f32"))], em, host)
+    assert kernel.device.count("nvvm.griddepcontrol wait") == marked
+    assert kernel.host.text.count("rlx.pdl") == marked
+
+
 @pytest.mark.parametrize(
     ("box", "swizzle", "message"),
     [([32, 128], 128, "rows of at most 128 bytes, but a box has 256"), ([512, 8], 0, "at most 256 elements a side")],
