@@ -17,7 +17,7 @@ from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Slot, Value, memref, pointer, tensor_map, vec
 from rlx_mlir.codegen.gpu.epilogue import Epilogue, exp, sigmoid
-from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import HostEmitter, Numbers, Scratch, write_device_kernel
 from rlx_mlir.codegen.program import SWIGLU, Argument, Program, Step
 from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.gpu.ptx import ptx_of
@@ -275,6 +275,14 @@ def test_launches_of_kernels_that_wait_may_start_early(chip: str, chained: bool,
     kernel = write_device_kernel("fill", "fill", [], [("y", memref((32,), "f32"))], em, host)
     assert kernel.device.count("nvvm.griddepcontrol wait") == marked
     assert kernel.host.text.count("rlx.pdl") == marked
+
+
+def test_numbers_that_a_kernel_reads_have_names_of_their_own() -> None:
+    size, other = Value("%a", "index"), Value("%b", "index")
+    numbers = Numbers({"rows": size, "axes": [{"size": other}, {"size": 3}, {"size": size}]})
+    assert numbers.parameters == [("rows", "i64"), ("n1", "i64"), ("n3", "i64")]
+    given = [Value(f"%{name}", "i64") for name, _ in numbers.parameters]
+    assert numbers.filled(given) == {"rows": given[0], "axes": [{"size": given[1]}, {"size": 3}, {"size": given[2]}]}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ Its part stays an object, which can be emitted in any place: `by_rows` makes one
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
@@ -192,9 +193,11 @@ class Numbers(Generic[Structure]):
 
     def __init__(self, known: Structure, type: str = "i64") -> None:
         self._known, self._type = known, type
+        leaves = list(named(known, numbers=True))
+        uses = Counter(name for name, _ in leaves)
         self._names = {
-            at: name or f"n{at}"
-            for at, (name, number) in enumerate(named(known, numbers=True))
+            at: name if name and uses[name] == 1 else f"n{at}"
+            for at, (name, number) in enumerate(leaves)
             if isinstance(number, Value)
         }
 
