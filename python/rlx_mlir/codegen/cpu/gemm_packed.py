@@ -439,8 +439,11 @@ def _few_float(
 
     def step(k: Index, sums: list[list[Value]]) -> list[list[Value]]:
         values = [panel.floats(k, v) for panel, v in columns]
-        factors = (em.broadcast(x.load(first + r, k), type) for r in range(size))
-        return add_products(em, target, factors, values, sums)
+        result = []
+        for r, own in enumerate(sums):
+            factor = em.broadcast(x.load(first + r, k), type)
+            result.append([target.fma(em, value, factor, total) for value, total in zip(values, own, strict=True)])
+        return result
 
     zeros = [[em.zero(type)] * len(columns)] * size
     main = product.k - product.k % unroll
