@@ -26,6 +26,21 @@ std::string registerFormat(const std::string &name, int64_t length, int64_t byte
                            int64_t panelBytes, bool integers,
                            const std::vector<std::pair<int64_t, int64_t>> &planes);
 
+/// The parameters of `#mir.packed`; `n` is 0 where it isn't written.
+struct Packed {
+  std::string scheme;
+  int64_t k, n;
+  std::string layout;
+};
+
+bool isPacked(MlirAttribute attribute);
+MlirTypeID packedTypeID();
+Packed readPacked(MlirAttribute attribute);
+
+/// The attribute of these parameters; null, and the verifier's text in `error`, where there is
+/// none.
+MlirAttribute makePacked(MlirContext context, const Packed &packed, std::string &error);
+
 /// Registers the native passes. Upstream passes are registered by importing `mlir.ir`.
 void registerNativePasses();
 

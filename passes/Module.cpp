@@ -7,6 +7,7 @@
 #include "mlir/Bindings/Python/NanobindAdaptors.h"
 
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -40,6 +41,35 @@ nb::object emitCode(MlirOperation module, const std::string &triple, const std::
   return nb::bytes(result.code.data(), result.code.size());
 }
 
+/// `PackedAttr`, as which MLIR's bindings give every `#mir.packed` to Python.
+void bindPacked(nb::module_ &m) {
+  mlir::python::nanobind_adaptors::mlir_attribute_subclass(m, "PackedAttr", &rlx::isPacked,
+                                                           &rlx::packedTypeID)
+      .def_staticmethod(
+          "get",
+          [](const std::string &scheme, int64_t k, std::optional<int64_t> n,
+             const std::string &layout, MlirContext context) {
+            std::string error;
+            MlirAttribute made =
+                rlx::makePacked(context, {scheme, k, n.value_or(0), layout}, error);
+            if (mlirAttributeIsNull(made))
+              throw nb::value_error(error.c_str());
+            return made;
+          },
+          nb::arg("scheme"), nb::arg("k"), nb::arg("n") = nb::none(), nb::arg("layout") = "rows",
+          nb::arg("context") = nb::none(), "The attribute of these parameters, verified.")
+      .def_property_readonly("scheme",
+                             [](MlirAttribute self) { return rlx::readPacked(self).scheme; })
+      .def_property_readonly("k", [](MlirAttribute self) { return rlx::readPacked(self).k; })
+      .def_property_readonly("n",
+                             [](MlirAttribute self) {
+                               int64_t n = rlx::readPacked(self).n;
+                               return n ? std::optional<int64_t>(n) : std::nullopt;
+                             })
+      .def_property_readonly("layout",
+                             [](MlirAttribute self) { return rlx::readPacked(self).layout; });
+}
+
 } // namespace
 
 NB_MODULE(_compiler, m) {
@@ -60,6 +90,7 @@ NB_MODULE(_compiler, m) {
       nb::arg("name"), nb::arg("length"), nb::arg("bytes"), nb::arg("panel_bytes"),
       nb::arg("integers"), nb::arg("planes") = std::vector<std::pair<int64_t, int64_t>>(),
       "Makes a block format of packed weights known to all contexts.");
+  bindPacked(m);
   m.def("register_native_passes", &rlx::registerNativePasses,
         "Registers the passes written in C++; once for each process.");
   m.def(

@@ -7,7 +7,7 @@ Use it as `rlx_mlir.ir.native`: MLIR's bindings have to be imported first, and t
 import enum
 from collections.abc import Callable, Sequence
 
-from rlx_mlir.ir import DialectRegistry, Location, Operation
+from rlx_mlir.ir import Attribute, Context, DialectRegistry, Location, Operation
 
 def register_dialects(registry: DialectRegistry) -> None:
     """Adds HIR and MIR to a `mlir.ir.DialectRegistry`."""
@@ -31,6 +31,39 @@ def register_format(
 
     Raises ValueError where another format has the name, or a number is out of range.
     """
+
+class PackedAttr(Attribute):
+    """`#mir.packed`, the encoding of a packed weight's type: MLIR's bindings give it as this class.
+
+    `PackedAttr(attribute)` is a cast; ValueError where the attribute is another one.
+    """
+
+    def __new__(cls, cast_from_attr: Attribute) -> PackedAttr: ...
+    @staticmethod
+    def isinstance(other_attribute: Attribute) -> bool:
+        """Whether an attribute is `#mir.packed`."""
+
+    @staticmethod
+    def get(
+        scheme: str, k: int, n: int | None = None, layout: str = "rows", context: Context | None = None
+    ) -> PackedAttr:
+        """The attribute of these parameters; ValueError with the verifier's text where there is none."""
+
+    @property
+    def scheme(self) -> str:
+        """Name of the block format."""
+
+    @property
+    def k(self) -> int:
+        """Columns (inputs) of the weight."""
+
+    @property
+    def n(self) -> int | None:
+        """Rows (outputs), where the layout is `panels`; else None: the type has them."""
+
+    @property
+    def layout(self) -> str:
+        """`rows`, `panels` or `planes`."""
 
 def register_native_passes() -> None:
     """Registers the passes written in C++. Once for each process: a second time aborts it."""

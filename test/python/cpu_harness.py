@@ -30,7 +30,7 @@ TARGETS = {
 }
 
 #: What the product does to kernels, from where their bodies would be put into their wrappers: these are called alone.
-LOWER = ",".join(step for step, _ in LLVM.steps if step not in ("cpu-wrap-kernels", "inline", "symbol-dce"))
+LOWER = ",".join(step for step, _ in LLVM.steps if step not in ("kernel-add-entry-points", "inline", "symbol-dce"))
 
 _libc = ctypes.CDLL(None, use_errno=True)
 

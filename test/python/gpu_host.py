@@ -104,7 +104,7 @@ def scratch_bytes(kernel: DeviceKernel, name: str, sizes: Sequence[Sequence[int]
 
 
 def _evaluate(kernel: DeviceKernel, function: str, arguments: Sequence[Sequence[int] | None]) -> _Run:
-    module = _module(kernel.device, kernel.host)
+    module = _module(kernel.device, kernel.host.text)
     with module.context, ir.Location.unknown():
         for op in module.body.operations:
             symbol = op.operation.attributes["sym_name"]

@@ -152,7 +152,7 @@ def test_names_in_documentation_exist(document: str) -> None:
                 break
     known = {*PASSES, *PIPELINES, *(command.name for command in get_command(app).commands.values())}  # type: ignore[attr-defined]
     native = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("passes/*.cpp"))
-    for name in re.findall(r"`((?:hir|mir|lir|cpu|gpu|rlx)(?:-[a-z0-9]+)+)\b[`{]", text):
+    for name in re.findall(r"`((?:hir|mir|lir|cpu|gpu|kernel|rlx)(?:-[a-z0-9]+)+)\b[`{]", text):
         if name not in known and f'"{name}"' not in native and name not in text_of("pyproject.toml"):
             missing.append(name)
     assert not missing

@@ -137,7 +137,7 @@ def test_sizes_in_regions_of_other_dialects_are_not_asked_for() -> None:
 def test_passes_say_which_one_is_missing() -> None:
     module = GraphModule.mir("f")
     module.set_outputs(module.silu(module.input("x", [4])))
-    with pytest.raises(PassError, match=r"has no 'mir\.template': cpu-apply-templates runs before"):
+    with pytest.raises(PassError, match=r"has no 'mir\.template': run cpu-apply-templates or gpu-apply-schedules"):
         run_pipeline(module.clone().ir_module, "rlx-to-kernels,rlx-generic-kernels")
     text = """
       func.func private @helper(%x: tensor<4xf32>) -> tensor<4xf32> {
@@ -261,14 +261,14 @@ def test_sizes_that_are_known_where_a_type_leaves_them_open() -> None:
             "kernel 'k.mir' has no class",
         ),
         (
-            "cpu-wrap-kernels",
+            "kernel-add-entry-points",
             """func.func private @k.body(%begin: index, %end: index, %scratch: memref<?xi8>) {
               return
             }""",
             "'k.body' takes ranked buffers and 3 more arguments, not none",
         ),
         (
-            "cpu-wrap-kernels",
+            "kernel-add-entry-points",
             """func.func private @k.body(%x: memref<*xi8>, %begin: index, %end: index, %scratch: memref<?xi8>) {
               return
             }""",

@@ -48,10 +48,10 @@ def emit(name: str, spec: ScanSpec, target: Target) -> str:
         em: Emitter, operands: list[Value], results: list[Value], begin: Value, end: Value, parts: Scratch
     ) -> None:
         x, out = (em.rows(buffer) for buffer in (*operands, *results))
-        with em.loop(begin, end) as row, em.loop(0, em.dim(x, 1), 1, [em.zero("f32")]) as column:
-            total = column.args[0] + em.load(x, [row.iv, column.iv]) * sign
+        with em.loop(begin, end) as row, em.loop(0, em.dim(x, 1), 1, em.zero("f32")) as column:
+            total = column.carry + em.load(x, [row.iv, column.iv]) * sign
             em.store(total, out, [row.iv, column.iv])
-            column.yield_([total])
+            column.yield_(total)
 
     return write_kernel(
         name,

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from cuda_harness import emulated_device
@@ -12,12 +10,12 @@ from gpu_emulated import emulate
 from gpu_host import scratch_bytes
 
 import rlx_mlir as rlx
+from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Value, memref
-from rlx_mlir.codegen.gpu.alternatives import by_rows
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter
 from rlx_mlir.codegen.gpu.gemv import Gemv, gemv
 from rlx_mlir.codegen.gpu.gemv_config import GemvConfig
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, by_rows, write_device_kernel
 
 
 def kernels() -> tuple[DeviceKernel, DeviceKernel]:
@@ -28,7 +26,7 @@ def kernels() -> tuple[DeviceKernel, DeviceKernel]:
 
 @pytest.mark.parametrize(("rows", "kernel"), [(1, "p_gemv1"), (2, "p_gemv1"), (3, "p_gemv8"), (9, "p_gemv8")])
 def test_rows_decide(rows: int, kernel: str) -> None:
-    joined = by_rows("p", *kernels(), 4)
+    joined = by_rows(*kernels(), 4)
     assert joined.schedule == "gemv|gemv"
     rng = np.random.default_rng(rows)
     x, w = rng.standard_normal((2, rows, 32)).astype(np.float32), rng.standard_normal((5, 32)).astype(np.float32)
@@ -54,18 +52,24 @@ def scratching(name: str, count: int) -> DeviceKernel:
 
 
 def test_scratch_memory_is_enough_for_both() -> None:
-    joined = by_rows("p", scratching("small", 3), scratching("large", 1000), 8)
-    for kernel in (joined, by_rows("p", scratching("large", 1000), scratching("small", 3), 8)):
+    joined = by_rows(scratching("small", 3), scratching("large", 1000), 8)
+    for kernel in (joined, by_rows(scratching("large", 1000), scratching("small", 3), 8)):
         assert scratch_bytes(kernel, "p", [(7, 4), (7, 4)]) == -(-7 * 1000 * 4 // 256) * 256
 
 
 def test_schedules_of_different_kernels_are_refused() -> None:
-    few, many = kernels()
-    with pytest.raises(ValueError, match=r"there is no function 'q\.body'"):
-        by_rows("q", few, many, 4)
-    other = replace(many, host=many.host.replace("memref<5x32xf32>", "memref<6x32xf32>"))
-    with pytest.raises(ValueError, match="p: the schedules have other arguments"):
-        by_rows("p", few, other, 4)
+    few, _ = kernels()
+    for other in (Gemv("q", (2, None, 32), 5, "f32", dense=True), Gemv("p", (2, None, 32), 6, "f32", dense=True)):
+        with pytest.raises(ValueError, match="p: the schedules aren't of one kernel"):
+            by_rows(few, gemv("sm_80", other, {1: GemvConfig(lanes=8)}), 4)
+
+
+def test_what_the_host_cannot_compute_declines_the_schedule() -> None:
+    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        em.i32(1 << 31)
+
+    with pytest.raises(UnsupportedByTemplate, match="expects sizes up to"):
+        write_device_kernel("p", "large", [("x", memref((4,), "f32"))], [], DeviceEmitter("sm_80"), host)
 
 
 @pytest.mark.parametrize("shape", [["s", 0, 64], [0, "s", 64]])

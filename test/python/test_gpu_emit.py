@@ -15,9 +15,9 @@ from gpu_harness import assemble
 from ptx_emulator import DeviceMemory, load
 from rlx_mlir import ir
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value, memref, pointer, tensor_map, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Slot, Value, memref, pointer, tensor_map, vec
 from rlx_mlir.codegen.gpu.epilogue import Epilogue, exp, sigmoid
-from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import HostEmitter, Numbers, Scratch, write_device_kernel
 from rlx_mlir.codegen.program import SWIGLU, Argument, Program, Step
 from rlx_mlir.errors import InputError
 from rlx_mlir.lowering.gpu.ptx import ptx_of
@@ -68,10 +68,10 @@ def every_instruction(em: DeviceEmitter) -> None:
         d = em.mma("s8", a, b, [em.zero("i32")] * 4)
         k = em.dp4a(a[0], b[0], em.dp4a(a[0], b[0], d[0]), signed=(False, True))
         low, high = em.unpack(em.pack(c[0], c[1], "bf16"), "f16")
-        with em.loop(0, n, 1, [low + high]) as loop:
-            loop.yield_([em.warp_reduce("add", loop.args[0], 8, stride=4)])
+        with em.loop(0, n, 1, low + high) as loop:
+            loop.yield_(em.warp_reduce("add", loop.carry, 8, stride=4))
         em.st(em.ld_if(em.cmpi("slt", n, 3), x, vec(4, "f32"), 4), y, em.thread() * 4)
-        em.st(loop.results[0] + em.cast("arith.sitofp", k, "f32"), y, em.wide(em.thread()))
+        em.st(loop.result + em.cast("arith.sitofp", k, "f32"), y, em.wide(em.thread()))
         if hopper:
             bulk_copies(em, x, maps[0], n, place, a)
         if exact:
@@ -87,7 +87,7 @@ def bulk_copies(em: DeviceEmitter, x: Value, map: Value, n: Value, place: Value,
     em.mbarrier_expect(barrier, 1024)
     em.tma_load(em.shared(2048), map, [0, n], barrier)
     em.bulk_load(em.shared(2048), x, 512, barrier)
-    em.mbarrier_wait(barrier, em.advance(n, n, 4)[1])
+    em.mbarrier_wait(barrier, em.advance(Slot(n, n), 4).phase)
     em.mbarrier_arrive(barrier)
     em.stmatrix(place, a)
     em.fence_async()
@@ -244,7 +244,7 @@ def test_host_part_names_what_it_launches() -> None:
         parts = scratch.take([rows, 4], "f32")
         map = host.tensor_map(operands[0], [rows, 64], [64, 1], [32, 64], swizzle=128)
         blocks = [host.iceildiv(rows, 32), 2]
-        host.launch("copy_0", blocks, 64, [parts, results[0], host.i32(rows), map], shared=2048, pdl=True)
+        host.launch("copy_0", blocks, 64, [parts, results[0], host.i32(rows), map], shared=2048)
 
     def scratch(host: HostEmitter, operands: list[Value], parts: Scratch) -> None:
         parts.take([host.dim(operands[0], 0), 4], "f32")
@@ -253,7 +253,7 @@ def test_host_part_names_what_it_launches() -> None:
     kernel = write_device_kernel("copy", "copies", [x], [y], em, host, scratch=scratch)
     assert kernel.schedule == "copies"
     with ir.new_context(), ir.Location.unknown():
-        text = f"gpu.module @kernels {{\n{kernel.device}}}\n{kernel.host}"
+        text = f"gpu.module @kernels {{\n{kernel.device}}}\n{kernel.host.text}"
         module = ir.Module.parse(f"module attributes {{gpu.container_module}} {{\n{text}}}")
         printed = str(module)
     assert re.search(
@@ -261,6 +261,28 @@ def test_host_part_names_what_it_launches() -> None:
     )
     assert '{rlx.counts = ["n"], rlx.pdl}' in printed
     assert "{llvm.noalias, llvm.readonly}" in printed
+
+
+@pytest.mark.parametrize(("chip", "chained", "marked"), [("sm_90a", True, 1), ("sm_90a", False, 0), ("sm_80", True, 0)])
+def test_launches_of_kernels_that_wait_may_start_early(chip: str, chained: bool, marked: int) -> None:
+    em = DeviceEmitter(chip)
+    with em.kernel("fill", [pointer("y")], 32, chained=chained) as (y,):
+        em.st(em.const(1.0, "f32"), y, em.thread())
+
+    def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+        host.launch("fill", 1, 32, results)
+
+    kernel = write_device_kernel("fill", "fill", [], [("y", memref((32,), "f32"))], em, host)
+    assert kernel.device.count("nvvm.griddepcontrol wait") == marked
+    assert kernel.host.text.count("rlx.pdl") == marked
+
+
+def test_numbers_that_a_kernel_reads_have_names_of_their_own() -> None:
+    size, other = Value("%a", "index"), Value("%b", "index")
+    numbers = Numbers({"rows": size, "axes": [{"size": other}, {"size": 3}, {"size": size}]})
+    assert numbers.parameters == [("rows", "i64"), ("n1", "i64"), ("n3", "i64")]
+    given = [Value(f"%{name}", "i64") for name, _ in numbers.parameters]
+    assert numbers.filled(given) == {"rows": given[0], "axes": [{"size": given[1]}, {"size": 3}, {"size": given[2]}]}
 
 
 @pytest.mark.parametrize(

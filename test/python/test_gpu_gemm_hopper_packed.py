@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import gpu_host
 import ml_dtypes
@@ -21,6 +21,8 @@ from rlx_mlir.codegen.gpu.gemm_hopper_config import TILES, Choice
 from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS, gemm_hopper_packed
 from rlx_mlir.codegen.gpu.products import emit_product_hopper
 from rlx_mlir.codegen.program import IDENTITY, SWIGLU, Argument, Program, Step
+from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import Sizes
 
 CHIP = "sm_90a"
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16}
@@ -30,20 +32,11 @@ BIAS = Program((Step("add", (("acc", 0), ("arg", 0))),), (Argument("row"),))
 SCHEMES = ("q4_0", "q4_1", "q5_1", "q8_0", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "f32", "f16")
 
 
-@dataclass
-class Spec:
+def product(
+    x: Sizes, weight: Sizes, result: Sizes, scheme: str, element: str, kind: Any = "dequant_matmul"
+) -> ProductSpec:
     """A product as the compiler reads it."""
-
-    x: tuple[int | None, ...]
-    weight: tuple[int, ...]
-    result: tuple[int | None, ...]
-    scheme: str
-    element: str
-    kind: str = "dequant_matmul"
-    program: Program = IDENTITY
-    order: tuple[int, ...] = (0, 1)
-    transposed: bool = False
-    layout: str = "planes"
+    return ProductSpec("mm", kind, x, weight, result, IDENTITY, (0, 1), element, scheme=scheme, layout="planes")
 
 
 def gemm_of(n: int, k: int, program: Program = IDENTITY, element: str = "bf16", m: int | None = None) -> Gemm:
@@ -141,7 +134,7 @@ def test_dense_weights_in_planes(element, k):
     x, w = (rng.standard_normal((size, k)).astype(DTYPES[element]) for size in (m, n))
     planes = formats.pack_planes(element, w.view(np.uint8).reshape(n, -1), k)
     out = np.full((m, n), np.nan, DTYPES[element])
-    kernel = emit_product_hopper("mm", Spec((None, k), planes.shape, (None, n), element, element), CHIP)
+    kernel = emit_product_hopper(product((None, k), planes.shape, (None, n), element, element), CHIP)
     assert kernel.schedule == "gemm_hopper"
     emulate(kernel, "mm", CHIP, [x, planes], [out])
     reference = x.astype(np.float64) @ w.astype(np.float64).T
@@ -149,9 +142,9 @@ def test_dense_weights_in_planes(element, k):
 
 
 def test_other_products_are_for_other_schedules():
-    packed = emit_product_hopper("mm", Spec((None, 64), (64, 72), (None, 64), "q8_0", "bf16"), CHIP)
+    packed = emit_product_hopper(product((None, 64), (64, 72), (None, 64), "q8_0", "bf16"), CHIP)
     assert packed.schedule == "gemm_hopper_packed"
     with pytest.raises(UnsupportedByTemplate, match="but this is block_dot"):
-        emit_product_hopper("mm", Spec((None, 64), (64, 72), (None, 64), "q8_0", "f32", "block_dot"), CHIP)
+        emit_product_hopper(product((None, 64), (64, 72), (None, 64), "q8_0", "f32", "block_dot"), CHIP)
     with pytest.raises(UnsupportedByTemplate, match="f16 or bf16 here, but elements are f32"):
-        emit_product_hopper("mm", Spec((None, 64), (64, 72), (None, 64), "q8_0", "f32"), CHIP)
+        emit_product_hopper(product((None, 64), (64, 72), (None, 64), "q8_0", "f32"), CHIP)

@@ -260,7 +260,7 @@ def test_every_tile_fits_every_chip(chip: str) -> None:
 
 def test_hopper_kernels_chain() -> None:
     kernel = gemm_mma("sm_90", product(None, 256, 4096))
-    assert kernel.host.count("rlx.pdl") == kernel.host.count("gpu.launch_func")
+    assert kernel.host.text.count("rlx.pdl") == kernel.host.text.count("gpu.launch_func")
     assert kernel.device.count("griddepcontrol wait") == kernel.device.count("llvm.func @")
     assert "griddepcontrol" not in gemm_mma("sm_80", product(None, 256, 4096)).device
 

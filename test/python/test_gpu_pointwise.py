@@ -134,4 +134,4 @@ def test_programs_that_aren_t_element_wise(own: RowProgram, message: str) -> Non
 def test_blocks_follow_from_the_configuration() -> None:
     kernel = emit_pointwise("p", program(Step("s", "neg", ("x",))), "sm_80", config=PointwiseConfig(128, 4))
     assert "nvvm.maxntid = array<i32: 128, 1, 1>" in kernel.device
-    assert "%c2048" in kernel.host, "128 threads, 4 vectors of 4 elements"
+    assert "%c2048" in kernel.host.text, "128 threads, 4 vectors of 4 elements"

@@ -34,10 +34,10 @@ def sums(name: str, spec: Any, target: Any, *, factor: float = 1.0) -> str:
         raise UnsupportedByTemplate(f"{name}: rows of f32 alone")
 
     def body(em: Any, operands: Any, results: Any, begin: Any, end: Any, scratch: Any) -> None:
-        with em.loop(begin, end) as row, em.loop(0, em.dim(operands[0], 1), 1, [em.zero("f32")]) as column:
-            total = column.args[0] + em.load(operands[0], [row.iv, column.iv]) * factor
+        with em.loop(begin, end) as row, em.loop(0, em.dim(operands[0], 1), 1, em.zero("f32")) as column:
+            total = column.carry + em.load(operands[0], [row.iv, column.iv]) * factor
             em.store(total, results[0], [row.iv, column.iv])
-            column.yield_([total])
+            column.yield_(total)
 
     return write_kernel(
         name,
@@ -233,7 +233,7 @@ def test_results_are_kept_by_the_source_of_generators(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    other = source.replace("column.args[0] + ", "column.args[0] - ")
+    other = source.replace("column.carry + ", "column.carry - ")
     assert other != source
     assert result(source) == "2.0 1"
     assert result(source) == "2.0 0"  # from the cache

@@ -41,7 +41,7 @@ def help_text() -> str:
         "mir-outline-kernels",
         "mir-to-linalg",
         "lir-plan",
-        "cpu-wrap-kernels",
+        "kernel-add-entry-points",
         "rlx-expand-math",
         "rlx-bind-dims",
         "canonicalize",

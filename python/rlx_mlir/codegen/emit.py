@@ -17,8 +17,8 @@ knows its type:
 - Python numbers stand for constants: of the other operand's type in arithmetic (splat where that is a vector), of type
   `index_type` in subscripts and loop bounds. Constants are pooled at the head of their function.
 - Values have Python's operators, by their types; arithmetic of indices folds what is known: `i + 0` is `i`.
-- Regions (`func`, `loop`, `if_`, `switch`) are context managers; loop-carried values go in as `inits`, appear as
-  `loop.args`, leave through `loop.yield_` and `loop.results`.
+- Regions (`func`, `loop`, `if_`, `switch`) are context managers. A loop's `carry` is a value or a structure of values:
+  lists, tuples, dataclasses; inside it is `loop.carry`, `loop.yield_` gives the next one, `loop.result` is the last.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ import math
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Generic, overload
+
+from rlx_mlir.codegen.structures import Structure, described, flatten, unflatten
 
 __all__ = [
     "Branch",
@@ -213,39 +215,51 @@ def _literal(value: float | bool, element: str) -> str:
     return _float_literal(float(value), element) if _is_float(element) else str(int(value))
 
 
-@dataclass
-class Loop:
-    """One `scf.for`: `iv` counts, `args` are the values carried in, `results` those after the last iteration."""
+class _Region(Generic[Structure]):
+    """A region that ends by yielding a structure as `like` is one, of the same types."""
 
-    iv: Value
-    args: list[Value]
-    results: list[Value]
-    _emitter: Emitter
-    _yielded: bool = False
+    def __init__(self, emitter: Emitter, name: str, like: object) -> None:
+        self._emitter, self._name, self._like = emitter, name, like
 
-    def yield_(self, values: Sequence[Value]) -> None:
-        """Ends an iteration: `values` are the next iteration's `args`."""
-        if len(values) != len(self.args):
-            raise ValueError(f"loop: yields {len(values)} values, but carries {len(self.args)}")
-        self._yielded = True
-        if values:
-            self._emitter.line(f"scf.yield {', '.join(values)} : {', '.join(value.type for value in values)}")
+    def yield_(self, values: Structure) -> None:
+        """Ends the region; TypeError where `values` has another form or other types than the region carries."""
+        expected, given = described(self._like), described(values)
+        if given != expected:
+            raise TypeError(f"{self._name}: expects to yield {expected}, but got {given}")
+        if leaves := flatten(values):
+            self._emitter.line(f"scf.yield {', '.join(leaves)} : {', '.join(leaf.type for leaf in leaves)}")
 
 
-@dataclass
-class Branch:
-    """One `scf.if` with results; each side ends in `yield_`, `else_()` stands between them."""
+class Loop(_Region[Structure]):
+    """One `scf.for`.
 
-    results: list[Value]
-    _emitter: Emitter
-    _lines: list[str] = field(default_factory=list)
+    Attributes:
+        iv: what counts.
+        carry: what was carried in, in this iteration; `yield_` ends it with what the next one gets.
+        result: the same after the last iteration.
+    """
 
-    def yield_(self, values: Sequence[Value]) -> None:
-        """Ends a side: its values become the branch's `results`."""
-        if len(values) != len(self.results):
-            raise ValueError(f"if: yields {len(values)} values, but has {len(self.results)} results")
-        if values:
-            self._emitter.line(f"scf.yield {', '.join(values)} : {', '.join(value.type for value in values)}")
+    def __init__(self, emitter: Emitter, iv: Value, inits: Structure, carry: Structure, result: Structure) -> None:
+        super().__init__(emitter, "loop", inits)
+        self.iv, self.carry, self.result = iv, carry, result
+        self.yielded = not flatten(inits)
+
+    def yield_(self, values: Structure) -> None:
+        """Ends an iteration: `values` are the next one's `carry`; TypeError where form or types differ."""
+        super().yield_(values)
+        self.yielded = True
+
+
+class Branch(_Region[Structure]):
+    """One `scf.if`; where it has results, each side ends in `yield_`, and `else_()` stands between them.
+
+    Attributes:
+        result: what the side that runs yields.
+    """
+
+    def __init__(self, emitter: Emitter, like: object, result: Structure) -> None:
+        super().__init__(emitter, "if", like)
+        self.result = result
 
     def else_(self) -> None:
         """Starts the other side."""
@@ -376,7 +390,9 @@ class Emitter:
             return lhs, rhs if isinstance(rhs, Value) else self.const(rhs, lhs.type)
         if isinstance(rhs, Value):
             return self.const(lhs, rhs.type), rhs
-        raise TypeError(f"one operand has to be a Value, but got {lhs!r} and {rhs!r}")
+        if isinstance(lhs, int) and isinstance(rhs, int):
+            return self.const(lhs), self.const(rhs)
+        raise TypeError(f"one operand has to be a Value, or both an int, but got {lhs!r} and {rhs!r}")
 
     # -- functions and regions ----------------------------------------------------------------------------------------
 
@@ -419,14 +435,32 @@ class Emitter:
         """Ends a function that has results."""
         self.line(f"return {', '.join(values)} : {', '.join(value.type for value in values)}")
 
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, step: Index = ..., *, hint: str = ...
+    ) -> AbstractContextManager[Loop[tuple[()]]]: ...
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, step: Index, carry: Structure, hint: str = ...
+    ) -> AbstractContextManager[Loop[Structure]]: ...
+    @overload
+    def loop(
+        self, lower: Index, upper: Index, *, carry: Structure, hint: str = ...
+    ) -> AbstractContextManager[Loop[Structure]]: ...
+
     @contextmanager
     def loop(
-        self, lower: Index, upper: Index, step: Index = 1, inits: Sequence[Value] = (), hint: str = "i"
-    ) -> Iterator[Loop]:
-        """`for iv in range(lower, upper, step)`, carrying `inits`; `loop.results` are valid after the block."""
+        self, lower: Index, upper: Index, step: Index = 1, carry: Any = (), hint: str = "i"
+    ) -> Iterator[Loop[Any]]:
+        """`for iv in range(lower, upper, step)`; `loop.result` is valid after the block.
+
+        Args:
+            carry: what the first iteration gets: a value, or a structure of values (`codegen.structures`).
+        """
         type = next((bound.type for bound in (lower, upper, step) if isinstance(bound, Value)), self.index_type)
         bounds = [bound if isinstance(bound, Value) else self.const(bound, type) for bound in (lower, upper, step)]
         iv = Value(self.fresh(hint), type, self)
+        inits = flatten(carry)
         arguments = [Value(self.fresh("a"), init.type, self) for init in inits]
         types = [init.type for init in inits]
         head = f"scf.for {iv} = {bounds[0]} to {bounds[1]} step {bounds[2]}"
@@ -434,19 +468,35 @@ class Emitter:
             carried = ", ".join(f"{argument} = {init}" for argument, init in zip(arguments, inits, strict=True))
             head += f" iter_args({carried}) -> ({', '.join(types)})"
         head += "" if type == "index" else f" : {type}"
-        loop = Loop(iv, arguments, self.ops(head + " {", types), self)
+        results = self.ops(head + " {", types)
+        loop: Loop[Any] = Loop(self, iv, carry, unflatten(carry, arguments), unflatten(carry, results))
         self.indent()
         yield loop
-        if inits and not loop._yielded:
+        if not loop.yielded:
             raise ValueError("loop: values are carried, but the block ends without `yield_`")
         self.dedent()
         self.line("}")
 
+    @overload
+    def if_(self, condition: Value) -> AbstractContextManager[Branch[tuple[()]]]: ...
+    @overload
+    def if_(self, condition: Value, like: str) -> AbstractContextManager[Branch[Value]]: ...
+    @overload
+    def if_(self, condition: Value, like: list[str]) -> AbstractContextManager[Branch[list[Value]]]: ...
+    @overload
+    def if_(self, condition: Value, like: Structure) -> AbstractContextManager[Branch[Structure]]: ...
+
     @contextmanager
-    def if_(self, condition: Value, results: Sequence[str] = ()) -> Iterator[Branch]:
-        """`if condition`; with result types, both sides have to `yield_`."""
-        arrow = f" -> ({', '.join(results)})" if results else ""
-        branch = Branch(self.ops(f"scf.if {condition}{arrow} {{", results), self)
+    def if_(self, condition: Value, like: Any = ()) -> Iterator[Branch[Any]]:
+        """`if condition`.
+
+        Args:
+            like: what both sides have to `yield_`: types, or values of these types, in a structure.
+        """
+        types = [getattr(leaf, "type", leaf) for leaf in flatten(like)]
+        arrow = f" -> ({', '.join(types)})" if types else ""
+        results = self.ops(f"scf.if {condition}{arrow} {{", types)
+        branch: Branch[Any] = Branch(self, like, unflatten(like, results))
         self.indent()
         yield branch
         self.dedent()

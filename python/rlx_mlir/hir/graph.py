@@ -227,7 +227,7 @@ class Graph:
         return self._dims
 
     def _shape(self, handle: ir.Value) -> tuple[int | str, ...]:
-        packed = packing(ir.RankedTensorType(handle.type))
+        packed = packing(handle.type)
         if packed is not None:
             return ("?" if packed.n is None else packed.n, packed.k)
         return dimensions.words(self._all_dims()[handle])
@@ -235,7 +235,7 @@ class Graph:
     def _dimension(self, size: Size) -> tuple[Value, int] | None:
         """The first value of the graph that has a dimension of the size, and which; None where none has."""
         for handle, dims in self._all_dims().items():
-            if size not in dims or packing(ir.RankedTensorType(handle.type)) is not None:
+            if size not in dims or packing(handle.type) is not None:
                 continue
             if not self._kept or self._is_in_reach(handle):
                 return Value(self, handle, str(size)), dims.index(size)

@@ -105,10 +105,12 @@ def packed_type(scheme: str, shape: ShapeLike, context: ir.Context) -> ir.Ranked
     if len(shape) != 2 or not all(isinstance(size, int | np.integer) and size > 0 for size in shape):
         raise InputError(f"a packed weight has a static shape [N, K] with sizes > 0, but got {list(shape)}")
     n, k = (int(size) for size in shape)
-    text = f"tensor<{n}x{fmt.row_bytes(k)}xi8, #mir.packed<{fmt.name}, k = {k}>>"
+    size = [n, fmt.row_bytes(k)]
     try:
-        return ir.RankedTensorType(ir.Type.parse(text, context))
-    except ir.MLIRError as error:
+        with context, ir.Location.unknown():
+            encoding = ir.native.PackedAttr.get(fmt.name, k)
+            return ir.RankedTensorType.get(size, ir.IntegerType.get_signless(8), encoding)
+    except (ValueError, ir.MLIRError) as error:
         raise InputError(f"{fmt.name} [{n}, {k}] can't be a parameter: {first_message(error)}") from None
 
 

@@ -127,7 +127,7 @@ class Value:
     @property
     def packed(self) -> str | None:
         """The scheme of a packed weight, such as `q4_1`; None for a dense tensor."""
-        found = packing(ir.RankedTensorType(self._resolve().type))
+        found = packing(self._resolve().type)
         return None if found is None else found.scheme
 
     @property

@@ -38,9 +38,8 @@ from rlx_mlir.kernel_classes import OWN
 from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
-from rlx_mlir.lowering.parameters import layout_of, scheme_of
 from rlx_mlir.mir.custom import parameters_of, registered
-from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.packed import packing, packing_of
 from rlx_mlir.own_ops import native_parameters
 from rlx_mlir.rewriting import operations
 
@@ -130,10 +129,20 @@ def read_product(name: str, kernel: ir.AnyOp) -> ProductSpec:
         kind: Literal["block_dot", "dequant_matmul"] = (
             "block_dot" if isinstance(first.opview, mir.BlockDotOp) else "dequant_matmul"
         )
-        packed = (scheme_of(weights[0]), layout_of(weights[0]))
+        packed = packing_of(weights[0])
         quantises = any(op.name == "mir.block_quantize" for op in before)
         return ProductSpec(
-            name, kind, *shapes, program, order, _element(result), False, *packed, norm=norm, quantises=quantises
+            name,
+            kind,
+            *shapes,
+            program,
+            order,
+            _element(result),
+            False,
+            packed.scheme,
+            packed.layout,
+            norm=norm,
+            quantises=quantises,
         )
     transposed = bool(first.opview.transpose_rhs)
     if scaled:
@@ -463,7 +472,7 @@ def read_gather(name: str, kernel: ir.AnyOp) -> GatherSpec:
     given = [view.table, view.indices, *builder.arguments]
     if any(value not in numbers for value in given):
         raise UnsupportedByTemplate(f"{name}: an operand is a constant")
-    encoding = packing(ir.RankedTensorType(view.table.type))
+    encoding = packing(view.table.type)
     table, indices, *arguments = (memref_of(value.type) for value in given)
     return GatherSpec(
         table,

@@ -384,7 +384,7 @@ def _with_epilogue(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
 def _gather_with_followers(op: ir.AnyOp, taken: set[int]) -> list[ir.AnyOp]:
     """A gather, and the pointwise operations that only it feeds, where entries are rows of the result."""
     table = op.operands[0]
-    packed = packing(ir.RankedTensorType(table.type)) is not None
+    packed = packing(table.type) is not None
     rows = packed or python_value(op.opview.axis) == len(shape_of(table)) - 2
     floating = str(ir.RankedTensorType(op.results[0].type).element_type) in ("f32", "f16", "bf16")
     return [op, *(_followers(op.results[0], taken) if rows and floating else [])]

@@ -7,7 +7,7 @@ from collections import Counter
 
 from mlir.dialects import func
 
-from rlx_mlir import formats, ir
+from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import DTYPES
@@ -25,7 +25,7 @@ from rlx_mlir.lowering.functions import (
 )
 from rlx_mlir.lowering.fuse import is_parameter, keep_result_wide, producer, shape_of
 from rlx_mlir.lowering.hir_to_mir import activate
-from rlx_mlir.mir.packed import LAYOUTS, packing
+from rlx_mlir.mir.packed import LAYOUTS, packing, packing_of
 from rlx_mlir.rewriting import (
     Option,
     PatternSet,
@@ -40,23 +40,6 @@ from rlx_mlir.runtime.prepare import OPERATIONS
 from rlx_mlir.semantics.function import arguments, symbols_in, ties
 
 QUANTIZE, PACK, PLANES = PatternSet(), PatternSet(), PatternSet()
-
-
-def scheme_of(weight: ir.Value) -> str:
-    """The storage scheme of a packed weight."""
-    return str(ir.RankedTensorType(weight.type).encoding).split("<", 1)[1].split(",", 1)[0]
-
-
-def is_panels(weight: ir.Value) -> bool:
-    """Whether a packed weight is laid out in panels."""
-    return layout_of(weight) == "panels"
-
-
-def layout_of(weight: ir.Value) -> str:
-    """The layout of a packed weight: rows, panels or planes."""
-    encoding = packing(ir.RankedTensorType(weight.type))
-    assert encoding is not None, "a packed weight"
-    return encoding.layout
 
 
 EVERY = "every"
@@ -113,9 +96,9 @@ def quantize_product(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
 
 
 def _quantize(op: mir.DequantMatmulOp, rewriter: Rewriter) -> None:
-    fmt = formats.get_format(scheme_of(op.weight))
+    fmt = packing_of(op.weight).format
     if not (fmt.has_panels and fmt.has_integers):
-        return rewriter.no_match(f"{scheme_of(op.weight)} has no integer dot product")
+        return rewriter.no_match(f"{fmt.name} has no integer dot product")
     if str(ir.RankedTensorType(op.x.type).element_type) != "f32":
         return rewriter.no_match("the activations aren't of f32")
     quantized = mir.BlockQuantizeOp(op.x)
@@ -179,16 +162,7 @@ def _is_known(value: ir.Value) -> bool:
 
 def pack_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its panels"""
-    weight = op.weight
-    if not _is_known(weight) or layout_of(weight) != "rows":
-        return
-    if not formats.get_format(scheme_of(weight)).has_panels:
-        return rewriter.no_match(f"{scheme_of(weight)} has no panels")
-    if min(shape_of(weight)) < 0:
-        return rewriter.no_match("the weight has a dynamic size")
-    panels = mir.repack(weight)
-    op.operation.operands[len(op.operation.operands) - 1] = panels
-    rewriter.changed()
+    _repack(op, rewriter, "panels")
 
 
 PACK.pattern(mir.DequantMatmulOp)(pack_operand)
@@ -197,26 +171,31 @@ PACK.pattern(mir.BlockDotOp)(pack_operand)
 
 def planes_operand(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """product with rows of a packed weight -> product with its planes, which gathers of its rows read too"""
-    weight = op.weight
-    if not _is_known(weight) or layout_of(weight) != "rows":
+    _repack(op, rewriter, "planes")
+
+
+def _repack(op: ir.AnyOp, rewriter: Rewriter, layout: str) -> None:
+    weight, packed = op.weight, packing_of(op.weight)
+    if not _is_known(weight) or packed.layout != "rows":
         return
-    if not formats.get_format(scheme_of(weight)).has_planes:
-        return rewriter.no_match(f"{scheme_of(weight)} has no planes")
+    if not (packed.format.has_planes if layout == "planes" else packed.format.has_panels):
+        return rewriter.no_match(f"{packed.scheme} has no {layout}")
     if min(shape_of(weight)) < 0:
         return rewriter.no_match("the weight has a dynamic size")
-    planes = mir.repack(weight, layout=ir.Attribute.parse("#mir<layout planes>"))
-    op.operation.operands[len(op.operation.operands) - 1] = planes
+    repacked = mir.repack(weight, layout=ir.Attribute.parse(f"#mir<layout {layout}>"))
+    op.operation.operands[len(op.operation.operands) - 1] = repacked
     rewriter.changed()
 
 
 def gather_planes(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gather(table in rows), where a product reads planes of the table -> gather(planes)"""
     table = op.table
-    if packing(ir.RankedTensorType(table.type)) is None or layout_of(table) != "rows":
+    packed = packing(table.type)
+    if packed is None or packed.layout != "rows":
         return
     for use in table.uses:
         user = use.owner
-        if user.operation.name == "mir.repack" and layout_of(user.results[0]) == "planes":
+        if user.operation.name == "mir.repack" and packing_of(user.results[0]).layout == "planes":
             planes = mir.repack(table, layout=ir.Attribute.parse("#mir<layout planes>"))
             op.operation.operands[0] = planes
             rewriter.changed()
@@ -394,7 +373,7 @@ def _labels(values: list[ir.Value], names: dict[int, str | None]) -> list[str]:
     labels: list[str] = []
     seen: Counter[str] = Counter()
     for value in values:
-        suffix = layout_of(value) if producer(value, mir.RepackOp) is not None else "prepared"
+        suffix = packing_of(value).layout if producer(value, mir.RepackOp) is not None else "prepared"
         label = ("+".join(dict.fromkeys(sources(value))) or "constant") + ":" + suffix
         seen[label] += 1
         labels.append(label if seen[label] == 1 else f"{label}#{seen[label]}")

@@ -29,7 +29,7 @@ KERNELS = named_pipeline(
 GENERIC = named_pipeline(
     "rlx-generic-kernels",
     "Lower kernels that no template covers",
-    ("cpu-destination-style", "before bufferisation, so that results are written where the caller wants them"),
+    ("kernel-destination-style", "before bufferisation, so that results are written where the caller wants them"),
     ("rlx-strip-signedness", "the bodies of loops say what has no sign; on kernels alone, @prepare has left"),
     ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
     ("one-shot-bufferize", "kernels have buffers at their boundaries, so nothing crosses functions"),
@@ -38,7 +38,7 @@ GENERIC = named_pipeline(
     ("func.func(rlx-copies-to-linalg)", "copies between buffers of different strides would call a library"),
     ("func.func(convert-linalg-to-loops)", "loops for LLVM to optimise"),
     ("cpu-split-kernels", "on loops, which say what depends on what; work units for threads, smaller temporaries"),
-    ("cpu-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
+    ("kernel-plan-scratch", "no allocation at run time, but for sizes that depend on data, which are freed"),
     ("cpu-order-sums", "after kernels are cut: the order of a sum follows from its length alone"),
     ("rlx-store-bools-as-bytes", "on loops, whose loads and stores are of one element"),
 )
@@ -46,7 +46,7 @@ GENERIC = named_pipeline(
 LLVM = named_pipeline(
     "rlx-to-llvm",
     "Lower kernels to the LLVM dialect",
-    ("cpu-wrap-kernels", "entry points for C, and nothing else, stay in the module"),
+    ("kernel-add-entry-points", "entry points for C, and nothing else, stay in the module"),
     ("inline", "a body is called from one place: its wrapper knows the pointers"),
     ("symbol-dce", "bodies that were inlined"),
     ("canonicalize", "constants fold into loops before they lower"),

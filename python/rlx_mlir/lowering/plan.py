@@ -29,7 +29,7 @@ from rlx_mlir.mir import dims
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.mir.custom import parameters_of, registered
 from rlx_mlir.mir.dims import Size, largest, product
-from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.packed import packing, packing_of
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import (
     BufferSpec,
@@ -267,8 +267,7 @@ def _step_attributes(op: ir.AnyOp) -> dict[str, object]:
     if op.name == "mir.constant":
         return constant_step(elements_array(op.attributes["value"]))
     if op.name == "mir.repack":
-        encoding = packing(ir.RankedTensorType(op.results[0].type))
-        assert encoding is not None, "a packed result"
+        encoding = packing_of(op.results[0])
         return {"scheme": encoding.scheme, "k": encoding.k, "layout": encoding.layout}
     result = ir.RankedTensorType(op.results[0].type)
     if op.name == "mir.expand":

@@ -66,7 +66,7 @@ def _is_product_of_few_rows(group: Group) -> bool:
         return False
     x, *others = products[0].operands
     weight = others[0 if isinstance(products[0].opview, mir.FusedMatmulBiasActOp | mir.ScaledMatmulOp) else -1]
-    rows, k, encoding = shape_of(x)[:-1], shape_of(x)[-1], packing(ir.RankedTensorType(weight.type))
+    rows, k, encoding = shape_of(x)[:-1], shape_of(x)[-1], packing(weight.type)
     if min(rows, default=1) < 1 or math.prod(rows) > MAX_TILE or k < 1 or k % RUN:
         return False
     if encoding is not None:

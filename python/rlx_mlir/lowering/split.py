@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from mlir.dialects import arith, memref, scf
 
 from rlx_mlir import ir
-from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, TEMPLATE
 from rlx_mlir.lowering.donation import TIED
+from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, TEMPLATE
 from rlx_mlir.mir.cost import type_bytes
 from rlx_mlir.rewriting import compiler_pass, operations
 
@@ -46,7 +46,7 @@ def split_kernels(module: ir.Operation) -> None:
     """Cut kernels of loops into work units along a dimension of their results; bits stay.
 
     Temporaries of many positions along it shrink to a block of them. A kernel whose loops depend on one another in
-    another way, and one that changes an operand in place, keeps its one unit. Run on loops, before cpu-plan-scratch.
+    another way, and one that changes an operand in place, keeps its one unit. Run on loops, before kernel-plan-scratch.
     """
     found = {str(f.name.value): f for f in module.regions[0].blocks[0].operations if f.operation.name == "func.func"}
     for name, body in found.items():

@@ -32,7 +32,7 @@ def order_sums(module: ir.Operation) -> None:
     Element j of a block is added to partial sum j mod 32, which has 16 terms; partial sums are joined in pairs, and
     blocks one after the other, with what each addition loses carried along. So an error doesn't grow with the length:
     it is at most 24 roundings, relative to the sum of magnitudes. Products of all elements are taken in parts, too. Run
-    on the loops of generic kernels, after cpu-plan-scratch.
+    on the loops of generic kernels, after kernel-plan-scratch.
     """
     for function in module.regions[0].blocks[0].operations:
         if function.operation.name != "func.func" or not is_generic(function.operation.attributes):

@@ -15,7 +15,6 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, InputError
 from rlx_mlir.kernel_classes import CLASSES, GENERIC, OWN
-from rlx_mlir.lowering.cpu import EXTRA_ARGUMENTS, MEASURES, TEMPLATE, follows_from_sizes
 from rlx_mlir.lowering.extents import oversized
 from rlx_mlir.lowering.functions import (
     KERNEL,
@@ -29,11 +28,13 @@ from rlx_mlir.lowering.functions import (
 from rlx_mlir.lowering.gpu.build import bodies, is_pure
 from rlx_mlir.lowering.gpu.host import PDL, device_functions, kernel_names, kernel_of, waits
 from rlx_mlir.lowering.gpu.outline import HOST
+from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, MEASURES, TEMPLATE
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.lowering.plan_regions import KINDS
 from rlx_mlir.lowering.regions import is_kept
+from rlx_mlir.lowering.scratch import follows_from_sizes
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import PLANNED, REFERENCES, TERMINATORS
 from rlx_mlir.rewriting import Option, compiler_pass, operations

@@ -245,10 +245,10 @@ def _arithmetic(name: str, target: Target, *, integer: bool) -> str:
         if integer:
             a, b = (em.bitcast(value, target.vector("i8")) for value in (a, b))
             start = [em.bitcast(value, kind) for value in start]
-        with em.loop(0, STEPS, inits=start) as loop:
-            loop.yield_([step(em, total, a, b) for total in loop.args])
-        total = loop.results[0]
-        for other in loop.results[1:]:
+        with em.loop(0, STEPS, carry=start) as loop:
+            loop.yield_([step(em, total, a, b) for total in loop.carry])
+        total = loop.result[0]
+        for other in loop.result[1:]:
             total = total + other
         return em.bitcast(em.reduce("add", total), "f32") if integer else em.reduce("add", total, "reassoc")
 
@@ -262,11 +262,11 @@ def _read(target: Target) -> str:
     def unit(em: Emitter, x: Value, number: Index) -> Value:
         first = number * CHUNK
         zeros = [em.zero(target.vector("f32")) for _ in range(ways)]
-        with em.loop(first, first + CHUNK, lanes * ways, inits=zeros) as loop:
+        with em.loop(first, first + CHUNK, lanes * ways, carry=zeros) as loop:
             parts = [em.vload(x, [loop.iv + lanes * way], target.vector("f32")) for way in range(ways)]
-            loop.yield_([total + part for total, part in zip(loop.args, parts, strict=True)])
-        total = loop.results[0]
-        for other in loop.results[1:]:
+            loop.yield_([total + part for total, part in zip(loop.carry, parts, strict=True)])
+        total = loop.result[0]
+        for other in loop.result[1:]:
             total = total + other
         return em.reduce("add", total, "reassoc")
 

@@ -3,23 +3,16 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from rlx_mlir import formats
+from rlx_mlir import formats, ir
 from rlx_mlir.errors import InputError
-
-if TYPE_CHECKING:
-    from rlx_mlir import ir
 
 #: Orders of a packed weight's bytes.
 LAYOUTS = ("rows", "panels", "planes")
-
-_ENCODING = re.compile(r"#mir\.packed<(\w+), k = (\d+)(?:, n = (\d+))?(?:, layout = (\w+))?>")
 
 
 @dataclass(frozen=True)
@@ -47,15 +40,19 @@ class Packing:
 def packing(type: ir.Type) -> Packing | None:
     """The encoding of a tensor type, or None where the tensor is dense."""
     encoding = getattr(type, "encoding", None)
-    match = _ENCODING.fullmatch(str(encoding)) if encoding is not None else None
-    if match is None:
+    if not isinstance(encoding, ir.native.PackedAttr):
         return None
-    scheme, k, n, layout = match.groups()
-    if n is None:
-        rows = None if type.is_dynamic_dim(0) else type.get_dim_size(0)
-    else:
-        rows = int(n)
-    return Packing(scheme, int(k), rows, layout or "rows")
+    n = encoding.n
+    if n is None and not type.is_dynamic_dim(0):
+        n = type.get_dim_size(0)
+    return Packing(encoding.scheme, encoding.k, n, encoding.layout)
+
+
+def packing_of(weight: ir.Value) -> Packing:
+    """The encoding of a weight whose type has one."""
+    found = packing(weight.type)
+    assert found is not None, "a packed weight"
+    return found
 
 
 @dataclass(frozen=True, eq=False)

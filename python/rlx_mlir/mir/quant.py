@@ -30,7 +30,7 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.matmul import contract
 from rlx_mlir.mir.numerics import narrow, widen
-from rlx_mlir.mir.packed import PackedWeight, Packing, packing
+from rlx_mlir.mir.packed import PackedWeight, Packing, packing_of
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, absolute, element, index, round_even
 from rlx_mlir.rewriting import Rewriter
@@ -132,8 +132,7 @@ def block_dot_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
 
 def packed_rows(weight: ir.Value, dims: tuple[Size, ...]) -> Size:
     """n of a packed weight: in panels it is in the type, in rows it is the first dimension."""
-    encoding = packing(weight.type)
-    assert encoding is not None, "a packed weight"
+    encoding = packing_of(weight)
     return dims[0] if encoding.n is None else Size.of(encoding.n)
 
 
@@ -184,8 +183,7 @@ def decoded(
     weight: ir.Value, type: str, run: int, read: Callable[[ir.Value, Packing, Scalar, Scalar], Scalar]
 ) -> ir.Value:
     """What `read` gives for elements (n, 0), (n, run), (n, 2 run) .. of a packed weight: [n, k / run]."""
-    encoding = packing(weight.type)
-    assert encoding is not None, "a packed weight"
+    encoding = packing_of(weight)
     rows = size_of(weight, 0) if encoding.n is None else encoding.n
     destination = empty([rows, encoding.k // run], element(type))
 
@@ -227,8 +225,7 @@ def lower_block_quantize(op: ir.AnyOp, rewriter: Rewriter) -> None:
 @TO_LINALG.pattern(mir.BlockDotOp)
 def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """block_dot(q, scale, sum, w) -> p += q_w * q in i32; result += scale * (d * p + m * sum)"""
-    encoding = packing(op.weight.type)
-    assert encoding is not None, "a packed weight"
+    encoding = packing_of(op.weight)
     run = min(encoding.format.sub, BLOCK)
     per_block = BLOCK // run
     *outer, width = sizes_of(op.q)
@@ -293,6 +290,5 @@ def lower_block_dot(op: ir.AnyOp, rewriter: Rewriter) -> None:
 
 
 def _row_count(op: ir.AnyOp) -> SizeLike:
-    encoding = packing(op.weight.type)
-    assert encoding is not None, "a packed weight"
+    encoding = packing_of(op.weight)
     return size_of(op.weight, 0) if encoding.n is None else encoding.n

@@ -96,8 +96,8 @@ class TilePrefill(Prefill):
     def unit_size(self, queries: Index) -> Index:
         """Twice as many where that leaves four units at least, for threads."""
         em, least = self.em, self.queries * self.together
-        many = em.cmpi("sge", em.index(queries), em.index(4 * 2 * least))
-        return em.select(many, em.index(2 * least), em.index(least))
+        many = em.cmpi("sge", queries, 4 * 2 * least)
+        return em.select(many, 2 * least, least)
 
     def take_scratch(self, k: Value, parts: Scratch) -> None:
         """Beside the state of blocks, tiles of pairs: of queries, keys, values and weights."""
@@ -201,18 +201,18 @@ class TilePrefill(Prefill):
             if full < self.steps:
                 store(full, self.halves(self.k, at, full * STEP))
         first, last = self.steps_of(start, low, high)
-        with em.loop(first, last, 1, [em.zero(vec(SIDE, "i32"))], hint="step") as step:
-            largest = step.args[0]
-            number = start + step.iv * STEP
+        with em.loop(first, last, 1, em.zero(vec(SIDE, "i32")), hint="step") as turn:
+            largest = turn.carry
+            number = start + turn.iv * STEP
             full = self.size // SIDE
             if full:
-                with em.loop(0, full, 1, [largest], hint="d") as d:
-                    d.yield_([self.transpose_values(bases[1], number, step.iv, d.iv, (low, high), d.args[0])])
-                largest = d.results[0]
+                with em.loop(0, full, 1, largest, hint="d") as d:
+                    d.yield_(self.transpose_values(bases[1], number, turn.iv, d.iv, (low, high), d.carry))
+                largest = d.result
             if self.size % SIDE:
-                largest = self.transpose_values(bases[1], number, step.iv, full, (low, high), largest)
-            step.yield_([largest])
-        self.unfit = em.cmpi("uge", em.reduce("maxui", step.results[0]), UNFIT)
+                largest = self.transpose_values(bases[1], number, turn.iv, full, (low, high), largest)
+            turn.yield_(largest)
+        self.unfit = em.cmpi("uge", em.reduce("maxui", turn.result), UNFIT)
 
     def transpose_values(
         self, base: Index, first: Index, step: Index, index: Index, keys: tuple[Index, Index], largest: Value
@@ -225,13 +225,13 @@ class TilePrefill(Prefill):
         bits = vec(SIDE, "i32")
         start = index * SIDE
         begin, end = em.imax(keys[0] - first, 0), em.imin(keys[1] - first, STEP)
-        with em.loop(begin, end, 1, [largest], hint="row") as row:
+        with em.loop(begin, end, 1, largest, hint="row") as row:
             at = base + (first + row.iv) * self.v.stride
             value = self.halves(self.v, at, start, SIDE)[0]
             own = em.bitcast(value, bits) & 0x7FFFFFFF
             value = em.select(em.cmpi("ult", own, UNFIT), value, 0.0)
             em.vstore(value, self.value_rows, [row.iv * SIDE])
-            row.yield_([em.binary("arith.maxui", row.args[0], own)])
+            row.yield_(em.binary("arith.maxui", row.carry, own))
         for missing in ((0, begin), (end, STEP)):
             with em.loop(missing[0], missing[1], hint="row") as empty:
                 em.vstore(em.zero(self.type), self.value_rows, [empty.iv * SIDE])
@@ -246,7 +246,7 @@ class TilePrefill(Prefill):
         for i, values in enumerate(cuts):
             for part, value in enumerate(values):
                 em.vstore(value, self.value_tiles, [tile + (i * SIDE + part * TILE)])
-        return row.results[0]
+        return row.result
 
     def steps_of(self, start: Index, low: Index, high: Index) -> tuple[Index, Index]:
         """The steps of a tile that starts with key `start` which hold keys low .. high - 1."""
@@ -262,18 +262,17 @@ class TilePrefill(Prefill):
         places = [[self.group_index(block.state, group)] for group in range(2 * GROUPS)]
         state = [em.vload(self.state, place, self.type) for place in places]
         begin, end = self.steps_of(start, low, high)
-        with em.loop(begin, end, 1, [*state, em.index(begin)], hint="step") as step:
+        opening = State(state[:GROUPS], state[GROUPS:], em.index(begin))
+        with em.loop(begin, end, 1, opening, hint="step") as step:
             first = start + step.iv * STEP
             keys = Keys(step.iv, first, em.imax(low, first), em.imin(high, first + STEP))
-            step.yield_(self.attend_step(block, keys, step.args))
-        *state, waiting = step.results
-        self.multiply_values(block, waiting, end)
-        for place, vector in zip(places, state, strict=True):
+            step.yield_(self.attend_step(block, keys, step.carry))
+        self.multiply_values(block, step.result.waiting, end)
+        for place, vector in zip(places, [*step.result.maxima, *step.result.sums], strict=True):
             em.vstore(vector, self.state, place)
 
-    def attend_step(self, block: Block, keys: Keys, state: Sequence[Value]) -> list[Value]:
-        """Adds the keys of a step to a block's results. Returns its state: maxima, sums, and the first step whose
-        weights wait for their values, so that results are loaded and stored once for several steps.
+    def attend_step(self, block: Block, keys: Keys, state: State) -> State:
+        """Adds the keys of a step to a block's results, whose state it returns.
 
         Mostly, the running maximum stays as it is, which is seen only when weights are there. Where it has to rise, or
         a score isn't a number, they are computed again.
@@ -284,33 +283,33 @@ class TilePrefill(Prefill):
         if early is True:
             state = self.raise_maxima(block, keys, state)
         else:
-            fresh = [em.cmpf("oeq", maximum, NEGATIVE_INFINITY) for maximum in state[:GROUPS]]
-            with em.if_(early | self.any(fresh), [self.type] * (2 * GROUPS) + ["index"]) as branch:
+            fresh = [em.cmpf("oeq", maximum, NEGATIVE_INFINITY) for maximum in state.maxima]
+            with em.if_(early | self.any(fresh), state) as branch:
                 branch.yield_(self.raise_maxima(block, keys, state))
                 branch.else_()
                 branch.yield_(state)
-            state = branch.results
-        sums, largest = self.weigh(keys.step, state[:GROUPS])
+            state = branch.result
+        sums, largest = self.weigh(keys.step, state.maxima)
         broken = self.any([em.cmpf("uno", sum_, sum_) for sum_ in sums])
-        risen = [self.exceeds(new, old) for new, old in zip(largest, state[:GROUPS], strict=True)]
-        with em.if_(broken | self.any(risen), [own.type for own in (*state, *sums)]) as branch:
+        risen = [self.exceeds(new, old) for new, old in zip(largest, state.maxima, strict=True)]
+        with em.if_(broken | self.any(risen), (state, sums)) as retried:
             self.multiply_scores(block, keys.step)  # masks, a bias or a softcap may have changed them
             with em.if_(broken):
                 self.repair(block, keys)
             again = self.raise_maxima(block, keys, state)
-            more, _ = self.weigh(keys.step, again[:GROUPS])
-            branch.yield_([*again, *more])
-            branch.else_()
-            branch.yield_([*state, *sums])
-        state, waiting, sums = branch.results[: 2 * GROUPS], branch.results[2 * GROUPS], branch.results[-GROUPS:]
-        with em.if_(self.unfit, ["index"]) as branch:
-            self.multiply_values(block, waiting, keys.step)
+            more, _ = self.weigh(keys.step, again.maxima)
+            retried.yield_((again, more))
+            retried.else_()
+            retried.yield_((state, sums))
+        state, sums = retried.result
+        with em.if_(self.unfit, "index") as waiting:
+            self.multiply_values(block, state.waiting, keys.step)
             self.add_unfit(block, keys)
-            branch.yield_([em.index(keys.step)])
-            branch.else_()
-            branch.yield_([waiting])
-        added = [old + new for old, new in zip(state[GROUPS:], sums, strict=True)]
-        return [*state[:GROUPS], *added, *branch.results]
+            waiting.yield_(em.index(keys.step))
+            waiting.else_()
+            waiting.yield_(state.waiting)
+        added = [old + new for old, new in zip(state.sums, sums, strict=True)]
+        return State(state.maxima, added, waiting.result)
 
     def any(self, conditions: Sequence[Value]) -> Value:
         """Whether some lane of some condition is set."""
@@ -402,41 +401,40 @@ class TilePrefill(Prefill):
         edge = self.has_invisible(block, keys.first, keys.first + STEP)
         if edge is True or not self.plain:
             return True
-        partial = em.cmpi("ne", em.index(keys.high - keys.low), em.index(STEP))
+        partial = em.cmpi("ne", keys.high - keys.low, STEP)
         return partial if isinstance(edge, bool) else edge | partial
 
-    def raise_maxima(self, block: Block, keys: Keys, state: Sequence[Value]) -> list[Value]:
-        """Scores of products; lets maxima, sums and results follow their maximum. Returns the state."""
+    def raise_maxima(self, block: Block, keys: Keys, state: State) -> State:
+        """Scores of products; lets maxima, sums and results follow their maximum."""
         em = self.em
-        maxima, sums, waiting = state[:GROUPS], state[GROUPS:-1], state[-1]
         found = self.finish_scores(block, keys)
         factor = self.score_factor if self.plain else 1.0
         now = [
             em.select(self.exceeds(new, old), new if factor == 1.0 else new * factor, old)
-            for new, old in zip(found, maxima, strict=True)
+            for new, old in zip(found, state.maxima, strict=True)
         ]
         shifts = [self.finite_maximum(maximum) for maximum in now]
-        decays = [self.weight(old, shift) for old, shift in zip(maxima, shifts, strict=True)]
-        with em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays]), ["index"]) as branch:
-            self.multiply_values(block, waiting, keys.step)
+        decays = [self.weight(old, shift) for old, shift in zip(state.maxima, shifts, strict=True)]
+        with em.if_(self.any([em.cmpf("une", decay, 1.0) for decay in decays]), "index") as branch:
+            self.multiply_values(block, state.waiting, keys.step)
             with em.loop(0, self.size, hint="d") as d:
                 for group, decay in enumerate(decays):
                     place = [block.place(d.iv, group)]
                     em.vstore(em.vload(self.total, place, self.type) * decay, self.total, place)
-            branch.yield_([em.index(keys.step)])
+            branch.yield_(em.index(keys.step))
             branch.else_()
-            branch.yield_([waiting])
-        return [*now, *(sum_ * decay for sum_, decay in zip(sums, decays, strict=True)), *branch.results]
+            branch.yield_(state.waiting)
+        return State(now, [sum_ * decay for sum_, decay in zip(state.sums, decays, strict=True)], branch.result)
 
     def finish_scores(self, block: Block, keys: Keys) -> list[Value]:
         """Scores of products, -inf where keys aren't seen; returns the maxima."""
         em = self.em
         with em.loop(0, SIDE, 1, [em.const(NEGATIVE_INFINITY, self.type)] * GROUPS, hint="row") as row:
-            maxima = list(row.args)
+            maxima = list(row.carry)
             for half in range(2):
                 key = keys.first + row.iv + half * SIDE
                 near = em.imin(em.imax(key, keys.low), keys.high - 1)
-                exists = em.cmpi("eq", em.index(near), em.index(key))
+                exists = em.cmpi("eq", near, key)
                 lanes = em.broadcast(exists, vec(self.lanes, "i1"))
                 seen = [lanes] * GROUPS
                 if self.spec.mask_kind not in ("none", "bias"):
@@ -453,34 +451,36 @@ class TilePrefill(Prefill):
                     em.vstore(score, self.scores, place)
                     maxima[group] = self.larger(score, maxima[group])
             row.yield_(maxima)
-        return row.results
+        return row.result
 
     def weigh(self, step: Index, maxima: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """Weights of a step's keys, in tiles; returns the sums of them, and the largest scores."""
         em = self.em
         shifts = [self.finite_maximum(maximum) for maximum in maxima]
-        state = [em.zero(self.type)] * GROUPS + [em.const(NEGATIVE_INFINITY, self.type)] * GROUPS
+        state = [em.zero(self.type)] * GROUPS, [em.const(NEGATIVE_INFINITY, self.type)] * GROUPS
         with em.loop(0, SIDE, UNROLLED, state, hint="pair") as pair:
-            found = list(pair.args)
+            sums, found = pair.carry
             for u in range(UNROLLED):
                 for group in range(GROUPS):
-                    self.pair_weights(step, pair.iv + u, group, shifts[group], found)
-            pair.yield_(found)
-        return pair.results[:GROUPS], pair.results[GROUPS:]
+                    self.pair_weights(step, pair.iv + u, group, shifts[group], sums, found)
+            pair.yield_((sums, found))
+        return pair.result
 
-    def pair_weights(self, step: Index, pair: Index, group: int, shift: Value, found: list[Value]) -> None:
-        """Weights of two keys, 16 apart, in parts; adds them to the sums, and scores to the maxima, in `found`."""
+    def pair_weights(
+        self, step: Index, pair: Index, group: int, shift: Value, sums: list[Value], maxima: list[Value]
+    ) -> None:
+        """Weights of two keys, 16 apart, in parts; adds them to the sums, and lets the maxima follow their scores."""
         em = self.em
         weights = []
         for half in range(2):
             score = em.vload(self.scores, self.score_at(pair, half, group), self.type)
-            found[GROUPS + group] = self.larger(score, found[GROUPS + group])
+            maxima[group] = self.larger(score, maxima[group])
             if self.plain and self.score_factor != 1.0:
                 score = self.fma(score, em.const(self.score_factor, self.type), -shift)
             else:
                 score = self.distance(score, shift)
             weights.append(self.power_of_two(score, EXP2 if self.weight_parts > 2 else NARROW_EXP2))
-            found[group] = found[group] + weights[-1]
+            sums[group] = sums[group] + weights[-1]
         for part, value in enumerate(self.cut(weights[0], weights[1], self.weight_parts, rounded=False)):
             place = pair * SIDE + self.weights_at(step, part, group)
             em.vstore(value, self.weight_tiles, [place])
@@ -516,11 +516,11 @@ class TilePrefill(Prefill):
                 size = em.bitcast(old, with_element(self.type, "i32")) & 0x7FFFFFFF
                 fine = em.cmpi("ult", size, INFINITE)
                 at = base + key.iv * self.k.stride
-                with em.loop(0, self.size, 1, [em.zero(self.type)], hint="d") as d:
+                with em.loop(0, self.size, 1, em.zero(self.type), hint="d") as d:
                     element = em.broadcast(self.wide(em.load(self.k.flat, [at + d.iv])), self.type)
                     query = em.vload(self.query, [block.place(d.iv, group)], self.type)
-                    d.yield_([self.fma(element, query, d.args[0])])
-                em.vstore(em.select(fine, old, d.results[0]), self.scores, place)
+                    d.yield_(self.fma(element, query, d.carry))
+                em.vstore(em.select(fine, old, d.result), self.scores, place)
 
     def add_unfit(self, block: Block, keys: Keys) -> None:
         """total += weight * value for the elements of values that were left out, and the queries that see them."""
@@ -532,7 +532,7 @@ class TilePrefill(Prefill):
             size = em.bitcast(value, bits) & 0x7FFFFFFF
             with em.if_(em.cmpi("uge", size, UNFIT)):
                 own = key.iv - keys.first
-                pair, high = own % SIDE, em.cmpi("uge", em.index(own), SIDE)
+                pair, high = own % SIDE, em.cmpi("uge", own, SIDE)
                 hides = self.spec.mask_kind not in ("none", "bias")
                 seen = self.visible(block, key.iv) if hides else []
                 for group in range(GROUPS):
@@ -546,6 +546,16 @@ class TilePrefill(Prefill):
                     old = em.vload(self.total, place, self.type)
                     new = self.fma(em.broadcast(value, self.type), weight, old)
                     em.vstore(em.select(seen[group], new, old) if seen else new, self.total, place)
+
+
+@dataclass(frozen=True)
+class State:
+    """What a block has of the keys before: the maximum and sum of each lane, and the first step whose weights wait for
+    their values, so that results are loaded and stored once for several steps."""
+
+    maxima: list[Value]
+    sums: list[Value]
+    waiting: Value
 
 
 @dataclass(frozen=True)

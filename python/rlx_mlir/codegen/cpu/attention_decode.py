@@ -125,8 +125,8 @@ class Decode(Schedule):
         before = keys.lo - first * CHUNK  # keys of the first chunk that aren't seen
         share = unit * (count * kv_heads) // units
         near = (share + before * kv_heads + CHUNK // 2) // CHUNK
-        near = em.select(em.cmpi("eq", em.index(unit), em.index(0)), em.index(0), em.index(near))
-        near = em.select(em.cmpi("eq", em.index(unit), em.index(units)), em.index(parts), near)
+        near = em.select(em.cmpi("eq", unit, 0), 0, near)
+        near = em.select(em.cmpi("eq", unit, units), parts, near)
         return em.imin(near, parts)
 
     def part(self, b: Index, kv_head: Index, low: Index, high: Index, record: Index) -> None:
@@ -161,30 +161,30 @@ class Decode(Schedule):
             first, last = keys.lo // CHUNK, em.iceildiv(em.imax(keys.hi, 0), CHUNK)
             base = self.record_at(b, kv_head, 0)
             maxima = base + group * self.padded + own
-            with em.loop(first, last, 1, [em.const(NEGATIVE_INFINITY, "f32")], hint="chunk") as chunk:
+            with em.loop(first, last, 1, em.const(NEGATIVE_INFINITY, "f32"), hint="chunk") as chunk:
                 maximum = em.load(self.records, [maxima + chunk.iv * self.record])
-                chunk.yield_([self.larger(maximum, chunk.args[0])])
-            shift = em.broadcast(self.finite_maximum(chunk.results[0]), self.type)
+                chunk.yield_(self.larger(maximum, chunk.carry))
+            shift = em.broadcast(self.finite_maximum(chunk.result), self.type)
 
             def weight(chunk: Index) -> Value:
                 maximum = em.load(self.records, [maxima + chunk * self.record])
                 return self.weight(em.broadcast(maximum, self.type), shift)
 
-            with em.loop(first, last, 1, [em.zero(self.type)], hint="chunk") as chunk:
-                at = maxima + group + chunk.iv * self.record
+            with em.loop(first, last, 1, em.zero(self.type), hint="chunk") as summed:
+                at = maxima + group + summed.iv * self.record
                 sum_ = em.broadcast(em.load(self.records, [at]), self.type)
-                chunk.yield_([self.fma(sum_, weight(chunk.iv), chunk.args[0])])
-            sums = chunk.results[0]
+                summed.yield_(self.fma(sum_, weight(summed.iv), summed.carry))
+            sums = summed.result
             inverse = 1.0 / sums
             row = base + own * self.padded
             with em.loop(0, self.padded, self.width * self.lanes, hint="d") as d:
                 places = [d.iv + u * self.lanes for u in range(self.width)]
-                with em.loop(first, last, 1, [em.zero(self.type)] * self.width, hint="chunk") as chunk:
-                    start, own_weight = row + chunk.iv * self.record, weight(chunk.iv)
+                with em.loop(first, last, 1, [em.zero(self.type)] * self.width, hint="chunk") as part:
+                    start, own_weight = row + part.iv * self.record, weight(part.iv)
                     totals = [em.vload(self.records, [start + at], self.type) for at in places]
-                    pairs = zip(totals, chunk.args, strict=True)
-                    chunk.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
-                for at, total in zip(places, chunk.results, strict=True):
+                    pairs = zip(totals, part.carry, strict=True)
+                    part.yield_([self.fma(total, own_weight, sum_) for total, sum_ in pairs])
+                for at, total in zip(places, part.result, strict=True):
                     em.vstore(self.normalised(total, sums, inverse), self.row, [at])
             self.write_row(self.out.base(b, h))
 
@@ -219,7 +219,7 @@ class Decode(Schedule):
         """Asks for rows `ahead`, `ahead` + 1, ... of `own`, a head and where its first row starts; behind row `end` for
         as many of `then`, what comes next."""
         em = self.em
-        behind = em.cmpi("sge", em.index(ahead), em.index(end))
+        behind = em.cmpi("sge", ahead, end)
         for (x, base), first, there in ((own, ahead, behind ^ True), (then, ahead - end, behind)):
             with em.if_(there), em.loop(0, rows, hint="row") as row:
                 start = base + (first + row.iv) * x.stride
@@ -291,8 +291,8 @@ class Decode(Schedule):
         whole, rest = divmod(self.size, self.lanes)
         if whole > 1:
             with em.loop(0, whole * self.lanes, self.lanes, sums, hint="d") as d:
-                d.yield_(step(d.iv, self.lanes, d.args))
-            sums = d.results
+                d.yield_(step(d.iv, self.lanes, d.carry))
+            sums = d.result
         elif whole == 1:
             sums = step(0, self.lanes, sums)
         if rest:
@@ -304,19 +304,19 @@ class Decode(Schedule):
         em, group = self.em, self.spec.group
         with em.loop(0, group, hint="head") as head:
             start = head.iv * CHUNK
-            with em.loop(0, count, self.lanes, [em.const(NEGATIVE_INFINITY, self.type)], hint="key") as key:
+            with em.loop(0, count, self.lanes, em.const(NEGATIVE_INFINITY, self.type), hint="key") as key:
                 score = em.vload(self.scores, [start + key.iv], self.type)
-                key.yield_([self.larger(score, key.args[0])])
-            maximum = em.reduce("maximumf", key.results[0])
+                key.yield_(self.larger(score, key.carry))
+            maximum = em.reduce("maximumf", key.result)
             state = record + group * self.padded + head.iv
             em.store(maximum, self.records, [state])
             shift = em.broadcast(self.finite_maximum(maximum), self.type)
-            with em.loop(0, count, self.lanes, [em.zero(self.type)], hint="key") as key:
+            with em.loop(0, count, self.lanes, em.zero(self.type), hint="key") as key:
                 at = [start + key.iv]
                 weight = self.weight(em.vload(self.scores, at, self.type), shift)
                 em.vstore(weight, self.scores, at)
-                key.yield_([key.args[0] + weight])
-            em.store(em.reduce("add", key.results[0], "reassoc"), self.records, [state + group])
+                key.yield_(key.carry + weight)
+            em.store(em.reduce("add", key.result, "reassoc"), self.records, [state + group])
 
     # Values ---------------------------------------------------------------------------------------
 
@@ -325,8 +325,8 @@ class Decode(Schedule):
         em, columns, group = self.em, self.columns(), self.spec.group
         base = self.v.base(b, kv_head)
         after = kv_head + 1
-        last = em.cmpi("eq", em.index(after), em.index(self.spec.kv_heads))
-        following = em.select(last, em.index(0), em.index(after)), em.select(last, em.index(high), em.index(low))
+        last = em.cmpi("eq", after, self.spec.kv_heads)
+        following = em.select(last, 0, after), em.select(last, high, low)
         own, then = self.rows_from(self.v, b, kv_head, low), self.rows_from(self.k, b, *following)
         blocks = em.iceildiv(high - low, self.block) * self.block
         with em.loop(low, high, self.block, hint="key") as block:
@@ -364,7 +364,7 @@ class Decode(Schedule):
         em = self.em
         unroll = max(1, 8 // len(columns))
 
-        def add(key: Index, sums: Sequence[Value]) -> list[Value]:
+        def add(key: Index, sums: list[Value]) -> list[Value]:
             weight = em.broadcast(em.load(self.scores, [weights + key]), self.type)
             row = start + key * stride
             values = [self.load(source, row + at, used) for at, used in columns]
@@ -376,20 +376,19 @@ class Decode(Schedule):
 
         places = [[total + at] for at, _ in columns]
         sums = [em.vload(self.records, place, self.type) for place in places]
-        sums += [em.zero(self.type)] * ((unroll - 1) * len(columns))
+        zeros = [em.zero(self.type)] * len(columns)
         whole = count // unroll * unroll
-        with em.loop(0, whole, unroll, sums, hint="key") as key:
-            parts = [key.args[u * len(columns) : (u + 1) * len(columns)] for u in range(unroll)]
-            key.yield_([sum_ for u, part in enumerate(parts) for sum_ in add(key.iv + u, part)])
-        parts = [key.results[u * len(columns) : (u + 1) * len(columns)] for u in range(unroll)]
+        with em.loop(0, whole, unroll, [sums, *[zeros] * (unroll - 1)], hint="key") as keys:
+            keys.yield_([add(keys.iv + u, part) for u, part in enumerate(keys.carry)])
+        parts = keys.result
         while len(parts) > 1:
             half = (len(parts) + 1) // 2
             pairs = zip(parts, parts[half:], strict=False)
             left_over = parts[len(parts) - half : half]
             parts = [[x + y for x, y in zip(*pair, strict=True)] for pair in pairs] + left_over
         with em.loop(whole, count, 1, parts[0], hint="key") as key:
-            key.yield_(add(key.iv, key.args))
-        for place, sum_ in zip(places, key.results, strict=True):
+            key.yield_(add(key.iv, key.carry))
+        for place, sum_ in zip(places, key.result, strict=True):
             em.vstore(sum_, self.records, place)
 
 

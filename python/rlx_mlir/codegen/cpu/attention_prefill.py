@@ -19,7 +19,7 @@ from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 
 from .attention_base import Schedule
-from .kernel import Scratch
+from .kernel import Scratch, add_products
 from .target import Target
 
 __all__ = ["Prefill"]
@@ -84,9 +84,9 @@ class Prefill(Schedule):
             if spec.mask_kind == "causal" and not isinstance(block, int):
                 # First, last, second, ...: later blocks see more keys, and half of a head is to be half of its work.
                 half = block // 2
-                odd = em.cmpi("eq", em.index(block % 2), 1)
+                odd = em.cmpi("eq", block % 2, 1)
                 late = blocks - 1 - half
-                block = em.select(odd, em.index(late), em.index(half))
+                block = em.select(odd, late, half)
             self.unit(b, kv_head, block * self.unit_size(self.q.length))
 
     def unit(self, b: Index, kv_head: Index, first: Index) -> None:
@@ -130,7 +130,7 @@ class Prefill(Schedule):
                 self.attend(own, low, high)
             else:  # blocks of one unit see different keys
                 lo, hi = em.imax(low, own.keys.lo), em.imin(high, own.keys.hi)
-                with em.if_(em.cmpi("slt", em.index(lo), em.index(hi))):
+                with em.if_(em.cmpi("slt", lo, hi)):
                     self.attend(own, low, hi)
 
     def attend(self, block: Block, low: Index, high: Index) -> None:
@@ -231,9 +231,9 @@ class Prefill(Schedule):
         em, kind = self.em, self.spec.mask_kind
         if kind not in ("causal", "sliding_window"):
             return kind == "custom"
-        edge = em.cmpi("sgt", em.index(high), em.index(block.newest))
+        edge = em.cmpi("sgt", high, block.newest)
         if kind == "sliding_window":
-            edge = edge | em.cmpi("slt", em.index(low), em.index(block.oldest))
+            edge = edge | em.cmpi("slt", low, block.oldest)
         return edge
 
     def parts(self, block: Block, low: Index, high: Index) -> list[tuple[Index, Index, bool]]:
@@ -260,24 +260,25 @@ class Prefill(Schedule):
         if before:  # sums over the first elements, in turns, so that those of the queries stay in the L1 cache
             with em.loop(0, em.iceildiv(count, self.step) * (self.step * self.queries), self.lanes) as at:
                 em.vstore(em.zero(self.type), self.scores, [at.iv])
-            with em.loop(0, before, self.depth, hint="d") as d, em.loop(0, count, self.step, hint="row") as row:
+            with em.loop(0, before, self.depth, hint="d") as d, em.loop(0, count, self.step, hint="row") as part:
                 stop = d.iv + self.depth
-                sums = self.products(block, row.iv, last, d.iv, stop, self.partial(row.iv))
-                for sum_, place in zip(sums, self.places(row.iv), strict=True):
-                    em.vstore(sum_, self.scores, place)
+                sums = self.products(block, part.iv, last, d.iv, stop, self.partial(part.iv))
+                for of_key, places in zip(sums, self.places(part.iv), strict=True):
+                    for sum_, place in zip(of_key, places, strict=True):
+                        em.vstore(sum_, self.scores, place)
         with em.loop(0, count, self.step, [minus_infinity] * GROUPS, hint="row") as row:
-            start = self.partial(row.iv) if before else [em.zero(self.type)] * (self.step * GROUPS)
+            start = self.partial(row.iv) if before else [[em.zero(self.type)] * GROUPS] * self.step
             sums = self.products(block, row.iv, last, before, self.size, start)
 
             def finish(*, masked: bool) -> list[Value]:
                 """Stores the scores of the step; returns the maxima with them."""
-                maxima = list(row.args)
+                maxima = list(row.carry)
                 for u in range(self.step):
                     key = low + em.imin(row.iv + u, last)
                     seen = self.visible(block, key) if masked else []
                     for group in range(GROUPS):
                         bias = self.mask_column(block, group, key) if self.spec.mask_kind == "bias" else None
-                        score = self.score(sums[u * GROUPS + group], bias)
+                        score = self.score(sums[u][group], bias)
                         if seen:
                             score = em.select(seen[group], score, NEGATIVE_INFINITY)
                         em.vstore(score, self.scores, [self.group_index(row.iv + u, group)])
@@ -289,38 +290,34 @@ class Prefill(Schedule):
             if isinstance(edge, bool):
                 row.yield_(finish(masked=edge))
             else:
-                with em.if_(edge, [self.type] * GROUPS) as branch:
+                with em.if_(edge, row.carry) as branch:
                     branch.yield_(finish(masked=True))
                     branch.else_()
                     branch.yield_(finish(masked=False))
-                row.yield_(branch.results)
-        return row.results
+                row.yield_(branch.result)
+        return row.result
 
-    def places(self, row: Index) -> list[list[Index]]:
-        """Where the scores of a step of keys stand, from row `row` on."""
+    def places(self, row: Index) -> list[list[list[Index]]]:
+        """Where the scores of a step of keys stand, from row `row` on: [key][group]."""
         rows = [row + u for u in range(self.step)]
-        return [[self.group_index(own, group)] for own in rows for group in range(GROUPS)]
+        return [[[self.group_index(own, group)] for group in range(GROUPS)] for own in rows]
 
-    def partial(self, row: Index) -> list[Value]:
-        """The sums so far of a step of keys."""
-        return [self.em.vload(self.scores, place, self.type) for place in self.places(row)]
+    def partial(self, row: Index) -> list[list[Value]]:
+        """The sums so far of a step of keys, [key][group]."""
+        return [[self.em.vload(self.scores, place, self.type) for place in own] for own in self.places(row)]
 
     def products(
-        self, block: Block, row: Index, last: Index, begin: Index, end: Index, sums: Sequence[Value]
-    ) -> list[Value]:
+        self, block: Block, row: Index, last: Index, begin: Index, end: Index, sums: list[list[Value]]
+    ) -> list[list[Value]]:
         """sums + products of elements begin .. end - 1 of all queries and of `step` keys from row `row` of the tile."""
         em = self.em
         # Past the end, the last key is repeated: that changes no maximum, and nobody reads those scores.
         starts = [em.imin(row + u, last) * self.pitch for u in range(self.step)]
         with em.loop(begin, end, 1, sums, hint="d") as d:
             lanes = [em.vload(self.query, [block.place(d.iv, group)], self.type) for group in range(GROUPS)]
-            products = []
-            for u in range(self.step):
-                key = em.broadcast(em.load(self.tiles[0], [starts[u] + d.iv]), self.type)
-                for group in range(GROUPS):
-                    products.append(self.fma(key, lanes[group], d.args[u * GROUPS + group]))
-            d.yield_(products)
-        return d.results
+            keys = (em.broadcast(em.load(self.tiles[0], [start + d.iv]), self.type) for start in starts)
+            d.yield_(add_products(em, self.target, keys, lanes, d.carry))
+        return d.result
 
     def mask_column(self, block: Block, group: int, key: Index) -> Value:
         """The mask of `key` for one lane group, zeros where there is no query: a column, so a gather."""
@@ -340,13 +337,13 @@ class Prefill(Schedule):
         em = self.em
         with em.loop(0, rows, 1, [em.zero(self.type)] * GROUPS, hint="row") as row:
             sums = []
-            for group in range(GROUPS):
+            for group, (shift, total) in enumerate(zip(shifts, row.carry, strict=True)):
                 at = [self.group_index(row.iv, group)]
-                weight = self.weight(em.vload(self.scores, at, self.type), shifts[group])
+                weight = self.weight(em.vload(self.scores, at, self.type), shift)
                 em.vstore(weight, self.scores, at)
-                sums.append(row.args[group] + weight)
+                sums.append(total + weight)
             row.yield_(sums)
-        return row.results
+        return row.result
 
     def value_tile(self, block: Block, low: Index, high: Index, decays: Sequence[Value]) -> None:
         """total = total * decay + sum over the tile's keys of weight * value."""
@@ -364,26 +361,30 @@ class Prefill(Schedule):
         self, block: Block, low: Index, high: Index, decays: Sequence[Value], d: Index, width: int
     ) -> None:
         em, tile = self.em, self.tiles[1]
-        places = [[block.place(d + u, group)] for u in range(width) for group in range(GROUPS)]
-        totals = [em.vload(self.total, place, self.type) * decays[i % GROUPS] for i, place in enumerate(places)]
+        places = [[[block.place(d + u, group)] for group in range(GROUPS)] for u in range(width)]
+        totals = [
+            [em.vload(self.total, place, self.type) * decay for place, decay in zip(own, decays, strict=True)]
+            for own in places
+        ]
         for start, stop, masked in self.parts(block, low, high):
             with em.loop(start - low, stop - low, 1, totals, hint="row") as row:
                 seen = self.visible(block, low + row.iv) if masked else []
                 at = [[self.group_index(row.iv, group)] for group in range(GROUPS)]
                 weights = [em.vload(self.scores, place, self.type) for place in at]
                 source = row.iv * self.pitch + d
-                sums = []
-                for u in range(width):
+                sums: list[list[Value]] = []
+                for u, olds in enumerate(row.carry):
                     value = em.broadcast(em.load(tile, [source + u]), self.type)
-                    for group in range(GROUPS):
-                        old = row.args[u * GROUPS + group]
+                    sums.append([])
+                    for group, old in enumerate(olds):
                         new = self.fma(value, weights[group], old)
                         # 0 * NaN is NaN: an invisible key's value must not be added at all.
-                        sums.append(em.select(seen[group], new, old) if seen else new)
+                        sums[u].append(em.select(seen[group], new, old) if seen else new)
                 row.yield_(sums)
-            totals = row.results
-        for place, total in zip(places, totals, strict=True):
-            em.vstore(total, self.total, place)
+            totals = row.result
+        for own, values in zip(places, totals, strict=True):
+            for place, total in zip(own, values, strict=True):
+                em.vstore(total, self.total, place)
 
 
 class Block:

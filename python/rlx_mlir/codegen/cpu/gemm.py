@@ -27,7 +27,7 @@ from .gemm_packed import (
     tile_groups,
     tile_rows,
 )
-from .kernel import Accumulators, Product, RowReader, Scratch, row_count, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, write_kernel
 from .panels import PANEL_ROWS
 from .registry import Generator
 from .target import ELEMENT_BITS, Target
@@ -238,31 +238,27 @@ def _few_rows(
     total = product.rows or 0
     group = row_group(target)
 
-    def step(k: Index, rows: range, sums: Sequence[Value]) -> list[Value]:
+    def step(k: Index, rows: range, sums: list[list[Value]]) -> list[list[Value]]:
         values = [read(k) for read in readers]
-        result = []
-        for i, row in enumerate(rows):
-            factor = em.broadcast(x.load(row, k), type)
-            result += [target.fma(em, factor, w, sums[i * FEW_VECTORS + v]) for v, w in enumerate(values)]
-        return result
+        return add_products(em, target, (em.broadcast(x.load(row, k), type) for row in rows), values, sums)
 
     for first in range(0, total, group):
         rows = range(first, min(first + group, total))
         main = product.k - product.k % 4
-        with em.loop(0, main, 4, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
-            sums: list[Value] = loop.args
+        with em.loop(0, main, 4, [[em.zero(type)] * FEW_VECTORS] * len(rows), hint="k") as loop:
+            sums = loop.carry
             for u in range(4):
                 at = loop.iv + u
                 for line in range(0, nbytes * width, 64):
                     em.prefetch(weight, [at + 16, start + line // nbytes])
                 sums = step(at, rows, sums)
             loop.yield_(sums)
-        sums = loop.results
+        sums = loop.result
         for k in range(main, product.k):
             sums = step(k, rows, sums)
-        for i, row in enumerate(rows):
-            for v in range(FEW_VECTORS):
-                em.vstore(sums[i * FEW_VECTORS + v], accumulators.data, [row, column + v * lanes])
+        for row, own in zip(rows, sums, strict=True):
+            for v, value in enumerate(own):
+                em.vstore(value, accumulators.data, [row, column + v * lanes])
 
 
 def _few_transposed(
@@ -283,18 +279,16 @@ def _few_transposed(
     main = product.k - product.k % lanes
     rest = em.mask(product.k - main, lanes) if main < product.k else None
 
-    def step(k: Index, lines: Sequence[Index], rows: range, sums: Sequence[Value], mask: Value | None) -> list[Value]:
+    def step(
+        k: Index, lines: Sequence[Index], rows: range, sums: list[list[Value]], mask: Value | None
+    ) -> list[list[Value]]:
         def read(row: Index) -> Value:
             if mask is None:
                 return target.widen(em, em.vload(weight, [row, k], stored))
             return target.widen(em, em.masked_load(weight, [row, k], mask, em.zero(stored)))
 
         values = [read(line) for line in lines]
-        result = []
-        for i, row in enumerate(rows):
-            factor = x.vload(row, k, mask)
-            result += [target.fma(em, factor, w, sums[i * len(lines) + j]) for j, w in enumerate(values)]
-        return result
+        return add_products(em, target, (x.vload(row, k, mask) for row in rows), values, sums)
 
     with em.loop(0, PANEL_ROWS, FEW_VECTORS, hint="line") as lines:
         local = [lines.iv + j for j in range(FEW_VECTORS)]
@@ -303,15 +297,14 @@ def _few_transposed(
             here = [em.imin(line, product.n - 1) for line in here]
         for first in range(0, total, group):
             rows = range(first, min(first + group, total))
-            with em.loop(0, main, lanes, [em.zero(type)] * (len(rows) * FEW_VECTORS), hint="k") as loop:
+            with em.loop(0, main, lanes, [[em.zero(type)] * FEW_VECTORS] * len(rows), hint="k") as loop:
                 for line in here:
                     em.prefetch(weight, [line, loop.iv + PREFETCH_BYTES * 8 // ELEMENT_BITS[product.element]])
-                loop.yield_(step(loop.iv, here, rows, loop.args, None))
-            sums = loop.results if rest is None else step(main, here, rows, loop.results, rest)
-            for i, row in enumerate(rows):
-                for j, place in enumerate(local):
-                    value = em.reduce("add", sums[i * FEW_VECTORS + j], "reassoc")
-                    em.store(value, accumulators.data, [row, place + column])
+                loop.yield_(step(loop.iv, here, rows, loop.carry, None))
+            sums = loop.result if rest is None else step(main, here, rows, loop.result, rest)
+            for row, own in zip(rows, sums, strict=True):
+                for place, value in zip(local, own, strict=True):
+                    em.store(em.reduce("add", value, "reassoc"), accumulators.data, [row, place + column])
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, bool] | None:

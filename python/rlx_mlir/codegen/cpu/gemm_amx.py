@@ -266,7 +266,7 @@ class NarrowTiles(Tiles):
                     if not self._blocked:
                         self._finish(arguments, outputs, unit, out_row, own, at)
                         return
-                    with em.if_(em.cmpi("sge", em.index(k1), em.index(self.k))):
+                    with em.if_(em.cmpi("sge", k1, self.k)):
                         self._finish(arguments, outputs, unit, out_row, own, at)
 
                 self._strip((group.iv, last), strip.iv, (k0, k1), finish)
@@ -284,7 +284,7 @@ class NarrowTiles(Tiles):
         with em.loop(units[0], units[1] + 1, hint="unit") as unit:
             number = unit.iv - units[0]
             at = self._place(number, row)
-            is_one, is_later = em.cmpi("sle", unit.iv, em.index(more)), em.cmpi("sgt", unit.iv, em.index(units[0]))
+            is_one, is_later = em.cmpi("sle", unit.iv, more), em.cmpi("sgt", unit.iv, units[0])
 
             def before(unit: Value = unit.iv, number: Index = number, is_later: Value = is_later) -> None:
                 # While tiles are busy, and after what they stored has reached the cache.
@@ -346,7 +346,7 @@ class NarrowTiles(Tiles):
                 self.emit("tilezero", tile)
 
         if self._blocked:
-            with em.if_(em.cmpi("eq", em.index(k0), em.index(0))) as branch:
+            with em.if_(em.cmpi("eq", k0, 0)) as branch:
                 clear()
                 branch.else_()
                 self._move_sums("tileloadd64", weight, row)
@@ -455,8 +455,8 @@ def copy_pairs(
             k = _pair_at(k0, step.iv, pair.iv)
             values = []
             for i in range(2):
-                inside = em.cmpi("slt", em.index(k + i), em.index(k1))
-                mask = em.mask(em.select(inside, em.index(own), em.index(0)), SIDE)
+                inside = em.cmpi("slt", k + i, k1)
+                mask = em.mask(em.select(inside, own, 0), SIDE)
                 values.append(elements(k + i, mask))
             tiles.store_pair(em.shuffle(values[0], values[1], PAIRS), place, step.iv, pair.iv)
 

@@ -118,8 +118,8 @@ class BlockTiles(SplitTiles):
         self._product, self._layout, self._flat = product, layout, list[Value]()
         self._steps = self._block // STEP
         every = self._group * self._count * self._steps
-        self._many = em.cmpi("sgt", em.index(self._capacity), em.index(ROWS))
-        slots = em.select(self._many, em.index(every), em.index(BUFFERS))
+        self._many = em.cmpi("sgt", self._capacity, ROWS)
+        slots = em.select(self._many, every, BUFFERS)
         self._integers = scratch.take([slots, 2, SIDE, SIDE], "i32")
         self._factors = scratch.take([slots, 2, COLUMNS], "f32")
         self._row_sums = scratch.take([self._steps if layout.minimum else 0, ROWS], "f32")
@@ -154,7 +154,7 @@ class BlockTiles(SplitTiles):
         em = self._em
         every = (number * self._count + strip.weight) * self._steps + step
         turn = (number * strip.steps + step) % BUFFERS
-        return em.select(self._many, em.index(every), em.index(turn))
+        return em.select(self._many, every, turn)
 
     def _decode(self, unit: Index, weight: int, k: Index, place: Index) -> None:
         """32 columns of the 32 elements of K from k on: bf16, neighbours of K side by side, and factors."""
@@ -224,7 +224,7 @@ class BlockTiles(SplitTiles):
             (part.k1 - part.k0) // STEP,
             weight,
             first=first,
-            both=em.cmpi("sgt", em.index(own), em.index(SIDE)),
+            both=em.cmpi("sgt", own, SIDE),
         )
         start = self._place(strip, 0, 0)
         with em.if_(strip.first):
@@ -233,7 +233,7 @@ class BlockTiles(SplitTiles):
         with em.loop(part.first, part.last, hint="unit") as unit:
             number = unit.iv - part.first
             at = number * self._capacity + row
-            with em.if_(em.cmpi("eq", em.index(part.k0), em.index(0))):
+            with em.if_(em.cmpi("eq", part.k0, 0)):
                 self._clear(at, own, weight)
             with em.loop(0, strip.steps, hint="step") as step:
                 self._step_of(strip, unit.iv, step.iv, at)
@@ -241,16 +241,16 @@ class BlockTiles(SplitTiles):
             turns = em.iceildiv(own, ROWS_AT_ONCE)
             self._scale(last, self._place(strip, number, last), at, (0, turns), weight)
             if finish is not None:
-                with em.if_(em.cmpi("sge", em.index(part.k1), em.index(self.k))):
+                with em.if_(em.cmpi("sge", part.k1, self.k)):
                     finish(unit.iv, at)
 
     def _step_of(self, strip: Strip, unit: Value, step: Value, at: Index) -> None:
         """Multiplies a step, while sums of the step before are scaled, and columns of the step after are decoded."""
         em, part = self._em, strip.part
         number = unit - part.first
-        turn = em.cmpi("eq", em.index(step + 1), em.index(strip.steps))
+        turn = em.cmpi("eq", step + 1, strip.steps)
         next_unit = em.select(turn, em.imin(unit + 1, part.last - 1), unit)
-        next_step = em.select(turn, em.index(0), em.index(step + 1))
+        next_step = em.select(turn, 0, step + 1)
         # After the last step comes the first one of the last unit, which nobody uses.
         after = number + em.cast("arith.index_castui", turn, "index")
         following = em.select(self._many, next_unit - part.first, after)
@@ -259,8 +259,8 @@ class BlockTiles(SplitTiles):
             self._decode(next_unit, strip.weight, part.k0 + next_step * STEP, next_place)
         before = em.imax(step - 1, 0)
         there = self._place(strip, number, before)
-        is_first = em.cmpi("eq", step, em.index(0))
-        turns = em.select(is_first, em.index(0), em.index(em.iceildiv(strip.rows, ROWS_AT_ONCE)))
+        is_first = em.cmpi("eq", step, 0)
+        turns = em.select(is_first, 0, em.iceildiv(strip.rows, ROWS_AT_ONCE))
         for i, rows_part in enumerate(ORDER_OF_PARTS):
             self._for_halves(strip, partial(self._multiply, step, rows_part))
             first, last = (turns * (i + more) // PARTS for more in range(2))

@@ -302,21 +302,21 @@ class SplitTiles(Tiles):
 
                 def finish(unit: Index, at: Index) -> None:
                     # What isn't finite is seen on the way out, computed again, and goes out again.
-                    with em.loop(0, 2, 1, [em.const(True, "i1")], hint="attempt") as attempt:
-                        with em.if_(attempt.args[0], ["i1"]) as branch:
+                    with em.loop(0, 2, 1, em.const(True, "i1"), hint="attempt") as attempt:
+                        with em.if_(attempt.carry, "i1") as branch:
                             out_row = firsts[1] + strip.iv
                             largest = self._sums.finish(arguments, outputs, unit, out_row, own, at, watched=True)
                             assert largest is not None
                             bad = em.cmpi("uge", em.reduce("maxui", largest), INFINITE)
-                            again = em.binary("arith.andi", bad, em.cmpi("eq", attempt.iv, em.index(0)))
+                            again = em.binary("arith.andi", bad, em.cmpi("eq", attempt.iv, 0))
                             with em.if_(again):
                                 self._repair(x, row, own, unit, at, columns)
-                            branch.yield_([again])
+                            branch.yield_(again)
                             branch.else_()
-                            branch.yield_(attempt.args)
-                        attempt.yield_(branch.results)
+                            branch.yield_(attempt.carry)
+                        attempt.yield_(branch.result)
 
-                first = em.cmpi("eq", strip.iv, em.index(0))
+                first = em.cmpi("eq", strip.iv, 0)
                 for weight in range(self._count):
                     place = (strip.iv if self._blocked else 0, own)
                     self._strip(part, place, first, columns, weight, finish if weight == self._count - 1 else None)
@@ -371,9 +371,9 @@ class SplitTiles(Tiles):
             with em.loop(0, steps, hint="step") as step:
                 place = place_of(unit.iv, step.iv)
                 with self._cutting(first) as branch:
-                    turn = em.cmpi("eq", em.index(step.iv + 1), em.index(steps))
+                    turn = em.cmpi("eq", step.iv + 1, steps)
                     next_unit = em.select(turn, em.imin(unit.iv + 1, part.last - 1), unit.iv)
-                    next_step = em.select(turn, em.index(0), em.index(step.iv + 1))
+                    next_step = em.select(turn, 0, step.iv + 1)
                     # After the last step comes the first one of the last unit, which nobody uses, or which is the same.
                     there = place_of(next_unit, next_step) if self._keeps else 1 - place
                     self._step(step.iv, place, cut(next_unit, next_step, there), part.k1)
@@ -384,11 +384,11 @@ class SplitTiles(Tiles):
             if finish is not None and not self._blocked:
                 finish(unit.iv, at)
             elif finish is not None:
-                with em.if_(em.cmpi("sge", em.index(part.k1), em.index(self.k))):
+                with em.if_(em.cmpi("sge", part.k1, self.k)):
                     finish(unit.iv, at)
 
     @contextmanager
-    def _cutting(self, first: Value) -> Iterator[Branch | None]:
+    def _cutting(self, first: Value) -> Iterator[Branch[tuple[()]] | None]:
         """What cuts columns: only the first rows do where parts are kept."""
         if not self._keeps:
             yield None
@@ -409,7 +409,7 @@ class SplitTiles(Tiles):
         if not self._blocked:
             store(self._sums.data, row, self.width, weight * COLUMNS)
             return
-        with em.if_(em.cmpi("eq", em.index(part.k0), em.index(0))) as branch:
+        with em.if_(em.cmpi("eq", part.k0, 0)) as branch:
             store(self._sums.data, row, self.width, weight * COLUMNS)
             branch.else_()
             store(self._partial, 0, COLUMNS, 0)
@@ -480,8 +480,8 @@ class SplitTiles(Tiles):
                         branch.else_()
                         self._reader.bind(x, first + row.iv, 1, *ks, whole=False)
                         places: list[list[Index]] = [[row.iv, weight * COLUMNS + side * SIDE] for side in range(2)]
-                        inits = [em.vload(self._again, place, type) for place in places]
-                        sums = multiply_tile(em, self._target, self._reader, 1, 2, ks, self._k_total, load, inits)
+                        before = [[em.vload(self._again, place, type) for place in places]]
+                        (sums,) = multiply_tile(em, self._target, self._reader, ks, self._k_total, load, before)
                         for total, place in zip(sums, places, strict=True):
                             em.vstore(total, self._again, place)
 

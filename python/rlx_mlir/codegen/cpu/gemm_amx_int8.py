@@ -8,7 +8,7 @@ vector registers: results are the same bits. Tiles of the next elements are mult
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, vec
 
@@ -52,10 +52,10 @@ class IntegerTiles(Tiles):
         q: tuple[Value, Index, int],
         columns: tuple[Value, Index, int],
         steps: int,
-        inits: Sequence[Value],
+        sums: list[Value],
         add: Callable[[Index, Callable[[int], Value], list[Value]], list[Value]],
     ) -> list[Value]:
-        """Calls add(step, sums of row r as i32 [16], carried values) for each 32 elements along K, in order.
+        """Calls add(step, products of row r as i32 [16], sums so far) for each 32 elements along K, in order.
 
         Args:
             q: buffer of the rows, byte of the first one, bytes between rows.
@@ -74,12 +74,12 @@ class IntegerTiles(Tiles):
             self.emit("tilestored64", _SUMS, sums, self.stride(4 * SIDE))
 
         multiply(0)
-        with em.loop(0, steps, 1, inits, hint="step") as loop:
+        with em.loop(0, steps, 1, sums, hint="step") as loop:
             step = loop.iv
             multiply(em.imin(step + 1, steps - 1))
 
-            def sums(row: int) -> Value:
+            def product(row: int) -> Value:
                 return em.vload(self._sums, [step % 2, row, 0], vec(SIDE, "i32"))
 
-            loop.yield_(add(step, sums, loop.args))
-        return loop.results
+            loop.yield_(add(step, product, loop.carry))
+        return loop.result

@@ -13,8 +13,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
@@ -90,20 +92,15 @@ class BatchedProduct:
     def n(self) -> int | None:
         return self.w_shape[-2 if self.transpose_rhs else -1]
 
-    def arguments(self) -> list[tuple[str, str]]:
-        """The buffers of the program's arguments."""
-        natural: dict[str, Shape] = {"full": self.out_shape, "row": (self.n,), "scalar": ()}
-        given = [natural[a.broadcast] if a.shape is None else a.shape for a in self.program.arguments]
-        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(given)]
-
-    def operands(self) -> list[tuple[str, str]]:
-        """The buffers of x and of the right operands, then the arguments."""
+    def operands(self) -> Buffers:
+        """The buffers of x and of the right operands, then the program's arguments."""
         right = [(f"w{i}", memref(self.w_shape, self.element)) for i in range(self.program.accumulators)]
-        return [("x", memref(self.x_shape, self.element)), *right, *self.arguments()]
+        arguments = argument_buffers(self.program, self.out_shape, self.element)
+        return [("x", memref(self.x_shape, self.element)), *right, *arguments]
 
-    def results(self) -> list[tuple[str, str]]:
+    def results(self) -> Buffers:
         """The buffers of the outputs."""
-        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+        return result_buffers(self.program, self.out_shape, self.element)
 
     @property
     def batched(self) -> bool:
@@ -160,8 +157,8 @@ class Sizes:
         if isinstance(elements, int):
             self.row_block = fewest if elements <= SHARED_ELEMENTS else most
         else:
-            small = em.cmpi("ule", elements, em.index(SHARED_ELEMENTS))
-            self.row_block = em.select(small, em.index(fewest), em.index(most))
+            small = em.cmpi("ule", elements, SHARED_ELEMENTS)
+            self.row_block = em.select(small, fewest, most)
         self.row_blocks = (self.rows + (self.row_block - 1)) // self.row_block
         self.column_blocks = em.iceildiv(self.n, columns)
 
@@ -197,10 +194,10 @@ class Sizes:
         whole = (begin + (columns - 1)) // columns
         for_each = self.row_blocks if self.batch else None
         with em.loop(0, 3, hint="phase") as phase:
-            is_head, is_tail = (em.cmpi("eq", phase.iv, em.index(own)) for own in (0, 2))
+            is_head, is_tail = (em.cmpi("eq", phase.iv, own) for own in (0, 2))
 
             def choose(at_head: Index, between: Index, at_tail: Index) -> Index:
-                return em.select(is_head, em.index(at_head), em.select(is_tail, em.index(at_tail), em.index(between)))
+                return em.select(is_head, at_head, em.select(is_tail, at_tail, between))
 
             # The block that a range both begins and ends in belongs to its head.
             start = choose(first, whole, em.imax(last, whole))
@@ -392,18 +389,21 @@ class _Unit:
         whole = k is not None and k % kernel.lanes == 0
         reader.bind(self.x, self.place.x_row + start, size, k0, k1, whole=whole)
         for i, load in enumerate(sources):
-            at = [
-                (start + r if kernel.blocked else r, i * kernel.columns + v * kernel.lanes)
-                for r in range(size)
-                for v in range(vectors)
+            columns = [i * kernel.columns + v * kernel.lanes for v in range(vectors)]
+            at = [[(start + r if kernel.blocked else r, column) for column in columns] for r in range(size)]
+            sums = [
+                [
+                    em.vload(accumulators.data, place, accumulators.type)
+                    if kernel.blocked
+                    else em.zero(accumulators.type)
+                    for place in own
+                ]
+                for own in at
             ]
-            inits = [
-                em.vload(accumulators.data, place, accumulators.type) if kernel.blocked else em.zero(accumulators.type)
-                for place in at
-            ]
-            sums = multiply_tile(em, kernel.target, reader, size, vectors, (k0, k1), k, load, inits)
-            for total, place in zip(sums, at, strict=True):
-                em.vstore(total, accumulators.data, place)
+            sums = multiply_tile(em, kernel.target, reader, (k0, k1), k, load, sums)
+            for own, places in zip(sums, at, strict=True):
+                for total, place in zip(own, places, strict=True):
+                    em.vstore(total, accumulators.data, place)
 
 
 def _gemm_tiles(target: Target, product: BatchedProduct) -> str:

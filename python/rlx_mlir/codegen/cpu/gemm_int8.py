@@ -15,9 +15,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec, with_element
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.runtime.tiles import GEMM_AMX
 from rlx_mlir.tuning.cpu import SHARED
 
@@ -177,8 +179,12 @@ class _Weights:
     minimum: Callable[[Index, int], Value | None]
 
 
-_Step = Callable[[Index, _Weights, list[Value]], list[Value]]
-_Source = Callable[[Sequence[Value], _Step], list[Value]]
+class _Source(Protocol):
+    """Goes along the blocks of some columns: calls step(block, weights, carry) for each; returns the last carry."""
+
+    def __call__(self, carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure: ...
+
+
 """(initial values, step): calls `step(block, weights, values)` for the blocks along K and returns the last values."""
 
 
@@ -329,10 +335,9 @@ class _IntegerProduct:
         """The sums of a tile of rows, by vectors."""
         for g, source in enumerate(sources):
             sums = _multiply(em, self._target, self._layout, x, first, size, self._vectors, source, self._joined)
-            for r in range(size):
-                for v in range(self._vectors):
-                    column = (g * self._vectors + v) * self._lanes
-                    em.vstore(sums[r * self._vectors + v], total.data, [r, column])
+            for r, own in enumerate(sums):
+                for v, value in enumerate(own):
+                    em.vstore(value, total.data, [r, (g * self._vectors + v) * self._lanes])
 
     def _tiles(self, em: Emitter, x: _Activations, tiles: IntegerTiles, parts: _Parts, row: Value) -> None:
         """The sums of a tile of rows, by tiles of AMX."""
@@ -383,8 +388,8 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
     """The blocks [0, end) of panels side by side; `stream`: what follows is prefetched."""
     vectors = panels[0].vectors
 
-    def run_all(inits: Sequence[Value], step: _Step) -> list[Value]:
-        def at_runs(block: Index, runs: Sequence[Run], values: list[Value]) -> list[Value]:
+    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
+        def at_runs(block: Index, runs: Sequence[Run], values: Structure) -> Structure:
             weights = _Weights(
                 lambda first, i, v: runs[v // vectors].quad(first, i, v % vectors),
                 lambda part, v: runs[v // vectors].scale(part, v % vectors),
@@ -393,7 +398,7 @@ def _from_panels(em: Emitter, panels: Sequence[Panel], end: Index, stream: bool)
             return step(block, weights, values)
 
         ahead = panels[0].target.choices.ahead(PREFETCH_BYTES) if stream else 0
-        return over_runs(panels, 0, end, inits, at_runs, ahead)
+        return over_runs(panels, 0, end, carry, at_runs, ahead)
 
     return run_all
 
@@ -411,7 +416,7 @@ def _join(
     """Panels into scratch: data[g, block, quad, column], four bytes, and factors[g, block, .., column]."""
     parts, lanes = BLOCK // layout.sub, target.lanes("f32")
 
-    def step(block: Index, weights: _Weights, _: list[Value]) -> list[Value]:
+    def step(block: Index, weights: _Weights, _: tuple[()]) -> tuple[()]:
         for v in range(vectors):
             for part in range(parts):
                 em.vstore(weights.scale(part, v), factors, [g, block, part, v * lanes])
@@ -419,9 +424,9 @@ def _join(
                     em.vstore(minimum, factors, [g, block, parts + part, v * lanes])
             for c in range(8):
                 em.vstore(em.bitcast(weights.bytes(0, c, v), vec(lanes, "i32")), data, [g, block, c, v * lanes])
-        return []
+        return ()
 
-    source([], step)
+    source((), step)
 
 
 def _from_scratch(
@@ -431,8 +436,8 @@ def _from_scratch(
     lanes = target.lanes("f32")
     parts = BLOCK // layout.sub
 
-    def run_all(inits: Sequence[Value], step: _Step) -> list[Value]:
-        with em.loop(0, blocks, 1, inits, hint="block") as loop:
+    def run_all(carry: Structure, step: Callable[[Index, _Weights, Structure], Structure]) -> Structure:
+        with em.loop(0, blocks, 1, carry, hint="block") as loop:
             block = loop.iv
 
             def read(first: Index, i: int, v: int) -> Value:
@@ -445,8 +450,8 @@ def _from_scratch(
             def minimum(part: Index, v: int) -> Value | None:
                 return factor(part + parts, v) if layout.minimum else None
 
-            loop.yield_(step(block, _Weights(read, factor, minimum), loop.args))
-        return loop.results
+            loop.yield_(step(block, _Weights(read, factor, minimum), loop.carry))
+        return loop.result
 
     return run_all
 
@@ -461,23 +466,23 @@ def _multiply(
     vectors: int,
     source: _Source,
     joined: bool,
-) -> list[Value]:
+) -> list[list[Value]]:
     """x[first : first + size] times `vectors` columns, block by block."""
     floats, ints = target.vector("f32"), target.vector("i32")
     dots = _Dots(em, target, (1 << layout.bits) - 1)
     parts = BLOCK // layout.sub
     rows = [first + r for r in range(size)]
 
-    def step(block: Index, weights: _Weights, carried: list[Value]) -> list[Value]:
+    def step(block: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
         if joined and parts > 1:
             with em.loop(0, parts, 1, carried, hint="part") as loop:  # a loop: as one block, LLVM spills
-                loop.yield_(one(block, loop.iv, weights, loop.args))
-            return loop.results
+                loop.yield_(one(block, loop.iv, weights, loop.carry))
+            return loop.result
         for part in range(parts):
             carried = one(block, part, weights, carried)
         return carried
 
-    def one(block: Index, part: Index, weights: _Weights, carried: Sequence[Value]) -> list[Value]:
+    def one(block: Index, part: Index, weights: _Weights, carried: list[list[Value]]) -> list[list[Value]]:
         """Adds the products of the elements that share a scale."""
         running = []
         for row in rows:
@@ -496,19 +501,20 @@ def _multiply(
                     running[r][v].add(columns[v], factor)
         scales = [weights.scale(part, v) for v in range(vectors)]
         minima = [weights.minimum(part, v) for v in range(vectors)]
-        result = []
-        for r, row in enumerate(rows):
+        result: list[list[Value]] = []
+        for row, dot_of, sums_of in zip(rows, running, carried, strict=True):
             x_scale = em.broadcast(em.load(x.scale, [row, block]), floats)
             shift = x.at(em, x.shifts, row, block, part, floats) if x.shifts is not None else None
-            for v, minimum in enumerate(minima):
-                value = em.cast("arith.sitofp", running[r][v].finish(), floats) * scales[v]
-                sums = target.fma(em, value, x_scale, carried[r * vectors + v])
+            result.append([])
+            for dot, scale, minimum, total in zip(dot_of, scales, minima, sums_of, strict=True):
+                value = em.cast("arith.sitofp", dot.finish(), floats) * scale
+                total = target.fma(em, value, x_scale, total)
                 if minimum is not None and shift is not None:
-                    sums = target.fma(em, minimum, shift, sums)
-                result.append(sums)
+                    total = target.fma(em, minimum, shift, total)
+                result[-1].append(total)
         return result
 
-    return source([em.zero(floats)] * (size * vectors), step)
+    return source([[em.zero(floats)] * vectors] * size, step)
 
 
 def _multiply_tiles(
@@ -545,8 +551,7 @@ def _multiply_tiles(
     k = blocks * BLOCK
     line = 4 * vectors * SIDE
     start = g * blocks * (BLOCK // 4) * line + 4 * column
-    inits = [em.zero(floats)] * SIDE
-    return tiles.over_steps((x.q, first * k, k), (data, start, line), blocks, inits, add)
+    return tiles.over_steps((x.q, first * k, k), (data, start, line), blocks, [em.zero(floats)] * SIDE, add)
 
 
 # -- quantisation -----------------------------------------------------------------------------------------------------

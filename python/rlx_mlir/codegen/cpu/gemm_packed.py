@@ -16,9 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.structures import flatten, mapped
 from rlx_mlir.tuning.cpu import SHARED
 
-from .kernel import Accumulators, Product, RowReader, Scratch, row_count, row_tiles, write_kernel
+from .kernel import Accumulators, Product, RowReader, Scratch, add_products, row_count, row_tiles, write_kernel
 from .panels import PANEL_ROWS, RUN, Panel, Run, find_layout, over_runs, panel_product, panel_weights
 from .registry import Candidates, Generator
 from .target import Target
@@ -133,18 +134,14 @@ def exact_gemm(
 
             load = loads[g] or from_scratch
             columns = [g * group_columns + v * lanes for v in range(vectors)]
+            type = accumulators.type
+            sums = [[em.zero(type)] * vectors] * size
             if blocked:
-                inits = [
-                    em.vload(accumulators.data, [at + r, column], accumulators.type)
-                    for r in range(size)
-                    for column in columns
-                ]
-            else:
-                inits = [em.zero(accumulators.type)] * (size * vectors)
-            sums = multiply_tile(em, target, reader, size, vectors, (k0, k1), product.k, load, inits)
-            for r in range(size):
-                for v, column in enumerate(columns):
-                    em.vstore(sums[r * vectors + v], accumulators.data, [at + r, column])
+                sums = [[em.vload(accumulators.data, [at + r, c], type) for c in columns] for r in range(size)]
+            sums = multiply_tile(em, target, reader, (k0, k1), product.k, load, sums)
+            for r, own in enumerate(sums):
+                for total, column in zip(own, columns, strict=True):
+                    em.vstore(total, accumulators.data, [at + r, column])
 
     with em.loop(bounds[0], bounds[1], hint="unit") as unit:
 
@@ -171,41 +168,36 @@ def multiply_tile(
     em: Emitter,
     target: Target,
     x: RowReader,
-    size: int,
-    vectors: int,
     ks: tuple[Index, Index],
     k_total: int | None,
     load: Callable[[Index, int], Value],
-    inits: Sequence[Value],
-) -> list[Value]:
-    """inits + `size` rows of x, over the elements `ks` of K, times `vectors` columns, along k in order; unrolled by 4.
+    sums: list[list[Value]],
+) -> list[list[Value]]:
+    """sums[row][vector of columns] + x times columns, over the elements `ks` of K, in order; unrolled by 4.
 
     k_total: K, None where dynamic; all blocks but the last one are multiples of 4.
     """
     k0, k1 = ks
     unroll = 4
-    type = inits[0].type
+    type = sums[0][0].type
 
-    def step(k: Index, sums: Sequence[Value]) -> list[Value]:
-        columns = [load(k, v) for v in range(vectors)]
-        result = []
-        for r in range(size):
-            factor = em.broadcast(x.load(r, k), type)
-            result += [target.fma(em, factor, columns[v], sums[r * vectors + v]) for v in range(vectors)]
-        return result
+    def step(k: Index, sums: list[list[Value]]) -> list[list[Value]]:
+        columns = [load(k, v) for v in range(len(sums[0]))]
+        factors = (em.broadcast(x.load(r, k), type) for r in range(len(sums)))
+        return add_products(em, target, factors, columns, sums)
 
     exact = k_total is not None and k_total % unroll == 0
     main = k1 if exact else k1 - (k1 - k0) % unroll
-    with em.loop(k0, main, unroll, inits, hint="k") as loop:
-        sums: list[Value] = loop.args
+    with em.loop(k0, main, unroll, sums, hint="k") as loop:
+        sums = loop.carry
         for u in range(unroll):
             sums = step(loop.iv + u, sums)
         loop.yield_(sums)
     if exact:
-        return loop.results
-    with em.loop(main, k1, 1, loop.results, hint="k") as tail:
-        tail.yield_(step(tail.iv, tail.args))
-    return tail.results
+        return loop.result
+    with em.loop(main, k1, 1, loop.result, hint="k") as tail:
+        tail.yield_(step(tail.iv, tail.carry))
+    return tail.result
 
 
 # -- panels -----------------------------------------------------------------------------------------------------------
@@ -312,7 +304,7 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
                 value = scale * number if minimum is None else panel.target.fma(em, scale, number, minimum)
                 store(value, k + (4 * i + e), v)
 
-    def step(number: Index, runs: Sequence[Run], _: list[Value]) -> list[Value]:
+    def step(number: Index, runs: Sequence[Run], _: tuple[()]) -> tuple[()]:
         (run,) = runs
         per_part = layout.sub // 4
         together = min(run.group, per_part)
@@ -327,10 +319,10 @@ def decode_panel(em: Emitter, panel: Panel, decoded: Value, place: tuple[Index, 
             with em.loop(0, per_part, together, hint="quad") as loop:
                 first = loop.iv + part * per_part
                 quads(run, first, together, k + loop.iv * 4, v, scale, minimum)
-        return []
+        return ()
 
     ahead = panel.target.choices.ahead(PREFETCH_BYTES)
-    over_runs([panel], k0 // layout.block, k1 // layout.block, [], step, ahead)
+    over_runs([panel], k0 // layout.block, k1 // layout.block, (), step, ahead)
 
 
 # -- few rows ---------------------------------------------------------------------------------------------------------
@@ -376,28 +368,32 @@ def _few_rows(
                 values = _few_blocks(em, target, product, x, here, first, size, sums)
                 if here[0].layout.minimum:
                     values = _repaired(em, target, product, x, here, first, values)
-            for r in range(size):
-                for i in range(len(here) * here[0].vectors):
-                    column = start * PANEL_ROWS + i * here[0].lanes
-                    em.vstore(values[r * len(here) * here[0].vectors + i], accumulators.data, [first + r, column])
+            for r, own in enumerate(values):
+                for i, value in enumerate(own):
+                    em.vstore(value, accumulators.data, [first + r, start * PANEL_ROWS + i * here[0].lanes])
 
 
 def _repaired(
-    em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: int, sums: list[Value]
-) -> list[Value]:
+    em: Emitter,
+    target: Target,
+    product: Product,
+    x: RowReader,
+    panels: Sequence[Panel],
+    first: int,
+    sums: list[list[Value]],
+) -> list[list[Value]]:
     """Sums of block panels; those that aren't finite are computed again, each element decoded first.
 
     Of an x that is infinite, and of numbers * x that exceed f32, the scale's part and the minimum's are infinities that
     make NaN of each other, while their sum, times x, is a number or an infinity.
     """
-    type = sums[0].type
-    marks = [value * 0.0 for value in sums]  # NaN where the sum isn't finite
-    probe = functools.reduce(operator.add, marks)
+    type = sums[0][0].type
+    marks = [[value * 0.0 for value in own] for own in sums]  # NaN where the sum isn't finite
+    probe = functools.reduce(operator.add, flatten(marks))
     columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
-    size = len(sums) // len(columns)
     layout = panels[0].layout
 
-    def step(number: Index, runs: Sequence[Run], carried: list[Value]) -> list[Value]:
+    def step(number: Index, runs: Sequence[Run], carried: list[list[Value]]) -> list[list[Value]]:
         per_part = layout.sub // 4
         together = min(runs[0].group, per_part)
         for part in range(runs[0].parts):
@@ -407,60 +403,60 @@ def _repaired(
                 assert minimum is not None
                 factors.append((scale * 2.0 ** -runs[0].shift if runs[0].shift else scale, minimum))
             with em.loop(0, per_part, together, carried, hint="quad") as loop:
-                totals = list(loop.args)
+                totals = loop.carry
                 for quad in range(together):
                     k = number * RUN + part * layout.sub
                     k = k + (loop.iv + quad) * 4
                     for at, ((i, v), (scale, minimum)) in enumerate(zip(columns, factors, strict=True)):
                         numbers = runs[i].numbers(loop.iv + part * per_part, quad, v)
-                        for e, r in itertools.product(range(4), range(size)):
+                        for e, (r, own) in itertools.product(range(4), enumerate(totals)):
                             weight = target.fma(em, scale, numbers[e], minimum)
                             factor = em.broadcast(x.load(first + r, k + e), type)
-                            place = r * len(columns) + at
-                            totals[place] = target.fma(em, weight, factor, totals[place])
+                            own[at] = target.fma(em, weight, factor, own[at])
                 loop.yield_(totals)
-            carried = loop.results
+            carried = loop.result
         return carried
 
-    with em.if_(em.reduce("or", em.cmpf("uno", probe, probe)), [type] * len(sums)) as branch:
-        inits = [em.zero(type)] * len(sums)
-        again = over_runs(panels, 0, product.k // layout.block, inits, step)
-        pairs = zip(marks, again, sums, strict=True)
-        branch.yield_([em.select(em.cmpf("uno", mark, mark), new, old) for mark, new, old in pairs])
+    with em.if_(em.reduce("or", em.cmpf("uno", probe, probe)), sums) as branch:
+        again = over_runs(panels, 0, product.k // layout.block, [[em.zero(type)] * len(columns)] * len(sums), step)
+
+        def kept(mark: Value, new: Value, old: Value) -> Value:
+            return em.select(em.cmpf("uno", mark, mark), new, old)
+
+        branch.yield_(mapped(kept, marks, again, sums))
         branch.else_()
         branch.yield_(sums)
-    return branch.results
+    return branch.result
 
 
 def _few_float(
     em: Emitter, target: Target, product: Product, x: RowReader, panels: Sequence[Panel], first: int, size: int
-) -> list[Value]:
+) -> list[list[Value]]:
     """Float panels: `unroll` interleaved chains along K, added at the end."""
     unroll = {512: 4, 256: 2, 128: 1}[target.vector_bits]
     columns = [(panel, v) for panel in panels for v in range(panel.vectors)]
     type = target.vector("f32")
-    count = size * len(columns)
 
-    def step(k: Index, sums: Sequence[Value]) -> list[Value]:
+    def step(k: Index, sums: list[list[Value]]) -> list[list[Value]]:
         values = [panel.floats(k, v) for panel, v in columns]
         result = []
-        for r in range(size):
+        for r, own in enumerate(sums):
             factor = em.broadcast(x.load(first + r, k), type)
-            result += [target.fma(em, value, factor, sums[r * len(columns) + i]) for i, value in enumerate(values)]
+            result.append([target.fma(em, value, factor, total) for value, total in zip(values, own, strict=True)])
         return result
 
+    zeros = [[em.zero(type)] * len(columns)] * size
     main = product.k - product.k % unroll
     ahead = target.choices.ahead(PREFETCH_BYTES)
-    with em.loop(0, main, unroll, [em.zero(type)] * (unroll * count), hint="k") as loop:
+    with em.loop(0, main, unroll, [zeros] * unroll, hint="k") as loop:
         for panel in panels if ahead else ():
             panel.prefetch(panel.at(loop.iv), ahead, unroll * panel.layout.block_bytes)
-        chains = [step(loop.iv + u, loop.args[u * count : (u + 1) * count]) for u in range(unroll)]
-        loop.yield_([value for chain in chains for value in chain])
-    chains = [loop.results[u * count : (u + 1) * count] for u in range(unroll)]
+        loop.yield_([step(loop.iv + u, chain) for u, chain in enumerate(loop.carry)])
+    chains = loop.result
     for k in range(main, product.k):
         chains[k - main] = step(k, chains[k - main])
     while len(chains) > 1:
-        chains = [[a + b for a, b in zip(*chains[i : i + 2], strict=True)] for i in range(0, len(chains), 2)]
+        chains = [mapped(operator.add, *chains[i : i + 2]) for i in range(0, len(chains), 2)]
     return chains[0]
 
 
@@ -473,33 +469,32 @@ def _few_blocks(
     first: int,
     size: int,
     sums: Value,
-) -> list[Value]:
+) -> list[list[Value]]:
     """Block panels: per sub-block the scale times the sum of numbers * x, summed in one or two chains, plus the minimum
     times the sum of x."""
     chains = 2 if target.vector_bits == 512 else 1
     type = target.vector("f32")
     columns = [(i, v) for i, panel in enumerate(panels) for v in range(panel.vectors)]
 
-    def step(number: Index, runs: Sequence[Run], carried: list[Value]) -> list[Value]:
+    def step(number: Index, runs: Sequence[Run], carried: list[list[Value]]) -> list[list[Value]]:
         if runs[0].parts > 1 and runs[0].group <= panels[0].layout.sub // 4:
             with em.loop(0, runs[0].parts, 1, carried, hint="part") as loop:  # a loop: as one block, LLVM spills
-                loop.yield_(one(number, loop.iv, runs, loop.args))
-            return loop.results
+                loop.yield_(one(number, loop.iv, runs, loop.carry))
+            return loop.result
         for part in range(runs[0].parts):
             carried = one(number, part, runs, carried)
         return carried
 
-    def one(number: Index, part: Index, runs: Sequence[Run], carried: Sequence[Value]) -> list[Value]:
+    def one(number: Index, part: Index, runs: Sequence[Run], carried: list[list[Value]]) -> list[list[Value]]:
         """Adds the products of a sub-block."""
         quads = panels[0].layout.sub // 4
         k = number * RUN + part * (4 * quads)
-        partial: list[list[Value | None]] = [[None] * chains for _ in range(size * len(columns))]
+        partial: list[list[list[Value | None]]] = [[[None] * chains for _ in columns] for _ in range(size)]
         for q in range(quads):
             numbers = [runs[i].numbers(part * quads, q, v) for i, v in columns]
             for e, r in itertools.product(range(4), range(size)):
                 factor = em.broadcast(x.load(first + r, k + (4 * q + e)), type)
-                for i, values in enumerate(numbers):
-                    chain = partial[r * len(columns) + i]
+                for chain, values in zip(partial[r], numbers, strict=True):
                     so_far = chain[e % chains]
                     chain[e % chains] = (
                         values[e] * factor if so_far is None else target.fma(em, values[e], factor, so_far)
@@ -508,23 +503,24 @@ def _few_blocks(
         if runs[0].shift:
             scales = [scale * 2.0 ** -runs[0].shift for scale in scales]
         minima = [runs[i].minimum(part, v) for i, v in columns]
-        result = []
-        for r in range(size):
+        result: list[list[Value]] = []
+        for r, (own, chain_of) in enumerate(zip(carried, partial, strict=True)):
             total = None
             if minima[0] is not None:
                 sub = number * runs[0].parts + part
                 total = em.broadcast(em.load(sums, [first + r, sub]), type)
-            for i, minimum in enumerate(minima):
-                links = [link for link in partial[r * len(columns) + i] if link is not None]
+            result.append([])
+            for scale, minimum, chain, accumulator in zip(scales, minima, chain_of, own, strict=True):
+                links = [link for link in chain if link is not None]
                 block = links[0] + links[1] if len(links) > 1 else links[0]
-                accumulator = target.fma(em, scales[i], block, carried[r * len(columns) + i])
+                accumulator = target.fma(em, scale, block, accumulator)
                 if total is not None and minimum is not None:
                     accumulator = target.fma(em, minimum, total, accumulator)
-                result.append(accumulator)
+                result[r].append(accumulator)
         return result
 
-    inits = [em.zero(type)] * (size * len(columns))
-    return over_runs(panels, 0, product.k // panels[0].layout.block, inits, step, target.choices.ahead(PREFETCH_BYTES))
+    zeros = [[em.zero(type)] * len(columns)] * size
+    return over_runs(panels, 0, product.k // panels[0].layout.block, zeros, step, target.choices.ahead(PREFETCH_BYTES))
 
 
 def _configure(name: str, spec: ProductSpec, target: Target) -> tuple[Product, str] | None:

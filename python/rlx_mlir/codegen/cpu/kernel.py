@@ -3,16 +3,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, memref, shape_of, with_element
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.kernel import Buffers, Scratch, in_order, row_count, signature_of
 from rlx_mlir.codegen.program import IDENTITY, Program
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 
 from . import UnsupportedByTemplate
 from .target import Target, rounded
@@ -24,6 +24,7 @@ __all__ = [
     "Product",
     "RowReader",
     "Scratch",
+    "add_products",
     "row_count",
     "row_tiles",
     "write_kernel",
@@ -76,30 +77,19 @@ class Product:
     @property
     def rows(self) -> int | None:
         """M, the product of the leading sizes of x; None if that is dynamic."""
-        leading = [size for size in self.x_shape[:-1] if size is not None]
-        return math.prod(leading) if len(leading) == len(self.x_shape) - 1 else None
+        return known_product(self.x_shape[:-1])
 
     @property
     def out_shape(self) -> tuple[int | None, ...]:
         return (*self.x_shape[:-1], self.n)
 
-    def arguments(self) -> list[tuple[str, str]]:
+    def arguments(self) -> Buffers:
         """The buffers of the program's arguments."""
-        natural: dict[str, tuple[int | None, ...]] = {
-            "full": self.out_shape,
-            "row": (self.n,),
-            "column": (*self.x_shape[:-1], 1),
-            "scalar": (),
-        }
-        shapes = [
-            argument.shape if argument.shape is not None else natural[argument.broadcast]
-            for argument in self.program.arguments
-        ]
-        return [(f"arg{i}", memref(shape, self.element)) for i, shape in enumerate(shapes)]
+        return argument_buffers(self.program, self.out_shape, self.element)
 
-    def outputs(self) -> list[tuple[str, str]]:
+    def outputs(self) -> Buffers:
         """The buffers of the results."""
-        return [(f"out{i}", memref(self.out_shape, self.element)) for i in range(len(self.program.results))]
+        return result_buffers(self.program, self.out_shape, self.element)
 
 
 class Finished(Protocol):
@@ -312,9 +302,9 @@ class Accumulators:
         n = em.dim(targets[0], 1)
         masked = not isinstance(n, int) or n % self.columns != 0
         bits = with_element(self.type, "i32")
-        largest = [em.zero(bits)] if watched else []
+        largest = em.zero(bits) if watched else None
         with em.loop(0, rows, 1, largest, hint="row") as row:
-            with em.loop(0, self.columns, self.lanes, row.args, hint="col") as local:
+            with em.loop(0, self.columns, self.lanes, row.carry, hint="col") as local:
                 out_row = row.iv + first
                 column = local.iv + unit * self.columns
                 # The last unit's columns beyond N: the count that is left may be negative, which masks everything.
@@ -343,12 +333,13 @@ class Accumulators:
                         em.vstore(value, output, [out_row, column])
                     else:
                         em.masked_store(value, output, [out_row, column], mask)
-                largest = local.args
+                largest = local.carry
                 for value in products if watched else ():
-                    largest = [em.binary("arith.maxui", largest[0], em.bitcast(value, bits) & 0x7FFFFFFF)]
+                    assert largest is not None, "what is watched is carried"
+                    largest = em.binary("arith.maxui", largest, em.bitcast(value, bits) & 0x7FFFFFFF)
                 local.yield_(largest)
-            row.yield_(local.results)
-        return row.results[0] if watched else None
+            row.yield_(local.result)
+        return row.result
 
     def _argument_buffer(self, value: Value, broadcast: str) -> Value:
         """The buffer as [M, N], [N], [M] or one element."""
@@ -359,3 +350,11 @@ class Accumulators:
         if broadcast == "scalar":
             return em.collapse(value, []) if rank else value
         return em.collapse(value, [list(range(rank))])
+
+
+def add_products(
+    em: Emitter, target: Target, factors: Iterable[Value], columns: Sequence[Value], sums: Sequence[Sequence[Value]]
+) -> list[list[Value]]:
+    """sums[r][v] + factors[r] * columns[v]; factors are made as they are used."""
+    rows = zip(factors, sums, strict=True)
+    return [[target.fma(em, factor, x, total) for x, total in zip(columns, own, strict=True)] for factor, own in rows]

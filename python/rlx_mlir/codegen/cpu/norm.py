@@ -17,6 +17,7 @@ them loses carried along, results rounded once. A column's results are the same 
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -25,12 +26,13 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, shape_of, with_element
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.specs import NormSpec
+from rlx_mlir.codegen.structures import mapped
 from rlx_mlir.tuning.cpu import Knob
 
 from . import UnsupportedByTemplate
 from .kernel import Scratch, write_kernel
 from .registry import Generator
-from .sums import TURNS, add_with_loss, with_loss
+from .sums import TURNS, add_each, with_loss
 from .target import ELEMENT_BITS, Target, rounded
 
 __all__ = ["FEWEST", "GENERATORS", "NormConfig", "configure_norm", "emit_norm"]
@@ -141,8 +143,8 @@ def emit_norm(name: str, config: NormConfig, target: Target) -> str:
 
             left = inner - first
             if isinstance(count, Value) or count > 1:
-                last = em.cmpi("eq", em.index(part), em.index(count - 1))
-                left = em.select(last, em.index(left), em.index(width))
+                last = em.cmpi("eq", part, count - 1)
+                left = em.select(last, left, width)
             _cover(em, inner, left, (config.vectors, target.lanes("f32")), columns)
 
     return write_kernel(
@@ -197,11 +199,11 @@ def _cover(
         if inner % width:
             singles(width)
         return
-    wide = em.cmpi("sge", em.index(count), em.index(width))
+    wide = em.cmpi("sge", count, width)
     with em.if_(wide):
         columns(vectors, 0, None)
-    with em.if_(em.cmpi("sge", em.index(count), em.index(lanes))) as branch:
-        singles(em.select(wide, em.index(width), em.index(0)))
+    with em.if_(em.cmpi("sge", count, lanes)) as branch:
+        singles(em.select(wide, width, 0))
         branch.else_()
         columns(1, 0, em.mask(count, lanes))
 
@@ -286,25 +288,21 @@ class _Columns:
     def _summed(self, count: int, step: Step) -> list[list[Value]]:
         """`count` sums over the rows, each of all vectors."""
         em, length = self.em, self.sizes[0]
-        zeros = [em.zero(self._type)] * (count * self.vectors)
+        zeros = [[em.zero(self._type)] * count] * self.vectors
 
-        def rows(low: Index, high: Index) -> list[Value]:
+        def rows(low: Index, high: Index) -> list[list[Value]]:
             with em.loop(low, high, 1, zeros, hint="row") as row:
-                own = [row.args[vector * count : (vector + 1) * count] for vector in range(self.vectors)]
-                row.yield_([x for vector, sums in enumerate(own) for x in step(row.iv, vector, sums)])
-            return row.results
+                row.yield_([step(row.iv, vector, sums) for vector, sums in enumerate(row.carry)])
+            return row.result
 
         if isinstance(length, int) and length <= TURNS:
             sums = rows(0, length)
         else:
-            with em.loop(0, length, TURNS, [*zeros, *zeros], hint="block") as block:
+            with em.loop(0, length, TURNS, (zeros, zeros), hint="block") as block:
                 own = rows(block.iv, em.imin(block.iv + TURNS, length))
-                state = zip(block.args, block.args[len(zeros) :], own, strict=False)
-                totals, lost = zip(*(add_with_loss(*each) for each in state), strict=True)
-                block.yield_([*totals, *lost])
-            pairs = zip(block.results, block.results[len(zeros) :], strict=False)
-            sums = [with_loss(em, *pair) for pair in pairs]
-        return [sums[i::count] for i in range(count)]
+                block.yield_(add_each(*block.carry, own))
+            sums = mapped(functools.partial(with_loss, em), *block.result)
+        return [list(each) for each in zip(*sums, strict=True)]
 
     def _softmax(self) -> Rows:
         """exp(x - max) / sum"""
@@ -312,8 +310,8 @@ class _Columns:
         assert kept is not None
         lowest = [em.const(-math.inf, self._type)] * self.vectors
         with em.loop(0, self.sizes[0], 1, lowest, hint="row") as row:
-            row.yield_([em.maximumf(m, self._read_first(row.iv, vector)) for vector, m in enumerate(row.args)])
-        largest = row.results
+            row.yield_([em.maximumf(m, self._read_first(row.iv, vector)) for vector, m in enumerate(row.carry)])
+        largest = row.result
 
         def weigh(row: Index, vector: int, sums: Sequence[Value]) -> list[Value]:
             below = self._read(row, vector) - largest[vector]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from rlx_mlir.codegen.bits import joined
 from rlx_mlir.codegen.emit import Emitter, Index, Value, memref, vec
 from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.specs import ProductSpec
+from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.formats import PANEL_FORMATS, PANEL_ROWS, Factor, PanelLayout, get_format, panel_layout
 from rlx_mlir.formats.blocks import RUN
 
@@ -146,39 +148,31 @@ class Run:
         """Quads after which the places of a quad's bits repeat, but in later dwords."""
         return 8 // self.panel.layout.widths[-1]
 
-    def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int, int]]:
-        """The dwords that hold quad `first` + i: (dword, bit of its first element, width, bit of the integer)."""
+    def _moved(self, first: Index, i: int, v: int) -> list[tuple[Value, int, int]]:
+        """The dwords that hold quad `first` + i: (dword, bit of its first element, width)."""
         panel, layout = self.panel, self.panel.layout
         if isinstance(first, int):
             first, i = 0, first + i
-        result, plane, into = [], 0, 0
+        result, plane = [], 0
         for width in layout.widths:
             per_dword = 8 // width
             dword = first // per_dword + (i // per_dword + plane)
             if (dword, v) not in self._dwords:
                 at = self.at + dword * (4 * PANEL_ROWS)
                 self._dwords[dword, v] = panel.vector(at + 4 * panel.lanes * v, "i32")
-            result.append((self._dwords[dword, v], width * (i % per_dword), width, into))
-            plane, into = plane + width, into + width
+            result.append((self._dwords[dword, v], width * (i % per_dword), width))
+            plane += width
         return result
 
     def quad(self, first: Index, i: int, v: int) -> Value:
         """Quad `first` + i, four unsigned integers of each row as bytes; a dynamic `first` is a multiple of `group`."""
-        em = self.panel.em
-        total: Value | None = None
-        for dword, bit, width, into in self._moved(first, i, v):
-            bits = dword
-            if width < 8:
-                bits = bits >> (bit - into) if bit > into else bits << (into - bit) if into > bit else bits
-                bits = bits & (0x01010101 * (((1 << width) - 1) << into))
-            total = bits if total is None else total | bits
-        assert total is not None
-        return em.bitcast(total, vec(4 * self.panel.lanes, "i8"))
+        whole = joined(self._moved(first, i, v))
+        return self.panel.em.bitcast(whole, vec(4 * self.panel.lanes, "i8"))
 
     def dword(self, first: Index, i: int, v: int) -> tuple[Value, int]:
         """Quad `first` + i, the integer of byte j from a bit on plus 8 j, beside other bits: (dwords, the bit)."""
         if len(self.panel.layout.widths) == 1:
-            ((dword, bit, _, _),) = self._moved(first, i, v)
+            ((dword, bit, _),) = self._moved(first, i, v)
             return dword, bit
         return self.panel.em.bitcast(self.quad(first, i, v), vec(self.panel.lanes, "i32")), 0
 
@@ -219,25 +213,27 @@ class Run:
         return result
 
 
-Step = Callable[[Index, Sequence[Run], list[Value]], list[Value]]
-
-
 def over_runs(
-    panels: Sequence[Panel], first: Index, end: Index, inits: Sequence[Value], step: Step, ahead: int = 0
-) -> list[Value]:
-    """Calls `step(run of K, that run of each panel, carried values)` for the runs of the blocks [first, end).
+    panels: Sequence[Panel],
+    first: Index,
+    end: Index,
+    carry: Structure,
+    step: Callable[[Index, Sequence[Run], Structure], Structure],
+    ahead: int = 0,
+) -> Structure:
+    """Calls `step(run of K, that run of each panel, carry)` for the runs of the blocks [first, end).
 
-    With `ahead`, the memory that follows after so many bytes is prefetched. Returns the carried values.
+    With `ahead`, the memory that follows after so many bytes is prefetched. Returns what the last step gave.
     """
     em, layout = panels[0].em, panels[0].layout
-    with em.loop(first, end, 1, inits, hint="block") as blocks:
+    with em.loop(first, end, 1, carry, hint="block") as blocks:
         starts = [panel.at(blocks.iv) for panel in panels]
         if ahead:
             for panel, at in zip(panels, starts, strict=True):
                 panel.prefetch(at, ahead, layout.payload if layout.runs > 1 else layout.block_bytes)
         heads = [block_heads(panel, at) for panel, at in zip(panels, starts, strict=True)]
 
-        def at_run(number: Index, carried: list[Value]) -> list[Value]:
+        def at_run(number: Index, carried: Structure) -> Structure:
             runs = [Run(panel, at, number, head) for panel, at, head in zip(panels, starts, heads, strict=True)]
             if ahead and layout.runs > 1:
                 for run in runs:
@@ -245,16 +241,12 @@ def over_runs(
             return step(blocks.iv * layout.runs + number, runs, carried)
 
         if layout.runs == 1:
-            values = at_run(0, blocks.args)
+            blocks.yield_(at_run(0, blocks.carry))
         else:
-            with em.loop(0, layout.runs, 1, blocks.args, hint="run") as runs:
-                values = at_run(runs.iv, runs.args)
-                if inits:
-                    runs.yield_(values)
-            values = runs.results
-        if inits:
-            blocks.yield_(values)
-    return blocks.results
+            with em.loop(0, layout.runs, 1, blocks.carry, hint="run") as inner:
+                inner.yield_(at_run(inner.iv, inner.carry))
+            blocks.yield_(inner.result)
+    return blocks.result
 
 
 def block_heads(panel: Panel, at: Index) -> list[list[Value]]:

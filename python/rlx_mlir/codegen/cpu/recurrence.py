@@ -31,7 +31,7 @@ from rlx_mlir.codegen.specs.sequence import RecurrenceSpec
 
 from . import UnsupportedByTemplate
 from .attention_decode import sum_each
-from .kernel import Scratch, write_kernel
+from .kernel import Scratch, add_products, write_kernel
 from .registry import Generator, as_it_is
 from .target import Target, rounded
 
@@ -173,7 +173,7 @@ class _Recurrence:
         with em.loop(0, steps, self.block, hint="t") as block:
             t, count = block.iv, em.imin(steps - block.iv, self.block)
             decays = self._gates(t, count)
-            is_whole = em.cmpi("eq", em.index(count), self.block)
+            is_whole = em.cmpi("eq", count, self.block)
             with em.if_(em.binary("arith.andi", is_whole, decays)) as branch:
                 self._block(t, memory)
                 branch.else_()
@@ -270,16 +270,12 @@ class _Recurrence:
     def _recall(self, memory: _Memory, column: Index, vectors: int, count: int) -> list[list[Value]]:
         """sum_i rows[c, i] M[i]: for each of the keys, then for each of the queries, its vectors of columns."""
         em = self.em
-        zeros = [em.zero(self.type)] * (2 * count * vectors)
+        zeros = [[em.zero(self.type)] * vectors] * (2 * count)
         with em.loop(0, self.n, 1, zeros, hint="i") as row:
             values = [self._read(memory, row.iv, column + x * self.lanes) for x in range(vectors)]
-            sums: list[Value] = []
-            for c in range(2 * count):
-                factor = self._spread(self.rows, c, row.iv)
-                own = row.args[c * vectors : (c + 1) * vectors]
-                sums += [self.target.fma(em, factor, m, s) for m, s in zip(values, own, strict=True)]
-            row.yield_(sums)
-        return [row.results[c * vectors : (c + 1) * vectors] for c in range(2 * count)]
+            factors = (self._spread(self.rows, c, row.iv) for c in range(2 * count))
+            row.yield_(add_products(em, self.target, factors, values, row.carry))
+        return row.result
 
     def _update(
         self, source: _Memory, target: _Memory, column: Index, decay: Value, changes: Sequence[Sequence[Value]]
@@ -301,10 +297,10 @@ class _Recurrence:
         """Step t, whose gates stand at c."""
         em = self.em
         self._copy_rows(t, 1)
-        with em.loop(0, self.padded, self.lanes, [em.zero(self.type)], hint="i") as i:
+        with em.loop(0, self.padded, self.lanes, em.zero(self.type), hint="i") as i:
             key, query = (em.vload(self.rows, [row, i.iv], self.type) for row in (0, 1))
-            i.yield_([self.target.fma(em, key, query, i.args[0])])
-        product = em.broadcast(em.reduce("add", i.results[0], "reassoc"), self.type)
+            i.yield_(self.target.fma(em, key, query, i.carry))
+        product = em.broadcast(em.reduce("add", i.result, "reassoc"), self.type)
         decay, strength = self._spread(self.decay, c), self._spread(self.strength, c)
         vectors, width = self._groups_of(4)
         with em.loop(0, self.columns, width, hint="j") as j:
@@ -359,24 +355,25 @@ class _Recurrence:
         """The tables of a block: decays times products of its keys and queries with its keys; returns its decay."""
         em, count = self.em, self.block
         numbers = em.const(range(TABLE), vec(TABLE, "i32"))
-        with em.loop(0, count, 1, [em.zero(self.table), em.const(1.0, "f32")], hint="c") as c:
+        with em.loop(0, count, 1, (em.zero(self.table), em.const(1.0, "f32")), hint="c") as c:
             a = em.load(self.decay, [c.iv])
-            row = c.args[0] * em.broadcast(a, self.table)
+            row, reach = c.carry
+            row = row * em.broadcast(a, self.table)
             own = em.broadcast(em.cast("arith.index_cast", c.iv, "i32"), numbers.type)
             row = em.select(em.cmpi("eq", numbers, own), em.const(1.0, self.table), row)
-            reach = c.args[1] * a
+            reach = reach * a
             em.store(reach, self.reach, [c.iv])
-            with em.loop(0, self.padded, self.lanes, [em.zero(self.type)] * (2 * count), hint="i") as i:
+            with em.loop(0, self.padded, self.lanes, [[em.zero(self.type)] * count] * 2, hint="i") as i:
                 key = em.vload(self.rows, [c.iv, i.iv], self.type)
                 query = em.vload(self.rows, [c.iv + count, i.iv], self.type)
                 others = [em.vload(self.rows, [u, i.iv], self.type) for u in range(count)]
-                pairs = [(factor, other) for factor in (key, query) for other in others]
-                i.yield_([self.target.fma(em, *pair, sum_) for pair, sum_ in zip(pairs, i.args, strict=True)])
-            for table, sums in ((self.by_key, i.results[:count]), (self.by_query, i.results[count:])):
+                i.yield_(add_products(em, self.target, (key, query), others, i.carry))
+            for table, sums in zip((self.by_key, self.by_query), i.result, strict=True):
                 em.vstore(self._totals(sums) * row, table, [c.iv, 0])
-            c.yield_([row, reach])
-        em.vstore(c.results[0], self.fade, [0])
-        return c.results[1]
+            c.yield_((row, reach))
+        fade, reach = c.result
+        em.vstore(fade, self.fade, [0])
+        return reach
 
     def _totals(self, sums: Sequence[Value]) -> Value:
         """The sum over the lanes of each vector, as a row of a table."""

@@ -165,7 +165,7 @@ class _Kernel:
             if sink.result.pos is not None:
                 length = em.dim(self.out_buffers[sink.index], 1)
                 position = em.index(self.position(row, sink.result.pos))
-                above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, em.index(length))
+                above, below = em.cmpi("sge", position, 0), em.cmpi("slt", position, length)
                 inside = above & below
                 first = (self.batch(row) * length + position) * self.per_position
                 index = em.index(first + row % self.per_position)
@@ -193,7 +193,7 @@ class _Kernel:
         unroll = 4 if short and whole >= 8 else 2 if short and whole >= 4 else 1
         wide = whole // unroll * unroll
 
-        def step(base: Index, offset: int, used: int, sums: Sequence[Value]) -> list[Value]:
+        def step(base: Index, offset: int, used: int, sums: list[Value]) -> list[Value]:
             totals = [self.accumulate(node, x, base, offset, used) for node, x in zip(reductions, sums, strict=True)]
             at = base + offset
             for node in plan.kept:
@@ -202,63 +202,65 @@ class _Kernel:
                 self.store(sink, self.column(sink.node, base, offset, used), at, used)
             return totals
 
-        def steps(base: Index, sums: Sequence[Value]) -> list[Value]:
-            parts = [sums[u * count : (u + 1) * count] for u in range(unroll)]
-            return [x for u, part in enumerate(parts) for x in step(base, u * lanes, lanes, part)]
+        def steps(base: Index, sums: list[list[Value]]) -> list[list[Value]]:
+            return [step(base, u * lanes, lanes, own) for u, own in enumerate(sums)]
 
         start = [em.const(REDUCTIONS[node.op][2], self.type) for node in reductions]
 
         def turns(low: Index, high: Index) -> list[Value]:
-            with self.fresh_columns(), em.loop(low, high, unroll * lanes, start * unroll, hint="col") as loop:
-                loop.yield_(steps(loop.iv, loop.args))
-            return self.folded(reductions, loop.results)
+            with self.fresh_columns(), em.loop(low, high, unroll * lanes, [start] * unroll, hint="col") as loop:
+                loop.yield_(steps(loop.iv, loop.carry))
+            return self.folded(reductions, loop.result)
 
         sums, lost = start, [em.zero(self.type)] * count
         blocked = bool(reductions) and wide > TURNS * unroll
         if blocked:
             length = TURNS * unroll * lanes
-            with em.loop(0, wide * lanes, length, [*sums, *lost], hint="block") as loop:
+            with em.loop(0, wide * lanes, length, (sums, lost), hint="block") as loop:
                 own = turns(loop.iv, em.imin(loop.iv + length, wide * lanes))
-                loop.yield_(self.joined(reductions, loop.args, own))
-            sums, lost = loop.results[:count], loop.results[count:]
+                loop.yield_(self.joined(reductions, *loop.carry, own))
+            sums, lost = loop.result
         elif wide > unroll:
             sums = turns(0, wide * lanes)
         elif wide:
             with self.fresh_columns():
-                sums = self.folded(reductions, steps(0, start * unroll))
+                sums = self.folded(reductions, steps(0, [start] * unroll))
         rest = start if blocked else sums
         for vector in range(wide, -(-width // lanes)):  # those that are fewer than `unroll`, then the tail
             with self.fresh_columns():
                 rest = step(vector * lanes, 0, min(lanes, width - vector * lanes), rest)
         if blocked:
-            state = self.joined(reductions, [*sums, *lost], rest)
-            sums = [self.completed(node, *pair) for node, *pair in zip(reductions, state, state[count:], strict=False)]
+            state = self.joined(reductions, sums, lost, rest)
+            sums = [self.completed(node, *pair) for node, *pair in zip(reductions, *state, strict=True)]
         else:
             sums = rest
         for node, total in zip(reductions, sums, strict=True):
             kind = REDUCTIONS[node.op][1]
             self.numbers[node] = em.reduce(kind, total, "reassoc" if kind in ("add", "mul") else "")
 
-    def folded(self, reductions: Sequence[Node], sums: Sequence[Value]) -> list[Value]:
+    def folded(self, reductions: Sequence[Node], sums: list[list[Value]]) -> list[Value]:
         """The sums of several vectors side by side, as one for each reduction."""
-        left = list(sums)
-        while len(left) > len(reductions):
-            half = len(left) // 2
-            pairs = zip([*reductions] * (half // len(reductions)), left[:half], left[half:], strict=True)
-            left = [self.em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in pairs]
-        return left
+        while len(sums) > 1:
+            half = len(sums) // 2
+            pairs = zip(sums[:half], sums[half:], strict=True)
+            sums = [
+                [self.em.binary(REDUCTIONS[node.op][0], x, y) for node, x, y in zip(reductions, *pair, strict=True)]
+                for pair in pairs
+            ]
+        return sums[0]
 
-    def joined(self, reductions: Sequence[Node], state: Sequence[Value], own: Sequence[Value]) -> list[Value]:
+    def joined(
+        self, reductions: Sequence[Node], totals: list[Value], lost: list[Value], own: list[Value]
+    ) -> tuple[list[Value], list[Value]]:
         """The totals so far and what their additions have lost, with those of one more block."""
-        em, count = self.em, len(reductions)
-        totals, lost = [], list(state[count:])
-        for i, (node, total, x) in enumerate(zip(reductions, state, own, strict=False)):
+        after, lost = [], list(lost)
+        for i, (node, total, x) in enumerate(zip(reductions, totals, own, strict=True)):
             if REDUCTIONS[node.op][1] == "add":
-                after, lost[i] = add_with_loss(total, lost[i], x)
+                total, lost[i] = add_with_loss(total, lost[i], x)
             else:
-                after = em.binary(REDUCTIONS[node.op][0], total, x)
-            totals.append(after)
-        return [*totals, *lost]
+                total = self.em.binary(REDUCTIONS[node.op][0], total, x)
+            after.append(total)
+        return after, lost
 
     def completed(self, node: Node, total: Value, lost: Value) -> Value:
         """A total with what it has lost, where it is a sum."""

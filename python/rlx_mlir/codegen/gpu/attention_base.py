@@ -25,10 +25,25 @@ from rlx_mlir.codegen.gpu.emit import (
 from rlx_mlir.codegen.gpu.kernel import HostEmitter
 from rlx_mlir.codegen.specs.attention import LOG2_E, NEGATIVE_INFINITY, AttentionSpec, score_unit
 
-__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "rounded_up"]
+__all__ = ["NEGATIVE_INFINITY", "AttentionSpec", "Heads", "KeyRange", "Problem", "Running", "rounded_up"]
 
 VECTOR_BYTES = 16
 """Bytes of the widest access to memory."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """A softmax of keys that come one after the other, of each of a thread's rows.
+
+    Attributes:
+        maxima: of the scores so far.
+        sums: of the weights, which are relative to the maximum.
+        totals: weighted sums of values, in the order of the schedule.
+    """
+
+    maxima: list[Value]
+    sums: list[Value]
+    totals: list[list[Value]]
 
 
 def rounded_up(x: int, step: int) -> int:
@@ -120,6 +135,11 @@ class Problem:
         """The host's values of `sizes`."""
         return [em.i32(em.dim(operands[operand], axis)) for _, operand, axis in Problem.sizes(spec)]
 
+    @staticmethod
+    def batch(em: HostEmitter, spec: AttentionSpec, q: Value) -> Index:
+        """How many batch items the host has."""
+        return 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
+
     def bind(self, values: Sequence[Value]) -> None:
         """Takes the kernel's parameters, by their names."""
         spec, axis = self.spec, self.spec.sequence_axis
@@ -167,26 +187,26 @@ class Problem:
         if kind == "custom":
             return em.const(True, "i1")
         end = key + count
-        edge = em.cmpi("sgt", em.index(end), em.index(keys.hi))
+        edge = em.cmpi("sgt", end, keys.hi)
         position = keys.offset + first
         if kind in ("causal", "sliding_window"):
-            edge = edge | em.cmpi("sgt", em.index(end), em.index(position + 1))
+            edge = edge | em.cmpi("sgt", end, position + 1)
         if kind == "sliding_window":
             assert self.spec.window is not None
             oldest = position + (queries - 1) - self.spec.window
-            edge = edge | em.cmpi("sle", key, em.index(oldest))
+            edge = edge | em.cmpi("sle", key, oldest)
         return edge
 
     def sees(self, i: Index, key: Index, keys: KeyRange, mask_row: Value | None = None) -> Value:
         """Whether a query sees a key; the mask's row is that of the query."""
         em, kind = self.em, self.spec.mask_kind
-        seen = em.cmpi("slt", em.index(key), em.index(keys.hi))
+        seen = em.cmpi("slt", key, keys.hi)
         position = keys.offset + i
         if kind in ("causal", "sliding_window"):
-            seen = seen & em.cmpi("sle", em.index(key), em.index(position))
+            seen = seen & em.cmpi("sle", key, position)
         if kind == "sliding_window":
             assert self.spec.window is not None
-            seen = seen & em.cmpi("sgt", em.index(key), em.index(position - self.spec.window))
+            seen = seen & em.cmpi("sgt", key, position - self.spec.window)
         if kind == "custom":
             assert mask_row is not None
             seen = seen & self.mask_value(mask_row, em.imin(key, keys.hi - 1))

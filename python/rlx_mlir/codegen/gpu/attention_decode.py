@@ -27,6 +27,7 @@ from rlx_mlir.codegen.gpu.attention_base import (
     AttentionSpec,
     Heads,
     Problem,
+    Running,
     rounded_up,
 )
 from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, join, join_shared_bytes
@@ -218,34 +219,32 @@ class Partial(_Decode):
 
     # Keys -----------------------------------------------------------------------------------------
 
-    def walk(self, b: Index, kv: Index, start: Index, end: Index, queries: list[list[Value]]) -> list[Value]:
+    def walk(self, b: Index, kv: Index, start: Index, end: Index, queries: list[list[Value]]) -> Running:
         """Maxima, sums (of this lane's keys) and results (of this lane's elements) of all rows, after all keys."""
         em, config, spec = self.em, self.config, self.spec
         rows, step, stages = config.rows, config.step(spec), config.stages
         heads = (self.k, self.k.head(em, b, kv)), (self.v, self.v.head(em, b, kv))
         zero = em.const(0.0, "f32")
-        inits = [em.const(NEGATIVE_INFINITY, "f32")] * rows + [zero] * (rows * (1 + self.own))
+        opening = Running([em.const(NEGATIVE_INFINITY, "f32")] * rows, [zero] * rows, [[zero] * self.own] * rows)
         first = start + self.warp * config.keys(spec)
         exchange = self.warp * (config.keys(spec) * config.padded_rows() * 4)
         exchange = em.shared(exchange + stages * config.stage_bytes(spec))
         for ahead in range(stages):
             self.fetch(heads, first + ahead * step, end, ahead * config.stage_bytes(spec))
-        with em.loop(first, end, step, [em.const(0), *inits], hint="key") as loop:
-            stage, maxima, sums = loop.args[0], loop.args[1 : 1 + rows], loop.args[1 + rows : 1 + 2 * rows]
-            rest = loop.args[1 + 2 * rows :]
-            totals = [rest[r * self.own : (r + 1) * self.own] for r in range(rows)]
+        with em.loop(first, end, step, (em.const(0), opening), hint="key") as loop:
+            stage, state = loop.carry
             em.cp_async_wait(2 * stages - 1)
             scores, offset = self.scores(queries, self.read(stage, 0))
-            weights, maxima, sums, decays = self.weigh(scores, loop.iv, offset, end, maxima, sums)
+            weights, maxima, sums, decays = self.weigh(scores, loop.iv, offset, end, state)
             self.share(exchange, weights, offset)
             em.cp_async_wait(2 * stages - 2)
-            totals = self.accumulate(exchange, self.read(stage, 1), totals, decays)
+            totals = self.accumulate(exchange, self.read(stage, 1), state.totals, decays)
             self.fetch(heads, loop.iv + stages * step, end, stage)
             following = stage + config.stage_bytes(spec)
             following = em.select(em.cmpi("eq", following, stages * config.stage_bytes(spec)), 0, following)
-            loop.yield_([following, *maxima, *sums, *(x for total in totals for x in total)])
+            loop.yield_((following, Running(maxima, sums, totals)))
         em.cp_async_wait(0)
-        return loop.results[1:]
+        return loop.result[1]
 
     def slot(self, stage: Index, kind: int, u: int, vector: int) -> Value:
         """Where a lane's part of a row stands: of keys (0) or values (1), each lane's after its neighbour's."""
@@ -256,7 +255,7 @@ class Partial(_Decode):
     def fetch(self, heads: Sequence[tuple[Heads, Value]], key: Index, end: Index, stage: Index) -> None:
         """Starts copies of the keys from `key` on, then of their values; what doesn't exist becomes zeros."""
         em = self.em
-        some = em.cmpi("slt", em.index(key), em.index(end))
+        some = em.cmpi("slt", key, end)
         for kind, (x, head) in enumerate(heads):
             with em.if_(some):
                 self.fetch_rows(kind, x, head, key, end, stage)
@@ -269,7 +268,7 @@ class Partial(_Decode):
         for u in range(self.loads):
             place = key + (self.place + u * self.per_load)
             row = x.row(em, head, em.imin(place, last))
-            exists = em.cmpi("slt", em.index(place), em.index(end))
+            exists = em.cmpi("slt", place, end)
             for vector in range(self.vectors):
                 inside = self.inside(vector)
                 count = em.select(exists if inside is None else exists & inside, VECTOR_BYTES, 0)
@@ -327,14 +326,13 @@ class Partial(_Decode):
         first: Index,
         offset: Index,
         end: Index,
-        maxima: Sequence[Value],
-        sums: Sequence[Value],
+        state: Running,
     ) -> tuple[list[list[Value]], list[Value], list[Value], list[Value]]:
         """(weights, maxima, sums, decays of what was summed before); hidden keys have the weight -1 with `masks`."""
         em = self.em
         keys = [first + offset + u * self.per_load for u in range(len(scores[0]))]
         exist = [em.cmpi("slt", key, end) for key in keys]
-        weights, new_maxima, new_sums, decays = [], [], [], []
+        weights, maxima, sums, decays = [], [], [], []
         for row, products in enumerate(scores):
             seen = [self.seen_by(row, key, end, exists) for key, exists in zip(keys, exist, strict=True)]
             values = []
@@ -344,28 +342,28 @@ class Partial(_Decode):
                     bias = self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
                 values.append(em.select(visible, self.score(product, bias), NEGATIVE_INFINITY))
             largest = em.warp_reduce("maxnum", em.tree("maxnum", values))
-            maximum = self.larger(largest, maxima[row])
+            maximum = self.larger(largest, state.maxima[row])
             shift = self.finite(maximum)
             exps = [self.weight(value, shift) for value in values]
-            decay = self.weight(maxima[row], shift)
-            new_sums.append(em.fmaf(sums[row], decay, em.tree("add", exps)))
+            decay = self.weight(state.maxima[row], shift)
+            sums.append(em.fmaf(state.sums[row], decay, em.tree("add", exps)))
             if self.masks:
                 exps = [em.select(visible, x, -1.0) for visible, x in zip(seen, exps, strict=True)]
             weights.append(exps)
-            new_maxima.append(maximum)
+            maxima.append(maximum)
             decays.append(decay)
-        return weights, new_maxima, new_sums, decays
+        return weights, maxima, sums, decays
 
     def seen_by(self, row: int, key: Index, end: Index, exists: Value) -> Value:
         """Whether a row sees a key."""
         em, kind = self.em, self.spec.mask_kind
         seen = exists
         if self.count > 1 and kind in ("causal", "sliding_window"):
-            seen = seen & em.cmpi("sle", em.index(key), em.index(self.seen_until[row]))
+            seen = seen & em.cmpi("sle", key, self.seen_until[row])
         if self.count > 1 and kind == "sliding_window":
             assert self.spec.window is not None
             first = self.seen_until[row] - self.spec.window
-            seen = seen & em.cmpi("sgt", em.index(key), em.index(first))
+            seen = seen & em.cmpi("sgt", key, first)
         if kind == "custom":
             seen = seen & self.mask_value(self.mask_rows[row], em.imin(key, end - 1))
         return seen
@@ -407,29 +405,26 @@ class Partial(_Decode):
 
     # The end --------------------------------------------------------------------------------------
 
-    def merge(
-        self, state: list[Value], b: Index, kv: Index, split: Value, part: Value, sums: Value, parts: Value
-    ) -> None:
+    def merge(self, state: Running, b: Index, kv: Index, split: Value, part: Value, sums: Value, parts: Value) -> None:
         """Joins the lanes and warps of the block, and writes the part's results."""
         em, rows, warps, size = self.em, self.config.rows, self.config.warps, self.spec.head_dim
         stats = em.shared(warps * rows * size * 4)
         em.barrier()  # The same memory held weights.
-        lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state[rows : 2 * rows]]
+        lane_sums = [em.warp_reduce("add", x) * (1.0 / self.copies) for x in state.sums]
         for row in range(rows):
             with em.if_(em.cmpi("eq", self.lane, row)):
-                em.st(em.vector([state[row], lane_sums[row]]), stats, (self.warp * rows + row) * 2)
+                em.st(em.vector([state.maxima[row], lane_sums[row]]), stats, (self.warp * rows + row) * 2)
         em.barrier()
         totals: list[list[Value]] = []
         for row in range(rows):
             own = [em.lanes(em.ld(stats, vec(2, "f32"), 2 * (w * rows + row))) for w in range(warps)]
             maximum = em.tree("maxnum", [m for m, _ in own])
             shift = self.finite(maximum)
-            factor = self.weight(state[row], shift)
+            factor = self.weight(state.maxima[row], shift)
             total = em.tree("add", [x * self.weight(m, shift) for m, x in own])
             totals.append([maximum, total])
-            first = 2 * rows + row * self.own
             for vector in range(self.vectors):
-                values = state[first + vector * self.width : first + (vector + 1) * self.width]
+                values = state.totals[row][vector * self.width : (vector + 1) * self.width]
                 values = [em.warp_reduce("add", x, self.per_load, stride=self.lanes) * factor for x in values]
                 inside = em.cmpi("ult", self.lane, min(self.lanes, self.pieces - vector * self.lanes))
                 with em.if_(inside):
@@ -457,7 +452,7 @@ class Partial(_Decode):
         if self.config.groups * self.config.rows == self.total_rows:
             yield at
             return
-        with em.if_(em.cmpi("ult", em.index(at), self.total_rows)):
+        with em.if_(em.cmpi("ult", at, self.total_rows)):
             yield at
 
 
@@ -472,7 +467,7 @@ class Combine(_Decode):
         seen = em.imax(hi - lo, 0)
         # Without keys, parts have no size.
         count = (seen + (keys - 1)) // em.imax(keys, 1)
-        count = em.select(em.cmpi("eq", em.index(seen), 0), 0, em.index(count))
+        count = em.select(em.cmpi("eq", seen, 0), 0, count)
         first = self.partial_row(b, kv, row) * em.wide(parts)
         target = self.out.row(em, self.out.head(em, b, self.query_head(kv, row)), row % self.count)
         join(self, part, sums, first, count, target)
@@ -482,10 +477,8 @@ def partial_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
     """The first kernel: grid (parts, heads of keys * groups, batch)."""
     kernel = Partial(em, spec, config)
     parameters = [*kernel.parameters("q", "k", "v", "mask", "pos"), pointer("part"), pointer("sums")]
-    with em.kernel(name, parameters, config.warps * WARP) as values:
+    with em.kernel(name, parameters, config.warps * WARP, chained=True) as values:
         kernel.bind(values)
-        em.launch_dependents()
-        em.wait_dependencies()
         kernel.emit(values[-2], values[-1], em.blocks("x"))
 
 
@@ -498,10 +491,8 @@ def combine_kernel(em: DeviceEmitter, name: str, spec: AttentionSpec, config: De
         pointer("sums", readonly=True),
         ("parts", "i32"),
     ]
-    with em.kernel(name, parameters, JOIN_THREADS, min_blocks=8) as values:
+    with em.kernel(name, parameters, JOIN_THREADS, min_blocks=8, chained=True) as values:
         kernel.bind(values)
-        em.launch_dependents()
-        em.wait_dependencies()
         kernel.emit(*values[-3:])
 
 
@@ -523,42 +514,37 @@ def decode(
     partial_kernel(device, f"{symbol}_parts", spec, config)
     combine_kernel(device, f"{symbol}_join", spec, config)
 
-    def batch(em: HostEmitter, q: Value) -> Index:
-        return 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
-
     def parts(em: HostEmitter, operands: Sequence[Value]) -> Index:
         """Into how many parts keys are cut: steps of a block, or as many as fill the GPU."""
         keys = em.dim(operands[1], spec.sequence_axis)
         steps = em.iceildiv(keys, config.step(spec))
         if config.parts is not None:
             return em.imax(em.imin(steps, config.parts), 1)
-        heads = batch(em, operands[0]) * (kv * config.groups)
+        heads = Problem.batch(em, spec, operands[0]) * (kv * config.groups)
         heads = em.imax(heads, 1)
         fitting = slots // heads
         several = (heads + (WAVES * slots - 1)) // heads
-        one_wave = em.cmpi("uge", em.index(fitting), WAVES)
-        most = em.imin(em.select(one_wave, em.index(fitting), em.index(several)), MAX_PARTS)
+        one_wave = em.cmpi("uge", fitting, WAVES)
+        most = em.imin(em.select(one_wave, fitting, several), MAX_PARTS)
         return em.imax(em.imin(steps, most), 1)
 
     def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        count = batch(em, operands[0]) * (kv * rows) * parts(em, operands)
+        count = Problem.batch(em, spec, operands[0]) * (kv * rows) * parts(em, operands)
         return scratch.take([count * spec.head_dim], "f32"), scratch.take([count * 2], "f32")
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         memory = take(em, operands, scratch)
-        count, blocks = parts(em, operands), batch(em, operands[0])
+        count, blocks = parts(em, operands), Problem.batch(em, spec, operands[0])
         sizes = Problem.size_arguments(em, spec, named)
         given = [named[key] for key in ("q", "k", "v", "mask", "pos") if key in named]
         positions = [named["pos"]] if "pos" in named else []
-        pdl = device.sm >= 90
         em.launch(
             f"{symbol}_parts",
             [count, kv * config.groups, blocks],
             config.warps * WARP,
             [*given, *sizes, *memory],
             shared=config.shared_bytes(spec),
-            pdl=pdl,
         )
         em.launch(
             f"{symbol}_join",
@@ -566,7 +552,6 @@ def decode(
             JOIN_THREADS,
             [*positions, results[0], *sizes, *memory, em.i32(count)],
             shared=join_shared_bytes(spec.head_dim),
-            pdl=pdl,
         )
 
     return write_device_kernel(

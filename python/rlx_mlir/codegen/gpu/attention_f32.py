@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem
-from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, shape_of, vec
+from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running
+from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
@@ -110,16 +110,15 @@ class PrefillF32(Problem):
         self.mask_rows = [self.mask_row(b, h, em.imin(row, last)) for row in self.rows] if self.mask is not None else []
         k, v = self.k.head(em, b, kv), self.v.head(em, b, kv)
         zero, low = em.const(0.0, "f32"), em.const(NEGATIVE_INFINITY, "f32")
-        inits = [low] * ROWS + [zero] * (ROWS * (1 + 4 * self.parts))
-        with em.loop(keys.lo, keys.hi, config.keys, inits, hint="key") as loop:
-            state = self.step(loop.iv, keys, k, v, loop.args)
-            loop.yield_(state)
+        opening = Running([low] * ROWS, [zero] * ROWS, [[zero] * (4 * self.parts)] * ROWS)
+        with em.loop(keys.lo, keys.hi, config.keys, opening, hint="key") as loop:
+            loop.yield_(self.step(loop.iv, keys, k, v, loop.carry))
         several = em.cmpi("ugt", parts, 1)
         with em.if_(several) as branch:
             heads = em.wide(b) * self.spec.num_heads + em.wide(h)
-            self.keep(heads * em.wide(self.queries), split, parts, part, sums, loop.results)
+            self.keep(heads * em.wide(self.queries), split, parts, part, sums, loop.result)
             branch.else_()
-            self.finish(b, h, loop.results)
+            self.finish(b, h, loop.result)
 
     # Tiles ----------------------------------------------------------------------------------------
 
@@ -156,7 +155,7 @@ class PrefillF32(Problem):
 
     # A tile of keys -------------------------------------------------------------------------------
 
-    def step(self, key: Value, keys: KeyRange, k: Value, v: Value, state: Sequence[Value]) -> list[Value]:
+    def step(self, key: Value, keys: KeyRange, k: Value, v: Value, state: Running) -> Running:
         """Maxima, sums and results after the keys from `key` on."""
         em, config = self.em, self.config
         last = keys.hi - 1
@@ -169,8 +168,6 @@ class PrefillF32(Problem):
         self.write_tile(self.key_tile, self.size + PAD, config.keys, key_values)
         self.write_tile(self.value_tile, self.size, config.keys, values)
         em.barrier()
-        maxima, sums = state[:ROWS], state[ROWS : 2 * ROWS]
-        totals = list(state[2 * ROWS :])
         scores = self.scores()
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
         columns = [key + (self.lane + LANES * j) for j in range(self.columns)]
@@ -178,38 +175,40 @@ class PrefillF32(Problem):
             [self.biased(r, x, column, last) for x, column in zip(own, columns, strict=True)]
             for r, own in enumerate(scores)
         ]
-        with em.if_(edge, ["f32"] * (ROWS * self.columns)) as branch:
-            hidden = [
-                em.select(self.seen_by(r, column, keys), x, NEGATIVE_INFINITY)
-                for r, own in enumerate(scores)
-                for x, column in zip(own, columns, strict=True)
-            ]
-            branch.yield_(hidden)
+        with em.if_(edge, scores) as branch:
+            branch.yield_(
+                [
+                    [
+                        em.select(self.seen_by(r, column, keys), x, NEGATIVE_INFINITY)
+                        for x, column in zip(own, columns, strict=True)
+                    ]
+                    for r, own in enumerate(scores)
+                ]
+            )
             branch.else_()
-            branch.yield_([x for own in scores for x in own])
-        scores = [branch.results[r * self.columns : (r + 1) * self.columns] for r in range(ROWS)]
+            branch.yield_(scores)
+        scores = branch.result
         em.warp_sync()
-        new_maxima, new_sums, weights = [], [], []
+        maxima, sums, totals, weights = [], [], [], []
         for r, own in enumerate(scores):
-            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), LANES), maxima[r])
+            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), LANES), state.maxima[r])
             shift = self.finite(maximum)
-            decay = self.weight(maxima[r], shift)
+            decay = self.weight(state.maxima[r], shift)
             exps = [self.weight(x, shift) for x in own]
-            new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
-            new_maxima.append(maximum)
+            sums.append(em.fmaf(state.sums[r], decay, em.tree("add", exps)))
+            maxima.append(maximum)
             weights.append(exps)
-            width = 4 * self.parts
-            totals[r * width : (r + 1) * width] = [x * decay for x in totals[r * width : (r + 1) * width]]
+            totals.append([x * decay for x in state.totals[r]])
         for r, exps in enumerate(weights):
             row = (self.group * ROWS + r) * (config.keys + PAD)
             for j, x in enumerate(exps):
                 em.st(x, self.weight_tile, row + (self.lane + LANES * j))
         em.warp_sync()
-        with em.if_(edge, ["f32"] * len(totals)) as branch:
+        with em.if_(edge, totals) as branch:
             branch.yield_(self.weighted(totals, key, keys))
             branch.else_()
             branch.yield_(self.weighted(totals, None, keys))
-        return [*new_maxima, *new_sums, *branch.results]
+        return Running(maxima, sums, branch.result)
 
     def seen_by(self, r: int, key: Index, keys: KeyRange) -> Value:
         """Whether one of the thread's queries sees a key."""
@@ -225,26 +224,24 @@ class PrefillF32(Problem):
     def scores(self) -> list[list[Value]]:
         """Products of the thread's queries with its keys, in the tile."""
         em, pitch = self.em, self.size + PAD
-        inits = [em.const(0.0, "f32")] * (ROWS * self.columns)
+        zeros = [[em.const(0.0, "f32")] * self.columns] * ROWS
         query = self.group * (ROWS * pitch)
         key = self.lane * pitch
         unroll = next(n for n in (4, 2, 1) if self.quads % n == 0)
-        with em.loop(0, self.size, 4 * unroll, inits, hint="d") as d:
-            sums = list(d.args)
+        with em.loop(0, self.size, 4 * unroll, zeros, hint="d") as d:
+            sums = d.carry
             for u in range(unroll):
                 at = d.iv + 4 * u
                 queries = [em.lanes(em.ld(self.query_tile, vec(4, "f32"), query + r * pitch + at)) for r in range(ROWS)]
                 for j in range(self.columns):
                     own = em.lanes(em.ld(self.key_tile, vec(4, "f32"), key + j * LANES * pitch + at))
-                    for r in range(ROWS):
-                        total = sums[r * self.columns + j]
-                        for x, y in zip(queries[r], own, strict=True):
-                            total = em.fmaf(x, y, total)
-                        sums[r * self.columns + j] = total
+                    for query_part, totals in zip(queries, sums, strict=True):
+                        for x, y in zip(query_part, own, strict=True):
+                            totals[j] = em.fmaf(x, y, totals[j])
             d.yield_(sums)
-        return [d.results[r * self.columns : (r + 1) * self.columns] for r in range(ROWS)]
+        return d.result
 
-    def weighted(self, totals: Sequence[Value], first: Value | None, keys: KeyRange) -> list[Value]:
+    def weighted(self, totals: list[list[Value]], first: Value | None, keys: KeyRange) -> list[list[Value]]:
         """totals + weights * values of the tile; with `first`, its first key, hidden values count as nothing."""
         em, config = self.em, self.config
         weight_row = self.group * (ROWS * (config.keys + PAD))
@@ -253,7 +250,7 @@ class PrefillF32(Problem):
         if self.quads % LANES:
             quads = [em.imin(quad, last) for quad in quads]
         with em.loop(0, config.keys, 4, totals, hint="key") as loop:
-            sums = list(loop.args)
+            sums = loop.carry
             weights = [
                 em.lanes(em.ld(self.weight_tile, vec(4, "f32"), weight_row + (loop.iv + r * (config.keys + PAD))))
                 for r in range(ROWS)
@@ -264,17 +261,16 @@ class PrefillF32(Problem):
                 seen = None if first is None else [self.seen_by(r, first + at, keys) for r in range(ROWS)]
                 for part, quad in enumerate(quads):
                     values = em.lanes(em.ld(self.value_tile, vec(4, "f32"), row + quad * 4))
-                    for r in range(ROWS):
-                        for e, x in enumerate(values):
-                            place = (r * self.parts + part) * 4 + e
-                            total = em.fmaf(weights[r][i], x, sums[place])
-                            sums[place] = total if seen is None else em.select(seen[r], total, sums[place])
+                    for r, own in enumerate(sums):
+                        for place, x in enumerate(values, 4 * part):
+                            total = em.fmaf(weights[r][i], x, own[place])
+                            own[place] = total if seen is None else em.select(seen[r], total, own[place])
             loop.yield_(sums)
-        return loop.results
+        return loop.result
 
     # The end --------------------------------------------------------------------------------------
 
-    def finish(self, b: Index, h: Index, state: Sequence[Value]) -> None:
+    def finish(self, b: Index, h: Index, state: Running) -> None:
         """result = total / sum"""
         em = self.em
         head = self.out.head(em, b, h)
@@ -283,11 +279,11 @@ class PrefillF32(Problem):
             with self.existing(r):
                 row = self.out.row(em, head, self.rows[r])
                 for quad, own in values:
-                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                    with em.if_(em.cmpi("ult", quad, self.quads)):
                         value = em.vector([x * scale for x in own])
                         em.st(em.narrow(value, self.element), row, quad * 4)
 
-    def keep(self, first: Index, split: Index, parts: Value, part: Value, sums: Value, state: Sequence[Value]) -> None:
+    def keep(self, first: Index, split: Index, parts: Value, part: Value, sums: Value, state: Running) -> None:
         """Writes what a part of the keys gives, for the kernel that joins them; `first`: the row of query 0."""
         em = self.em
         for r, values, total in self.results(state):
@@ -295,24 +291,22 @@ class PrefillF32(Problem):
                 row = (first + em.wide(self.rows[r])) * em.wide(parts)
                 row = row + em.wide(split)
                 for quad, own in values:
-                    with em.if_(em.cmpi("ult", em.index(quad), self.quads)):
+                    with em.if_(em.cmpi("ult", quad, self.quads)):
                         em.st(em.vector(own), part, row * self.size + em.wide(quad * 4))
-                with em.if_(em.cmpi("eq", em.index(self.lane), 0)):
-                    em.st(em.vector([state[r], total]), sums, row * 2)
+                with em.if_(em.cmpi("eq", self.lane, 0)):
+                    em.st(em.vector([state.maxima[r], total]), sums, row * 2)
 
-    def results(self, state: Sequence[Value]) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
+    def results(self, state: Running) -> Iterator[tuple[int, list[tuple[Index, Sequence[Value]]], Value]]:
         """Of each row of a thread: its number, the quads that the thread has of it, the sum of weights."""
-        em, width = self.em, 4 * self.parts
-        for r in range(ROWS):
-            own = state[2 * ROWS + r * width : 2 * ROWS + (r + 1) * width]
+        for r, (own, total) in enumerate(zip(state.totals, state.sums, strict=True)):
             quads: list[tuple[Index, Sequence[Value]]] = [
                 (self.lane + LANES * p, own[4 * p : 4 * p + 4]) for p in range(self.parts)
             ]
-            yield r, quads, em.warp_reduce("add", state[ROWS + r], LANES)
+            yield r, quads, self.em.warp_reduce("add", total, LANES)
 
     def existing(self, r: int) -> AbstractContextManager[object]:
         """Runs where one of the thread's queries exists."""
-        return self.em.if_(self.em.cmpi("slt", self.em.index(self.rows[r]), self.em.index(self.queries)))
+        return self.em.if_(self.em.cmpi("slt", self.rows[r], self.queries))
 
 
 def prefill_f32(
@@ -326,59 +320,28 @@ def prefill_f32(
         config = replace(config, keys=keys, parts=parts)
     symbol = f"{symbol_of(name)}_f32"
     device = DeviceEmitter(chip)
-    slots = config.slots(spec, chip)
-    kernel, joins = PrefillF32(device, spec, config), Join(device, spec)
-    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
-    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *memory]
-    with device.kernel(symbol, parameters, config.threads, min_blocks=2) as values:
+    split = SplitKeys(
+        spec,
+        config.queries,
+        config.least * config.keys,
+        config.parts,
+        config.slots(spec, chip),
+        f"{symbol}_join",
+    )
+    kernel = PrefillF32(device, spec, config)
+    parameters = [*kernel.parameters("q", "k", "v", "mask", "pos", "out"), *split.PARAMETERS]
+    with device.kernel(symbol, parameters, config.threads, min_blocks=2, chained=True) as values:
         kernel.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         kernel.emit(*values[-3:])
-    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
-        joins.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
-        joins.emit(*values[-3:])
-
-    def sizes(em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index, Index, Index]:
-        """(batch, queries, tiles of queries, parts of the keys): parts, where there are few tiles for many keys."""
-        q, k, axis = operands[0], operands[1], spec.sequence_axis
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
-        queries, keys = em.dim(q, axis), em.dim(k, axis)
-        tiles = em.iceildiv(queries, config.queries)
-        wanted = slots // em.imax(tiles * spec.num_heads * batch, 1)
-        most = em.imin(keys // (config.least * config.keys), config.parts)
-        return batch, queries, tiles, em.imax(em.imin(wanted, most), 1)
-
-    def take(em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        batch, queries, _, parts = sizes(em, operands)
-        one = em.cmpi("eq", em.index(parts), 1)
-        rows = batch * queries * spec.num_heads * parts
-        rows = em.select(one, 0, em.index(rows))
-        return scratch.take([rows * spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
+    split.write(device)
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        batch, queries, tiles, parts = sizes(em, operands)
-        own = [*Problem.size_arguments(em, spec, named), *take(em, operands, scratch), em.i32(parts)]
-        pdl = device.sm >= 90
-        em.launch(
-            symbol,
-            [tiles, spec.num_heads, batch * parts],
-            config.threads,
-            [*operands, results[0], *own],
-            shared=config.shared_bytes(spec.head_dim),
-            pdl=pdl,
-        )
-        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
-        em.launch(
-            f"{symbol}_join",
-            [joined, spec.num_heads, batch],
-            JOIN_THREADS,
-            [results[0], *own],
-            shared=join_shared_bytes(spec.head_dim),
-            pdl=pdl,
-        )
+        batch, _, tiles, parts = split.sizes(em, operands)
+        own = [*Problem.size_arguments(em, spec, named), *split.take(em, operands, scratch), em.i32(parts)]
+        grid, shared = [tiles, spec.num_heads, batch * parts], config.shared_bytes(spec.head_dim)
+        em.launch(symbol, grid, config.threads, [*operands, results[0], *own], shared=shared)
+        split.join(em, operands, results[0], own)
 
-    return write_device_kernel(name, "attention_f32", spec.operands, [("out", spec.result)], device, host, scratch=take)
+    results = [("out", spec.result)]
+    return write_device_kernel(name, "attention_f32", spec.operands, results, device, host, scratch=split.take)

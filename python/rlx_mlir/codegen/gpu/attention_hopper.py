@@ -21,16 +21,14 @@ from dataclasses import dataclass, replace
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.gpu.attention_base import Problem, rounded_up
-from rlx_mlir.codegen.gpu.attention_join import JOIN_THREADS, MAX_PARTS, Join, join_shared_bytes, part_of
+from rlx_mlir.codegen.gpu.attention_join import MAX_PARTS, SplitKeys, part_of
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
 from rlx_mlir.codegen.gpu.emit import (
     DeviceEmitter,
     Index,
-    Parameter,
+    Slot,
     Value,
     element_of,
-    pointer,
-    shape_of,
     struct_of,
     tensor_map,
     vec,
@@ -98,30 +96,16 @@ def value_span(size: int) -> int:
     return 128 if rounded_up(size, VALUE_STEP) % BOX == 0 else 64
 
 
-@dataclass
+@dataclass(frozen=True)
 class _State:
     """What a computing thread carries: its places in the rings, of its two rows maxima and sums, weights, results."""
 
-    key_ring: list[Value]
-    value_ring: list[Value]
+    key_ring: Slot
+    value_ring: Slot
     maxima: list[Value]
     sums: list[Value]
     weights: list[Value]
     totals: list[Value]
-
-    def flat(self) -> list[Value]:
-        """All values, in a fixed order."""
-        return [*self.key_ring, *self.value_ring, *self.maxima, *self.sums, *self.weights, *self.totals]
-
-    def like(self, values: Sequence[Value]) -> _State:
-        """The same parts of other values."""
-        rest = list(values)
-
-        def take(count: int) -> list[Value]:
-            own, rest[:count] = rest[:count], []
-            return own
-
-        return _State(take(2), take(2), take(2), take(2), take(len(self.weights)), take(len(self.totals)))
 
 
 class PrefillHopper(Problem):
@@ -156,7 +140,7 @@ class PrefillHopper(Problem):
             q, k, v, out = self.maps
             em.tma_prefetch(q)
             em.tma_prefetch(out)
-            with em.if_(em.cmpi("ne", em.index(self.keys), 0)):  # There is no map of no keys.
+            with em.if_(em.cmpi("ne", self.keys, 0)):  # There is no map of no keys.
                 em.tma_prefetch(k)
                 em.tma_prefetch(v)
             em.mbarrier_init(self.barriers, 1)
@@ -219,8 +203,8 @@ class PrefillHopper(Problem):
             target = em.shared(box * TILE * 2 * BOX)
             em.tma_load(target, q, self.coordinates(spec.num_heads, self.h, self.first, box * BOX), self.barriers)
         kv = self.h // spec.group
-        with em.loop(0, self.count, 1, [em.const(0), em.const(1)], hint="tile") as loop:
-            stage, phase = loop.args
+        with em.loop(0, self.count, 1, Slot(em.const(0), em.const(1)), hint="tile") as loop:
+            stage, phase = loop.carry
             row = self.seen.lo + (self.count - 1 - loop.iv) * config.keys
             boxes = (self.boxes, 2 * BOX), (2 * self.columns // self.span, self.span)
             for kind, map, offset, (count, span) in zip(("keys", "values"), (k, v), offsets[:2], boxes, strict=True):
@@ -231,7 +215,7 @@ class PrefillHopper(Problem):
                     at = stage * config.tile_bytes(size) + (offset + box * config.keys * span)
                     place = self.coordinates(spec.kv_heads, kv, row, box * span // 2)
                     em.tma_load(em.shared(at), map, place, full)
-            loop.yield_(list(em.advance(stage, phase, config.stages)))
+            loop.yield_(em.advance(loop.carry, config.stages))
 
     # Computing ------------------------------------------------------------------------------------
 
@@ -252,13 +236,13 @@ class PrefillHopper(Problem):
         ]
         em.mbarrier_wait(self.barriers, 0)
         zero = em.const(0.0, "f32")
-        kinds = ["f32"] * (4 + self.size // 2)
-        with em.if_(em.cmpi("sgt", em.index(self.count), 0), kinds) as branch:
+        nothing = [em.const(NEGATIVE_INFINITY, "f32")] * 2, [zero] * 2, [zero] * (self.size // 2)
+        with em.if_(em.cmpi("sgt", self.count, 0), nothing) as branch:
             state = self.walk()
-            branch.yield_([*state.maxima, *state.sums, *state.totals[: self.size // 2]])
+            branch.yield_((state.maxima, state.sums, state.totals[: self.size // 2]))
             branch.else_()
-            branch.yield_([em.const(NEGATIVE_INFINITY, "f32")] * 2 + [zero] * (len(kinds) - 2))
-        self.finish(branch.results[:2], branch.results[2:4], branch.results[4:])
+            branch.yield_(nothing)
+        self.finish(*branch.result)
 
     def walk(self) -> _State:
         """The state after all keys; at least one tile."""
@@ -268,12 +252,11 @@ class PrefillHopper(Problem):
         for lower, upper, masked in ((1, first, True), (first, last, False), (last, self.count, True)):
             if lower == upper:
                 continue
-            with em.loop(lower, upper, 1, state.flat(), hint="tile") as loop:
-                loop.yield_(self.step(loop.iv, state.like(loop.args), masked).flat())
-            state = state.like(loop.results)
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
-        state.totals = em.wgmma_wait_tied(0, self.weigh(state))
-        return state
+            with em.loop(lower, upper, 1, state, hint="tile") as loop:
+                loop.yield_(self.step(loop.iv, loop.carry, masked))
+            state = loop.result
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
+        return replace(state, totals=em.wgmma_wait_tied(0, self.weigh(state)))
 
     def bounds(self) -> tuple[Index, Index]:
         """Tiles, counted from the last: those before the first bound and from the second on need conditions."""
@@ -303,29 +286,29 @@ class PrefillHopper(Problem):
         scores = self.transformed(scores, zero, True, mask)
         maxima, sums, weights, _ = self.softmax(scores, None, None)
         totals = [em.const(0.0, "f32")] * (self.columns // 2)
-        ring = list(em.advance(zero, zero, self.config.stages))
-        return _State(ring, [zero, zero], maxima, sums, self.packed(weights), totals)
+        first = Slot(zero, zero)
+        ring = em.advance(first, self.config.stages)
+        return _State(ring, first, maxima, sums, self.packed(weights), totals)
 
     def step(self, tile: Value, state: _State, masked: bool) -> _State:
         """Adds a tile: the values of the one before are multiplied while its scores are computed."""
         em, stages = self.em, self.config.stages
-        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring[0]), state.key_ring[1])
-        products = self.products(state.key_ring[0])
-        em.mbarrier_wait(self.barrier_of("values full", state.value_ring[0]), state.value_ring[1])
+        em.mbarrier_wait(self.barrier_of("keys full", state.key_ring.stage), state.key_ring.phase)
+        products = self.products(state.key_ring.stage)
+        em.mbarrier_wait(self.barrier_of("values full", state.value_ring.stage), state.value_ring.phase)
         totals = self.weigh(state)
         mask = self.mask_tile(tile)
         products = em.wgmma_wait_tied(1, products)
-        self.arrive("keys empty", state.key_ring[0])
+        self.arrive("keys empty", state.key_ring.stage)
         scores = self.transformed(products, tile, masked, mask)
         maxima, sums, weights, decays = self.softmax(scores, state.maxima, state.sums)
         # Weights pass through the wait, too: packed before, they would take registers that products still read.
-        done = em.wgmma_wait_tied(0, [*totals, *weights])
-        totals, weights = done[: len(totals)], done[len(totals) :]
-        self.arrive("values empty", state.value_ring[0])
+        totals, weights = em.wgmma_wait_tied(0, (totals, weights))
+        self.arrive("values empty", state.value_ring.stage)
         totals = [x * decays[(i // 2) % 2] for i, x in enumerate(totals)]
         return _State(
-            list(em.advance(state.key_ring[0], state.key_ring[1], stages)),
-            list(em.advance(state.value_ring[0], state.value_ring[1], stages)),
+            em.advance(state.key_ring, stages),
+            em.advance(state.value_ring, stages),
             maxima,
             sums,
             self.packed(weights),
@@ -358,7 +341,7 @@ class PrefillHopper(Problem):
     def weigh(self, state: _State) -> list[Value]:
         """Starts adding the weights times their stage of values."""
         em, config, size = self.em, self.config, self.size
-        at = state.value_ring[0] * config.tile_bytes(size) + config.offsets(size)[1]
+        at = state.value_ring.stage * config.tile_bytes(size) + config.offsets(size)[1]
         span = self.span
         right = em.wgmma_descriptor(em.address(em.shared()) + at, config.keys * span, 8 * span, span)
         totals = state.totals
@@ -424,9 +407,9 @@ class PrefillHopper(Problem):
             for n in range(config.keys // 8):
                 for e in range(2):
                     at = 4 * n + 2 * half + e
-                    sees = em.cmpi("sge", em.index(limit), 8 * n + e)
+                    sees = em.cmpi("sge", limit, 8 * n + e)
                     if oldest is not None:
-                        sees = sees & em.cmpi("slt", em.index(oldest), 8 * n + e)
+                        sees = sees & em.cmpi("slt", oldest, 8 * n + e)
                     shown[at] = em.select(sees, scores[at], NEGATIVE_INFINITY)
         return shown
 
@@ -468,14 +451,14 @@ class PrefillHopper(Problem):
             return
         start = seen.lo + (self.count - 1) * config.keys
         end = em.imin(start + config.keys, self.keys)
-        with em.if_(em.cmpi("slt", em.index(seen.hi), em.index(end))):
+        with em.if_(em.cmpi("slt", seen.hi, end)):
             em.mbarrier_wait(self.barrier_of("values full", 0), 0)
             pieces, per_row = 2 * config.keys * self.columns // 16, self.span // 16
             first = self.thread - GROUP
             zeros = em.const(0, "vector<4xi32>")
             with em.loop(first, pieces, CONSUMERS * GROUP, hint="piece") as loop:
                 row = start + loop.iv // per_row % config.keys
-                with em.if_(em.cmpi("sge", em.index(row), em.index(seen.hi))):
+                with em.if_(em.cmpi("sge", row, seen.hi)):
                     em.st(zeros, em.shared(config.offsets(self.size)[1]), loop.iv * 4)
             em.fence_async()
             em.barrier(3, CONSUMERS * GROUP)
@@ -500,7 +483,7 @@ class PrefillHopper(Problem):
             return row + split
 
         for half, query in enumerate(self.rows):
-            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+            with em.if_(em.cmpi("slt", query, self.queries)):
                 row = place(query)
                 at = row * self.size + em.wide(self.column)
                 for n in range(self.size // 8):
@@ -551,7 +534,7 @@ class PrefillHopper(Problem):
             return
         em.fence_async()
         em.barrier(barrier, GROUP)
-        with em.if_(self.leads & em.cmpi("slt", em.index(first), em.index(self.queries))):
+        with em.if_(self.leads & em.cmpi("slt", first, self.queries)):
             for box in range(self.boxes):
                 place = self.coordinates(self.spec.num_heads, self.h, first, box * BOX)
                 em.tma_store(self.maps[3], em.at(target, box * TILE * 2 * BOX, "i8"), place)
@@ -566,7 +549,7 @@ class PrefillHopper(Problem):
         with em.loop(start, QUERIES * pieces, GROUP, hint="piece") as loop:
             row, piece = loop.iv // pieces, loop.iv % pieces
             query = first + row
-            with em.if_(em.cmpi("slt", em.index(query), em.index(self.queries))):
+            with em.if_(em.cmpi("slt", query, self.queries)):
                 words = em.ld(em.at(tile, self.place(row, piece), "i8"), vec(4, "i32"))
                 em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))
 
@@ -627,19 +610,15 @@ def prefill_hopper(
         *kernel.parameters("q", "k", "v", "mask", "pos", "out"),
         *((x, "i32") for x in ("tiles", "heads", "live")),
     ]
-    memory: list[Parameter] = [pointer("part"), pointer("sums"), ("parts", "i32")]
-    with device.kernel(symbol, [*parameters, *memory], _THREADS, min_blocks=1) as values:
+    processors = resources(chip).processors
+    split = SplitKeys(spec, TILE, config.least * config.keys, config.parts, processors, f"{symbol}_join")
+    with device.kernel(symbol, [*parameters, *split.PARAMETERS], _THREADS, min_blocks=1) as values:
         kernel.bind(values)
         kernel.emit(values[:4], *values[-6:])
-    joins = Join(device, spec)
-    with device.kernel(f"{symbol}_join", [*joins.parameters("out"), *memory], JOIN_THREADS, min_blocks=8) as values:
-        joins.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
-        joins.emit(*values[-3:])
-    host = _PrefillHost(spec, config, symbol, resources(chip).processors)
+    split.write(device)
+    host = _PrefillHost(spec, config, symbol, split)
     results = [("out", spec.result)]
-    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host.emit, scratch=host.take)
+    return write_device_kernel(name, "attention_hopper", spec.operands, results, device, host.emit, scratch=split.take)
 
 
 #: Threads of a block: the warp group that loads, and those that multiply.
@@ -648,34 +627,12 @@ _THREADS = (1 + CONSUMERS) * GROUP
 
 @dataclass(frozen=True)
 class _PrefillHost:
-    """How the host launches the kernel and the one that joins parts.
-
-    slots: blocks that run at one time.
-    """
+    """How the host launches the kernel and the one that joins parts."""
 
     spec: AttentionSpec
     config: HopperConfig
     symbol: str
-    slots: int
-
-    def _batch(self, em: HostEmitter, q: Value) -> Index:
-        return 1 if len(shape_of(self.spec.q)) == 2 else em.dim(q, 0)
-
-    def _parts(self, em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index]:
-        """(parts of the keys, rows of their results): parts, where there are few tiles for many keys."""
-        spec, config = self.spec, self.config
-        batch = self._batch(em, operands[0])
-        queries, keys = (em.dim(x, spec.sequence_axis) for x in operands[:2])
-        tiles = em.iceildiv(queries, TILE) * batch * spec.num_heads
-        most = em.imin(keys // (config.least * config.keys), config.parts)
-        parts = em.imax(em.imin(self.slots // em.imax(tiles, 1), most), 1)
-        rows = batch * queries * spec.num_heads * parts
-        return parts, em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(rows))
-
-    def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
-        """The memory of parts: results, and the maxima and sums of their rows."""
-        _, rows = self._parts(em, operands)
-        return scratch.take([rows * self.spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
+    split: SplitKeys
 
     def _map(self, em: HostEmitter, batch: Index, buffer: Value, heads: int, rows: int, span: int = 2 * BOX) -> Value:
         """The tensor map of heads, of which a box is so many rows of `span` bytes."""
@@ -692,15 +649,13 @@ class _PrefillHost:
         """The launches."""
         spec, config = self.spec, self.config
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
-        batch = self._batch(em, named["q"])
-        queries, keys = (em.dim(named[x], spec.sequence_axis) for x in "qk")
-        tiles, heads = em.iceildiv(queries, TILE), batch * spec.num_heads
+        batch, _, tiles, parts = self.split.sizes(em, operands)
+        keys, heads = em.dim(named["k"], spec.sequence_axis), batch * spec.num_heads
         # Heads of queries whose keys and values fit into the L2 cache, in whole groups.
         fitting = LIVE_BYTES // em.imax(keys * (4 * spec.head_dim), 1)
         live = em.imax(em.imin(fitting * spec.group, heads), 1)
-        parts, _ = self._parts(em, operands)
         lengths = Problem.size_arguments(em, spec, named)
-        own = [*self.take(em, operands, scratch), em.i32(parts)]
+        own = [*self.split.take(em, operands, scratch), em.i32(parts)]
         em.launch(
             self.symbol,
             [tiles * heads, parts],
@@ -717,14 +672,5 @@ class _PrefillHost:
                 *own,
             ],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=True,
         )
-        joined = em.select(em.cmpi("eq", em.index(parts), 1), 0, em.index(queries))
-        em.launch(
-            f"{self.symbol}_join",
-            [joined, spec.num_heads, batch],
-            JOIN_THREADS,
-            [results[0], *lengths, *own],
-            shared=join_shared_bytes(spec.head_dim),
-            pdl=True,
-        )
+        self.split.join(em, operands, results[0], [*lengths, *own])

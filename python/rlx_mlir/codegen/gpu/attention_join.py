@@ -5,11 +5,16 @@ the values times those weights. One block joins one row, in an order that depend
 
 from __future__ import annotations
 
-from rlx_mlir.codegen.gpu.attention_base import KeyRange, Problem
-from rlx_mlir.codegen.gpu.emit import Index, Value, vec
-from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
-__all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "join", "join_shared_bytes", "part_of"]
+from rlx_mlir.codegen.gpu.attention_base import KeyRange, Problem
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Parameter, Value, pointer, vec
+from rlx_mlir.codegen.gpu.kernel import HostEmitter, Scratch
+from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
+
+__all__ = ["JOIN_THREADS", "MAX_PARTS", "Join", "SplitKeys", "join", "join_shared_bytes", "part_of"]
 
 WARP = 32
 JOIN_THREADS = 128
@@ -33,11 +38,11 @@ def join(problem: Problem, part: Value, sums: Value, first: Index, count: Value,
     em, size = problem.em, problem.spec.head_dim
     thread, lane, warp = em.thread(), em.lane(), em.warp()
     # One thread a part: MAX_PARTS are as many as threads.
-    with em.if_(em.cmpi("ult", thread, count), ["f32", "f32"]) as own:
+    with em.if_(em.cmpi("ult", thread, count), ["f32"] * 2) as own:
         own.yield_(em.lanes(em.ld(sums, vec(2, "f32"), (first + em.wide(thread)) * 2)))
         own.else_()
         own.yield_([em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")])
-    maximum, total = own.results
+    maximum, total = own.result
     weights, exchange = em.shared(), em.shared(MAX_PARTS * 4)
     shift = problem.finite(em.block_reduce("maxnum", maximum, exchange, JOIN_THREADS))
     weight = problem.weight(maximum, shift)
@@ -61,20 +66,19 @@ def _weighted(problem: Problem, part: Value, first: Index, count: Value, weights
     """The sums of this warp's parts, times their weights: every fourth part, 4 elements a lane at a time."""
     em, size = problem.em, problem.spec.head_dim
     vectors = -(-size // (WARP * 4))
-    inits = [em.const(0.0, "f32")] * (4 * vectors)
+    zeros = [[em.const(0.0, "f32")] * 4] * vectors
     lane = em.lane() * 4
-    with em.loop(em.warp(), count, JOIN_THREADS // WARP, inits, hint="part") as loop:
+    with em.loop(em.warp(), count, JOIN_THREADS // WARP, zeros, hint="part") as loop:
         weight = em.ld(weights, "f32", loop.iv)
         base = (first + em.wide(loop.iv)) * size
-        sums: list[Value] = []
-        for vector in range(vectors):
+        sums = []
+        for vector, old in enumerate(loop.carry):
             at = lane + vector * WARP * 4
-            at = em.select(em.cmpi("ult", em.index(at), size), em.index(at), 0)
+            at = em.select(em.cmpi("ult", at, size), at, 0)
             values = em.lanes(em.ld(part, vec(4, "f32"), base + em.wide(at)))
-            old = loop.args[4 * vector : 4 * vector + 4]
-            sums += [em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)]
+            sums.append([em.fmaf(weight, x, total) for x, total in zip(values, old, strict=True)])
         loop.yield_(sums)
-    return [loop.results[4 * v : 4 * v + 4] for v in range(vectors)]
+    return loop.result
 
 
 def part_of(problem: Problem, keys: KeyRange, step: int, split: Index, parts: Index) -> KeyRange:
@@ -98,3 +102,57 @@ class Join(Problem):
         row = heads * em.wide(self.queries) + em.wide(i)
         target = self.out.row(em, self.out.head(em, b, h), i)
         join(self, part, sums, row * em.wide(parts), parts, target)
+
+
+@dataclass(frozen=True)
+class SplitKeys:
+    """Keys in parts, a block each, where there are few tiles of queries for many keys; another kernel joins them.
+
+    Attributes:
+        queries: of a tile.
+        least: keys of a part at least.
+        most: parts at most.
+        slots: blocks that run at one time.
+        symbol: of the kernel that joins.
+    """
+
+    spec: AttentionSpec
+    queries: int
+    least: int
+    most: int
+    slots: int
+    symbol: str
+
+    #: What both kernels get of it, after everything else.
+    PARAMETERS: ClassVar[list[Parameter]] = [pointer("part"), pointer("sums"), ("parts", "i32")]
+
+    def write(self, em: DeviceEmitter) -> None:
+        """The kernel that joins."""
+        joins = Join(em, self.spec)
+        parameters = [*joins.parameters("out"), *self.PARAMETERS]
+        with em.kernel(self.symbol, parameters, JOIN_THREADS, min_blocks=8, chained=True) as values:
+            joins.bind(values)
+            joins.emit(*values[-len(self.PARAMETERS) :])
+
+    def sizes(self, em: HostEmitter, operands: Sequence[Value]) -> tuple[Index, Index, Index, Index]:
+        """(batch, queries, tiles of queries, parts of the keys)"""
+        spec, (q, k, *_) = self.spec, operands
+        batch = Problem.batch(em, spec, q)
+        queries, keys = em.dim(q, spec.sequence_axis), em.dim(k, spec.sequence_axis)
+        tiles = em.iceildiv(queries, self.queries)
+        wanted = self.slots // em.imax(tiles * spec.num_heads * batch, 1)
+        return batch, queries, tiles, em.imax(em.imin(wanted, em.imin(keys // self.least, self.most)), 1)
+
+    def take(self, em: HostEmitter, operands: Sequence[Value], scratch: Scratch) -> tuple[Value, Value]:
+        """The memory of parts: results, and the maxima and sums of their rows."""
+        batch, queries, _, parts = self.sizes(em, operands)
+        rows = em.select(em.cmpi("eq", parts, 1), 0, batch * queries * self.spec.num_heads * parts)
+        return scratch.take([rows * self.spec.head_dim], "f32"), scratch.take([rows * 2], "f32")
+
+    def join(self, em: HostEmitter, operands: Sequence[Value], result: Value, arguments: Sequence[Value]) -> None:
+        """Launches the kernel that joins, with these arguments after the result; it has nothing to do for one part."""
+        batch, queries, _, parts = self.sizes(em, operands)
+        joined = em.select(em.cmpi("eq", parts, 1), 0, queries)
+        grid: list[Index] = [joined, self.spec.num_heads, batch]
+        shared = join_shared_bytes(self.spec.head_dim)
+        em.launch(self.symbol, grid, JOIN_THREADS, [result, *arguments], shared=shared)

@@ -13,14 +13,13 @@ values: values arrive during the first product, the next keys during softmax and
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, rounded_up
+from rlx_mlir.codegen.gpu.attention_base import Heads, KeyRange, Problem, Running, rounded_up
 from rlx_mlir.codegen.gpu.attention_repair import Row, repair
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, shape_of, vec
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs.attention import NEGATIVE_INFINITY, AttentionSpec
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
@@ -107,11 +106,11 @@ class PrefillMma(Problem):
         fragments = [self.query_fragments(step) for step in range(self.size // 16)] if config.keep else None
         low, zero = em.const(NEGATIVE_INFINITY, "f32"), em.const(0.0, "f32")
         count = len(self.rows)
-        inits = [low] * count + [zero] * (count * (1 + self.per_row // 2))
-        with em.loop(keys.lo, keys.hi, config.keys, inits, hint="key") as loop:
-            loop.yield_(self.step(loop.iv, keys, k, v, fragments, loop.args))
+        opening = Running([low] * count, [zero] * count, [[zero] * self.per_row] * config.tiles)
+        with em.loop(keys.lo, keys.hi, config.keys, opening, hint="key") as loop:
+            loop.yield_(self.step(loop.iv, keys, k, v, fragments, loop.carry))
         em.cp_async_wait(0)
-        self.finish((b, h, kv), keys, loop.results)
+        self.finish((b, h, kv), keys, loop.result)
 
     # Tiles ----------------------------------------------------------------------------------------
 
@@ -124,12 +123,12 @@ class PrefillMma(Problem):
             row, piece = place // self.pieces, place % self.pieces
             at = first + row
             source = em.at(x.row(em, head, em.imin(at, last)), piece * 8, x.element)
-            size = em.select(em.cmpi("slt", em.index(at), em.index(end)), 16, 0)
+            size = em.select(em.cmpi("slt", at, end), 16, 0)
             target = self.place(tile, row, piece)
             if (i + 1) * threads <= count * self.pieces:
                 em.cp_async(target, source, count=size)
                 continue
-            with em.if_(em.cmpi("ult", em.index(row), count)):
+            with em.if_(em.cmpi("ult", row, count)):
                 em.cp_async(target, source, count=size)
 
     def place(self, tile: Value, row: Index, piece: Index, step: int = 0) -> Value:
@@ -158,10 +157,10 @@ class PrefillMma(Problem):
         k: Value,
         v: Value,
         fragments: list[list[list[Value]]] | None,
-        state: Sequence[Value],
-    ) -> list[Value]:
+        state: Running,
+    ) -> Running:
         """Maxima, sums and results after the keys from `key` on."""
-        em, config, count = self.em, self.config, len(self.rows)
+        em, config = self.em, self.config
         em.cp_async_wait(0)
         em.barrier()  # Keys are there, and the values before are used up.
         self.copy(self.value_tile, config.keys, self.v, v, key, keys.hi)
@@ -172,23 +171,21 @@ class PrefillMma(Problem):
         self.copy(self.key_tile, config.keys, self.k, k, key + config.keys, keys.hi)
         em.cp_async_commit()
         scores = self.scores(products, key, keys)
-        maxima, sums, totals = state[:count], state[count : 2 * count], list(state[2 * count :])
-        new_maxima, new_sums, weights = [], [], []
+        maxima, sums, weights = [], [], []
         for r, own in enumerate(scores):
-            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), 4), maxima[r])
-            decay, *exps = self.weights([maxima[r], *own], self.finite(maximum))
-            new_sums.append(em.fmaf(sums[r], decay, em.tree("add", exps)))
-            new_maxima.append(maximum)
+            maximum = self.larger(em.warp_reduce("maxnum", em.tree("maxnum", own), 4), state.maxima[r])
+            decay, *exps = self.weights([state.maxima[r], *own], self.finite(maximum))
+            sums.append(em.fmaf(state.sums[r], decay, em.tree("add", exps)))
+            maxima.append(maximum)
             weights.append(exps)
+            totals = state.totals[r // 2]
             for place in self.places(r):
                 totals[place] = totals[place] * decay
-        return [*new_maxima, *new_sums, *self.weighted(weights, totals)]
+        return Running(maxima, sums, self.weighted(weights, state.totals))
 
     def places(self, r: int) -> list[int]:
-        """Where the results of one of a lane's rows stand among all: as in fragments, two of each row in turn."""
-        tile, half = divmod(r, 2)
-        first = tile * self.per_row + 2 * half
-        return [first + 4 * n + e for n in range(self.size // 8) for e in range(2)]
+        """Where a lane's row has its results among those of 16 queries: as in fragments, two of each row in turn."""
+        return [2 * (r % 2) + 4 * n + e for n in range(self.size // 8) for e in range(2)]
 
     def products(self, fragments: list[list[list[Value]]] | None) -> list[list[Value]]:
         """Queries times keys: accumulators of 16 queries and 8 keys, by 16 queries, then by keys."""
@@ -224,21 +221,23 @@ class PrefillMma(Problem):
                     bias = [self.mask_value(self.mask_rows[r], em.imin(column, last)) for column in columns]
                 own = [self.score(x * self.query_factor, y) for x, y in zip(own, bias, strict=True)]
             scores.append(own)
-        flat = [x for own in scores for x in own]
         edge = self.edge(key, config.keys, self.first, config.queries, keys)
-        with em.if_(edge, ["f32"] * len(flat)) as branch:
+        with em.if_(edge, scores) as branch:
             shown = []
             for r, own in enumerate(scores):
                 row = self.mask_rows[r] if self.spec.mask_kind == "custom" else None
-                for x, column in zip(own, columns, strict=True):
-                    shown.append(em.select(self.sees(self.rows[r], column, keys, row), x, NEGATIVE_INFINITY))
+                shown.append(
+                    [
+                        em.select(self.sees(self.rows[r], column, keys, row), x, NEGATIVE_INFINITY)
+                        for x, column in zip(own, columns, strict=True)
+                    ]
+                )
             branch.yield_(shown)
             branch.else_()
-            branch.yield_(flat)
-        width = len(columns)
-        return [branch.results[r * width : (r + 1) * width] for r in range(len(scores))]
+            branch.yield_(scores)
+        return branch.result
 
-    def weighted(self, weights: list[list[Value]], totals: list[Value]) -> list[Value]:
+    def weighted(self, weights: list[list[Value]], totals: list[list[Value]]) -> list[list[Value]]:
         """totals + weights times values."""
         em, config = self.em, self.config
         row, half = self.lane & 15, self.lane >> 4
@@ -251,27 +250,25 @@ class PrefillMma(Problem):
             for pair in range(self.size // 16):
                 place = self.place(self.value_tile, row + 16 * step, half, pair)
                 own = em.ldmatrix(place, transpose=True)
-                for tile in range(config.tiles):
+                for left, results in zip(lefts, totals, strict=True):
                     for n in range(2):
-                        at = tile * self.per_row + 4 * (2 * pair + n)
-                        b = own[2 * n : 2 * n + 2]
-                        totals[at : at + 4] = em.mma(self.element, lefts[tile], b, totals[at : at + 4])
+                        at = slice(4 * (2 * pair + n), 4 * (2 * pair + n) + 4)
+                        results[at] = em.mma(self.element, left, own[2 * n : 2 * n + 2], results[at])
         return totals
 
     # The end --------------------------------------------------------------------------------------
 
-    def finish(self, place: tuple[Index, Index, Index], keys: KeyRange, state: Sequence[Value]) -> None:
+    def finish(self, place: tuple[Index, Index, Index], keys: KeyRange, state: Running) -> None:
         """result = total / sum, through this warp's part of the tile of queries, so that rows are written as wholes."""
         em, config, count = self.em, self.config, len(self.rows)
-        totals = state[2 * count :]
         em.warp_sync()
         row = self.warp * (16 * config.tiles) + (self.lane >> 2)
         inner = (self.lane & 3) * 4
         rows = []
         for r in range(count):
-            scale = self.normalising(em.warp_reduce("add", state[count + r], 4))
-            values = [totals[at] * scale for at in self.places(r)]
-            rows.append(Row(self.rows[r], self.finite(state[r]), scale, values))
+            scale = self.normalising(em.warp_reduce("add", state.sums[r], 4))
+            values = [state.totals[r // 2][at] * scale for at in self.places(r)]
+            rows.append(Row(self.rows[r], self.finite(state.maxima[r]), scale, values))
             for n in range(self.size // 8):
                 target = self.place(self.query_tile, row + 8 * r, n)
                 em.st(self.pair(values, 2 * n), em.at(target, inner, "i8"))
@@ -292,9 +289,9 @@ class PrefillMma(Problem):
             own, piece = number // self.pieces, number % self.pieces
             at = self.warp * lines + own
             query = self.first + at
-            exists = em.cmpi("slt", em.index(query), em.index(self.queries))
+            exists = em.cmpi("slt", query, self.queries)
             if (i + 1) * WARP > lines * self.pieces:
-                exists = exists & em.cmpi("ult", em.index(own), lines)
+                exists = exists & em.cmpi("ult", own, lines)
             with em.if_(exists):
                 words = em.ld(self.place(self.query_tile, at, piece), vec(4, "i32"))
                 em.st(words, em.at(self.out.row(em, head, query), piece * 8, self.element))
@@ -321,24 +318,20 @@ def prefill_mma(
     device = DeviceEmitter(chip)
     kernel = PrefillMma(device, spec, config)
     parameters = kernel.parameters("q", "k", "v", "mask", "pos", "out")
-    with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1) as values:
+    with device.kernel(symbol, parameters, config.warps * WARP, min_blocks=1, chained=True) as values:
         kernel.bind(values)
-        device.launch_dependents()
-        device.wait_dependencies()
         kernel.emit()
 
     def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         named = dict(zip((operand for operand, _ in spec.operands), operands, strict=True))
         q = named["q"]
-        batch = 1 if len(shape_of(spec.q)) == 2 else em.dim(q, 0)
         tiles = em.iceildiv(em.dim(q, spec.sequence_axis), config.queries)
         em.launch(
             symbol,
-            [tiles, spec.num_heads, batch],
+            [tiles, spec.num_heads, Problem.batch(em, spec, q)],
             config.warps * WARP,
             [*operands, results[0], *Problem.size_arguments(em, spec, named)],
             shared=config.shared_bytes(spec.head_dim),
-            pdl=device.sm >= 90,
         )
 
     return write_device_kernel(name, "attention_mma", spec.operands, [("out", spec.result)], device, host)

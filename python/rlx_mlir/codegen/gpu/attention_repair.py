@@ -56,7 +56,7 @@ def repair(
             probe = em.fmaf(x, 0.0, probe)
         # Where the sum of weights is NaN, so is the row.
         broken = em.cmpf("uno", probe, probe) & em.cmpf("ord", row.scale, row.scale)
-        broken = broken & em.cmpi("slt", em.index(row.query), em.index(problem.queries))
+        broken = broken & em.cmpi("slt", row.query, problem.queries)
         mask = em.ballot(broken)
         with em.if_(em.cmpi("ne", mask, 0)), em.loop(0, WARP // GROUP, hint="group") as group:
             first = group.iv * GROUP
@@ -92,7 +92,7 @@ def _row(
     with em.loop(keys.lo, keys.hi, 1, zeros, hint="key") as loop:
         seen_row = mask_row if problem.spec.mask_kind == "custom" else None
         sees = problem.sees(i, loop.iv, keys, seen_row)
-        with em.if_(sees, ["f32"] * len(places)) as branch:
+        with em.if_(sees, loop.carry) as branch:
             key_row, value_row = problem.k.row(em, k, loop.iv), problem.v.row(em, v, loop.iv)
             product = em.const(0.0, "f32")
             for d, x in zip(own, query, strict=True):
@@ -104,8 +104,8 @@ def _row(
                 bias = problem.mask_value(mask_row, loop.iv)
             weight = problem.probability(product, bias, maximum)
             values = [em.widen(em.ld(value_row, problem.stored, d)) for d in own]
-            branch.yield_([em.fmaf(weight, x, total) for x, total in zip(values, loop.args, strict=True)])
+            branch.yield_([em.fmaf(weight, x, total) for x, total in zip(values, loop.carry, strict=True)])
             branch.else_()
-            branch.yield_(loop.args)
-        loop.yield_(branch.results)
-    return list(zip(places, loop.results, strict=True))
+            branch.yield_(loop.carry)
+        loop.yield_(branch.result)
+    return list(zip(places, loop.result, strict=True))

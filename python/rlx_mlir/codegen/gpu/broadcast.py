@@ -16,17 +16,9 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.conversions import HALVES, convert
 from rlx_mlir.codegen.gpu.copies import product
-from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.emit import BITS, FLOAT8, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import (
-    DeviceKernel,
-    HostEmitter,
-    Numbers,
-    Scratch,
-    by_vectors,
-    symbol_of,
-    write_device_kernel,
-)
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.program import emit_elementwise
 from rlx_mlir.codegen.row_graph import COMPARISONS
 from rlx_mlir.codegen.specs import BroadcastSpec, BroadcastStep
@@ -59,39 +51,29 @@ def emit_broadcast(name: str, spec: BroadcastSpec, chip: str, constants: frozens
     for step in spec.steps:
         _check(name, step, spec)
     operands = [(f"arg{i}", type) for i, type in enumerate(spec.operands)]
-    results = [("out", spec.result)]
-    axes = _axes(HostEmitter(), spec, [Value(f"%{own}", type) for own, type in operands])
-    sizes = Numbers([number for axis in axes for number in (axis.size, *axis.steps)])
-    widths = _vectors(spec, axes[-1].size)
     em = DeviceEmitter(chip)
-    parameters: list[Parameter] = [
-        *(pointer(own, readonly=True, constant=i in constants) for i, (own, _) in enumerate(operands)),
-        pointer("out"),
-        *sizes.parameters,
-    ]
-    symbols = {lanes: symbol_of(f"{name}_broadcast{lanes}") for lanes in widths}
-    for lanes, symbol in symbols.items():
-        with em.kernel(symbol, parameters, THREADS) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
-            numbers = sizes.filled(values[len(operands) + 1 :])
-            width = 1 + len(operands)
-            own = [_Axis(numbers[at], tuple(numbers[at + 1 : at + width])) for at in range(0, len(numbers), width)]
-            _Body(em, spec, values[: len(operands)], values[len(operands)], own, lanes).run()
 
-    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
-        made = _axes(host, spec, sources)
-        numbers = [number for axis in made for number in (axis.size, *axis.steps)]
-        arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
-        count = product([axis.size for axis in made])
+    def body(buffers: list[Value], axes: list[_Axis], lanes: int) -> None:
+        _Body(em, spec, buffers[:-1], buffers[-1], axes, lanes).run()
 
-        def launch(lanes: int) -> None:
-            blocks = host.iceildiv(count // lanes, THREADS)
-            host.launch(symbols[lanes], blocks, THREADS, arguments, pdl=em.sm >= 90)
+    def grid(host: HostEmitter, axes: list[_Axis], lanes: int) -> Index:
+        return host.iceildiv(product([axis.size for axis in axes]) // lanes, THREADS)
 
-        by_vectors(host, widths, [made[-1].size], launch)
-
-    return write_device_kernel(name, "broadcast", operands, results, em, host)
+    return write_sized_kernel(
+        em,
+        name,
+        "broadcast",
+        operands,
+        [("out", spec.result)],
+        lambda host, buffers: _axes(host, spec, buffers[:-1]),
+        body,
+        grid,
+        threads=THREADS,
+        symbol="broadcast",
+        widths=lambda axes: _vectors(spec, axes[-1].size),
+        divisors=lambda axes: [axes[-1].size],
+        constants=constants,
+    )
 
 
 def _check(name: str, step: BroadcastStep, spec: BroadcastSpec) -> None:

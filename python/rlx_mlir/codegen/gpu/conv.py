@@ -57,9 +57,7 @@ def emit_conv(
         ("chunks", "i64"),
     ]
     symbol = symbol_of(f"{name}_conv")
-    with em.kernel(symbol, parameters, config.threads) as (x, weight, out, count, steps, chunks):
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(symbol, parameters, config.threads, chained=True) as (x, weight, out, count, steps, chunks):
         number = em.wide(em.block()) * config.threads + em.wide(em.thread())
         with em.if_(em.cmpi("ult", number, count)):
             chunk = em.wide(number // vectors)
@@ -75,7 +73,7 @@ def emit_conv(
         count = batch * chunks * vectors
         numbers = [host.i64(value) for value in (count, steps, chunks)]
         blocks = host.iceildiv(count, config.threads)
-        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers], pdl=em.sm >= 90)
+        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers])
 
     operands, results = [("x", spec.x), ("weight", spec.weight)], [("out", spec.result)]
     return write_device_kernel(name, "conv", operands, results, em, host, order=spec.operand_order)
@@ -127,7 +125,7 @@ class _Conv:
     def _taps(self, weight: Value) -> list[list[Value]]:
         """The weights by tap, then by channel: those of a channel lie side by side."""
         em = self.em
-        start = em.at(weight, em.index(self.channel * self.taps), self.element)
+        start = em.at(weight, self.channel * self.taps, self.element)
         loaded = [em.lanes(em.widen(em.ld(start, self.type, k * self.lanes))) for k in range(self.taps)]
         flat = [value for vector in loaded for value in vector]
         return [flat[k :: self.taps] for k in range(self.taps)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Parameter, pointer
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Numbers, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.specs import Conv2dSpec
 
 __all__ = ["Conv2dConfig", "conv2d_config", "emit_conv2d"]
@@ -87,25 +87,23 @@ def emit_conv2d(
     em = DeviceEmitter(chip)
     operands, results = [("x", spec.x), ("weight", spec.weight)], [("out", spec.result)]
     sizes = _sizes(HostEmitter(), Value("%x", spec.x), Value("%out", spec.result))
-    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
+    numbers = Numbers(sizes, "i32")
     parameters: list[Parameter] = [
         *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
         pointer("out"),
-        *((key, "i32") for key in dynamic),
+        *numbers.parameters,
     ]
     symbol = symbol_of(f"{name}_conv2d")
-    with em.kernel(symbol, parameters, config.threads) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
-        known = {**sizes, **dict(zip(dynamic, values[3:], strict=True))}
+    with em.kernel(symbol, parameters, config.threads, chained=True) as values:
+        known = numbers.filled(values[3:])
         _Conv2d(em, spec, element, config, (per_group, inputs, rows, columns), values[:3], known).run()
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         own = _sizes(host, sources[0], targets[0])
         pixels = host.iceildiv(own["pixels"], PIXELS)
-        arguments = [*sources, *targets, *(host.i32(own[key]) for key in dynamic)]
+        arguments = [*sources, *targets, *numbers.arguments(host, own)]
         grid = [pixels * host.dim(targets[0], 0), tiles]
-        host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes, pdl=em.sm >= 90)
+        host.launch(symbol, grid, config.threads, arguments, shared=config.shared_bytes)
 
     return write_device_kernel(name, "conv2d", operands, results, em, host, order=spec.order)
 
@@ -152,15 +150,15 @@ class _Conv2d:
         em.barrier()
         zeros = [em.zero("f32")] * OWN**2
         steps = -(-self.k // STEP)
-        with em.loop(0, steps, 1, [*zeros, em.const(0)], hint="step") as loop:
-            *totals, turn = loop.args
+        with em.loop(0, steps, 1, (zeros, em.const(0)), hint="step") as loop:
+            totals, turn = loop.carry
             ahead = self._fetch(loop.iv + 1)
             totals = self._multiply(turn, totals)
             other = turn ^ 1
             self._put(other, ahead)
             em.barrier()
-            loop.yield_([*totals, other])
-        self._store(loop.results[: OWN**2])
+            loop.yield_((totals, other))
+        self._store(loop.result[0])
 
     def _place(self, thread: Value) -> None:
         """What the thread copies: of weights a few channels and places along k, of the image what meets its pixel."""
@@ -201,11 +199,11 @@ class _Conv2d:
         row = self.top + tap // self.columns * spec.dilation[0]
         column = self.left + tap % self.columns * spec.dilation[1]
         # Places before the image are large as unsigned numbers.
-        exists = em.cmpi("ult", em.index(row), sizes["height"]) & em.cmpi("ult", em.index(column), sizes["width"])
+        exists = em.cmpi("ult", row, sizes["height"]) & em.cmpi("ult", column, sizes["width"])
         exists = exists & (self.inside & em.cmpi("ult", k, self.k))
         line = (self.first_input + em.wide(channel)) * self._wide("height") + em.wide(row)
         place = line * self._wide("width") + em.wide(column)
-        return em.widen(em.ld_if(exists, self.x, self.element, em.index(place)))
+        return em.widen(em.ld_if(exists, self.x, self.element, place))
 
     def _wide(self, name: str) -> Index:
         size = self.sizes[name]
@@ -220,10 +218,10 @@ class _Conv2d:
         for at in range(0, STEP, _ALONG):
             for first in range(0, config.channels, rows):
                 line = (self.along + at) * (config.channels + PAD)
-                em.st(left.pop(0), weights, em.index(line + (self.channel + first)))
+                em.st(left.pop(0), weights, line + (self.channel + first))
         for at in range(0, STEP, config.threads // PIXELS):
             line = (self.deep + at) * PIXELS
-            em.st(left.pop(0), pixels, em.index(line + self.pixel))
+            em.st(left.pop(0), pixels, line + self.pixel)
 
     def _tiles(self, turn: Value) -> tuple[Value, Value]:
         """The addresses of a step's tiles."""
@@ -243,8 +241,8 @@ class _Conv2d:
         channel = em.thread() // across * OWN
         pixel = em.thread() % across * OWN
         for k in range(STEP):
-            x = em.lanes(em.ld(weights, vec(OWN, "f32"), em.index(channel + k * (config.channels + PAD))))
-            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), em.index(pixel + k * PIXELS)))
+            x = em.lanes(em.ld(weights, vec(OWN, "f32"), channel + k * (config.channels + PAD)))
+            y = em.lanes(em.ld(pixels, vec(OWN, "f32"), pixel + k * PIXELS))
             totals = [em.fmaf(x[at // OWN], y[at % OWN], total) for at, total in enumerate(totals)]
         return totals
 
@@ -265,8 +263,8 @@ class _Conv2d:
                 start = (base + em.wide(channel)) * pixels + em.wide(pixel)
                 if whole:
                     with em.if_(em.cmpi("ult", pixel, self.pixels)):
-                        em.st(em.narrow(em.vector(own), self.element), self.out, em.index(start))
+                        em.st(em.narrow(em.vector(own), self.element), self.out, start)
                     continue
                 for lane, value in enumerate(own):
-                    with em.if_(em.cmpi("ult", em.index(pixel + lane), self.pixels)):
-                        em.st(em.narrow(value, self.element), self.out, em.index(start + lane))
+                    with em.if_(em.cmpi("ult", pixel + lane, self.pixels)):
+                        em.st(em.narrow(value, self.element), self.out, start + lane)

@@ -11,20 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
-from rlx_mlir.codegen.gpu.kernel import (
-    DeviceKernel,
-    HostEmitter,
-    Numbers,
-    Scratch,
-    by_vectors,
-    symbol_of,
-    write_device_kernel,
-)
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.specs import MoveSpec
 
 __all__ = ["Axis", "Copy", "emit_copies", "merged_permutation", "product"]
@@ -51,19 +44,6 @@ class Copy:
     axes: tuple[Axis, ...]
     source: Index = 0
     target: Index = 0
-
-    def numbers(self) -> list[Index]:
-        """Sizes and distances, in a fixed order."""
-        return [
-            *(number for axis in self.axes for number in (axis.size, axis.source, axis.target)),
-            self.source,
-            self.target,
-        ]
-
-    def replaced(self, numbers: Sequence[Index]) -> Copy:
-        """The copy with other sizes and distances, in the order of `numbers`."""
-        axes = tuple(Axis(*numbers[at : at + 3]) for at in range(0, 3 * len(self.axes), 3))
-        return Copy(axes, *numbers[-2:])
 
     def repeats(self) -> bool:
         """Whether neighbours in the result are the same element."""
@@ -92,47 +72,36 @@ def emit_copies(name: str, spec: MoveSpec, chip: str, constants: frozenset[int] 
     if spec.op == "transpose" and moves_last(spec):
         raise UnsupportedByTemplate(f"{name}: elements that are neighbours are so no more")
     operands = [(f"arg{i}", type) for i, type in enumerate(spec.inputs)]
-    results = [("out", spec.result)]
-    signature = [Value(f"%{own}", type) for own, type in [*operands, *results]]
-    copies = copies_of(HostEmitter(), spec, signature[:-1])
-    sizes = Numbers([number for copy in copies for number in copy.numbers()])
-    widths = _vectors(copies, element)
     em = DeviceEmitter(chip)
-    parameters: list[Parameter] = [
-        *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
-        pointer("out"),
-        *sizes.parameters,
-    ]
-    symbols = {lanes: symbol_of(f"{name}_copy{lanes}") for lanes in widths}
-    for lanes, symbol in symbols.items():
-        with em.kernel(symbol, parameters, THREADS) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
-            numbers = sizes.filled(values[len(operands) + 1 :])
-            for i, copy in enumerate(copies):
-                own, numbers = copy.replaced(numbers[: len(copy.numbers())]), numbers[len(copy.numbers()) :]
-                if len(copies) == 1:
-                    _move(em, own, values[i], values[len(operands)], element, lanes)
-                    continue
-                with em.if_(em.cmpi("eq", em.block("y"), i)):
-                    _move(em, own, values[i], values[len(operands)], element, lanes)
 
-    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
-        made = copies_of(host, spec, sources)
-        numbers = [number for copy in made for number in copy.numbers()]
-        arguments = [*sources, *targets, *sizes.arguments(host, numbers)]
+    def body(buffers: list[Value], copies: list[Copy], lanes: int) -> None:
+        *sources, target = buffers
+        for i, (copy, source) in enumerate(zip(copies, sources, strict=True)):
+            with nullcontext() if len(copies) == 1 else em.if_(em.cmpi("eq", em.block("y"), i)):
+                _move(em, copy, source, target, element, lanes)
 
-        def launch(lanes: int) -> None:
-            counts = [product([axis.size for axis in copy.axes]) // lanes for copy in made]
-            largest = counts[0]
-            for count in counts[1:]:
-                largest = host.imax(largest, count)
-            blocks = host.iceildiv(largest, THREADS)
-            host.launch(symbols[lanes], [blocks, len(made)], THREADS, arguments, pdl=em.sm >= 90)
+    def grid(host: HostEmitter, copies: list[Copy], lanes: int) -> list[Index]:
+        largest, *counts = [product([axis.size for axis in copy.axes]) // lanes for copy in copies]
+        for count in counts:
+            largest = host.imax(largest, count)
+        return [host.iceildiv(largest, THREADS), len(copies)]
 
-        by_vectors(host, widths, [own for copy in made for own in copy.divisors()], launch)
-
-    return write_device_kernel(name, "copies", operands, results, em, host, order=spec.order)
+    return write_sized_kernel(
+        em,
+        name,
+        "copies",
+        operands,
+        [("out", spec.result)],
+        lambda host, buffers: copies_of(host, spec, buffers[:-1]),
+        body,
+        grid,
+        threads=THREADS,
+        symbol="copy",
+        widths=lambda copies: _vectors(copies, element),
+        divisors=lambda copies: [own for copy in copies for own in copy.divisors()],
+        constants=constants,
+        order=spec.order,
+    )
 
 
 def product(sizes: Sequence[Index]) -> Index:
@@ -269,7 +238,7 @@ def _repeated(em: HostEmitter, spec: MoveSpec, sizes: Sequence[Index]) -> list[A
         elif isinstance(own, int) or declared is None:
             kind, step = "keep", distance
         else:  # known at the call
-            kind, step = "either", em.select(em.cmpi("eq", own, 1), 0, em.index(distance))
+            kind, step = "either", em.select(em.cmpi("eq", own, 1), 0, distance)
         distance = distance * own
         if isinstance(size, int) and size == 1:
             continue

@@ -24,10 +24,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from rlx_mlir.chips import check_chip, sm_version
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Emitter, Index, Loop, Operand, Value, element_of, memref, shape_of, vec, with_element
+from rlx_mlir.codegen.structures import Structure, flatten, unflatten
 
 __all__ = [
     "GENERIC",
@@ -36,9 +39,11 @@ __all__ = [
     "BITS",
     "DeviceEmitter",
     "Index",
+    "Launched",
     "Loop",
     "Operand",
     "Parameter",
+    "Slot",
     "Value",
     "element_of",
     "memref",
@@ -111,6 +116,26 @@ def struct_of(types: Sequence[str]) -> str:
     return f"!llvm.struct<({', '.join(types)})>"
 
 
+@dataclass(frozen=True)
+class Launched:
+    """What launches have to know of a kernel.
+
+    Attributes:
+        parameters: their names.
+        waits: whether it waits for the kernels before it (`wait_dependencies`): it may start while they still run.
+    """
+
+    parameters: tuple[str, ...]
+    waits: bool
+
+
+class Slot(NamedTuple):
+    """A stage of a ring of buffers, and the parity of its barrier: what loops along rings carry."""
+
+    stage: Value
+    phase: Value
+
+
 class DeviceEmitter(Emitter):
     """Collects the text of kernels; see the module's docstring."""
 
@@ -120,9 +145,10 @@ class DeviceEmitter(Emitter):
         super().__init__()
         self.chip = check_chip(chip)
         self.sm = sm_version(chip)
-        self.parameters: dict[str, list[str]] = {}
-        """Names of each kernel's parameters."""
+        self.kernels: dict[str, Launched] = {}
+        """The kernels that are done, by name."""
         self._ptx = 0
+        self._waits = False
 
     def need(self, what: str, sm: int, *, exactly: bool = False) -> None:
         """Raises UnsupportedByTemplate where the chip is older than `sm`, or (`exactly`) isn't sm_<sm>a."""
@@ -140,18 +166,23 @@ class DeviceEmitter(Emitter):
         *,
         min_blocks: int | None = None,
         cluster: int | None = None,
+        chained: bool = False,
     ) -> Iterator[list[Value]]:
         """`llvm.func @name`, launched with exactly `threads` threads a block.
 
         min_blocks: blocks that must fit a multiprocessor at one time, which bounds registers. cluster: blocks along x
-        that form a cluster (sm_90 on).
+        that form a cluster (sm_90 on). chained: the kernel begins by letting the next one start, and waiting for those
+        before it.
         """
         shape = (threads, 1, 1) if isinstance(threads, int) else threads
         values = [Value(f"%{parameter[0]}", parameter[1], self) for parameter in parameters]
-        self.parameters[name] = [parameter[0] for parameter in parameters]
         self._begin()
-        self._ptx = 0
+        self._ptx, self._waits = 0, False
+        if chained:
+            self.launch_dependents()
+            self.wait_dependencies()
         yield values
+        self.kernels[name] = Launched(tuple(parameter[0] for parameter in parameters), self._waits)
         self.line("llvm.return")
         signature = ", ".join(
             f"{value}: {value.type}" + (f" {{{parameter[2]}}}" if len(parameter) > 2 and parameter[2] else "")
@@ -217,17 +248,11 @@ class DeviceEmitter(Emitter):
             return self.const(x, "i32")
         return x if x.type == "i32" else self.cast("arith.trunci", x, "i32")
 
-    def advance(self, stage: Value, phase: Value, stages: int) -> tuple[Value, Value]:
+    def advance(self, slot: Slot, stages: int) -> Slot:
         """The next stage of a ring of `stages`, and the parity that its barrier has when it is reached again."""
-        following = stage + 1
+        following = slot.stage + 1
         wraps = self.cmpi("eq", following, stages)
-        return self.select(wraps, 0, following), self.select(wraps, phase ^ 1, phase)
-
-    def select(self, condition: Value, on_true: Operand, on_false: Operand) -> Value:
-        """As for CPUs; two numbers are i32."""
-        if not isinstance(on_true, Value) and not isinstance(on_false, Value):
-            on_true = self.const(on_true)
-        return super().select(condition, on_true, on_false)
+        return Slot(self.select(wraps, 0, following), self.select(wraps, slot.phase ^ 1, slot.phase))
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -271,11 +296,11 @@ class DeviceEmitter(Emitter):
         self, condition: Value, base: Value, type: str, offset: Index = 0, other: float = 0, *, align: int | None = None
     ) -> Value:
         """`ld` where the condition holds, `other` elsewhere; then memory isn't touched."""
-        with self.if_(condition, [type]) as branch:
-            branch.yield_([self.ld(base, type, offset, align=align)])
+        with self.if_(condition, type) as branch:
+            branch.yield_(self.ld(base, type, offset, align=align))
             branch.else_()
-            branch.yield_([self.const(other, type)])
-        return branch.results[0]
+            branch.yield_(self.const(other, type))
+        return branch.result
 
     def address(self, base: Value) -> Value:
         """The address as a number, e.g. for descriptors: i32 of shared memory, i64 of other memory."""
@@ -646,13 +671,14 @@ class DeviceEmitter(Emitter):
         """Waits until at most `pending` groups aren't done. Where other code runs meanwhile, use `wgmma_wait_tied`."""
         self.line(f"nvvm.wgmma.wait.group.sync.aligned {pending}")
 
-    def wgmma_wait_tied(self, pending: int, values: Sequence[Value]) -> list[Value]:
+    def wgmma_wait_tied(self, pending: int, values: Structure) -> Structure:
         """`wgmma_wait` through which f32 or i32 values pass: nothing that uses the results moves before it."""
         letter = {"f32": "f", "i32": "r"}
-        outs = [f"={letter[value.type]}" for value in values]
-        constraints = ",".join([*outs, *(str(i) for i in range(len(values)))])
+        operands = flatten(values)
+        outs = [f"={letter[value.type]}" for value in operands]
+        constraints = ",".join([*outs, *(str(i) for i in range(len(operands)))])
         text = f"wgmma.wait_group.sync.aligned {pending};"
-        return self.asm(text, constraints, values, [value.type for value in values])
+        return unflatten(values, self.asm(text, constraints, operands, [value.type for value in operands]))
 
     def wgmma(
         self,
@@ -711,6 +737,7 @@ class DeviceEmitter(Emitter):
     def wait_dependencies(self) -> None:
         """Waits for the kernels before in the chain: before it, only weights may be read; nothing before sm_90."""
         if self.sm >= 90:
+            self._waits = True
             self.line("nvvm.griddepcontrol wait")
 
 

@@ -160,7 +160,7 @@ class Epilogue:
             return
         if isinstance(limit, int) and limit % count == 0:
             # Vectors don't straddle the limit.
-            with em.if_(em.cmpi("ult", em.index(column), limit)):
+            with em.if_(em.cmpi("ult", column, limit)):
                 self._store(products, row, column)
             return
         for lane in range(count):

@@ -13,17 +13,11 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, shape_of, vec
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Parameter, pointer
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
-from rlx_mlir.codegen.gpu.kernel import (
-    DeviceKernel,
-    HostEmitter,
-    Scratch,
-    by_vectors,
-    symbol_of,
-    write_device_kernel,
-)
-from rlx_mlir.codegen.gpu.packed_elements import QUAD, FileRows, PlaneRows, elements_of
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
+from rlx_mlir.codegen.gpu.packed_elements import FileRows, elements_of
+from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows
 from rlx_mlir.codegen.specs import GatherSpec
 
 __all__ = ["GatherConfig", "emit_gather"]
@@ -68,36 +62,44 @@ def emit_gather(
     operands = [("table", spec.table), ("indices", spec.indices)]
     operands += [(f"arg{i}", type) for i, type in enumerate(spec.arguments)]
     results = [(f"out{i}", type) for i, type in enumerate(spec.results)]
-    # Sizes that types say are numbers in the kernel's code, the others are its parameters.
-    sizes = _sizes(HostEmitter(), spec, [Value(f"%{own}", type) for own, type in operands])
-    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
-    parameters: list[Parameter] = [
-        *(pointer(own, readonly=True, constant=spec.order[i] in constants) for i, (own, _) in enumerate(operands)),
-        *(pointer(own) for own, _ in results),
-        *((key, "i64") for key in dynamic),
-    ]
-    widths = _vectors(sizes["columns"], element, packed is not None)
-    symbols = {lanes: symbol_of(f"{name}_gather{lanes}") for lanes in widths}
-    for lanes, symbol in symbols.items():
-        with em.kernel(symbol, parameters, config.threads) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
-            known = {**sizes, **dict(zip(dynamic, values[len(operands) + len(results) :], strict=True))}
-            buffers = values[: len(operands) + len(results)]
-            _Gather(em, spec, element, packed, buffers, known, lanes).run(config.threads)
 
-    def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
-        own = _sizes(host, spec, sources)
-        arguments = [*sources, *targets, *(host.i64(own[key]) for key in dynamic)]
+    def grid(host: HostEmitter, sizes: _Sizes, lanes: int) -> Index:
+        return host.iceildiv(sizes.rows * (sizes.columns // lanes), config.threads)
 
-        def launch(lanes: int) -> None:
-            count = own["rows"] * (own["columns"] // lanes)
-            blocks = host.iceildiv(count, config.threads)
-            host.launch(symbols[lanes], blocks, config.threads, arguments, pdl=em.sm >= 90)
+    return write_sized_kernel(
+        em,
+        name,
+        "gather",
+        operands,
+        results,
+        lambda host, buffers: _sizes(host, spec, buffers),
+        lambda buffers, sizes, lanes: _Gather(em, spec, element, packed, buffers, sizes, lanes).run(config.threads),
+        grid,
+        threads=config.threads,
+        symbol="gather",
+        widths=lambda sizes: _vectors(sizes.columns, element, packed is not None),
+        divisors=lambda sizes: [sizes.columns],
+        constants=constants,
+        order=spec.order,
+    )
 
-        by_vectors(host, widths, [own["columns"]], launch)
 
-    return write_device_kernel(name, "gather", operands, results, em, host, order=spec.order)
+@dataclass(frozen=True)
+class _Sizes:
+    """The sizes that a kernel works with.
+
+    Attributes:
+        rows, columns: of the result, as [rows, columns].
+        chosen: indices of each batch item.
+        outer: entries of a batch item that each index chooses from all of.
+        entries: of the table along the axis.
+    """
+
+    rows: Index
+    columns: Index
+    chosen: Index
+    outer: Index
+    entries: Index
 
 
 def _vectors(columns: Index, element: str, packed: bool) -> tuple[int, ...]:
@@ -110,12 +112,7 @@ def _vectors(columns: Index, element: str, packed: bool) -> tuple[int, ...]:
     return (lanes,)
 
 
-def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> dict[str, Index]:
-    """The sizes that a kernel works with, by name.
-
-    rows: of the result, as [rows, columns]. chosen: indices of each batch item. outer: entries of a batch item that
-    each index chooses from all of. entries: of the table along the axis.
-    """
+def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> _Sizes:
     table, indices = buffers[:2]
 
     def product(buffer: Value, axes: range) -> Index:
@@ -128,13 +125,7 @@ def _sizes(em: HostEmitter, spec: GatherSpec, buffers: Sequence[Value]) -> dict[
     batch = product(indices, range(spec.batch_dims))
     chosen = product(indices, range(spec.batch_dims, len(shape_of(indices.type))))
     columns = spec.k if spec.scheme else product(table, range(spec.axis + 1, len(shape_of(table.type))))
-    return {
-        "rows": batch * outer * chosen,
-        "columns": columns,
-        "chosen": chosen,
-        "outer": outer,
-        "entries": em.dim(table, spec.axis),
-    }
+    return _Sizes(batch * outer * chosen, columns, chosen, outer, em.dim(table, spec.axis))
 
 
 class _Gather:
@@ -147,7 +138,7 @@ class _Gather:
         element: str,
         packed: FileRows | PlaneRows | None,
         buffers: Sequence[Value],
-        sizes: dict[str, Index],
+        sizes: _Sizes,
         lanes: int,
     ) -> None:
         self.em, self.spec, self.element, self.packed = em, spec, element, packed
@@ -160,8 +151,8 @@ class _Gather:
         """The thread's vector, where it exists."""
         em, sizes = self.em, self.sizes
         number = em.wide(em.block()) * threads + em.wide(em.thread())
-        per_row = sizes["columns"] // self.lanes
-        count = em.wide(sizes["rows"] * per_row)
+        per_row = sizes.columns // self.lanes
+        count = em.wide(sizes.rows * per_row)
         with em.if_(em.cmpi("ult", number, count)):
             row = em.wide(number // per_row)
             column = em.wide(number % per_row * self.lanes)
@@ -170,7 +161,7 @@ class _Gather:
                 self._copy(entry, row, column)
                 return
             source = self._decoded(entry, column) if self.packed is not None else self._read(entry, column)
-            epilogue = Epilogue(em, self.spec.program, self.element, self.arguments, self.outputs, sizes["columns"])
+            epilogue = Epilogue(em, self.spec.program, self.element, self.arguments, self.outputs, sizes.columns)
             epilogue.store([source], row, column)
 
     def _entry(self, row: Value) -> Value:
@@ -178,10 +169,10 @@ class _Gather:
         em, sizes, spec = self.em, self.sizes, self.spec
         if spec.axis == 0:
             return self._chosen(row)
-        above, inside = row // sizes["chosen"], row % sizes["chosen"]
-        batch = above // sizes["outer"] if spec.batch_dims else 0
-        place = em.wide(batch * sizes["chosen"] + inside)
-        first = above * sizes["entries"]
+        above, inside = row // sizes.chosen, row % sizes.chosen
+        batch = above // sizes.outer if spec.batch_dims else 0
+        place = em.wide(batch * sizes.chosen + inside)
+        first = above * sizes.entries
         return em.wide(first + self._chosen(place))
 
     def _chosen(self, place: Value) -> Value:
@@ -194,11 +185,11 @@ class _Gather:
             index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
         elif kind != "i64":
             index = em.cast("arith.extsi", index, "i64")
-        last = self.sizes["entries"] - 1
+        last = self.sizes.entries - 1
         return em.wide(em.imax(em.imin(index, last), 0))
 
     def _copy(self, entry: Value, row: Value, column: Value) -> None:
-        em, columns, lanes = self.em, self.sizes["columns"], self.lanes
+        em, columns, lanes = self.em, self.sizes.columns, self.lanes
         stored = "i8" if self.element == "i1" else self.element
         type = stored if lanes == 1 else vec(lanes, stored)
         source = entry * columns + column
@@ -209,7 +200,7 @@ class _Gather:
     def _read(self, entry: Value, column: Value) -> list[Value]:
         em, lanes = self.em, self.lanes
         type = self.element if lanes == 1 else vec(lanes, self.element)
-        place = entry * self.sizes["columns"] + column
+        place = entry * self.sizes.columns + column
         return em.lanes(em.widen(em.ld(self.table, type, place)))
 
     def _decoded(self, entry: Value, column: Value) -> list[Value]:

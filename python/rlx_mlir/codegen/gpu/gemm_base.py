@@ -21,6 +21,8 @@ from rlx_mlir.codegen.gpu.epilogue import DEVICE_UNARY
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs.products import ProductSpec, known_product
+from rlx_mlir.codegen.structures import Structure
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
 
 __all__ = ["Access", "Finisher", "Gemm", "Place", "Ring", "Sizes", "Tasks", "TileLoader", "pipeline", "size_bytes"]
@@ -64,6 +66,38 @@ class Gemm:
             raise UnsupportedByTemplate(f"{self.name}: expects a matrix of weights, but the operands are {shapes}")
         check_counts(self.name, self.m, self.n, self.k)
 
+    @classmethod
+    def of(
+        cls,
+        spec: ProductSpec,
+        constants: frozenset[int] = frozenset(),
+        chosen: Chosen = NOTHING_CHOSEN,
+        weight: Shape | None = None,
+        stride: int | None = None,
+    ) -> Gemm:
+        """A kernel as a product.
+
+        Args:
+            constants: the kernel's operands that are parameters of the model.
+            weight: sizes [N, K] of weights that are packed.
+            stride: elements between their rows, where that isn't K.
+        """
+        first = 3 if spec.kind == "block_dot" else 1
+        return cls(
+            spec.name,
+            spec.x,
+            spec.weight if weight is None else weight,
+            spec.result,
+            spec.program,
+            spec.order,
+            spec.element,
+            spec.transposed or weight is not None,
+            stride,
+            constants.issuperset(spec.order[first : first + spec.program.accumulators]),
+            chosen,
+            spec.float8,
+        )
+
     @property
     def operand_bytes(self) -> int:
         """Bytes of an element of x, and of the weights."""
@@ -83,8 +117,7 @@ class Gemm:
     def m(self) -> int | None:
         """Rows of a batch element, None where dynamic."""
         sizes = self.x_shape[-2:-1] if self.batched else self.x_shape[:-1]
-        known = [size for size in sizes if size is not None]
-        return math.prod(known) if len(known) == len(sizes) else None
+        return known_product(sizes)
 
     @property
     def k(self) -> int | None:
@@ -401,17 +434,17 @@ def pipeline(
     ring: Ring,
     first: Index,
     last: Index,
-    inits: Sequence[Value],
+    sums: Structure,
     copies: Sequence[Copies],
-    compute: Callable[[Value, list[Value], Callable[[], None]], list[Value]],
+    compute: Callable[[Value, Structure, Callable[[], None]], Structure],
     *,
     early: bool,
-) -> list[Value]:
-    """Goes along steps [first, last) of K with the ring; returns what `compute` has made of `inits`.
+) -> Structure:
+    """Goes along steps [first, last) of K with the ring; returns what `compute` has made of `sums`.
 
     Args:
         copies: those of the weights, and of x; also called for steps beyond the last.
-        compute: one step's products, compute(stage, values, copy). It calls `copy`, which starts the copies of a later
+        compute: one step's products, compute(stage, sums, copy). It calls `copy`, which starts the copies of a later
             step, once it has read what its first products need: these are then under way while copies are started.
         early: the weights are constant: their first copies start before the kernels ahead are done.
     """
@@ -437,8 +470,8 @@ def pipeline(
     else:
         em.wait_dependencies()
         fill(copies, commit=True)
-    with em.loop(first, last, 1, [em.const(0), *inits], hint="step") as loop:
-        stage, values = loop.args[0], loop.args[1:]
+    with em.loop(first, last, 1, (em.const(0), sums), hint="step") as loop:
+        stage, sums = loop.carry
         em.cp_async_wait(ahead - 1)
         em.barrier()
         free = em.select(em.cmpi("eq", stage, 0), ahead, stage - 1)
@@ -448,12 +481,12 @@ def pipeline(
             laters.append(start(free, loop.iv + ahead, copies))
             em.cp_async_commit()
 
-        values = compute(ring.stage(em, stage), values, copy)
+        sums = compute(ring.stage(em, stage), sums, copy)
         (later,) = laters
         later()
         following = em.select(em.cmpi("eq", stage, ahead), 0, stage + 1)
-        loop.yield_([following, *values])
-    return loop.results[1:]
+        loop.yield_((following, sums))
+    return loop.result[1]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -637,9 +670,7 @@ def sum_kernel(em: DeviceEmitter, name: str, gemm: Gemm, splits: int, columns: i
     read = ["sums", *(f"arg{i}" for i in range(len(program.arguments)))]
     written = [f"out{i}" for i in range(len(program.results))]
     pointers = [*(pointer(word, readonly=True) for word in read), *(pointer(word) for word in written)]
-    with em.kernel(name, [*pointers, ("rows", "i32"), ("n", "i32")], SUM_THREADS) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(name, [*pointers, ("rows", "i32"), ("n", "i32")], SUM_THREADS, chained=True) as values:
         rows, n = values[-2], gemm.n if gemm.n is not None else values[-1]
         finisher = Finisher(em, program, 0, n, values[1 : len(read)], values[len(read) : -2], gemm.element)
         number = em.wide(em.block()) * SUM_THREADS + em.wide(em.thread())
@@ -650,17 +681,13 @@ def sum_kernel(em: DeviceEmitter, name: str, gemm: Gemm, splits: int, columns: i
             size = offset64(em, (rows, n))
             first = offset64(em, (row, n)) + em.wide(column)
             parts = max(1, width // 4)
-            totals = [em.const(0.0, type)] * (products * parts)
-            with em.loop(0, splits, 1, totals, hint="part") as loop:
-                following = []
-                for i in range(products):
+            with em.loop(0, splits, 1, [[em.const(0.0, type)] * parts] * products, hint="part") as loop:
+                sums = []
+                for i, own in enumerate(loop.carry):
                     start = em.wide(loop.iv * products + i) * size + first
                     base = em.at(values[0], start, "f32")
-                    for half in range(parts):
-                        value = em.ld(em.at(base, 4 * half, "f32"), type)
-                        following.append(loop.args[i * parts + half] + value)
-                loop.yield_(following)
-            sums = [loop.results[i * parts : (i + 1) * parts] for i in range(products)]
+                    sums.append([total + em.ld(em.at(base, 4 * half, "f32"), type) for half, total in enumerate(own)])
+                loop.yield_(sums)
             finisher.finish(
-                row, column, [em.shuffle(own[0], own[1], range(8)) if width == 8 else own[0] for own in sums]
+                row, column, [em.shuffle(own[0], own[1], range(8)) if width == 8 else own[0] for own in loop.result]
             )

@@ -1,156 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Packed weights inside of product kernels: runs of 32 elements of a row in layout `planes` (`formats.planes`).
-
-Everything follows from the layout, which follows from the format's description.
-"""
+"""Packed weights inside of product kernels: tiles of decoded values, of runs of 32 elements of rows in planes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
-from rlx_mlir.codegen.gpu.gemm_base import Extent, Tasks, offset64, swizzle
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
+from rlx_mlir.codegen.gpu.gemm_base import Extent, Tasks, swizzle
 from rlx_mlir.codegen.gpu.gemm_config import Tile
 from rlx_mlir.codegen.gpu.gemm_fma import PAD
-from rlx_mlir.formats import Factor, PlaneLayout
+from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.blocks import RUN
 
-__all__ = ["DecodeLoader", "PackedRows", "quad_place", "signed_bytes", "store_halves", "store_transposed", "tile_runs"]
-
-_MAGIC = 0x4B000000
-"""2^23 as f32: its low bits are integers."""
-
-
-def quad_place(widths: Sequence[int], plane: int, quad: Index) -> tuple[Index, Index]:
-    """The dword of a run's record in a plane of bits that holds a quad of elements, and the shift there."""
-    per_dword = 8 // widths[plane]
-    return quad // per_dword, quad % per_dword * widths[plane]
-
-
-@dataclass(frozen=True)
-class PackedRows:
-    """The rows [N, K] of a packed weight; rows and runs beyond the last are read as the last.
-
-    What they are multiplied with is zero, or what comes of them isn't stored.
-    """
-
-    em: DeviceEmitter
-    layout: PlaneLayout
-    base: Value
-    n: int
-    k: int
-
-    @property
-    def per_run(self) -> int:
-        """Scales of one run."""
-        return max(1, RUN // self.layout.sub)
-
-    def row(self, n: Index) -> Value:
-        """The address of a row, or of the last."""
-        em = self.em
-        inside = em.imin(n, self.n - 1)
-        return em.at(self.base, offset64(em, (inside, self.layout.row_bytes(self.k))), "i8")
-
-    def run(self, run: Index) -> Index:
-        """A run's number, or the last."""
-        return self.em.imin(run, self.k // RUN - 1)
-
-    def elements(self, row: Value, run: Index) -> list[Value]:
-        """The 32 elements of a run of a dense format, as f32."""
-        em, element = self.em, self.layout.name
-        width = 16 // self.layout.format.nbytes
-        address = em.at(row, run * RUN, element)
-        values = []
-        for i in range(0, RUN, width):
-            values += em.lanes(em.widen(em.ld(em.at(address, i, element), vec(width, element))))
-        return values
-
-    def records(self, row: Value, run: Index) -> list[list[Value]]:
-        """The dwords of a run of each plane of integers q."""
-        em, layout = self.em, self.layout
-        result = []
-        for plane, start in zip(layout.quants, layout.offsets(self.k), strict=False):
-            count = plane.nbytes // 4
-            address = em.at(row, run * plane.nbytes + start, "i8")
-            result.append(em.lanes(em.ld(address, vec(count, "i32") if count > 1 else "i32")))
-        return result
-
-    def quads(self, records: list[list[Value]]) -> list[Value]:
-        """The integers of a run, as stored: eight dwords of four bytes."""
-        layout = self.layout
-        if layout.widths == (8,):
-            return [*records[0], *records[1]]
-        quads = []
-        for quad in range(RUN // 4):
-            total: Value | None = None
-            into = 0
-            for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, quad)
-                assert isinstance(dword, int)
-                assert isinstance(shift, int)
-                bits = _shifted(records[plane][dword], shift - into) & _bytes(((1 << width) - 1) << into)
-                total = bits if total is None else total | bits
-                into += width
-            assert total is not None, "a format with planes"
-            quads.append(total)
-        return quads
-
-    def factor(self, row: Value, run: Index, sub: Index, factor: Factor) -> Value:
-        """A scale or minimum, f32, of a sub-block of a run."""
-        em, layout = self.em, self.layout
-        starts = layout.offsets(self.k)
-        assert layout.floats is not None, "a quantised format"
-        block = run // (layout.format.block // RUN)
-        place = block * layout.floats.nbytes + (starts[-1] + factor.number * layout.float_bytes)
-        value = em.widen(em.ld(em.at(row, place, "i8"), "f16" if layout.float_bytes == 2 else "f32"))
-        if factor.at is not None:
-            assert layout.integers is not None, "a format with integers"
-            number = run * self.per_run + sub
-            if layout.sub > RUN:
-                number = run // (layout.sub // RUN)
-            place = number * layout.integers.nbytes + (starts[-2] + factor.at)
-            stored = em.ld(em.at(row, place, "i8"), "i8")
-            if factor.bits == 8:
-                integer = em.cast("arith.extsi", stored, "i32")
-            else:
-                wide = em.cast("arith.extui", stored, "i32")
-                integer = (wide >> factor.shift) & ((1 << factor.bits) - 1)
-            value = value * em.cast("arith.sitofp", integer, "f32")
-        return -value if factor.sign < 0 else value
-
-
-def _shifted(x: Value, right: int) -> Value:
-    """x shifted right; left where it is negative. What crosses bytes is masked by the caller."""
-    if right == 0:
-        return x
-    return x >> right if right > 0 else x << -right
-
-
-def _bytes(value: int) -> int:
-    """The byte in all four bytes of a dword, as a signed number."""
-    word = 0x01010101 * value
-    return word - (1 << 32) if word >> 31 else word
-
-
-def signed_bytes(quad: Value, layout: PlaneLayout) -> Value:
-    """q - bias of four elements, as signed bytes."""
-    if layout.signed or not layout.bias:
-        return quad
-    # With the top bits set, no byte borrows from its neighbour.
-    moved = (quad | _bytes(0x80)) - _bytes(layout.bias)
-    return moved ^ _bytes(0x80)
-
-
-def values(em: DeviceEmitter, quad: Value, layout: PlaneLayout) -> list[Value]:
-    """q - bias of four elements, as f32, exactly."""
-    unsigned, bias = (quad ^ _bytes(0x80), 128) if layout.signed else (quad, layout.bias)
-    result = []
-    for byte in range(4):
-        # The bytes (q, 0, 0, 0x4B) are the float 2^23 + q.
-        word = em.pure(f"prmt.b32 $0, $1, $2, {0x7440 + byte};", [unsigned, em.const(_MAGIC, "i32")], "i32")
-        result.append(em.bitcast(word, "f32") - float((1 << 23) + bias))
-    return result
+__all__ = ["DecodeLoader", "store_halves", "store_transposed", "tile_runs"]
 
 
 def tile_runs(
@@ -212,7 +75,7 @@ class DecodeLoader:
         em = self.em
         result: list[Value] = []
         per_factor = RUN // len(factors)
-        for quad in self.rows.quads(records):
+        for quad in quads_of(self.rows.layout, records):
             for q in values(em, quad, self.rows.layout):
                 scale, minimum = factors[len(result) // per_factor]
                 value = q * scale

@@ -17,8 +17,10 @@ from dataclasses import dataclass
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.gemm_base import Access, Extent, Ring
 from rlx_mlir.codegen.gpu.gemm_config import Tile
-from rlx_mlir.codegen.gpu.gemm_decode import PackedRows, store_halves, tile_runs, values
+from rlx_mlir.codegen.gpu.gemm_decode import store_halves, tile_runs
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, chunk_place
+from rlx_mlir.codegen.gpu.gemm_ring import Sums
+from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout
 
@@ -49,7 +51,7 @@ class _Loader:
         def decode() -> None:
             with shared.mine():
                 for n, run, records, factors in made:
-                    integers = [x for quad in rows.quads(records) for x in values(em, quad, rows.layout)]
+                    integers = [x for quad in quads_of(rows.layout, records) for x in values(em, quad, rows.layout)]
                     store(target, n, run, integers)
                     first = run * len(factors) * tile.bn + n
                     for number, factor in enumerate(factors):
@@ -85,12 +87,12 @@ class ExactMmaCore(MmaCore):
     def weight_loaders(self, access: Access) -> Sequence[_Loader]:
         """What decodes tiles to integers."""
         em = self.em
-        packed = [PackedRows(em, self._layout, pointer, self._n, self._k) for pointer in self.body.weights]
+        packed = [PackedRows(em, self._layout, self._k, pointer, self._n) for pointer in self.body.weights]
         return [_Loader(em, own, self.tile, self.element) for own in packed]
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
         """The accumulators after a stage; calls `copy` after its first reads."""
-        em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
+        em, chunks = self.em, self.tile.bk // self.width
         steps = RUN // STEP // self._per_run
         for part in range(self.tile.bk // RUN * self._per_run):
             own = range(part * steps, (part + 1) * steps)
@@ -98,11 +100,8 @@ class ExactMmaCore(MmaCore):
             totals = self._totals(a)
             if part == 0:
                 copy()
-            position = 0
-            for w_part in self.w_parts:
-                here = slice(position, position + 4 * self.rows * self.columns)
-                sums[here] = self._add(em.at(stage, w_part, "i8"), part, own, a, totals, sums[here])
-                position = here.stop
+            for w_part, of_weight in zip(self.w_parts, sums, strict=True):
+                self._add(em.at(stage, w_part, "i8"), part, own, a, totals, of_weight)
         return sums
 
     def _totals(self, a: Sequence[list[list[Value]]]) -> list[list[Value]]:
@@ -126,10 +125,10 @@ class ExactMmaCore(MmaCore):
         steps: range,
         a: Sequence[list[list[Value]]],
         totals: Sequence[Sequence[Value]],
-        sums: Sequence[Value],
-    ) -> list[Value]:
-        """Accumulators of one weight after a part of K that has one scale."""
-        em, tile, result = self.em, self.tile, list(sums)
+        sums: list[list[list[Value]]],
+    ) -> None:
+        """Adds to the accumulators of one weight what a part of K gives that has one scale."""
+        em, tile = self.em, self.tile
         lane = self.warp.lane % 4 * 2
         for pair in range(0, self.columns, 2):
             fragments = [self._b_pair(w, pair, step) for step in steps]
@@ -140,11 +139,10 @@ class ExactMmaCore(MmaCore):
                     dots = [em.const(0.0, "f32")] * 4
                     for step, b in zip(a, fragments, strict=True):
                         dots = em.mma(self.kind, step[i], b[own], dots)
-                    first = 4 * (i * self.columns + j)
+                    four = sums[i][j]
                     for e, dot in enumerate(dots):
-                        value = em.fmaf(dot, scale[e % 2], result[first + e])
-                        result[first + e] = em.fmaf(totals[i][e // 2], minimum[0][e % 2], value) if minimum else value
-        return result
+                        value = em.fmaf(dot, scale[e % 2], four[e])
+                        four[e] = em.fmaf(totals[i][e // 2], minimum[0][e % 2], value) if minimum else value
 
     def _factors(self, w: Value, column: Index, number: int) -> list[Value]:
         """Two neighbouring columns' factors; `column` counts from the beginning of a weight's part of a stage."""

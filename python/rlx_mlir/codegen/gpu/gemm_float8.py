@@ -15,6 +15,7 @@ Tiles of both operands lie in the ring as bytes along K, so that fragments of by
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -25,7 +26,9 @@ from rlx_mlir.codegen.gpu.gemm_base import Access, Gemm, size_bytes
 from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, product_kernel
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments
+from rlx_mlir.codegen.gpu.gemm_ring import Sums
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.structures import mapped
 
 __all__ = ["FLOAT8_TILES", "Float8Core", "float8_access", "float8_core", "gemm_float8"]
 
@@ -48,16 +51,15 @@ class Float8Core(MmaCore):
         super().__init__(tile, "i8", products, transpose_rhs=True)
         self.kinds, self.fast = kinds, fast
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
         """The accumulators after a stage; calls `copy` after its first reads."""
-        em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
+        em, chunks = self.em, self.tile.bk // self.width
         native = em.sm in NATIVE
         together = 2 if native and not self.fast and chunks % 4 == 0 else 1
         zeros = [em.const(0.0, "f32")] * 4
         for first in range(0, chunks // 2, together):
             steps = range(first, first + together)
             a = [a_fragments(em, self.warp, self.tile, stage, self.x_part, step, chunks) for step in steps]
-            position = 0
             for number, part in enumerate(self.w_parts):
                 b = [self._b_fragments(em.at(stage, part, "i8"), step) for step in steps]
                 if first == number == 0:
@@ -65,17 +67,14 @@ class Float8Core(MmaCore):
                 if not native:
                     a, b = self._halves(a, 0) if number == 0 else a, self._halves(b, 1)
                 for i, j in itertools.product(range(self.rows), range(self.columns)):
-                    here = slice(position, position + 4)
-                    position += 4
+                    total = sums[number][i][j]
                     if not native:
-                        sums[here] = self._by_halves(a[0][i], b[0][j], sums[here])
+                        sums[number][i][j] = self._by_halves(a[0][i], b[0][j], total)
                         continue
-                    part_sums = sums[here] if self.fast else zeros
+                    part_sums = total if self.fast else zeros
                     for left, right in zip(a, b, strict=True):
                         part_sums = em.mma_float8(self.kinds, left[i], right[j], part_sums)
-                    if not self.fast:
-                        part_sums = [own + more for own, more in zip(sums[here], part_sums, strict=True)]
-                    sums[here] = part_sums
+                    sums[number][i][j] = part_sums if self.fast else mapped(operator.add, total, part_sums)
         return sums
 
     def _halves(self, fragments: list[list[list[Value]]], operand: int) -> list[list[list[Value]]]:

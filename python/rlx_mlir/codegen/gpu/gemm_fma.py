@@ -32,7 +32,7 @@ from rlx_mlir.codegen.gpu.gemm_base import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import FMA_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
 __all__ = ["PAD", "FmaCore", "TransposingLoader", "fma_core", "gemm_fma"]
@@ -88,7 +88,7 @@ class TransposingLoader:
 class FmaCore:
     """Products of one thread: rows in groups of four, 16 apart, and columns in groups of four, 32 apart.
 
-    Accumulators are a flat list: of each product, row and column.
+    Accumulators are of each product, row and group of columns.
     """
 
     def __init__(self, tile: Tile, products: int, *, transpose_rhs: bool, stride: int | None = None) -> None:
@@ -140,56 +140,55 @@ class FmaCore:
             for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
         )
 
-    def zeros(self) -> list[Value]:
+    def zeros(self) -> Sums:
         """Accumulators of nothing."""
-        return [self.em.const(0.0, "f32")] * (16 * self.products * self.row_groups * self.column_groups)
+        return [[[[self.em.const(0.0, "f32")] * 4] * self.column_groups] * (4 * self.row_groups)] * self.products
 
     def _four(self, base: Value, place: Index) -> list[Value]:
         em = self.em
         return em.lanes(em.ld(em.at(base, place, "f32"), vec(4, "f32")))
 
-    def _columns(self, part: Value, k: int) -> list[Value]:
-        """A thread's elements of a weight at k."""
+    def _columns(self, part: Value, k: int) -> list[list[Value]]:
+        """A thread's elements of a weight at k, by groups."""
         tile = self.tile
         first = self.warp.column + self.warp.lane % 8 * 4
         values = []
         for group in range(self.column_groups):
             column = first + 32 * group
             if self.transpose_rhs:
-                values += self._four(part, column + k * (tile.bn + PAD))
+                values.append(self._four(part, column + k * (tile.bn + PAD)))
             else:
                 chunk = swizzle(k, column // 4, tile.bn // 4)
-                values += self._four(part, (chunk + k * (tile.bn // 4)) * 4)
+                values.append(self._four(part, (chunk + k * (tile.bn // 4)) * 4))
         return values
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
         """The accumulators after a stage; calls `copy` after its first reads."""
-        em, tile, sums = self.em, self.tile, list(sums)
+        em, tile = self.em, self.tile
         x = em.at(stage, self.x_part, "i8")
         first = self.warp.row + self.warp.lane // 8 * 4
         for k in range(tile.bk):
             rows = []
             for group in range(self.row_groups):
                 rows += self._four(x, first + (16 * group + k * (tile.bm + PAD)))
-            position = 0
             for number, part in enumerate(self.w_parts):
                 columns = self._columns(em.at(stage, part, "i8"), k)
                 if k == number == 0:
                     copy()
-                for row, column in itertools.product(rows, columns):
-                    sums[position] = em.fmaf(row, column, sums[position])
-                    position += 1
+                for row, own in zip(rows, sums[number], strict=True):
+                    for four, totals in zip(columns, own, strict=True):
+                        totals[:] = [em.fmaf(row, column, total) for column, total in zip(four, totals, strict=True)]
         return sums
 
-    def stage(self, staged: Staged, sums: list[Value]) -> None:
+    def stage(self, staged: Staged, sums: Sums) -> None:
         """Stores the warp's accumulators."""
         em, lane = self.em, self.warp.lane
         first_row, first_column = lane // 8 * 4, lane % 8 * 4
-        counts = (self.products, self.row_groups, 4, self.column_groups)
-        for number, (product, i, r, j) in enumerate(itertools.product(*map(range, counts))):
-            if i in staged.blocks():
-                value = em.vector(sums[4 * number : 4 * number + 4])
-                staged.store(value, product, first_row + (16 * i + r), first_column + 32 * j)
+        for product, i, r, j in itertools.product(
+            range(self.products), staged.blocks(), range(4), range(self.column_groups)
+        ):
+            value = em.vector(sums[product][4 * i + r][j])
+            staged.store(value, product, first_row + (16 * i + r), first_column + 32 * j)
 
 
 def fma_core(gemm: Gemm) -> Callable[[Tile], FmaCore]:

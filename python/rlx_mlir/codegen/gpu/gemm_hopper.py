@@ -35,6 +35,7 @@ from rlx_mlir.codegen.gpu.gemm_hopper_epilogue import (
 from rlx_mlir.codegen.gpu.gemm_hopper_loop import Finisher, Mainloop, Operands, warp_specialised
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.errors import InputError
 
 __all__ = ["Limited", "Schedule", "gemm_hopper"]
@@ -206,7 +207,7 @@ class Schedule:
                 warp_specialised(main, finisher)
             if choice.splits > 1:
                 parameters = self.reduction_parameters()
-                with em.kernel(self.symbol(number) + "_sum", parameters, REDUCE_THREADS) as values:
+                with em.kernel(self.symbol(number) + "_sum", parameters, REDUCE_THREADS, chained=True) as values:
                     named = {parameter[0]: value for parameter, value in zip(parameters, values, strict=True)}
                     reduce_parts(em, self.gemm, choice.splits, named)
         return em
@@ -275,7 +276,7 @@ class Schedule:
         if limit is None:
             self._launch(em, number, choice, rows, parts[number], operands, results)
             return
-        with em.if_(em.cmpi("ule", em.index(rows), limit)) as branch:
+        with em.if_(em.cmpi("ule", rows, limit)) as branch:
             self._launch(em, number, choice, rows, parts[number], operands, results)
             branch.else_()
             self._chain(em, number + 1, rows, parts, operands, results)
@@ -324,12 +325,12 @@ class Schedule:
             pointers = [parts]
         passed = [*maps, *pointers, *(em.i32(size) for size in sizes)]
         grid = em.imin(tiles, self.processors)
-        em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes, pdl=True)
+        em.launch(self.symbol(number), grid, tile.threads, passed, shared=layout.bytes)
         if parts is not None:
             threads = rows * (self.n // REDUCE_COLUMNS)
             passed = [parts, *arguments, *results, em.i32(rows)]
             blocks = em.iceildiv(threads, REDUCE_THREADS)
-            em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed, pdl=True)
+            em.launch(self.symbol(number) + "_sum", blocks, REDUCE_THREADS, passed)
 
     def _map(
         self,
@@ -353,7 +354,7 @@ class Schedule:
         sizes, strides = [count, rows, columns], [each, between, 1]
         return em.tensor_map(buffer, sizes, strides, [1, *box], swizzle=span, promotion=128)
 
-    def buffers(self) -> list[tuple[str, str]]:
+    def buffers(self) -> Buffers:
         """The operands: x, the weights, the arguments."""
         return dense_operands(self.gemm)
 

@@ -410,8 +410,6 @@ REDUCE_THREADS, REDUCE_COLUMNS = 128, 4
 def reduce_parts(em: DeviceEmitter, gemm: Gemm, splits: int, values: dict[str, Value]) -> None:
     """The body of the kernel that adds up the parts of K in their order, runs the program and stores."""
     assert gemm.n is not None
-    em.launch_dependents()
-    em.wait_dependencies()
     rows, parts, products = values["rows"], values["parts"], gemm.program.accumulators
     pointers = [values[f"arg{i}"] for i in range(len(gemm.program.arguments))]
     outputs = [values[f"out{i}"] for i in range(len(gemm.program.results))]

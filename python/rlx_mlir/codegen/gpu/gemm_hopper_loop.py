@@ -15,12 +15,14 @@ no other code.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, struct_of
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Slot, Value, struct_of
 from rlx_mlir.codegen.gpu.gemm_hopper_config import STEP_BYTES, Choice, Layout, Tile
+from rlx_mlir.codegen.structures import mapped
 
 __all__ = ["Accumulators", "Finisher", "Mainloop", "Operands", "TilePlace", "warp_specialised"]
 
@@ -181,7 +183,7 @@ class Mainloop:
         em, stages = self.em, self.layout.stages
         block, total, blocks = self.span()
         skip: Value = em.const(0)
-        stage, phase = em.const(0), em.const(1)
+        slot = Slot(em.const(0), em.const(1))
         if self.operands.constant:
             # Weights of the first stages don't wait for the kernels before.
             place = self.place(block)
@@ -194,19 +196,19 @@ class Mainloop:
             with em.loop(0, skip) as loop:
                 self._load(place, loop.iv, place.steps[0] + loop.iv, weights=False, activations=True)
             wraps = em.cmpi("eq", skip, stages)
-            stage, phase = em.select(wraps, 0, skip), em.select(wraps, 0, phase)
+            slot = Slot(em.select(wraps, 0, skip), em.select(wraps, 0, slot.phase))
         else:
             em.wait_dependencies()
-        with em.loop(block, total, blocks, [stage, phase, skip], hint="tile") as tiles:
+        with em.loop(block, total, blocks, (slot, skip), hint="tile") as tiles:
             place = self.place(tiles.iv)
-            first = place.steps[0] + tiles.args[2]
-            with em.loop(first, place.steps[1], 1, tiles.args[:2], hint="k") as loop:
-                stage, phase = loop.args
+            slot, skip = tiles.carry
+            with em.loop(place.steps[0] + skip, place.steps[1], 1, slot, hint="k") as filled:
+                stage, phase = filled.carry
                 em.mbarrier_wait(self.empty(stage), phase)
                 em.mbarrier_expect(self.full(stage), self.layout.stage_bytes)
-                self._load(place, stage, loop.iv, weights=True, activations=True)
-                loop.yield_(list(em.advance(stage, phase, stages)))
-            tiles.yield_([*loop.results, em.const(0)])
+                self._load(place, stage, filled.iv, weights=True, activations=True)
+                filled.yield_(em.advance(filled.carry, stages))
+            tiles.yield_((filled.result, em.const(0)))
 
     def _load(self, place: TilePlace, stage: Value, step: Index, *, weights: bool, activations: bool) -> None:
         """Starts the loads of a stage: of the weights, of x, or of both."""
@@ -279,52 +281,49 @@ class Mainloop:
         return lefts, rights, span if left_major else 2, span if right_major else 2
 
     def _multiply(
-        self, accumulators: Sequence[Value], stage: Value, consumer: Value, *, first: bool = False
-    ) -> list[Value]:
+        self, accumulators: list[list[Value]], stage: Value, consumer: Value, *, first: bool = False
+    ) -> list[list[Value]]:
         """Starts the products of one stage; accumulators are [block][product], whose values `first` leaves out."""
-        em, tile, products = self.em, self.tile, self.operands.products
+        em, tile = self.em, self.tile
         lefts, rights, left_stride, right_stride = self._descriptors(stage, consumer)
         major = self.operands.n_major
         layouts = ("col" if major and tile.swapped else "row", "row" if major and not tile.swapped else "col")
-        result = list(accumulators)
         em.wgmma_fence()
         x, weight = self.operands.kinds
         kinds = (weight, x) if tile.swapped else (x, weight)
         for k in range(STEP_BYTES // 32):
-            for block in range(tile.blocks):
-                for i in range(products):
-                    left = lefts[block][i if tile.swapped else 0]
-                    right = rights[0 if tile.swapped else i]
-                    at = block * products + i
-                    result[at] = em.wgmma(
-                        kinds[0],
-                        tile.columns,
-                        left + k * left_stride if k else left,
-                        right + k * right_stride if k else right,
-                        result[at],
-                        first=first and k == 0,
-                        right=kinds[1],
-                        layouts=layouts,
-                    )
+
+            def product(block: int, i: int, total: Value, k: int = k) -> Value:
+                left, right = lefts[block][i if tile.swapped else 0], rights[0 if tile.swapped else i]
+                return em.wgmma(
+                    kinds[0],
+                    tile.columns,
+                    left + k * left_stride if k else left,
+                    right + k * right_stride if k else right,
+                    total,
+                    first=first and k == 0,
+                    right=kinds[1],
+                    layouts=layouts,
+                )
+
+            accumulators = [
+                [product(block, i, total) for i, total in enumerate(own)] for block, own in enumerate(accumulators)
+            ]
         em.wgmma_commit()
-        return result
+        return accumulators
 
     def _release(self, stage: Value, leader: Value) -> None:
         with self.em.if_(leader):
             self.em.mbarrier_arrive(self.empty(stage))
 
-    def _registers(self, accumulators: Sequence[Value]) -> list[Value]:
-        """The accumulators' registers when all products are done.
+    def _registers(self, accumulators: list[list[Value]]) -> list[list[list[Value]]]:
+        """The accumulators' registers, by block and product, when all products are done.
 
         They pass through the wait, so that no code that reads them moves before it.
         """
         em, each = self.em, self.tile.columns // 2
-        return em.wgmma_wait_tied(0, [value for part in accumulators for value in em.fields(part, ["f32"] * each)])
-
-    def _parts(self, registers: Sequence[Value]) -> list[Sequence[Value]]:
-        """Registers by block and product."""
-        each = self.tile.columns // 2
-        return [registers[i : i + each] for i in range(0, len(registers), each)]
+        fields = [[em.fields(part, ["f32"] * each) for part in own] for own in accumulators]
+        return em.wgmma_wait_tied(0, fields)
 
     def consume(self, group: Value, finisher: Finisher) -> None:
         """A multiplying warpgroup."""
@@ -333,60 +332,55 @@ class Mainloop:
         thread = em.thread() & 127
         leader = em.cmpi("eq", thread, 0)
         self.address = em.address(self.shared)
-        count = self.tile.blocks * self.operands.products
         zero = em.op(f"llvm.mlir.zero : {self.type}", self.type)
+        zeros = [[zero] * self.operands.products] * self.tile.blocks
         em.wait_dependencies()
-        with em.loop(*self.span(), [em.const(0), em.const(0)], hint="tile") as tiles:
-            stage, phase = tiles.args
+        with em.loop(*self.span(), Slot(em.const(0), em.const(0)), hint="tile") as tiles:
             place = self.place(tiles.iv)
             summed = self._promoted if self.operands.promote else self._summed
-            registers, stage, phase = summed(place, zero, count, stage, phase, consumer, leader)
-            parts, products = self._parts(registers), self.operands.products
-            accumulators = [parts[i : i + products] for i in range(0, count, products)]
-            finisher.finish(place, accumulators, consumer, thread)
-            tiles.yield_([stage, phase])
+            registers, slot = summed(place, zeros, tiles.carry, consumer, leader)
+            finisher.finish(place, registers, consumer, thread)
+            tiles.yield_(slot)
         finisher.close(thread)
 
     def _summed(
-        self, place: TilePlace, zero: Value, count: int, stage: Value, phase: Value, consumer: Value, leader: Value
-    ) -> tuple[list[Value], Value, Value]:
+        self, place: TilePlace, zeros: list[list[Value]], slot: Slot, consumer: Value, leader: Value
+    ) -> tuple[list[list[list[Value]]], Slot]:
         """The sums of a tile in their registers, and the next stage: wgmma adds up all of them."""
         em, stages = self.em, self.layout.stages
-        em.mbarrier_wait(self.full(stage), phase)
-        accumulators = self._multiply([zero] * count, stage, consumer)
-        following = em.advance(stage, phase, stages)
-        first = place.steps[0] + 1
-        with em.loop(first, place.steps[1], 1, [*accumulators, *following, stage], hint="k") as loop:
-            *accumulators, stage, phase, before = loop.args
-            em.mbarrier_wait(self.full(stage), phase)
-            accumulators = self._multiply(accumulators, stage, consumer)
+        em.mbarrier_wait(self.full(slot.stage), slot.phase)
+        accumulators = self._multiply(zeros, slot.stage, consumer)
+        carried = accumulators, em.advance(slot, stages), slot.stage
+        with em.loop(place.steps[0] + 1, place.steps[1], 1, carried, hint="k") as loop:
+            accumulators, slot, before = loop.carry
+            em.mbarrier_wait(self.full(slot.stage), slot.phase)
+            accumulators = self._multiply(accumulators, slot.stage, consumer)
             # The products before these are done, and the stage that they read is free.
             em.wgmma_wait(1)
             self._release(before, leader)
-            loop.yield_([*accumulators, *em.advance(stage, phase, stages), stage])
-        *accumulators, stage, phase, before = loop.results
+            loop.yield_((accumulators, em.advance(slot, stages), slot.stage))
+        accumulators, slot, before = loop.result
         registers = self._registers(accumulators)
         self._release(before, leader)
-        return registers, stage, phase
+        return registers, slot
 
     def _promoted(
-        self, place: TilePlace, zero: Value, count: int, stage: Value, phase: Value, consumer: Value, leader: Value
-    ) -> tuple[list[Value], Value, Value]:
+        self, place: TilePlace, zeros: list[list[Value]], slot: Slot, consumer: Value, leader: Value
+    ) -> tuple[list[list[list[Value]]], Slot]:
         """As `_summed`, but wgmma adds up those of a stage. While one consumer adds these, the other multiplies."""
         em, each = self.em, self.tile.columns // 2
-        sums = [em.const(0.0, "f32")] * (count * each)
+        sums = [[[em.const(0.0, "f32")] * each for _ in own] for own in zeros]
         # The registers of a stage's sums are those of the stage before: nothing has to clear them.
-        with em.loop(*place.steps, 1, [*sums, *[zero] * count, stage, phase], hint="k") as loop:
-            sums, (*accumulators, stage, phase) = loop.args[: count * each], loop.args[count * each :]
-            em.mbarrier_wait(self.full(stage), phase)
-            accumulators = self._multiply(accumulators, stage, consumer, first=True)
-            registers = self._registers(accumulators)
-            self._release(stage, leader)
-            sums = [total + value for total, value in zip(sums, registers, strict=True)]
-            structs = [em.struct(part) for part in self._parts(registers)]
-            loop.yield_([*sums, *structs, *em.advance(stage, phase, self.layout.stages)])
-        *rest, stage, phase = loop.results
-        return rest[: count * each], stage, phase
+        with em.loop(*place.steps, 1, (sums, zeros, slot), hint="k") as loop:
+            sums, accumulators, slot = loop.carry
+            em.mbarrier_wait(self.full(slot.stage), slot.phase)
+            registers = self._registers(self._multiply(accumulators, slot.stage, consumer, first=True))
+            self._release(slot.stage, leader)
+            sums = mapped(operator.add, sums, registers)
+            structs = [[em.struct(part) for part in own] for own in registers]
+            loop.yield_((sums, structs, em.advance(slot, self.layout.stages)))
+        sums, _, slot = loop.result
+        return sums, slot
 
 
 def warp_specialised(main: Mainloop, finisher: Finisher) -> None:

@@ -14,10 +14,10 @@ from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import memref
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Value, pointer
 from rlx_mlir.codegen.gpu.gemm_base import Gemm
-from rlx_mlir.codegen.gpu.gemm_decode import PackedRows, values
 from rlx_mlir.codegen.gpu.gemm_hopper import Limited, Schedule
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch
+from rlx_mlir.codegen.gpu.planes import PackedRows, quads_of, values
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
@@ -83,7 +83,7 @@ class _Packed(Schedule):
         em = super().device()
         parameters = [pointer("packed", constant=self.fixed, readonly=True), pointer("decoded")]
         with em.kernel(self._symbol, parameters, THREADS) as (packed, decoded):
-            _decode(em, PackedRows(em, self.packed, packed, self.n, self.k), decoded, self.gemm.element, self.fixed)
+            _decode(em, PackedRows(em, self.packed, self.k, packed, self.n), decoded, self.gemm.element, self.fixed)
         return em
 
     @property
@@ -98,7 +98,7 @@ class _Packed(Schedule):
         """Decodes."""
         blocks = -(-self.n * self.k // (THREADS * PIECE))
         for weight, decoded in zip(weights, taken, strict=True):
-            em.launch(self._symbol, blocks, THREADS, [weight, decoded], pdl=True)
+            em.launch(self._symbol, blocks, THREADS, [weight, decoded])
         return taken
 
 
@@ -132,7 +132,7 @@ def _piece(em: DeviceEmitter, rows: PackedRows, row: Value, run: Value, part: Va
     if rows.layout.dense:
         elements = rows.elements(row, run)
         return [chosen(elements[i::PIECE]) for i in range(PIECE)]
-    quads = rows.quads(rows.records(row, run))
+    quads = quads_of(rows.layout, rows.records(row, run))
     integers = [x for i in range(2) for x in values(em, chosen(quads[i::2]), rows.layout)]
     assert rows.layout.scale is not None
     scale = chosen([rows.factor(row, run, sub, rows.layout.scale) for sub in range(rows.per_run)])

@@ -14,6 +14,7 @@ from rlx_mlir.codegen.gpu.gemm_base import SUM_THREADS, Access, Gemm, Sizes, sum
 from rlx_mlir.codegen.gpu.gemm_config import Choice, Tile, choose_by_rows, for_products, resources
 from rlx_mlir.codegen.gpu.gemm_ring import Core, ring_kernel, shared_bytes
 from rlx_mlir.codegen.gpu.kernel import Buffers, DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.specs.products import argument_buffers, result_buffers
 
 __all__ = ["arguments_of", "product_kernel", "results_of"]
 
@@ -24,25 +25,17 @@ ESTIMATE = 1024
 """A dynamic N or K, for the choice of a tile."""
 
 
-def arguments_of(gemm: Gemm) -> list[tuple[str, str]]:
+def arguments_of(gemm: Gemm) -> Buffers:
     """The buffers of the program's arguments."""
-    natural = {
-        "full": gemm.out_shape,
-        "row": (gemm.n,),
-        "column": (*gemm.out_shape[:-1], 1),
-        "scalar": (),
-    }
-    shapes = [natural[a.broadcast] if a.shape is None else a.shape for a in gemm.program.arguments]
-    elements = [a.element or gemm.element for a in gemm.program.arguments]
-    return [(f"arg{i}", memref(*own)) for i, own in enumerate(zip(shapes, elements, strict=True))]
+    return argument_buffers(gemm.program, gemm.out_shape, gemm.element)
 
 
-def results_of(gemm: Gemm) -> list[tuple[str, str]]:
+def results_of(gemm: Gemm) -> Buffers:
     """The buffers of the outputs."""
-    return [(f"out{i}", memref(gemm.out_shape, gemm.element)) for i in range(len(gemm.program.results))]
+    return result_buffers(gemm.program, gemm.out_shape, gemm.element)
 
 
-def dense_operands(gemm: Gemm) -> list[tuple[str, str]]:
+def dense_operands(gemm: Gemm) -> Buffers:
     """The buffers of x, of the weights and of the arguments, for dense weights; with a stride, these are bytes."""
     x_element, w_element = gemm.float8 or (gemm.element, gemm.element)
     type = memref(gemm.w_shape, w_element)
@@ -180,7 +173,6 @@ class _Host:
     def __init__(self, gemm: Gemm, device: _Device, variants: list[Variant]) -> None:
         self._gemm, self._device, self._variants = gemm, device, variants
         self._products = gemm.program.accumulators
-        self._pdl = device.em.sm >= 90
 
     def _sizes(self, em: HostEmitter, operands: Sequence[Value]) -> Sizes:
         """The sizes of a call, of type index."""
@@ -289,15 +281,15 @@ class _Host:
         count = len(operands) - len(gemm.program.arguments)
         inputs, arguments = operands[:count], operands[count:]
         if choice.splits == 1:
-            em.launch(name, blocks, tile.threads, [*operands, *results, *given], shared=shared, pdl=self._pdl)
+            em.launch(name, blocks, tile.threads, [*operands, *results, *given], shared=shared)
             return
         assert sums is not None
-        em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared, pdl=self._pdl)
+        em.launch(name, [blocks, choice.splits], tile.threads, [*inputs, sums, *given], shared=shared)
         rows = self._rows(sizes)
         width = variant.access.columns
         total = em.iceildiv(rows * (sizes.n // width), SUM_THREADS)
         last = [sums, *arguments, *results, em.i32(rows), em.i32(sizes.n)]
-        em.launch(self._device.sums(choice.splits, variant.access.columns), total, SUM_THREADS, last, pdl=self._pdl)
+        em.launch(self._device.sums(choice.splits, variant.access.columns), total, SUM_THREADS, last)
 
 
 def line_access(gemm: Gemm, nbytes: int) -> list[Access]:

@@ -29,7 +29,7 @@ from rlx_mlir.codegen.gpu.gemm_base import (
 )
 from rlx_mlir.codegen.gpu.gemm_config import MMA_TILES, TF32_TILES, Tile
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, line_access, product_kernel
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
 
 __all__ = ["MmaCore", "gemm_mma", "gemm_tf32", "mma_core", "stage_fragments"]
@@ -115,9 +115,9 @@ class MmaCore:
             for loader, part in zip(self.w_loaders, self.w_parts, strict=True)
         )
 
-    def zeros(self) -> list[Value]:
+    def zeros(self) -> Sums:
         """Accumulators of nothing."""
-        return [self.em.const(0.0, "f32")] * (4 * self.products * self.rows * self.columns)
+        return [[[[self.em.const(0.0, "f32")] * 4] * self.columns] * self.rows] * self.products
 
     def _rounded(self, registers: list[Value]) -> list[Value]:
         """Registers as the tensor cores take them: f32 rounded to tf32, not cut off."""
@@ -163,36 +163,31 @@ class MmaCore:
             result.append(self._rounded(registers))
         return result
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
         """The accumulators after a stage; calls `copy` after its first reads."""
-        em, sums, chunks = self.em, list(sums), self.tile.bk // self.width
+        em, chunks = self.em, self.tile.bk // self.width
         for step in range(chunks // 2):
             fragments = a_fragments(em, self.warp, self.tile, stage, self.x_part, step, chunks)
             a = [self._rounded(registers) for registers in fragments]
-            position = 0
             for number, part in enumerate(self.w_parts):
                 b = self._b_fragments(em.at(stage, part, "i8"), step)
                 if step == number == 0:
                     copy()
-                for i, j in itertools.product(range(self.rows), range(self.columns)):
-                    here = slice(position, position + 4)
-                    sums[here] = em.mma(self.kind, a[i], b[j], sums[here])
-                    position += 4
+                for left, own in zip(a, sums[number], strict=True):
+                    own[:] = [em.mma(self.kind, left, right, four) for right, four in zip(b, own, strict=True)]
         return sums
 
-    def stage(self, staged: Staged, sums: list[Value]) -> None:
+    def stage(self, staged: Staged, sums: Sums) -> None:
         """Stores the warp's accumulators: a thread has two neighbouring columns of rows lane / 4 and lane / 4 + 8."""
-        stage_fragments(self.em, staged, self.warp.lane, (self.products, self.rows, self.columns), sums)
+        stage_fragments(self.em, staged, self.warp.lane, sums)
 
 
-def stage_fragments(
-    em: DeviceEmitter, staged: Staged, lane: Value, counts: tuple[int, int, int], sums: Sequence[Value]
-) -> None:
-    """Stores accumulators of m16n8, `counts` (products, blocks of 16 rows, of 8 columns) of them."""
+def stage_fragments(em: DeviceEmitter, staged: Staged, lane: Value, sums: Sums) -> None:
+    """Stores accumulators of m16n8."""
     row, column = lane // 4, lane % 4 * 2
-    for number, (product, i, j, half) in enumerate(itertools.product(*map(range, (*counts, 2)))):
-        if i in staged.blocks():
-            values = em.vector(sums[2 * number : 2 * number + 2])
+    for product, own in enumerate(sums):
+        for i, j, half in itertools.product(staged.blocks(), range(len(own[0])), range(2)):
+            values = em.vector(own[i][j][2 * half : 2 * half + 2])
             staged.store(values, product, row + (16 * i + 8 * half), column + 8 * j)
 
 

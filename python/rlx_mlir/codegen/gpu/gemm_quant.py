@@ -34,20 +34,14 @@ from rlx_mlir.codegen.gpu.gemm_base import (
     x_loader,
 )
 from rlx_mlir.codegen.gpu.gemm_config import DECODE_FMA_TILES, EXACT_TILES, MMA_TILES, QUANT_TILES, Tile
-from rlx_mlir.codegen.gpu.gemm_decode import (
-    DecodeLoader,
-    PackedRows,
-    quad_place,
-    signed_bytes,
-    store_halves,
-    store_transposed,
-)
+from rlx_mlir.codegen.gpu.gemm_decode import DecodeLoader, store_halves, store_transposed
 from rlx_mlir.codegen.gpu.gemm_exact import ExactMmaCore
 from rlx_mlir.codegen.gpu.gemm_fma import FmaCore
 from rlx_mlir.codegen.gpu.gemm_host import arguments_of, product_kernel
 from rlx_mlir.codegen.gpu.gemm_mma import MmaCore, a_fragments, stage_fragments
-from rlx_mlir.codegen.gpu.gemm_ring import Staged, WarpTile
+from rlx_mlir.codegen.gpu.gemm_ring import Staged, Sums, WarpTile
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.planes import PackedRows, quad_at, signed_bytes
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.formats.planes import PlaneLayout, plane_layout
 
@@ -71,7 +65,7 @@ class DecodedMmaCore(MmaCore):
         em = self.em
         store = store_halves(em, self.tile, self.element)
         return [
-            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
             for pointer in self.body.weights
         ]
 
@@ -88,7 +82,7 @@ class DecodedFmaCore(FmaCore):
         em = self.em
         store = store_transposed(em, self.tile)
         return [
-            DecodeLoader(em, PackedRows(em, self._layout, pointer, self._n, self._k), self.tile, store)
+            DecodeLoader(em, PackedRows(em, self._layout, self._k, pointer, self._n), self.tile, store)
             for pointer in self.body.weights
         ]
 
@@ -140,11 +134,11 @@ class IntegerCore:
         self.em, self.body = em, body
         self.warp = WarpTile.of(em, self.tile)
         self.x_loader = x_loader(em, body, self.tile, "i8", 16)
-        self.packed = [PackedRows(em, self.layout, pointer, self.n, self.k) for pointer in body.weights]
+        self.packed = [PackedRows(em, self.layout, self.k, pointer, self.n) for pointer in body.weights]
 
-    def zeros(self) -> list[Value]:
+    def zeros(self) -> Sums:
         """Accumulators of nothing."""
-        return [self.em.const(0.0, "f32")] * (4 * self.products * self.rows * self.columns)
+        return [[[[self.em.const(0.0, "f32")] * 4] * self.columns] * self.rows] * self.products
 
     # -- into the ring ------------------------------------------------------------------------------------------------
 
@@ -237,25 +231,19 @@ class IntegerCore:
         em, layout, lane = self.em, self.layout, self.warp.lane
         n = self.warp.column + (8 * j + run * self.tile.bn) + lane // 4
         quad = lane % 4
+
+        def word(plane: int, number: Index) -> Value:
+            at = n * layout.quants[plane].nbytes + number * 4
+            return em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
+
         result = []
         for half in range(2):
             if layout.widths == (8,):
                 at = n * 16 + quad * 4
-                total = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
-                result.append(signed_bytes(total, layout))
-                continue
-            bits: Value | None = None
-            into = 0
-            for plane, width in enumerate(layout.widths):
-                dword, shift = quad_place(layout.widths, plane, quad + 4 * half)
-                at = n * layout.quants[plane].nbytes + dword * 4
-                word = em.ld(em.at(stage, at + parts.planes[plane], "i8"), "i32")
-                own = (word >> shift) & (0x01010101 * ((1 << width) - 1))
-                own = own << into if into else own
-                bits = own if bits is None else bits | own
-                into += width
-            assert bits is not None, "a format with planes"
-            result.append(signed_bytes(bits, layout))
+                stored = em.ld(em.at(stage, at + parts.planes[half], "i8"), "i32")
+            else:
+                stored = quad_at(layout, quad + 4 * half, word)
+            result.append(signed_bytes(stored, layout))
         return result
 
     def _dots(self, a: Sequence[Value], b: Sequence[Value]) -> list[Value]:
@@ -281,20 +269,16 @@ class IntegerCore:
         base = em.at(stage, first * 4 + part, "i8")
         return [[em.ld(base, type, 16 * i + 8 * half) for half in range(2)] for i in range(self.rows)]
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
         """The accumulators after a stage; calls `copy` after its first reads."""
-        sums = list(sums)
         for run in range(self.runs):
             a = a_fragments(self.em, self.warp, self.tile, stage, self.x_part, run, self.tile.bk // 16)
             scales = self._per_row(stage, self.scale_part, run, "f32")
             totals = self._totals(stage, a, run)
             if run == 0:
                 copy()
-            position = 0
-            for parts in self.w_parts:
-                own = slice(position, position + 4 * self.rows * self.columns)
-                sums[own] = self._run(stage, parts, run, a, scales, totals, sums[own])
-                position = own.stop
+            for parts, own in zip(self.w_parts, sums, strict=True):
+                self._run(stage, parts, run, a, scales, totals, own)
         return sums
 
     def _totals(self, stage: Value, a: list[list[Value]], run: int) -> list[list[list[Value]]]:
@@ -322,11 +306,10 @@ class IntegerCore:
         a: list[list[Value]],
         scales: list[list[Value]],
         totals: list[list[list[Value]]],
-        sums: list[Value],
-    ) -> list[Value]:
-        """Accumulators of one weight after one run."""
+        sums: list[list[list[Value]]],
+    ) -> None:
+        """Adds one run to the accumulators of one weight."""
         em, tile = self.em, self.tile
-        result: dict[int, Value] = {}
         column = self.warp.column + self.warp.lane % 4 * 2
 
         def factors(part: int, half: int, j: int) -> list[Value]:
@@ -348,14 +331,12 @@ class IntegerCore:
                         if m:
                             value = em.fmaf(m[half][e % 2], totals[half][i][e // 2], value)
                         values[e : e + 1] = [values[e] + value if half else value]
-                first = 4 * (i * self.columns + j)
-                for e in range(4):
-                    result[first + e] = em.fmaf(values[e], scales[i][e // 2], sums[first + e])
-        return [result[i] for i in range(len(sums))]
+                pairs = enumerate(zip(values, sums[i][j], strict=True))
+                sums[i][j] = [em.fmaf(value, scales[i][e // 2], total) for e, (value, total) in pairs]
 
-    def stage(self, staged: Staged, sums: list[Value]) -> None:
+    def stage(self, staged: Staged, sums: Sums) -> None:
         """Stores the warp's accumulators."""
-        stage_fragments(self.em, staged, self.warp.lane, (self.products, self.rows, self.columns), sums)
+        stage_fragments(self.em, staged, self.warp.lane, sums)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

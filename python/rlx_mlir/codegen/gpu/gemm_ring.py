@@ -36,6 +36,10 @@ class WarpTile:
         return WarpTile(row, column, em.lane(), warp)
 
 
+Sums = list[list[list[list[Value]]]]
+"""A thread's accumulators: [product][rows][columns], each some neighbouring elements of a tile."""
+
+
 class Core(Protocol):
     """What multiplies: see `ring_kernel` for the order of the calls."""
 
@@ -51,13 +55,14 @@ class Core(Protocol):
     def issue_weights(self, stage: Value, step: Index) -> Callable[[], None] | None:
         """Starts those of the weights; returns what is to be done after the present step's products, if anything."""
 
-    def zeros(self) -> list[Value]:
+    def zeros(self) -> Sums:
         """Accumulators of nothing."""
 
-    def multiply(self, stage: Value, sums: list[Value], copy: Callable[[], None]) -> list[Value]:
-        """The accumulators after a stage; calls `copy` once, after its first reads of the stage."""
+    def multiply(self, stage: Value, sums: Sums, copy: Callable[[], None]) -> Sums:
+        """The accumulators after a stage, which may be the same lists with other values; calls `copy` once, after its
+        first reads of the stage."""
 
-    def stage(self, staged: Staged, sums: list[Value]) -> None:
+    def stage(self, staged: Staged, sums: Sums) -> None:
         """Stores the warp's accumulators of the rows that `staged` holds."""
 
 

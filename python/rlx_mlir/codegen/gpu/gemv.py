@@ -23,7 +23,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from rlx_mlir.chips import sm_version
 from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.gpu.gemv_columns import (
@@ -60,9 +59,7 @@ __all__ = [
 
 def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> None:
     """Each block has its rows; their warps load them from global memory."""
-    with em.kernel(name, parameters_of(spec), 32 * config.warps) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(name, parameters_of(spec), 32 * config.warps, chained=True) as values:
         task = Task(em, spec, config, values)
         lane, warp = em.lane(), em.warp()
         own, group = lane & (config.lanes - 1), lane >> (config.lanes.bit_length() - 1)
@@ -89,7 +86,7 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
             for i, s in enumerate(flat):
                 em.st(s, memory, place + i)
         em.barrier()
-        with em.if_(em.cmpi("eq", em.index(part), 0)):
+        with em.if_(em.cmpi("eq", part, 0)):
             totals = [
                 em.tree("add", [em.ld(memory, "f32", place + (j * len(flat) + i)) for j in range(config.split)])
                 for i in range(len(flat))
@@ -106,9 +103,7 @@ def _portable(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig) -> N
 
 def _columns(em: DeviceEmitter, name: str, spec: Gemv, config: ColumnsConfig) -> None:
     """Weights [K, N]."""
-    with em.kernel(name, parameters_of(spec), 32 * config.warps) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(name, parameters_of(spec), 32 * config.warps, chained=True) as values:
         task = Task(em, spec, config, values)
         sizes = (spec.k, spec.n, spec.element, spec.program)
         emit_columns(
@@ -197,7 +192,6 @@ def launch(
             threads,
             arguments,
             shared=shared_bytes(spec, config),
-            pdl=sm_version(chip) >= 90,
         )
 
     def choose(left: list[tuple[int, GemvConfig | ColumnsConfig]]) -> None:
@@ -246,7 +240,7 @@ def gemv(chip: str, spec: Gemv, configs: Configs | None = None) -> DeviceKernel:
         rows = row_count(em, operands[0])
         given = operands[: spec.inputs]
         shared = 4 * PROLOGUE_THREADS // 32
-        em.launch(before, rows, PROLOGUE_THREADS, [*given, *made], shared=shared, pdl=device.sm >= 90)
+        em.launch(before, rows, PROLOGUE_THREADS, [*given, *made], shared=shared)
         launch(em, product, chosen, chip, [*made, *operands[spec.inputs :]], results, rows)
 
     return write_device_kernel(

@@ -7,6 +7,7 @@ own. Sums are joined by shuffles within warps and in shared memory between them.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, Index, Value, vec
 from rlx_mlir.codegen.gpu.epilogue import Epilogue
 from rlx_mlir.codegen.gpu.gemm_config import resources
 from rlx_mlir.codegen.program import Program
+from rlx_mlir.codegen.structures import mapped
 
 __all__ = ["ColumnsConfig", "ColumnsTask", "choose_columns", "columns_bytes", "emit_columns", "splits_of"]
 
@@ -132,42 +134,39 @@ def emit_columns(em: DeviceEmitter, task: ColumnsTask, config: ColumnsConfig) ->
     w = [em.at(one, start, task.element) for one in task.w]
     kind = task.element if config.columns == 1 else vec(config.columns, task.element)
 
-    def step(offsets: Sequence[Index], sums: Sequence[Value]) -> list[Value]:
+    def step(offsets: Sequence[Index], sums: list[list[list[Value]]]) -> list[list[list[Value]]]:
         """Adds rows of the weight: the lane's own, plus these offsets."""
-        values = list(sums)
+        values = [list(own) for own in sums]
         loaded = [
             [em.ld(one, kind, _times(em, offset, task.n), align=config.columns * size) for one in w]
             for offset in offsets
         ]
         for offset, weights in zip(offsets, loaded, strict=True):
             activations = [em.widen(em.ld(row, task.element, offset)) for row in x]
-            place = 0
-            for weight in weights:
+            for weight, own in zip(weights, values, strict=True):
                 elements = em.floats(weight)
-                for activation in activations:
-                    for element in elements:
-                        values[place] = em.fmaf(activation, element, values[place])
-                        place += 1
+                for row, activation in enumerate(activations):
+                    own[row] = [em.fmaf(activation, x, total) for x, total in zip(elements, own[row], strict=True)]
         return values
 
-    sums = [em.zero("f32")] * (len(w) * config.tile * config.columns)
+    sums = [[[em.zero("f32")] * config.columns] * config.tile] * len(w)
     full, rest = divmod(task.k, config.rows)
     turns = full // config.unroll
     if turns:
         stride = config.unroll * config.rows
         with em.loop(0, turns * stride, stride, sums, hint="row") as loop:
             offsets = [loop.iv + i * config.rows for i in range(config.unroll)]
-            loop.yield_(step(offsets, loop.args))
-        sums = loop.results
+            loop.yield_(step(offsets, loop.carry))
+        sums = loop.result
     if left := range(turns * config.unroll, full):
         sums = step([i * config.rows for i in left], sums)
     if rest:
-        with em.if_(em.cmpi("ult", em.index(line), rest), ["f32"] * len(sums)) as branch:
+        with em.if_(em.cmpi("ult", line, rest), sums) as branch:
             branch.yield_(step([full * config.rows], sums))
             branch.else_()
             branch.yield_(sums)
-        sums = branch.results
-    joined = [em.warp_reduce("add", s, 32 // config.lanes, stride=config.lanes) for s in sums]
+        sums = branch.result
+    joined = mapped(lambda x: em.warp_reduce("add", x, 32 // config.lanes, stride=config.lanes), sums)
     _finish(em, task, config, joined, own, lane, warp, begin)
 
 
@@ -180,7 +179,7 @@ def _finish(
     em: DeviceEmitter,
     task: ColumnsTask,
     config: ColumnsConfig,
-    sums: Sequence[Value],
+    sums: list[list[list[Value]]],
     own: Value,
     lane: Value,
     warp: Value,
@@ -189,20 +188,20 @@ def _finish(
     """Joins the warps' sums, [warp][weight][row of x][column] in shared memory, and runs the program."""
     memory, weights, width = em.shared(), len(task.w), config.width
     with em.if_(em.cmpi("ult", lane, config.lanes)):
-        for part in range(weights * config.tile):
+        for part, values in enumerate(itertools.chain(*sums)):
             place = warp * (weights * config.tile * width) + part * width
             place = place + own * config.columns
-            for i in range(config.columns):
-                em.st(sums[part * config.columns + i], memory, place + i)
+            for i, value in enumerate(values):
+                em.st(value, memory, place + i)
     em.barrier()
     epilogue = Epilogue(em, task.program, task.element, task.arguments, task.outputs, task.n)
     # Lanes beyond the end have repeated the last columns: these are stored where they belong, by their own lanes.
     with em.loop(em.thread(), config.tile * width, 32 * config.warps, hint="output") as loop:
         row, local = task.first + loop.iv // width, loop.iv % width
         column = begin + local
-        exists = em.cmpi("ult", em.index(column), task.n)
+        exists = em.cmpi("ult", column, task.n)
         if not (isinstance(task.m, int) and task.m % config.tile == 0):
-            exists = exists & em.cmpi("ult", em.index(row), task.m)
+            exists = exists & em.cmpi("ult", row, task.m)
         with em.if_(exists):
             products = []
             for weight in range(weights):

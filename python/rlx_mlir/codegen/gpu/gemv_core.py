@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -27,6 +26,7 @@ from rlx_mlir.codegen.gpu.gemv_rows import (
 )
 from rlx_mlir.codegen.gpu.kernel import check_counts
 from rlx_mlir.codegen.program import IDENTITY, Program
+from rlx_mlir.codegen.specs.products import argument_buffers, known_product, result_buffers
 from rlx_mlir.formats import PlaneLayout, get_format, plane_layout
 from rlx_mlir.formats.blocks import RUN
 from rlx_mlir.tuning.choices import NOTHING_CHOSEN, Chosen
@@ -98,8 +98,7 @@ class Gemv:
     @property
     def m(self) -> int | None:
         """Rows of x, None where dynamic."""
-        known = [size for size in self.x_shape[:-1] if size is not None]
-        return math.prod(known) if len(known) == len(self.x_shape) - 1 else None
+        return known_product(self.x_shape[:-1])
 
     @property
     def layout(self) -> PlaneLayout | None:
@@ -151,22 +150,13 @@ class Gemv:
         weight = memref((self.n, self.row_bytes), "i8")
         if self.dense:
             weight = memref((self.k, self.n) if self.columns else (self.n, self.k), self.scheme)
-        natural = {"full": (*leading, self.n), "row": (self.n,), "column": leading, "scalar": ()}
-        arguments = [
-            memref(natural[argument.broadcast] if argument.shape is None else argument.shape, self.element)
-            for argument in self.program.arguments
-        ]
-        return [
-            *given,
-            *((f"w{i}", weight) for i in range(self.weights)),
-            *((f"arg{i}", type) for i, type in enumerate(arguments)),
-        ]
+        arguments = argument_buffers(self.program, (*leading, self.n), self.element)
+        return [*given, *((f"w{i}", weight) for i in range(self.weights)), *arguments]
 
     @property
     def results(self) -> list[tuple[str, str]]:
         """Names and types of the outputs' buffers."""
-        type = memref((*self.x_shape[:-1], self.n), self.element)
-        return [(f"out{i}", type) for i in range(len(self.program.results))]
+        return list(result_buffers(self.program, (*self.x_shape[:-1], self.n), self.element))
 
     def work(self, tile: int) -> Work:
         """The sizes that a configuration depends on."""
@@ -203,38 +193,33 @@ class Products:
         """All units, one turn after the other."""
         em, units, config = self.em, self.spec.k // self.spec.unit, self.config
         full, rest = divmod(units, self.stride)
-        values = [em.zero("f32")] * (len(self.rows) * self.spec.weights * config.tile)
+        values = [[em.zero("f32")] * config.tile] * (len(self.rows) * self.spec.weights)
         turns = full // config.unroll if full > config.unroll else 0
         if turns:
             step = config.unroll * self.stride
             with em.loop(0, turns * step, step, values, hint="unit") as loop:
                 offsets = [loop.iv + i * self.stride for i in range(config.unroll)]
-                loop.yield_(self._turn(x, offsets, loop.args))
-            values = loop.results
+                loop.yield_(self._turn(x, offsets, loop.carry))
+            values = loop.result
         if remaining := range(turns * config.unroll, full):
             values = self._turn(x, [i * self.stride for i in remaining], values)
         if rest:
-            with em.if_(em.cmpi("ult", self.lane, rest), ["f32"] * len(values)) as branch:
+            with em.if_(em.cmpi("ult", self.lane, rest), values) as branch:
                 branch.yield_(self._turn(x, [full * self.stride], values))
                 branch.else_()
                 branch.yield_(values)
-            values = branch.results
-        step = config.tile
-        parts = [values[i : i + step] for i in range(0, len(values), step)]
-        return [parts[i : i + self.spec.weights] for i in range(0, len(parts), self.spec.weights)]
+            values = branch.result
+        return [values[i : i + self.spec.weights] for i in range(0, len(values), self.spec.weights)]
 
-    def _turn(self, x: Activations, offsets: Sequence[Index], sums: Sequence[Value]) -> list[Value]:
-        """Adds the products of some units: all loads of weights come first."""
+    def _turn(self, x: Activations, offsets: Sequence[Index], sums: list[list[Value]]) -> list[list[Value]]:
+        """Adds the products of some units, of each row of a weight and row of x: all loads of weights come first."""
         places = [place for row in self.rows for place in row]
         loaded = [[self.unit.load(place, offset) for place in places] for offset in offsets]
-        tile, values = self.config.tile, list(sums)
+        sums = [list(own) for own in sums]
+        add = self._quantised if x.element == "i8" else self._exact
         for offset, units in zip(offsets, loaded, strict=True):
-            split = [values[i : i + tile] for i in range(0, len(values), tile)]
-            split = (
-                self._quantised(x, offset, units, split) if x.element == "i8" else self._exact(x, offset, units, split)
-            )
-            values = [value for part in split for value in part]
-        return values
+            sums = add(x, offset, units, sums)
+        return sums
 
     def _quantised(
         self, x: Activations, offset: Index, units: Sequence[Any], sums: list[list[Value]]
@@ -363,9 +348,9 @@ class Task:
             number_of: Index = lane + start
             row = first_row + number_of // tile
             m = self.first + number_of % tile
-            exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", em.index(row), self.spec.n)
+            exists = em.cmpi("ult", lane, len(here)) & em.cmpi("ult", row, self.spec.n)
             if not (isinstance(self.m, int) and self.m % tile == 0):
-                exists = exists & em.cmpi("ult", em.index(m), self.m)
+                exists = exists & em.cmpi("ult", m, self.m)
             with em.if_(exists):
                 self.epilogue.store([[value] for value in chosen], m, row)
 

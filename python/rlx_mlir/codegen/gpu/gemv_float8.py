@@ -12,6 +12,7 @@ they are converted to f16, exactly.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,6 +25,7 @@ from rlx_mlir.codegen.gpu.gemm_float8 import NATIVE, as_halves
 from rlx_mlir.codegen.gpu.gemm_host import dense_operands, results_of
 from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
 from rlx_mlir.codegen.kernel import row_count
+from rlx_mlir.codegen.structures import mapped
 
 __all__ = ["MOST_ROWS", "gemv_float8"]
 
@@ -52,7 +54,7 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
         *(pointer(name) for name, _ in results_of(gemm)),
         *([("m", "i32")] if m is None else []),
     ]
-    with em.kernel(symbol, parameters, 32 * WARPS) as values:
+    with em.kernel(symbol, parameters, 32 * WARPS, chained=True) as values:
         x, weights = values[0], values[1 : 1 + program.accumulators]
         arguments, last = values[1 + program.accumulators : len(names)], len(names) + len(program.results)
         epilogue = Epilogue(em, program, gemm.element, arguments, values[len(names) : last], n)
@@ -63,12 +65,12 @@ def gemv_float8(chip: str, gemm: Gemm) -> DeviceKernel:
         rows = row_count(host, operands[0])
         blocks: Index = -(-n // ROWS)
         if isinstance(rows, Value):
-            blocks = host.select(host.cmpi("eq", rows, 0), 0, host.index(blocks))
+            blocks = host.select(host.cmpi("eq", rows, 0), 0, blocks)
         elif rows == 0:
             blocks = 0
         given = [*operands, *results, *([host.i32(rows)] if m is None else [])]
         shared = 4 * WARPS * ROWS * MOST_ROWS * program.accumulators
-        host.launch(symbol, blocks, 32 * WARPS, given, shared=shared, pdl=em.sm >= 90)
+        host.launch(symbol, blocks, 32 * WARPS, given, shared=shared)
 
     return write_device_kernel(
         gemm.name, "gemv_float8", dense_operands(gemm), results_of(gemm), em, host, order=gemm.operand_order
@@ -89,8 +91,6 @@ class _Block:
     def run(self, x: Value, weights: Sequence[Value], epilogue: Epilogue) -> None:
         """Products of the block, then their program."""
         em, n, k = self.em, self.n, self.k
-        em.launch_dependents()
-        em.wait_dependencies()
         lane, warp = em.lane(), em.warp()
         group, quad = lane >> 2, lane & 3
         first_row = em.block() * ROWS
@@ -98,41 +98,39 @@ class _Block:
         def line(base: Value, row: Index, count: Index) -> Value:
             """The thread's first byte of a row, or of the last."""
             inside = em.imin(row, count - 1)
-            return em.at(em.at(base, em.wide(em.index(inside)) * k, "i8"), quad * 16, "i8")
+            return em.at(em.at(base, em.wide(inside) * k, "i8"), quad * 16, "i8")
 
         lines = [line(own, first_row + (group + half), n) for own in weights for half in (0, 8)]
         lines.append(line(x, group, self.m))
-        sums = [em.const(0.0, "f32")] * (4 * len(weights))
+        sums = [[em.const(0.0, "f32")] * 4] * len(weights)
         step = WARPS * SPAN
         whole = k // SPAN // (WARPS * UNROLL) * UNROLL
         with em.loop(0, whole * step, step * UNROLL, sums, hint="k") as loop:
             place = loop.iv + warp * SPAN
             loaded = [[self._load(own, place + u * step) for own in lines] for u in range(UNROLL)]
-            totals = loop.args
+            totals = loop.carry
             for words in loaded:
                 totals = self._multiply(words, totals)
             loop.yield_(totals)
-        sums = loop.results
+        sums = loop.result
         # What is left may end inside of a warp's step: what lies behind is zero.
         with em.loop(whole * step, k, step, sums, hint="k") as rest:
             place = rest.iv + warp * SPAN
             exists = em.cmpi("ult", place + quad * 16, k)
-            rest.yield_(self._multiply([self._load(own, place, exists) for own in lines], rest.args))
-        self._finish(rest.results, len(weights), first_row, epilogue)
+            rest.yield_(self._multiply([self._load(own, place, exists) for own in lines], rest.carry))
+        self._finish(rest.result, first_row, epilogue)
 
     def _load(self, line: Value, place: Index, exists: Value | None = None) -> list[Value]:
         em, type = self.em, vec(4, "i32")
         address = em.at(line, place, "i8")
         return em.lanes(em.ld(address, type) if exists is None else em.ld_if(exists, address, type))
 
-    def _multiply(self, words: Sequence[list[Value]], sums: Sequence[Value]) -> list[Value]:
+    def _multiply(self, words: Sequence[list[Value]], sums: list[list[Value]]) -> list[list[Value]]:
         """sums + weights x, of 64 elements of K; `words` are those of two rows of each weight, then those of x."""
         em, result = self.em, []
         *rows, x = words
         native, kinds = em.sm in NATIVE, (FLOAT8[self.kinds[1]], FLOAT8[self.kinds[0]])
-        for number in range(len(rows) // 2):
-            low, high = rows[2 * number : 2 * number + 2]
-            total = list(sums[4 * number : 4 * number + 4])
+        for low, high, total in zip(rows[::2], rows[1::2], sums, strict=True):
             part = total if self.fast else [em.const(0.0, "f32")] * 4
             for step in range(2):
                 at = slice(2 * step, 2 * step + 2)
@@ -145,25 +143,25 @@ class _Block:
                     first, second = halves[word], halves[2 + word]
                     b = as_halves(em, x[at][word], kinds[1])
                     part = em.mma("f16", [first[0], second[0], first[1], second[1]], b, part)
-            result += part if self.fast else [own + more for own, more in zip(total, part, strict=True)]
+            result.append(part if self.fast else mapped(operator.add, total, part))
         return result
 
-    def _finish(self, sums: Sequence[Value], weights: int, first_row: Index, epilogue: Epilogue) -> None:
+    def _finish(self, sums: list[list[Value]], first_row: Index, epilogue: Epilogue) -> None:
         """Adds up the warps' sums, [weight][warp][row of x][row of the weight] in shared memory, and stores."""
         em, size = self.em, ROWS * MOST_ROWS
         group, pair = em.lane() >> 2, (em.lane() & 3) * 2
-        for number in range(weights):
+        for number, four in enumerate(sums):
             base = em.warp() * size + number * WARPS * size
-            for e in range(4):
+            for e, value in enumerate(four):
                 at = (pair + e % 2) * ROWS + (group + 8 * (e // 2))
-                em.st(sums[4 * number + e], em.shared(), em.index(base + at))
+                em.st(value, em.shared(), base + at)
         em.barrier()
         thread = em.thread()
         row, m = em.index(first_row + thread % ROWS), em.index(thread // ROWS)
         exists = em.cmpi("ult", m, self.m) & em.cmpi("ult", row, self.n)
         with em.if_(exists & em.cmpi("ult", thread, size)):
             products = []
-            for number in range(weights):
+            for number in range(len(sums)):
                 places = [thread + (number * WARPS + w) * size for w in range(WARPS)]
-                products.append([em.tree("add", [em.ld(em.shared(), "f32", em.index(at)) for at in places])])
+                products.append([em.tree("add", [em.ld(em.shared(), "f32", at) for at in places])])
             epilogue.store(products, m, row)

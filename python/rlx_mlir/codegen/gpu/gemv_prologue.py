@@ -89,10 +89,10 @@ def apply_prologue(
         if batches == 1:
             total = row.squares(total, loaded, range(batch))
         else:
-            with em.loop(0, batches * batch, batch, [total], hint="turn") as loop:
-                here = [loop.iv + i for i in range(batch)]
-                loop.yield_([row.squares(loop.args[0], [row.load(x, turn) for turn in here], here)])
-            total = loop.results[0]
+            with em.loop(0, batches * batch, batch, total, hint="turn") as summed:
+                here = [summed.iv + i for i in range(batch)]
+                summed.yield_(row.squares(summed.carry, [row.load(x, turn) for turn in here], here))
+            total = summed.result
         inverse = rsqrt_approx(em, em.fmaf(_team_sum(em, team, total), 1.0 / k, prologue.eps))
 
     def finish(values: Sequence[Value], here: Sequence[Index]) -> None:

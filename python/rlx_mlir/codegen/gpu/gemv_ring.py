@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Slot, Value
 from rlx_mlir.codegen.gpu.gemv_config import GemvConfig
 from rlx_mlir.codegen.gpu.gemv_core import Gemv, Products, Task, parameters_of
 from rlx_mlir.codegen.gpu.gemv_prologue import Team
@@ -87,11 +87,11 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
         with em.if_(em.cmpi("eq", warp, config.warps)) as role:
             if not spec.fixed:
                 em.wait_dependencies()
-            with em.if_(em.elect()), em.loop(begin, groups, blocks, [em.const(0), em.const(1)]) as turn:
-                slot, phase = turn.args
+            with em.if_(em.elect()), em.loop(begin, groups, blocks, Slot(em.const(0), em.const(1))) as turn:
+                slot, phase = turn.carry
                 em.mbarrier_wait(barrier(slot, 1), phase)
                 _fill(em, spec, ring, task.w, em.at(memory, slot * ring.slot, "i8"), barrier(slot, 0), turn.iv)
-                turn.yield_(list(em.advance(slot, phase, config.slots)))
+                turn.yield_(em.advance(turn.carry, config.slots))
             role.else_()
             em.wait_dependencies()
             team = Team(
@@ -105,8 +105,8 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
             x = Activations(em, task.x, spec.x_element, spec.k, [], spec.unit, own, staged)
             # Of the block's turns, each warp takes every `warps`-th, beginning with that of its number.
             first_turn, step = begin + warp * blocks, blocks * config.warps
-            with em.loop(first_turn, groups, step, [warp, em.const(0)]) as turn:
-                slot, phase = turn.args
+            with em.loop(first_turn, groups, step, Slot(warp, em.const(0))) as turn:
+                slot, phase = turn.carry
                 em.mbarrier_wait(barrier(slot, 0), phase)
                 base = em.at(memory, slot * ring.slot, "i8")
                 mine = group * (config.rows * ring.row_bytes)
@@ -123,7 +123,7 @@ def emit_persistent(em: DeviceEmitter, name: str, spec: Gemv, config: GemvConfig
                 following = slot + config.warps
                 wraps = em.cmpi("uge", following, config.slots)
                 following = em.select(wraps, following - config.slots, following)
-                turn.yield_([following, em.select(wraps, phase ^ 1, phase)])
+                turn.yield_(Slot(following, em.select(wraps, phase ^ 1, phase)))
 
 
 def _fill(

@@ -13,7 +13,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rlx_mlir.codegen.bits import every_byte
 from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, element_of, vec
+from rlx_mlir.codegen.gpu.planes import byte_float, quads_of, values
 from rlx_mlir.formats import Factor, PlaneLayout
 from rlx_mlir.formats.blocks import RUN
 
@@ -21,14 +23,9 @@ __all__ = ["DENSE", "Activations", "DenseUnit", "Factors", "PackedUnit", "Row", 
 
 #: Bytes of the elements of dense weights and activations.
 DENSE = {"f32": 4, "f16": 2, "bf16": 2}
-_QUAD = 4
-_QUADS = RUN // _QUAD
 #: 1.5 * 2^23: adding an integer below 2^22 to its bits gives the bits of the sum as f32.
 _MAGIC = 0x4B400000
 _MAGIC_VALUE = float(3 << 22)
-#: 2^23, whose low byte is free.
-_BYTE_MAGIC = 0x4B000000
-_BYTE_VALUE = float(1 << 23)
 
 
 def unit_of(element: str, k: int) -> int:
@@ -39,18 +36,6 @@ def unit_of(element: str, k: int) -> int:
 # ----------------------------------------------------------------------------------------------------------------------
 # Small pieces of arithmetic
 # ----------------------------------------------------------------------------------------------------------------------
-
-
-def _bits(value: int) -> int:
-    """A word of 32 bits as a signed number."""
-    return value - (1 << 32) if value >> 31 else value
-
-
-def byte_float(em: DeviceEmitter, word: Value, byte: int, offset: int) -> Value:
-    """Byte `byte` of a word, unsigned, minus `offset`, as f32: exact, and without a conversion, which is slow."""
-    selector = em.const(0x7440 | byte)
-    bits = em.pure("prmt.b32 $0, $1, $2, $3;", [word, em.const(_BYTE_MAGIC), selector], "i32")
-    return em.bitcast(bits, "f32") - (_BYTE_VALUE + offset)
 
 
 def sum_start(em: DeviceEmitter, correction: Value | None) -> Value:
@@ -200,38 +185,16 @@ class PackedUnit:
         if factor.bits == 4:
             record = (record >> factor.shift if factor.shift else record) & 0x0F0F0F0F
         elif signed:
-            record = record ^ _bits(0x80808080)
+            record = record ^ every_byte(0x80)
         return byte_float(em, record, part * layout.integers.nbytes + factor.at, 128 if signed else 0)
 
     def quads(self, loaded: _Loaded) -> list[Value]:
         """The unit's integers as stored, four bytes in each of eight words."""
-        layout = self.layout
-        if layout.widths == (8,):
-            return [word for half in loaded.quants for word in half]
-        return [self._quad(layout, loaded.quants, quad) for quad in range(_QUADS)]
-
-    @staticmethod
-    def _quad(layout: PlaneLayout, planes: Sequence[list[Value]], quad: int) -> Value:
-        """One quad: of each plane a shift, and a mask, which joins what is there."""
-        whole: Value | None = None
-        into = 0
-        for width, words in zip(layout.widths, planes, strict=True):
-            per_word = 8 // width
-            word, shift = words[quad // per_word], width * (quad % per_word) - into
-            if shift:
-                word = word >> shift if shift > 0 else word << -shift
-            word = word & _bits((((1 << width) - 1) << into) * 0x01010101)
-            whole = word if whole is None else whole | word
-            into += width
-        assert whole is not None
-        return whole
+        return quads_of(self.layout, loaded.quants)
 
     def floats(self, quad: Value) -> list[Value]:
         """The four values q - bias of a quad as f32, exact."""
-        em, layout = self.em, self.layout
-        if layout.signed:
-            quad = quad ^ _bits(0x80808080)
-        return [byte_float(em, quad, byte, 128 if layout.signed else layout.bias) for byte in range(_QUAD)]
+        return values(self.em, quad, self.layout)
 
 
 # ----------------------------------------------------------------------------------------------------------------------

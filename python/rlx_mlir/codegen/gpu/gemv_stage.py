@@ -107,9 +107,7 @@ def emit_prologue(em: DeviceEmitter, name: str, spec: Gemv) -> None:
     norm, quantise = spec.prologue.norm, spec.prologue.quantise
     results = ("q", "scale", "sum") if quantise else ("y",)
     parameters = [pointer(key, readonly=True) for key in ("x", "gamma")[: spec.inputs]]
-    with em.kernel(name, [*parameters, *map(pointer, results)], PROLOGUE_THREADS) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(name, [*parameters, *map(pointer, results)], PROLOGUE_THREADS, chained=True) as values:
         x, gamma, outputs = values[0], values[1] if norm else None, values[spec.inputs :]
         row = em.wide(em.block())
         source, first = em.at(x, row * spec.k, spec.element), row * spec.k

@@ -50,7 +50,7 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
     em = DeviceEmitter(chip)
     operands = list(zip(("x", "gamma", "beta"), types, strict=False))
     known = _sizes(HostEmitter(), spec, Value("%x", spec.x))
-    sizes = Numbers(known.all()[1:])
+    sizes = Numbers((known.length, known.inner))
     own = _pass(name, spec, known)
     parameters: list[Parameter] = [
         *(pointer(word, readonly=True, constant=spec.order[i] in constants) for i, (word, _) in enumerate(operands)),
@@ -58,21 +58,19 @@ def emit_norm(name: str, spec: NormSpec, chip: str, constants: frozenset[int] = 
         *sizes.parameters,
     ]
     for lanes in own.lanes:
-        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS, chained=True) as values:
             count = len(operands) + 1
             length, inner = sizes.filled(values[count:])
             _Norm(em, spec, own, values[:count], Sizes(1, length, inner), lanes).run()
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         made = _sizes(host, spec, sources[0])
-        arguments = [*sources, *targets, *sizes.arguments(host, made.all()[1:])]
+        arguments = [*sources, *targets, *sizes.arguments(host, (made.length, made.inner))]
 
         def launch(lanes: int) -> None:
             blocks = made.outer * host.iceildiv(made.inner, own.per_block(lanes))
             shared = 4 * THREADS * lanes
-            host.launch(f"{own.symbol}{lanes}", blocks, THREADS, arguments, shared=shared, pdl=em.sm >= 90)
+            host.launch(f"{own.symbol}{lanes}", blocks, THREADS, arguments, shared=shared)
 
         by_vectors(host, own.lanes, [made.inner], launch)
 

@@ -9,16 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value, vec
-from rlx_mlir.codegen.gpu.gemm_decode import PackedRows, values
-from rlx_mlir.formats import BlockFormat, PlaneLayout, get_format, plane_layout
-from rlx_mlir.formats.blocks import RUN, Plane, Scaled
-from rlx_mlir.formats.planes import HALF
+from rlx_mlir.codegen.gpu.emit import DeviceEmitter, Index, Value
+from rlx_mlir.codegen.gpu.planes import QUAD, PlaneRows, dense_quad
+from rlx_mlir.formats import BlockFormat, get_format, plane_layout
+from rlx_mlir.formats.blocks import Plane, Scaled
 
-__all__ = ["QUAD", "FileRows", "PlaneRows", "elements_of"]
+__all__ = ["FileRows", "elements_of"]
 
-#: Elements that are decoded together.
-QUAD = 4
 _FLOATS = {"<f2": "f16", "<f4": "f32"}
 
 
@@ -33,59 +30,6 @@ def elements_of(em: DeviceEmitter, scheme: str, layout: str, k: int) -> FileRows
     if fmt.dense is None and (fmt.block % QUAD or fmt.sub % QUAD):
         raise UnsupportedByTemplate(f"blocks of {fmt.block} elements with scales for {fmt.sub} aren't whole quads")
     return FileRows(em, fmt, k)
-
-
-@dataclass(frozen=True)
-class PlaneRows:
-    """Rows in layout `planes` (`formats.planes`)."""
-
-    em: DeviceEmitter
-    layout: PlaneLayout
-    k: int
-
-    @property
-    def row_bytes(self) -> int:
-        """Bytes of a row, a multiple of 16."""
-        return self.layout.row_bytes(self.k)
-
-    def quad(self, row: Value, column: Value) -> list[Value]:
-        """The elements from `column`, a multiple of four, on, as f32; `row` is the row's address."""
-        em, layout = self.em, self.layout
-        if layout.dense:
-            return _dense(em, row, layout.name, column)
-        run, quad = column // RUN, column % RUN // QUAD
-        integers = values(em, self._integers(row, run, quad), layout)
-        parts = PackedRows(em, layout, row, 0, self.k)
-        sub = column % RUN // layout.sub if layout.sub < RUN else 0
-        assert layout.scale is not None, "a quantised format"
-        scale = parts.factor(row, run, sub, layout.scale)
-        found = [q * scale for q in integers]
-        if layout.minimum is None:
-            return found
-        minimum = parts.factor(row, run, sub, layout.minimum)
-        return [value + minimum for value in found]
-
-    def _integers(self, row: Value, run: Index, quad: Index) -> Value:
-        """The integers as stored, four bytes."""
-        em, layout = self.em, self.layout
-        starts = layout.offsets(self.k)
-        if layout.widths == (8,):
-            half = quad // (HALF // QUAD) * starts[1]
-            place = run * HALF + quad % (HALF // QUAD) * QUAD
-            return em.ld(em.at(row, half + place, "i8"), "i32")
-        total: Value | None = None
-        into = 0
-        for plane, start, width in zip(layout.quants, starts, layout.widths, strict=False):
-            per_dword = 8 // width
-            place = run * plane.nbytes + quad // per_dword * 4
-            dword = em.ld(em.at(row, place + start, "i8"), "i32")
-            moved = dword >> em.index(quad % per_dword * width)
-            bits = moved & (0x01010101 * ((1 << width) - 1))
-            bits = bits << into if into else bits
-            total = bits if total is None else total | bits
-            into += width
-        assert total is not None, "a format with planes"
-        return total
 
 
 @dataclass(frozen=True)
@@ -105,7 +49,7 @@ class FileRows:
         """The elements from `column`, a multiple of four, on, as f32; `row` is the row's address."""
         em, fmt = self.em, self.format
         if fmt.dense is not None:
-            return _dense(em, row, fmt.name, column)
+            return dense_quad(em, row, fmt.name, column)
         block = em.at(row, column // fmt.block * fmt.nbytes, "i8")
         inside = em.index(column % fmt.block)
         sub = inside // fmt.sub
@@ -152,7 +96,3 @@ class FileRows:
         if signed:
             total = (total ^ 0x80) - 0x80
         return total - offset if offset else total
-
-
-def _dense(em: DeviceEmitter, row: Value, name: str, column: Value) -> list[Value]:
-    return em.lanes(em.widen(em.ld(em.at(row, column, name), vec(QUAD, name))))

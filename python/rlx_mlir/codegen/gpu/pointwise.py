@@ -69,9 +69,7 @@ def emit_pointwise(
         *((f"period{i}", "i64") for i in periodic),
     ]
     symbol = symbol_of(f"{name}_pointwise")
-    with em.kernel(symbol, parameters, config.threads) as values:
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(symbol, parameters, config.threads, chained=True) as values:
         periods = dict(zip(periodic, values[len(operands) + len(results) + 1 :], strict=True))
         _Body(em, graph, values, periods, width, lanes).run(values[len(operands) + len(results)], config)
     space = program.operands.index(graph.space)
@@ -80,7 +78,7 @@ def emit_pointwise(
         count = host.elements(sources[space])
         numbers = [host.i64(n) for n in (count, *(host.elements(sources[i]) for i in periodic))]
         blocks = host.iceildiv(count, config.threads * config.vectors * lanes)
-        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers], pdl=em.sm >= 90)
+        host.launch(symbol, blocks, config.threads, [*sources, *targets, *numbers])
 
     return write_device_kernel(name, "pointwise", operands, results, em, host)
 

@@ -81,13 +81,10 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
     """The kernel: eight lanes for each block of x."""
     k = spec.x_shape[-1]
     assert k is not None
-    device, symbol = DeviceEmitter(chip), f"{symbol_of(spec.name)}_quantize"
+    em, symbol = DeviceEmitter(chip), f"{symbol_of(spec.name)}_quantize"
     per_lane = spec.block // GROUP // QUAD
     parameters = [pointer("x", readonly=True), pointer("q"), pointer("scale"), pointer("sum"), ("blocks", "i32")]
-    with device.kernel(symbol, parameters, THREADS) as (x, q, scale, total, blocks):
-        em = device
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(symbol, parameters, THREADS, chained=True) as (x, q, scale, total, blocks):
         thread = em.thread()
         lane = thread & (GROUP - 1)
         block = em.block() * (THREADS // GROUP) + (thread >> 3)
@@ -97,19 +94,19 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
         places = [first + i * GROUP * QUAD for i in range(per_lane)]
         loaded = [em.ld(x, vec(QUAD, spec.element), place, align=QUAD * BITS[spec.element] // 8) for place in places]
         words, factor, sum_ = quantize_block(em, [em.lanes(em.widen(value)) for value in loaded])
-        with em.if_(em.cmpi("ult", em.index(block), blocks)):
+        with em.if_(em.cmpi("ult", block, blocks)):
             for word, place in zip(words, places, strict=True):
                 em.st(word, em.at(q, place, "i8"))
             with em.if_(em.cmpi("eq", lane, 0)):
                 em.st(factor, scale, em.wide(here))
                 em.st(sum_, total, em.wide(here))
 
-    def host(em: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
+    def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         count: Index = k // spec.block
         for axis in range(len(spec.x_shape) - 1):
-            count = count * em.dim(operands[0], axis)
-        grid = em.iceildiv(count, THREADS // GROUP)
-        em.launch(symbol, grid, THREADS, [*operands, *results, em.i32(count)], pdl=device.sm >= 90)
+            count = count * host.dim(operands[0], axis)
+        grid = host.iceildiv(count, THREADS // GROUP)
+        host.launch(symbol, grid, THREADS, [*operands, *results, host.i32(count)])
 
     blocks_shape = (*spec.x_shape[:-1], k // spec.block)
     results = [
@@ -118,4 +115,4 @@ def quantize(chip: str, spec: Quantize) -> DeviceKernel:
         ("sum", memref(blocks_shape, "i32")),
     ]
     operands = [("x", memref(spec.x_shape, spec.element))]
-    return write_device_kernel(spec.name, "quantize", operands, results, device, host)
+    return write_device_kernel(spec.name, "quantize", operands, results, em, host)

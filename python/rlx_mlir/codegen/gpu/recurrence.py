@@ -63,9 +63,7 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
     if known is None or known >= PROMPT:
         symbols.append(symbol_of(f"{name}_chunks"))
     for symbol in symbols:
-        with em.kernel(symbol, parameters, WARP * warps) as values:
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(symbol, parameters, WARP * warps, chained=True) as values:
             buffers = dict(zip([label for label, _ in [*operands, *results]], values, strict=False))
             body = _Recurrence(em, element, n, buffers, values[-2], values[-1])
             if symbol.endswith("_chunks"):
@@ -81,12 +79,12 @@ def emit_recurrence(name: str, spec: RecurrenceSpec, chip: str) -> DeviceKernel:
         def launch(symbol: str) -> None:
             in_chunks = symbol.endswith("_chunks")
             shared = chunk_memory(warps) if in_chunks else (2 * 2 * WARP * warps + 2 * 3 * WARP * warps) * 4
-            host.launch(symbol, blocks, WARP * warps, arguments, shared=shared, pdl=em.sm >= 90)
+            host.launch(symbol, blocks, WARP * warps, arguments, shared=shared)
 
         if len(symbols) == 1:
             launch(symbols[0])
             return
-        with host.if_(host.cmpi("ult", host.index(steps), PROMPT)) as branch:
+        with host.if_(host.cmpi("ult", steps, PROMPT)) as branch:
             launch(symbols[0])
             branch.else_()
             launch(symbols[1])
@@ -126,10 +124,8 @@ class _Recurrence:
         self._put(em.const(0), ahead)
         em.barrier()
         zero = em.const(0)
-        carried = [*memory, self.gate, zero, *ahead[2:]]
-        with em.loop(0, self.steps, 1, carried, hint="t") as loop:
-            memory = loop.args[:ROWS]
-            gate, turn, v, g, beta = loop.args[ROWS:]
+        with em.loop(0, self.steps, 1, (memory, self.gate, zero, ahead[2:]), hint="t") as loop:
+            memory, gate, turn, (v, g, beta) = loop.carry
             following = gate + em.wide(self.heads)
             ahead = self._fetch(loop.iv + 1, following)
             other = turn ^ 1
@@ -142,8 +138,8 @@ class _Recurrence:
             change = beta * (v - decay * recalled)
             self._answer(gate, em.fmaf(product, change, decay * asked))
             memory = [em.fmaf(k, change, decay * m) for k, m in zip(key, memory, strict=True)]
-            loop.yield_([*memory, following, other, *ahead[2:]])
-        self._state_out(loop.results[:ROWS])
+            loop.yield_((memory, following, other, ahead[2:]))
+        self._state_out(loop.result[0])
 
     def run_in_chunks(self) -> None:
         """All steps, several at a time."""

@@ -94,13 +94,12 @@ class Chunks:
         self.memory = em.shared()
         self.sums, self.tables = em.shared(4 * sums), em.shared(4 * (self.end - 2 * _TABLE))
 
-    def run(self, memory: Sequence[Value]) -> list[Value]:
+    def run(self, memory: list[Value]) -> list[Value]:
         """All steps: the memory's rows after the last, from those before the first."""
         em = self.em
         ahead = self._fetch(em.const(0))
-        inits = [*memory, em.const(0), *ahead]
-        with em.loop(0, self.steps, CHUNK, inits, hint="t") as loop:
-            own, turn, here = list(loop.args[:ROWS]), loop.args[ROWS], list(loop.args[ROWS + 1 :])
+        with em.loop(0, self.steps, CHUNK, (memory, em.const(0), ahead), hint="t") as loop:
+            own, turn, here = loop.carry
             keys = em.index(turn * self.turn)
             g, beta = here[2 * CHUNK :]
             self._put(keys, here[:CHUNK], here[CHUNK : 2 * CHUNK])
@@ -109,12 +108,12 @@ class Chunks:
             v = self._values(loop.iv)
             # Every warp has the same gates, so all of a block go the same way.
             grows = em.cmpi("ne", em.ballot(em.cmpf("ugt", g, 0.0)), 0)
-            with em.if_(grows, ["f32"] * ROWS) as branch:
+            with em.if_(grows, own) as branch:
                 branch.yield_(self._one_by_one(own, keys, loop.iv, g, beta))
                 branch.else_()
                 branch.yield_(self._chunk(own, keys, loop.iv, v, g, beta))
-            loop.yield_([*branch.results, turn ^ 1, *ahead])
-        return loop.results[:ROWS]
+            loop.yield_((branch.result, turn ^ 1, ahead))
+        return loop.result[0]
 
     # -- operands -----------------------------------------------------------------------------------------------------
 
@@ -160,13 +159,13 @@ class Chunks:
         em = self.em
         own = keys + (self.warp * WARP + self.lane)
         for c in range(CHUNK):
-            em.st(k[c], self.memory, em.index(own + c * self.pitch))
-            em.st(q[c] * self.n**-0.5, self.memory, em.index(own + (c * self.pitch + self.queries)))
+            em.st(k[c], self.memory, own + c * self.pitch)
+            em.st(q[c] * self.n**-0.5, self.memory, own + (c * self.pitch + self.queries))
 
     def _rows(self, start: Index) -> list[Value]:
         """The 32 elements of a key or query at the thread's rows."""
         em = self.em
-        vectors = [em.ld(self.memory, vec(4, "f32"), em.index(start + at)) for at in range(0, ROWS, 4)]
+        vectors = [em.ld(self.memory, vec(4, "f32"), start + at) for at in range(0, ROWS, 4)]
         return [x for vector in vectors for x in em.lanes(vector)]
 
     # -- a chunk ------------------------------------------------------------------------------------------------------
@@ -211,7 +210,7 @@ class Chunks:
             for number in range(2 * CHUNK):
                 c, kind = number % CHUNK, number // CHUNK
                 start = keys + (self.row + (c * self.pitch + kind * self.queries + at))
-                part = em.lanes(em.ld(self.memory, vec(4, "f32"), em.index(start)))
+                part = em.lanes(em.ld(self.memory, vec(4, "f32"), start))
                 for x, m in zip(part, memory[at : at + 4], strict=True):
                     totals[number] = em.fmaf(x, m, totals[number])
         for number, total in enumerate(totals):
@@ -250,18 +249,18 @@ class Chunks:
                 strength = em.select(strong, betas[t], strength)
             # What has faded away is nothing, even where the product isn't finite.
             total = em.select(em.cmpf("ogt", fade, 0.0), total * fade * strength, 0.0)
-            with em.if_(exists & em.cmpi("eq", em.index(share), 0) if shares > 1 else exists):
+            with em.if_(exists & em.cmpi("eq", share, 0) if shares > 1 else exists):
                 # Where one table has the pair, the other has nothing; each of the stores has no conflicts.
                 own = later * _TABLE_PITCH + earlier
                 other = earlier * _TABLE_PITCH + later
                 zero = em.zero("f32")
                 with em.if_(of_keys) as branch:
-                    em.st(total, self.tables, em.index(own))
-                    em.st(zero, self.tables, em.index(other + _TABLE))
+                    em.st(total, self.tables, own)
+                    em.st(zero, self.tables, other + _TABLE)
                     branch.else_()
-                    em.st(total, self.tables, em.index(own + _TABLE))
+                    em.st(total, self.tables, own + _TABLE)
                     with em.if_(em.cmpi("ne", earlier, 0)):  # nothing reads the first row of the first table
-                        em.st(zero, self.tables, em.index(other))
+                        em.st(zero, self.tables, other)
 
     def _dot(self, keys: Value, left: Index, right: Index, share: Index, shares: int) -> Value:
         """A product of two rows in shared memory; the threads of a share take every so many pieces of 4."""
@@ -269,7 +268,7 @@ class Chunks:
         totals = [em.zero("f32")] * 4
         starts = [keys + side + share * 4 for side in (left, right)]
         for at in range(0, WARP * self.warps, 4 * shares):
-            x, y = (em.lanes(em.ld(self.memory, vec(4, "f32"), em.index(start + at))) for start in starts)
+            x, y = (em.lanes(em.ld(self.memory, vec(4, "f32"), start + at)) for start in starts)
             totals = [em.fmaf(a, b, total) for a, b, total in zip(x, y, totals, strict=True)]
         return em.warp_reduce("add", em.tree("add", totals), shares)
 
@@ -307,11 +306,10 @@ class Chunks:
         decay = exp(em, g)
         left = em.index(em.imin(self.steps - t, CHUNK))
         with em.loop(0, left, 1, memory, hint="c") as loop:
-            own = list(loop.args)
             a, strength = (em.shuffle_lane("idx", x, loop.iv) for x in (decay, beta))
             start = keys + (loop.iv * self.pitch + self.row)
             key = self._rows(start)
-            own = [a * m for m in own]
+            own = [a * m for m in loop.carry]
             step = t + loop.iv
             place = self._gate(step) * self.n + em.wide(self.column)
             v = self._load("v", self.exists, place)
@@ -322,7 +320,7 @@ class Chunks:
                 with em.if_(self.exists & em.cmpi("eq", self.warp, 0)):
                     self._write(step, answer)
             loop.yield_(own)
-        return loop.results
+        return loop.result
 
     def _exchange(self, row: Sequence[Value], memory: Sequence[Value], kind: int) -> Value:
         """The sum of a row and the memory over all warps' rows."""

@@ -125,7 +125,7 @@ class Joins:
     def load(self, base: Value, element: str, lanes: int, place: Index) -> list[Value]:
         """Neighbouring elements, widened."""
         em, stored = self.em, _stored(element)
-        loaded = em.ld(base, stored if lanes == 1 else vec(lanes, stored), em.index(place))
+        loaded = em.ld(base, stored if lanes == 1 else vec(lanes, stored), place)
         if element == "i1":
             return [em.cast("arith.extui", lane, self.wide) for lane in em.lanes(loaded)]
         return em.lanes(em.widen(loaded) if self.wide == "f32" else loaded)
@@ -140,7 +140,7 @@ class Joins:
             part = values[first : first + step]
             value = em.vector(part) if len(part) > 1 else part[0]
             value = em.narrow(value, element) if self.wide == "f32" else value
-            em.st(value, base, em.index(place + first))
+            em.st(value, base, place + first)
 
 
 @dataclass(frozen=True)
@@ -367,7 +367,7 @@ def launch_pass(
             blocks = sizes.outer * host.iceildiv(sizes.inner, own.per_block(lanes))
         width = max(4, BITS[own.source] // 8)
         shared = width * (THREADS // WARP) if own.rows else width * THREADS * lanes
-        host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared, pdl=em.sm >= 90)
+        host.launch(f"{own.symbol}{lanes}", [blocks, parts], THREADS, arguments, shared=shared)
 
     by_vectors(host, own.lanes, [sizes.length if own.rows else sizes.inner], launch)
 
@@ -377,9 +377,7 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
     parameters: list[Parameter] = [pointer("x", readonly=True, constant=constant), pointer("out")]
     parameters += [(key, "i64") for key in ("outer", "length", "inner", "per_part", "count")]
     for lanes in own.lanes:
-        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS) as (x, out, *numbers):
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(f"{own.symbol}{lanes}", parameters, THREADS, chained=True) as (x, out, *numbers):
             told = zip(own.sizes.all(), numbers, strict=False)
             sizes = Sizes(*(known if isinstance(known, int) else given for known, given in told))
             body = PassBody(em, joins, own, sizes, numbers[3], numbers[4], lanes, x, out)
@@ -387,6 +385,14 @@ def write_pass(em: DeviceEmitter, joins: Joins, own: Pass, *, constant: bool = F
                 body.rows()
             else:
                 body.columns()
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """Of each lane what was joined so far; of sums of floats what additions lost, too."""
+
+    sums: list[Value]
+    lost: list[Value] | None = None
 
 
 @dataclass(frozen=True)
@@ -482,18 +488,18 @@ class PassBody:
             with em.if_(giving):
                 for group in range(self.lanes // width):
                     own = totals[group * width : (group + 1) * width]
-                    em.st(em.vector(own) if width > 1 else own[0], em.shared(), em.index(place(member, group)))
+                    em.st(em.vector(own) if width > 1 else own[0], em.shared(), place(member, group))
             em.barrier()
-            with em.if_(em.cmpi("ult", member, step), [self.joins.wide] * self.lanes) as branch:
+            with em.if_(em.cmpi("ult", member, step), totals) as branch:
                 joined = []
                 for group in range(self.lanes // width):
-                    other = em.ld(em.shared(), kind, em.index(place(member + step, group)))
+                    other = em.ld(em.shared(), kind, place(member + step, group))
                     pairs = zip(totals[group * width :], em.lanes(other), strict=False)
                     joined += [self.joins.two(*pair) for pair in pairs]
                 branch.yield_(joined)
                 branch.else_()
                 branch.yield_(totals)
-            totals = branch.results
+            totals = branch.result
         return totals
 
     def accumulate(self, first: Value, end: Value, step: int, load: Callable[[Value], list[Value]]) -> list[Value]:
@@ -503,34 +509,35 @@ class PassBody:
         """
         em, joins, lanes = self.em, self.joins, self.lanes
         carries = joins.kind in ("sum", "mean") and joins.wide.startswith("f")
-        totals = [joins.start] * (2 * lanes if carries else lanes)
+        start = [joins.start] * lanes
 
-        def added(state: Sequence[Value], own: Sequence[Value]) -> list[Value]:
-            sums = [joins.two(total, x) for total, x in zip(state, own, strict=False)]
-            if not carries:
-                return sums
+        def added(state: _Totals, own: Sequence[Value]) -> _Totals:
+            sums = [joins.two(total, x) for total, x in zip(state.sums, own, strict=True)]
+            if state.lost is None:
+                return _Totals(sums)
             lost = []
-            for before, after, x, missing in zip(state, sums, own, state[lanes:], strict=False):
+            for before, after, x, missing in zip(state.sums, sums, own, state.lost, strict=True):
                 moved = after - before
                 error = before - (after - moved) + (x - moved)
                 lost.append(missing + error)
-            return [*sums, *lost]
+            return _Totals(sums, lost)
 
         whole = end - (UNROLL - 1) * step
         stride = em.const(UNROLL * step, "i64")
         # Bounds are signed: `whole` is negative where there is little.
-        with em.loop(first, em.wide(em.imax(whole, first)), stride, totals) as loop:
+        with em.loop(first, em.wide(em.imax(whole, first)), stride, _Totals(start, start if carries else None)) as loop:
             loaded = [load(loop.iv + u * step) for u in range(UNROLL)]
-            loop.yield_(added(loop.args, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
+            loop.yield_(added(loop.carry, [joins.tree(lane) for lane in zip(*loaded, strict=True)]))
         # What is left begins where the loop above ends.
         turns = (em.wide(em.imax(whole - first, 0)) + (UNROLL * step - 1)) // (UNROLL * step)
         rest = first + turns * (UNROLL * step)
-        with em.loop(em.index(rest), end, em.const(step, "i64"), loop.results) as left:
-            left.yield_(added(left.args, load(left.iv)))
-        if not carries:
-            return left.results
+        with em.loop(em.index(rest), end, em.const(step, "i64"), loop.result) as left:
+            left.yield_(added(left.carry, load(left.iv)))
+        totals = left.result
+        if totals.lost is None:
+            return totals.sums
         # Differences of infinities are NaN: then the sum is what it is.
-        pairs = zip(left.results, left.results[lanes:], strict=False)
+        pairs = zip(totals.sums, totals.lost, strict=True)
         return [em.select(em.cmpf("ord", lost, lost), total + lost, total) for total, lost in pairs]
 
     def store(self, totals: Sequence[Value], place: Index) -> None:

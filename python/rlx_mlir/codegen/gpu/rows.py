@@ -16,9 +16,9 @@ from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
 from rlx_mlir.codegen.emit import Index, Value, element_of, vec
-from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter, pointer
+from rlx_mlir.codegen.gpu.emit import BITS, DeviceEmitter
 from rlx_mlir.codegen.gpu.epilogue import elementwise
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, Scratch, symbol_of, write_device_kernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, HostEmitter, write_sized_kernel
 from rlx_mlir.codegen.row_graph import (
     COMPARISONS,
     REDUCTIONS,
@@ -111,27 +111,23 @@ def emit_rows(name: str, program: RowProgram, chip: str, constants: frozenset[in
     tiling = choose_tiling(graph, plan)
     operands = [(f"arg{i}", operand.type) for i, operand in enumerate(program.operands)]
     results = [(f"out{i}", result.type) for i, result in enumerate(program.results)]
-    # Sizes that types say are numbers in the kernel's code, the others are its parameters.
-    sizes = _sizes(HostEmitter(), graph, [Value(f"%{own}", type) for own, type in [*operands, *results]])
-    dynamic = [key for key, size in sizes.items() if isinstance(size, Value)]
-    kernel = f"{symbol_of(name)}_rows"
-    parameters = [pointer(own, readonly=True, constant=i in constants) for i, (own, _) in enumerate(operands)]
-    parameters += [pointer(own) for own, _ in results]
-    parameters += [(key, "i32") for key in dynamic]
     em = DeviceEmitter(chip)
-    with em.kernel(kernel, parameters, tiling.threads) as values:
-        count = len(operands) + len(results)
-        known = {**sizes, **dict(zip(dynamic, values[count:], strict=True))}
-        _Rows(em, graph, plan, tiling, values[:count], known).emit()
 
-    def host(host: HostEmitter, given: list[Value], outs: list[Value], scratch: Scratch) -> None:
-        own = _sizes(host, graph, [*given, *outs])
-        arguments = [*given, *outs, *(host.i32(own[key]) for key in dynamic)]
-        shared = 4 * tiling.team // 32 if tiling.team > 32 else 0
-        blocks = host.iceildiv(own["rows"], tiling.rows)
-        host.launch(kernel, blocks, tiling.threads, arguments, shared=shared, pdl=em.sm >= 90)
-
-    return write_device_kernel(name, "rows", operands, results, em, host)
+    return write_sized_kernel(
+        em,
+        name,
+        "rows",
+        operands,
+        results,
+        lambda host, buffers: _sizes(host, graph, buffers),
+        lambda buffers, sizes, _: _Rows(em, graph, plan, tiling, buffers, sizes).emit(),
+        lambda host, sizes, _: host.iceildiv(sizes["rows"], tiling.rows),
+        threads=tiling.threads,
+        symbol="rows",
+        shared=lambda _: 4 * tiling.team // 32 if tiling.team > 32 else 0,
+        constants=constants,
+        type="i32",
+    )
 
 
 def _sizes(em: HostEmitter, graph: Graph, buffers: Sequence[Value]) -> dict[str, Index]:
@@ -204,14 +200,12 @@ class _Rows:
     def emit(self) -> None:
         """Everything: level by level, first numbers, then columns."""
         em, tiling, plan = self.em, self.tiling, self.plan
-        em.launch_dependents()
-        em.wait_dependencies()
         thread = em.thread()
         self.member = thread % tiling.team
         own = em.block() * tiling.rows + thread // tiling.team
         rows, several = self.sizes["rows"], tiling.rows > 1
         # Threads beyond the last row work on it, too, since warps exchange values; they store nothing.
-        self.exists = em.cmpi("ult", em.index(own), rows) if several else None
+        self.exists = em.cmpi("ult", own, rows) if several else None
         self.row = em.index(em.imin(own, rows - 1) if several else own)
         self.place()
         for level in range(plan.levels):
@@ -261,7 +255,7 @@ class _Rows:
         for number in range(tiling.pieces(width)):
             first, last = (number * tiling.team * tiling.piece, (number + 1) * tiling.team * tiling.piece)
             at = self.member * tiling.piece + first
-            found.append(_Piece(at, em.cmpi("ult", em.index(at), width) if last > width else None))
+            found.append(_Piece(at, em.cmpi("ult", at, width) if last > width else None))
         return found
 
     def move(self, piece: _Piece, distance: Index) -> _Piece:
@@ -345,7 +339,7 @@ class _Rows:
             first = em.cmpi("ult", inside, half)
             away = em.select(first, half, em.select(em.cmpi("ult", inside, rope.n_rot), -half, 0))
             others = self.column(node.inputs[0], self.move(piece, away))
-            tables = self.tables(node, em.select(first, inside, em.index(inside - half)), size, piece)
+            tables = self.tables(node, em.select(first, inside, inside - half), size, piece)
             turned = []
             for own, other, (c, s) in zip(x, others, tables, strict=True):
                 turned.append(own * c + other * em.select(first, -s, s))
@@ -398,7 +392,7 @@ class _Rows:
         start = self.start(row, sink.node.width)
         if sink.node.width == 1:
             if tiling.team > 1:
-                conditions.append(em.cmpi("eq", em.index(self.member), 0))
+                conditions.append(em.cmpi("eq", self.member, 0))
             self.put(sink, [self.numbers[sink.node]], start, conditions)
             return
         for piece in self.pieces(sink.node.width):

@@ -31,19 +31,8 @@ def emit_sample(name: str, spec: SampleSpec, chip: str) -> DeviceKernel:
     kernel = symbol_of(name)
     names = ("values", "indices", "controls", "draws", "pos")
     parameters = [*(pointer(own, readonly=True) for own in names), *map(pointer, ("token", "next", "chosen"))]
-    with em.kernel(kernel, [*parameters, ("places", "i64")], threads) as (
-        values,
-        indices,
-        controls,
-        draws,
-        pos,
-        token,
-        following,
-        chosen,
-        places,
-    ):
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(kernel, [*parameters, ("places", "i64")], threads, chained=True) as arguments:
+        values, indices, controls, draws, pos, token, following, chosen, places = arguments
         row, thread = em.block(), em.thread()
         values, indices = (em.at(own, em.wide(row) * k, kind) for own, kind in ((values, "f32"), (indices, "i32")))
         controls = em.at(controls, em.wide(row) * 3, "f32")
@@ -81,7 +70,7 @@ def emit_sample(name: str, spec: SampleSpec, chip: str) -> DeviceKernel:
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         batch, length = (host.dim(operands[4], axis) for axis in (0, 1))
         given = [*operands[:4], operands[5], *results]
-        host.launch(kernel, batch, threads, [*given, host.i64(length)], shared=4 * threads + 128, pdl=em.sm >= 90)
+        host.launch(kernel, batch, threads, [*given, host.i64(length)], shared=4 * threads + 128)
 
     operands = [(own, kind) for own, kind in zip((*names[:4], "before", "pos"), spec.operands, strict=True)]
     results = [(own, kind) for own, kind in zip(("token", "next", "chosen"), spec.results, strict=True)]
@@ -92,11 +81,11 @@ def _add_up(em: DeviceEmitter, weight: Value, sums: Value, threads: int) -> None
     """Puts the sums of the weights of each thread and of those before it into shared memory."""
     em.st(weight, sums, em.thread())
     em.barrier()
-    with em.if_(em.cmpi("eq", em.thread(), 0)), em.loop(0, threads, 4, inits=[em.const(0.0, "f32")]) as loop:
-        total, after = loop.args[0], []
+    with em.if_(em.cmpi("eq", em.thread(), 0)), em.loop(0, threads, 4, carry=em.const(0.0, "f32")) as loop:
+        total, after = loop.carry, []
         for own in em.lanes(em.ld(sums, vec(4, "f32"), loop.iv)):
             total = total + own
             after.append(total)
         em.st(em.vector(after), sums, loop.iv)
-        loop.yield_([total])
+        loop.yield_(total)
     em.barrier()

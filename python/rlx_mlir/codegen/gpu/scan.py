@@ -64,9 +64,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
         *((key, "i64") for key in ("outer", "length", "inner", "per_part")),
     ]
     for lanes in widths:
-        with em.kernel(f"{symbol}_scan{lanes}", parameters, THREADS) as (x, out, *given):
-            em.launch_dependents()
-            em.wait_dependencies()
+        with em.kernel(f"{symbol}_scan{lanes}", parameters, THREADS, chained=True) as (x, out, *given):
             before = given.pop(0) if several else None
             told = zip(known.all(), given, strict=False)
             sizes = Sizes(*(own if isinstance(own, int) else value for own, value in told))
@@ -100,8 +98,7 @@ def emit_scan(name: str, spec: ScanSpec, chip: str, constants: frozenset[int] = 
             else:
                 blocks = own.sizes.outer * host.iceildiv(own.sizes.inner, THREADS * lanes)
             shared = 4 * (THREADS // WARP) if own.rows else 0
-            pdl = em.sm >= 90
-            host.launch(f"{symbol}_scan{lanes}", [blocks, count], THREADS, arguments, shared=shared, pdl=pdl)
+            host.launch(f"{symbol}_scan{lanes}", [blocks, count], THREADS, arguments, shared=shared)
 
         by_vectors(host, widths, [own.sizes.length if own.rows else own.sizes.inner], launch)
 
@@ -148,9 +145,9 @@ class _Scan:
         sums, distance = self.sums, self.sizes.outer * self.sizes.inner
         with em.loop(em.const(0, "i64"), em.wide(em.block("y")), em.const(1, "i64"), zeros) as loop:
             at = loop.iv * distance + place
-            own = [em.ld(sums, joins.wide, em.index(at + lane)) for lane in range(lanes)]
-            loop.yield_([joins.two(total, x) for total, x in zip(loop.args, own, strict=True)])
-        return loop.results
+            own = [em.ld(sums, joins.wide, at + lane) for lane in range(lanes)]
+            loop.yield_([joins.two(total, x) for total, x in zip(loop.carry, own, strict=True)])
+        return loop.result
 
     def running(self, values: list[Value], start: Value) -> tuple[list[Value], Value]:
         """(running sums of some values that follow `start`, the sum of all)"""
@@ -170,7 +167,7 @@ class _Scan:
         (carried,) = self.before(row, 1)
         own = em.wide(em.thread() * lanes)
         kind = self.element if lanes == 1 else vec(lanes, self.element)
-        with em.loop(begin, end, em.const(THREADS * lanes, "i64"), [carried]) as loop:
+        with em.loop(begin, end, em.const(THREADS * lanes, "i64"), carried) as loop:
             at = loop.iv + own
             exists = em.cmpi("ult", at, end)
             place = start + at
@@ -180,10 +177,10 @@ class _Scan:
             for value in values[1:]:
                 total = joins.two(total, value)
             above, whole = self.block(total)
-            found, _ = self.running(values, joins.two(loop.args[0], above))
+            found, _ = self.running(values, joins.two(loop.carry, above))
             with em.if_(exists):
                 joins.store(found, self.out, self.element, place)
-            loop.yield_([joins.two(loop.args[0], whole)])
+            loop.yield_(joins.two(loop.carry, whole))
 
     def block(self, x: Value) -> tuple[Value, Value]:
         """(the sum of what the threads before have, the sum of all threads')"""
@@ -233,6 +230,6 @@ class _Scan:
             groups = (end - begin) // UNROLL * UNROLL
             middle = em.wide(begin + groups)
             with em.loop(begin, middle, em.const(UNROLL, "i64"), carried) as loop:
-                loop.yield_(step([loop.iv, *(loop.iv + u for u in range(1, UNROLL))], loop.args))
-            with em.loop(middle, end, em.const(1, "i64"), loop.results) as left:
-                left.yield_(step([left.iv], left.args))
+                loop.yield_(step([loop.iv, *(loop.iv + u for u in range(1, UNROLL))], loop.carry))
+            with em.loop(middle, end, em.const(1, "i64"), loop.result) as left:
+                left.yield_(step([left.iv], left.carry))

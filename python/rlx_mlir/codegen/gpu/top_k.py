@@ -41,23 +41,17 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
     first, second = f"{symbol_of(name)}_parts", f"{symbol_of(name)}_join"
     whole = parts == 1
     outputs = [pointer("values"), pointer("indices")] if whole else [pointer("parts")]
-    with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS) as (x, *out):
-        em.launch_dependents()
-        em.wait_dependencies()
+    with em.kernel(first, [pointer("x", readonly=True), *outputs], THREADS, chained=True) as (x, *out):
         row = em.wide(em.block())
-        pairs = _read(em, em.at(x, em.index(row * n), element), element, n)
+        pairs = _read(em, em.at(x, row * n, element), element, n)
         if whole:
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
         else:
             part = row * parts + em.wide(em.block("y"))
             _select(em, pairs, spec.k, lambda t, pair: _keep(em, out[0], _place(em, part, spec.k, t), pair))
     if not whole:
-        with em.kernel(second, [pointer("parts", readonly=True), pointer("values"), pointer("indices")], THREADS) as (
-            kept,
-            *out,
-        ):
-            em.launch_dependents()
-            em.wait_dependencies()
+        parameters = [pointer("parts", readonly=True), pointer("values"), pointer("indices")]
+        with em.kernel(second, parameters, THREADS, chained=True) as (kept, *out):
             row = em.wide(em.block())
             pairs = _read_parts(em, kept, row, parts * spec.k)
             _select(em, pairs, spec.k, lambda t, pair: _finish(em, out, element, _place(em, row, spec.k, t), pair))
@@ -67,11 +61,11 @@ def emit_top_k(name: str, spec: TopKSpec, chip: str) -> DeviceKernel:
 
     def host(host: HostEmitter, operands: list[Value], results: list[Value], scratch: Scratch) -> None:
         kept = take(host, operands, scratch)
-        count, pdl, shared = row_count(host, operands[0]), em.sm >= 90, 8 * (THREADS // 32)
+        count, shared = row_count(host, operands[0]), 8 * (THREADS // 32)
         written = results if kept is None else [kept]
-        host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared, pdl=pdl)
+        host.launch(first, [count, parts], THREADS, [operands[0], *written], shared=shared)
         if kept is not None:
-            host.launch(second, count, THREADS, [kept, *results], shared=shared, pdl=pdl)
+            host.launch(second, count, THREADS, [kept, *results], shared=shared)
 
     types = [("values", spec.values), ("indices", spec.indices)]
     return write_device_kernel(name, "top_k", [("x", spec.x)], types, em, host, scratch=take)
@@ -90,7 +84,7 @@ def _read(em: DeviceEmitter, row: Value, element: str, n: int) -> list[Pair]:
         exists = em.cmpi("ult", at, n)
         for lane, x in enumerate(em.lanes(em.widen(em.ld_if(exists, row, type, at)))):
             key = em.select(exists, _ordered(em, x), LEAST)
-            pairs.append((key, em.select(exists, em.index(at + lane), LAST)))
+            pairs.append((key, em.select(exists, at + lane, LAST)))
     return pairs
 
 
@@ -134,10 +128,9 @@ def _largest(em: DeviceEmitter, pairs: Sequence[Pair]) -> Pair:
 
 def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[Value, Pair], None]) -> None:
     """Lets thread 0 write the block's k largest in order: `write(number, pair)`."""
-    count, warps = len(pairs), THREADS // 32
-    with em.loop(0, k, inits=[value for pair in pairs for value in pair], hint="taken") as loop:
-        own = [(loop.args[2 * i], loop.args[2 * i + 1]) for i in range(count)]
-        best = _largest(em, own)
+    warps = THREADS // 32
+    with em.loop(0, k, carry=list(pairs), hint="taken") as loop:
+        best = _largest(em, loop.carry)
         for distance in (1, 2, 4, 8, 16):
             other = tuple(em.shuffle_lane("bfly", value, distance) for value in best)
             best = _larger(em, best, (other[0], other[1]))
@@ -150,9 +143,9 @@ def _select(em: DeviceEmitter, pairs: Sequence[Pair], k: int, write: Callable[[V
         with em.if_(em.cmpi("eq", em.thread(), 0)):
             write(loop.iv, best)
         left = []
-        for key, position in own:
+        for key, position in loop.carry:
             taken = em.cmpi("eq", position, best[1])
-            left += [em.select(taken, LEAST, key), em.select(taken, LAST, position)]
+            left.append((em.select(taken, LEAST, key), em.select(taken, LAST, position)))
         loop.yield_(left)
 
 

@@ -10,7 +10,6 @@ barrier and without shared memory. Other sizes pass through a tile of 32 x 32 el
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rlx_mlir.codegen import UnsupportedByTemplate
@@ -47,16 +46,6 @@ class _Turn:
     rows: Axis
     outer: tuple[Axis, ...]
 
-    def numbers(self) -> list[Index]:
-        """Sizes and distances, in a fixed order."""
-        return [x for axis in (self.columns, self.rows, *self.outer) for x in (axis.size, axis.source, axis.target)]
-
-    @staticmethod
-    def of(numbers: Sequence[Index]) -> _Turn:
-        """The inverse of `numbers`."""
-        columns, rows, *outer = (Axis(*numbers[at : at + 3]) for at in range(0, len(numbers), 3))
-        return _Turn(columns, rows, tuple(outer))
-
     def divisors(self) -> list[Index]:
         """What has to be a multiple of a vector's elements."""
         distances = [self.rows.source, self.columns.target, *(x for a in self.outer for x in (a.source, a.target))]
@@ -77,9 +66,8 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
     if element not in BITS:
         raise UnsupportedByTemplate(f"{name}: elements of {element} have no schedule")
     operands, results = [("x", spec.inputs[0])], [("out", spec.result)]
-    flat = _turn(HostEmitter(), spec, Value("%x", spec.inputs[0])).numbers()
-    sizes = Numbers(flat)
-    lanes = _lanes(_Turn.of(flat), element)
+    known = _turn(HostEmitter(), spec, Value("%x", spec.inputs[0]))
+    sizes, lanes = Numbers(known), _lanes(known, element)
     em = DeviceEmitter(chip)
     parameters: list[Parameter] = [
         pointer("x", readonly=True, constant=spec.order[0] in constants),
@@ -88,13 +76,15 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
     ]
     whole, single = symbol_of(f"{name}_turn"), symbol_of(f"{name}_tiles")
     threads = 32 * WARPS[0] * WARPS[1]
-    for symbol, used in ((whole, lanes > 1), (single, not _is_known(flat, lanes))):
+    for symbol, used in ((whole, lanes > 1), (single, not _is_known(known, lanes))):
         if not used:
             continue
-        with em.kernel(symbol, parameters, threads if symbol == whole else SIDE * DEEP) as (x, out, *given):
-            em.launch_dependents()
-            em.wait_dependencies()
-            tiles = _Tiles(em, _Turn.of(sizes.filled(given)), x, out, element)
+        with em.kernel(symbol, parameters, threads if symbol == whole else SIDE * DEEP, chained=True) as (
+            x,
+            out,
+            *given,
+        ):
+            tiles = _Tiles(em, sizes.filled(given), x, out, element)
             if symbol == whole:
                 tiles.in_registers(lanes)
             else:
@@ -102,7 +92,7 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
 
     def host(host: HostEmitter, sources: list[Value], targets: list[Value], scratch: Scratch) -> None:
         turn = _turn(host, spec, sources[0])
-        arguments = [*sources, *targets, *sizes.arguments(host, turn.numbers())]
+        arguments = [*sources, *targets, *sizes.arguments(host, turn)]
         matrices = product([axis.size for axis in turn.outer])
 
         def launch(width: int) -> None:
@@ -111,9 +101,9 @@ def emit_transpose(name: str, spec: MoveSpec, chip: str, constants: frozenset[in
             block = SIDE * DEEP if width == 1 else threads
             shared = SIDE * _pitch(element) * BITS[element] // 8 if width == 1 else 0
             symbol = single if width == 1 else whole
-            host.launch(symbol, tiles * matrices, block, arguments, shared=shared, pdl=em.sm >= 90)
+            host.launch(symbol, tiles * matrices, block, arguments, shared=shared)
 
-        widths = (lanes,) if lanes == 1 or _is_known(flat, lanes) else (lanes, 1)
+        widths = (lanes,) if lanes == 1 or _is_known(known, lanes) else (lanes, 1)
         by_vectors(host, widths, turn.divisors(), launch)
 
     return write_device_kernel(name, "transpose", operands, results, em, host, order=spec.order)
@@ -136,9 +126,9 @@ def _lanes(turn: _Turn, element: str) -> int:
     return lanes if lanes * BITS[element] >= 32 and lanes > 1 else 1
 
 
-def _is_known(flat: Sequence[Index], lanes: int) -> bool:
+def _is_known(turn: _Turn, lanes: int) -> bool:
     """Whether no size that is known at the call alone decides about vectors."""
-    return lanes > 1 and all(isinstance(own, int) for own in _Turn.of(flat).divisors())
+    return lanes > 1 and all(isinstance(own, int) for own in turn.divisors())
 
 
 def _pitch(element: str) -> int:
@@ -191,11 +181,11 @@ class _Tiles:
             rows = []
             for i in range(lanes):
                 place = start + turn.rows.source * i
-                rows.append(em.lanes(em.ld(self.x, type, em.index(place))))
+                rows.append(em.lanes(em.ld(self.x, type, place)))
             start = write + row + column * turn.columns.target
             for j in range(lanes):
                 place = start + turn.columns.target * j
-                em.st(em.vector([own[j] for own in rows]), self.out, em.index(place))
+                em.st(em.vector([own[j] for own in rows]), self.out, place)
 
     def in_shared_memory(self) -> None:
         """A block's tile, element by element."""
@@ -209,13 +199,13 @@ class _Tiles:
             own = row + em.wide(deep + step)
             with em.if_(inside & em.cmpi("ult", own, turn.rows.size)):
                 place = read + at + own * turn.rows.source
-                value = em.ld(self.x, unit, em.index(place))
-                em.st(value, memory, em.index((deep + step) * self.pitch + across))
+                value = em.ld(self.x, unit, place)
+                em.st(value, memory, (deep + step) * self.pitch + across)
         em.barrier()
         at = row + em.wide(across)
         inside = em.cmpi("ult", at, turn.rows.size)
         for step in range(0, SIDE, DEEP):
             own = column + em.wide(deep + step)
             with em.if_(inside & em.cmpi("ult", own, turn.columns.size)):
-                value = em.ld(memory, unit, em.index(across * self.pitch + (deep + step)))
-                em.st(value, self.out, em.index(write + at + own * turn.columns.target))
+                value = em.ld(memory, unit, across * self.pitch + (deep + step))
+                em.st(value, self.out, write + at + own * turn.columns.target)

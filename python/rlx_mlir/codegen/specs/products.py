@@ -8,12 +8,33 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rlx_mlir.codegen import UnsupportedByTemplate
+from rlx_mlir.codegen.emit import memref
+from rlx_mlir.codegen.kernel import Buffers
 from rlx_mlir.codegen.program import Program
 
-__all__ = ["ProductSpec", "Sizes"]
+__all__ = ["ProductSpec", "Sizes", "argument_buffers", "known_product", "result_buffers"]
 
 Sizes = tuple[int | None, ...]
 """Sizes of a value, None where dynamic."""
+
+
+def known_product(sizes: Sizes) -> int | None:
+    """The product of sizes; None where one is dynamic."""
+    known = [size for size in sizes if size is not None]
+    return math.prod(known) if len(known) == len(sizes) else None
+
+
+def argument_buffers(program: Program, result: Sizes, element: str) -> Buffers:
+    """The buffers of a program's arguments, for results of these sizes and this type of elements."""
+    natural: dict[str, Sizes] = {"full": result, "row": result[-1:], "column": (*result[:-1], 1), "scalar": ()}
+    shapes = [natural[own.broadcast] if own.shape is None else own.shape for own in program.arguments]
+    types = [memref(shape, own.element or element) for shape, own in zip(shapes, program.arguments, strict=True)]
+    return [(f"arg{i}", type) for i, type in enumerate(types)]
+
+
+def result_buffers(program: Program, result: Sizes, element: str) -> Buffers:
+    """The buffers of a program's results."""
+    return [(f"out{i}", memref(result, element)) for i in range(len(program.results))]
 
 
 @dataclass(frozen=True)
@@ -61,8 +82,7 @@ class ProductSpec:
     @property
     def rows(self) -> int | None:
         """M, the product of the leading sizes of x; None if that is dynamic."""
-        leading = [size for size in self.x[:-1] if size is not None]
-        return math.prod(leading) if len(leading) == len(self.x) - 1 else None
+        return known_product(self.x[:-1])
 
     @property
     def sharing(self) -> int | None:

@@ -132,7 +132,8 @@ def kernel_names(module: ir.AnyModule) -> list[str]:
 def launches_to_calls(module: ir.Operation) -> None:
     """Turn launches and tensor maps into calls of the run time, and drop the GPU's code, which the artefact keeps.
 
-    Kernels are numbered in the order in which the PTX has them. Runs after gpu-emit-ptx, before cpu-wrap-kernels.
+    Kernels are numbered in the order in which the PTX has them. Runs after gpu-emit-ptx and before
+    kernel-add-entry-points.
     """
     numbers = {name: number for number, name in enumerate(kernel_names(module))}
     block = module.regions[0].blocks[0]

@@ -8,6 +8,7 @@ chip, raises UnsupportedByTemplate, and the next is asked.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -15,26 +16,18 @@ from typing import TYPE_CHECKING, Any
 from rlx_mlir import chips, ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.codegen import UnsupportedByTemplate
-from rlx_mlir.codegen.gpu.kernel import DeviceKernel
+from rlx_mlir.codegen.gpu.kernel import DeviceKernel, by_rows
 from rlx_mlir.codegen.row_graph import RowProgram
 from rlx_mlir.codegen.specs import BroadcastSpec
-from rlx_mlir.errors import CompileError, InputError
-from rlx_mlir.locations import KERNEL as KERNEL_PLACE
-from rlx_mlir.lowering.cpu import TEMPLATE, kernel_name
-from rlx_mlir.lowering.functions import (
-    KERNEL,
-    argument_attributes,
-    entry_function,
-    functions,
-    kernel_class,
-)
+from rlx_mlir.errors import InputError
+from rlx_mlir.lowering.functions import argument_attributes, entry_function, kernel_class
 from rlx_mlir.lowering.gpu.build import KERNELS, gpu_module
 from rlx_mlir.lowering.groups import BROADCASTS
 from rlx_mlir.lowering.kernel_specs import READERS, read_broadcast, read_rows
+from rlx_mlir.lowering.kernels import kernel_name, replace_kernels
 from rlx_mlir.rewriting import Option, compiler_pass, operations
-from rlx_mlir.tuning.choices import Chosen, check_kernels, read_choices
+from rlx_mlir.tuning.choices import Chosen, read_choices
 from rlx_mlir.tuning.gpu import KNOWN
-from rlx_mlir.unsupported import blame
 
 if TYPE_CHECKING:
     from rlx_mlir.codegen.gpu.gemv import Gemv
@@ -72,13 +65,12 @@ def _pointwise(request: Request) -> DeviceKernel:
     from rlx_mlir.codegen.gpu.pointwise import emit_pointwise
 
     if isinstance(request.spec, BroadcastSpec):
-        return _broadcast(request)
+        return _emit("broadcast")(request)
     return emit_pointwise(request.name, request.spec, request.chip, request.constants)
 
 
 def _few_rows(request: Request) -> DeviceKernel:
     """Products of few rows; where the number of rows is dynamic, together with a schedule for many, if there is one."""
-    from rlx_mlir.codegen.gpu.alternatives import by_rows
     from rlx_mlir.codegen.gpu.gemv import MAX_ROWS, gemv
 
     spec = request.spec
@@ -93,18 +85,18 @@ def _few_rows(request: Request) -> DeviceKernel:
         return few
     for schedule in (_gemm_hopper, _gemm_portable):
         try:
-            return by_rows(request.name, few, schedule(request), most, spec.order[0])
+            return by_rows(few, schedule(request), most, spec.order[0])
         except UnsupportedByTemplate:
             continue
     return few
 
 
 def _few_rows_of_8_bits(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gemm import float8_product
+    from rlx_mlir.codegen.gpu.gemm_base import Gemm
     from rlx_mlir.codegen.gpu.gemv_float8 import gemv_float8
 
     request.spec.need_plain()
-    return gemv_float8(request.chip, float8_product(request.name, request.spec, request.constants, request.choices))
+    return gemv_float8(request.chip, Gemm.of(request.spec, request.constants, request.choices))
 
 
 def few_rows_of(request: Request) -> Gemv:
@@ -135,7 +127,6 @@ def _quantize(request: Request) -> DeviceKernel:
 
 def _gemm_hopper(request: Request) -> DeviceKernel:
     """Products by wgmma; of packed weights those of many rows alone, beside a portable schedule for fewer."""
-    from rlx_mlir.codegen.gpu.alternatives import by_rows
     from rlx_mlir.codegen.gpu.gemm_hopper_packed import FEW_ROWS
     from rlx_mlir.codegen.gpu.products import emit_product_hopper
 
@@ -148,20 +139,18 @@ def _gemm_hopper(request: Request) -> DeviceKernel:
         given = choices.take("decode_rows")
         few_rows = FEW_ROWS if given is None else given
         choices = choices if spec.rows is not None else choices.part(above=few_rows)
-    many = emit_product_hopper(
-        request.name, spec, request.chip, constant_weights=constant, chosen=choices, few_rows=few_rows
-    )
+    many = emit_product_hopper(spec, request.chip, constant_weights=constant, chosen=choices, few_rows=few_rows)
     if many.schedule == "gemm_hopper" or spec.rows is not None:
         return many
     few = _gemm_portable(replace(request, choices=request.choices.part(limit=few_rows)))
-    return by_rows(request.name, few, many, few_rows, spec.order[0])
+    return by_rows(few, many, few_rows, spec.order[0])
 
 
 def _gemm_portable(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gemm import emit_product
+    from rlx_mlir.codegen.gpu.products import emit_product
 
     request.spec.need_plain()
-    return emit_product(request.name, request.spec, request.chip, request.constants, choices=request.choices)
+    return emit_product(request.spec, request.chip, request.constants, request.choices)
 
 
 def _read_rows(name: str, kernel: ir.AnyOp) -> RowProgram | BroadcastSpec:
@@ -198,76 +187,20 @@ def _attention(request: Request) -> DeviceKernel:
     return gpu_attention(request.name, request.spec, request.chip, request.choices)
 
 
-def _top_k(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.top_k import emit_top_k
+def _emit(home: str, *, constants: bool = True) -> Schedule:
+    """The schedule `emit_HOME` of `codegen/gpu/HOME.py`, which needs no more than what the kernel computes.
 
-    return emit_top_k(request.name, request.spec, request.chip)
+    Args:
+        constants: whether it asks which operands are parameters of the model.
+    """
 
+    def schedule(request: Request) -> DeviceKernel:
+        emit = getattr(importlib.import_module(f"rlx_mlir.codegen.gpu.{home}"), f"emit_{home}")
+        more = (request.constants,) if constants else ()
+        kernel: DeviceKernel = emit(request.name, request.spec, request.chip, *more)
+        return kernel
 
-def _sample(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.sample import emit_sample
-
-    return emit_sample(request.name, request.spec, request.chip)
-
-
-def _gather(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.gather import emit_gather
-
-    return emit_gather(request.name, request.spec, request.chip, request.constants)
-
-
-def _transpose(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.transpose import emit_transpose
-
-    return emit_transpose(request.name, request.spec, request.chip, request.constants)
-
-
-def _copies(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.copies import emit_copies
-
-    return emit_copies(request.name, request.spec, request.chip, request.constants)
-
-
-def _broadcast(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.broadcast import emit_broadcast
-
-    return emit_broadcast(request.name, request.spec, request.chip, request.constants)
-
-
-def _conv2d(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.conv2d import emit_conv2d
-
-    return emit_conv2d(request.name, request.spec, request.chip, request.constants)
-
-
-def _reduce(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.reduce import emit_reduce
-
-    return emit_reduce(request.name, request.spec, request.chip, request.constants)
-
-
-def _scan(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.scan import emit_scan
-
-    return emit_scan(request.name, request.spec, request.chip, request.constants)
-
-
-def _norm(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.norm import emit_norm
-
-    return emit_norm(request.name, request.spec, request.chip, request.constants)
-
-
-def _recurrence(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.recurrence import emit_recurrence
-
-    return emit_recurrence(request.name, request.spec, request.chip)
-
-
-def _conv(request: Request) -> DeviceKernel:
-    from rlx_mlir.codegen.gpu.conv import emit_conv
-
-    return emit_conv(request.name, request.spec, request.chip, request.constants)
+    return schedule
 
 
 #: The schedules by class of kernels, the best first.
@@ -276,17 +209,17 @@ SCHEDULES: dict[str, tuple[Schedule, ...]] = {
     "rows": (_pointwise, _rows),
     "attention": (_attention,),
     "quantize": (_quantize,),
-    "recurrence": (_recurrence,),
-    "conv": (_conv,),
-    "top_k": (_top_k,),
-    "sample": (_sample,),
-    "gather": (_gather,),
-    "broadcast": (_broadcast,),
-    "conv2d": (_conv2d,),
-    "reduce": (_reduce,),
-    "scan": (_scan,),
-    "norm": (_norm,),
-    "move": (_copies, _transpose),
+    "recurrence": (_emit("recurrence", constants=False),),
+    "conv": (_emit("conv"),),
+    "top_k": (_emit("top_k", constants=False),),
+    "sample": (_emit("sample", constants=False),),
+    "gather": (_emit("gather"),),
+    "broadcast": (_emit("broadcast"),),
+    "conv2d": (_emit("conv2d"),),
+    "reduce": (_emit("reduce"),),
+    "scan": (_emit("scan"),),
+    "norm": (_emit("norm"),),
+    "move": (_emit("copies"), _emit("transpose")),
 }
 
 
@@ -311,35 +244,14 @@ def apply_schedules(module: ir.Operation, *, chip: str, disable: str, choices: s
             f"option 'disable' expects {', '.join(SCHEDULES)} or all, joined by +, but got '{'+'.join(unknown)}'"
         )
     constants = constant_operands(module)
-    kernels = functions(module, KERNEL)
-    check_kernels(chosen, [kernel_name(kernel) for kernel in kernels])
-    for kernel in kernels:
-        attributes, name, kind = kernel.operation.attributes, kernel_name(kernel), kernel_class(kernel)
-        if "all" in skipped or kind in skipped:
-            attributes[TEMPLATE] = ir.StringAttr.get("generic: schedules are disabled")
-            continue
-        try:
-            own = select_schedule(name, kernel, kind, chip, constants.get(name, frozenset()), chosen.get(name, {}))
-            made = _insert(module, own)
-        except UnsupportedByTemplate as reason:
-            attributes[TEMPLATE] = ir.StringAttr.get(f"generic: {reason}")
-            continue
-        except InputError:  # about a choice
-            raise
-        except Exception as error:
-            first = next((op for op in operations(kernel) if op.name != "mir.constant"), kernel.operation)
-            raise CompileError(
-                f"kernel '{name}': {blame(first, error)}; disable_templates=('{kind}',) compiles kernels of class "
-                f"'{kind}' without their schedule"
-            ) from error
-        place = ir.Location.name(KERNEL_PLACE + name, kernel.operation.location)
-        for op in made:
-            if op.operation.name == "func.func":
-                op.operation.attributes[TEMPLATE] = ir.StringAttr.get(own.schedule)
-            op.operation.location = place
-            for inner in operations(op):
-                inner.location = place
-        kernel.operation.erase()
+
+    def code(kernel: ir.AnyOp) -> tuple[str, list[ir.AnyOp]]:
+        name = kernel_name(kernel)
+        of_model, own = constants.get(name, frozenset()), chosen.get(name, {})
+        made = select_schedule(name, kernel, kernel_class(kernel), chip, of_model, own)
+        return made.schedule, _insert(module, made)
+
+    replace_kernels(module, code, "schedule", skipped, chosen)
 
 
 def select_schedule(
@@ -397,7 +309,7 @@ def _insert(module: ir.AnyModule, kernel: DeviceKernel) -> list[ir.AnyOp]:
     """Parses a kernel's text, and moves its functions to where they belong."""
     parsed = ir.Module.parse(
         f"module attributes {{gpu.container_module}} {{\ngpu.module @{KERNELS} {{\n{SHARED_MEMORY}\n{kernel.device}}}\n"
-        f"{kernel.host}}}"
+        f"{kernel.host.text}}}"
     )
     device, *host = list(parsed.body.operations)
     block = module.regions[0].blocks[0]

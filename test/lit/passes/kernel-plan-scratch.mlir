@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --split-input-file --pass-pipeline='builtin.module(cpu-plan-scratch)' | FileCheck %s
+// RUN: rlx-opt %s --split-input-file --pass-pipeline='builtin.module(kernel-plan-scratch)' | FileCheck %s
 
 /// Allocations follow each other in scratch memory, each rounded up to 64 bytes; the measuring function computes their
 /// sum from the sizes of its own arguments.

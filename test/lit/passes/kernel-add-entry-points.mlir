@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --pass-pipeline='builtin.module(cpu-wrap-kernels)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(kernel-add-entry-points)' | FileCheck %s
 
 /// The planned entry function and declarations of kernels have left; what measures isn't changed.
 //   CHECK-NOT: @main

@@ -1,4 +1,4 @@
-// RUN: rlx-opt %s --pass-pipeline='builtin.module(cpu-destination-style)' | FileCheck %s
+// RUN: rlx-opt %s --pass-pipeline='builtin.module(kernel-destination-style)' | FileCheck %s
 
 /// Buffers for the operands, then for the results; one unit does all the work, and the body says why it is generic.
 //   CHECK-NOT: @two_0.mir
