@@ -253,6 +253,26 @@ def test_caches_are_updated_in_place() -> None:
     assert not block.swaps  # the cache stays where it is
 
 
+def test_a_cache_that_is_stacked_too() -> None:
+    m = GraphModule.mir("stacked")
+    x, cache = m.input("x", ["t", 1, N]), m.input("cache", [5, N])
+    at, w = m.input("at", ["t"], "i64"), m.param("w", [N, N])
+
+    def step(own: Any, row: Any, number: Any) -> Any:
+        written = m.dynamic_update_slice(own, m.matmul(row, w), number)
+        return written, (written, own)
+
+    last, (every, before) = m.scan(step, cache, (x, at))
+    m.set_outputs({"last": last, "every": every, "before": before})
+    given = {
+        "x": random(4, 1, N),
+        "cache": random(5, N, seed=1),
+        "at": np.array([3, 0, 4, 3]),
+        "w": random(N, N, seed=2),
+    }
+    check(m, given)
+
+
 def test_values_that_several_read() -> None:
     """What is given twice, what is a view, what is a constant, and what the loop began with and others read too."""
     m = GraphModule.mir("several")

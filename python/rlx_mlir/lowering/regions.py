@@ -27,6 +27,8 @@ _LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.GatedDeltaNetOp, mir.Custo
 #: What is a view of memory, or read as fast as its operand: it moves out of a loop only for what reads it there.
 _CHEAP = frozenset({"mir.reshape", "mir.expand", "mir.constant"})
 
+#: What may write a part of the memory of an operand.
+_UPDATES = frozenset({"mir.cache_update", "mir.dynamic_update_slice", "mir.sample"})
 
 #: What GPUs read at once, in bytes: their kernels take buffers that start at its multiples.
 GPU_ALIGNMENT = 16
@@ -120,13 +122,25 @@ def _own_yielded(op: ir.Operation, block: ir.Block) -> None:
     terminator = block.operations[len(block.operations) - 1].operation
     forwards = terminator.name == "mir.condition"  # what is carried, as it is
     written: set[ir.Value] = set()
-    for number in range(1) if forwards else reversed(range(len(terminator.operands))):
+    # What is updated in place first: it would be copied before. Then entries of stacks, and what is carried last.
+    numbers = range(1) if forwards else reversed(range(len(terminator.operands)))
+    for number in sorted(numbers, key=lambda n: not _updates(terminator.operands[n], n)):
         value = terminator.operands[number]
         root = viewed(value)
         if (not _is_made(root) or root in written) and (forwards or _carried_at(value) != number):
             with ir.InsertionPoint(terminator), op.location:
                 terminator.operands[number] = copied(value)
         written.add(root)
+
+
+def _updates(value: ir.Value, number: int) -> bool:
+    """Whether a value is an update of what a loop carries, and is given for it."""
+    owner = value.owner
+    return (
+        not isinstance(owner, ir.Block)
+        and owner.name in _UPDATES
+        and any(_carried_at(operand) == number for operand in owner.operands)
+    )
 
 
 def _is_made(root: ir.Value) -> bool:
