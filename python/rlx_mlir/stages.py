@@ -14,7 +14,7 @@ import itertools
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -26,14 +26,14 @@ from rlx_mlir.lowering.donation import TIED
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
+from rlx_mlir.lowering.plan import PlanReader
+from rlx_mlir.lowering.plan_regions import lifetimes
 from rlx_mlir.place import located
 from rlx_mlir.reports.fusion import count_operations, format_changes
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, Preparation
 from rlx_mlir.runtime.shown import size_text
-
-if TYPE_CHECKING:
-    from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.sizes import text_of
 
 #: Stages that can be shown, in order.
 STAGES = ("hir", "mir", "kernels", "lir")
@@ -190,19 +190,21 @@ def _lir(compilation: Compilation) -> list[str]:
     for kind, specs in (("input", plan.inputs), ("param", plan.parameters), ("output", plan.outputs)):
         lines += [f"  {kind:<6} {_buffer(spec)}" for spec in specs]
     sources = [_source(op) for op in operations(entry) if op.name == "func.call"]
-    uses: dict[int, list[int]] = {}
+    maker: dict[int, int] = {}
     for number, (_, buffers, _, _) in enumerate(plan.calls):
         for kind, index, *_ in buffers:
             if kind == "arena":
-                uses.setdefault(index, []).append(number)
+                maker.setdefault(index, number)
     if plan.slots:
         rows = []
+        alive = lifetimes(plan)
         for number, (offset, size) in sorted(enumerate(plan.slots), key=lambda item: item[1]):
-            own = uses[number]
-            made = f"{plan.kernels[plan.calls[own[0]][0]]} {sources[own[0]]}".strip()
-            rows.append((offset, size, f"b{number}", own[0], own[-1], made))
+            own = maker[number]
+            made = f"{plan.kernels[plan.calls[own][0]]} {sources[own]}".strip()
+            rows.append((offset, size, f"b{number}", *alive[number], made))
         head = ("offset", "bytes", "buffer", "first", "last", "made by")
         lines += ["", *table(head, rows, right="offset bytes first last")]
+    lines += _blocks(plan)
     lines.append("")
     texts = []
     for number, (kernel, buffers, _, _) in enumerate(plan.calls):
@@ -211,13 +213,37 @@ def _lir(compilation: Compilation) -> list[str]:
     return [*lines, *table(("call", "kernel and buffers", "from"), texts, right="call")]
 
 
+def _blocks(plan: PlanReader) -> list[str]:
+    """Which calls are in loops and branches, those in others below these."""
+    names = [name for name, _ in plan.symbols]
+    rows, depths = [], []
+    for block in plan.blocks:
+        depths.append(depths[block.parent] + 1 if block.parent >= 0 else 0)
+        first, second = (_calls(*own) for own in ((block.begin, block.middle), (block.middle, block.end)))
+        flag = "" if block.flag is None else _named(plan, *block.flag[:2])
+        steps = "" if block.steps is None else text_of(block.steps, names)
+        if block.kind == "if":
+            what = f"if {flag}: {first}; else: {second}"
+        elif block.kind == "while":
+            what = f"while {flag}, after {first}: {second}" + (f"; at most {steps} times" if steps else "")
+        else:
+            what = f"{steps} times: {second}"
+        turns = ", ".join(f"{_named(plan, *a[:2])} and {_named(plan, *b[:2])}" for a, b, _ in block.swaps)
+        rows.append("  " * (depths[-1] + 1) + what + (f"; {turns} take turns" if turns else ""))
+    return ["", *rows] if rows else []
+
+
+def _calls(begin: int, end: int) -> str:
+    return "nothing" if begin == end else f"call {begin}" if end == begin + 1 else f"calls {begin} to {end - 1}"
+
+
 def _buffer(spec: BufferSpec) -> str:
     shape = ", ".join(map(str, spec.shape))
     tied = f" (takes the memory of {spec.tied})" if spec.tied else ""
     return f"{spec.name}: [{shape}] {spec.packed or spec.dtype}{tied}"
 
 
-def _named(plan: Artifact, kind: str, index: int) -> str:
+def _named(plan: PlanReader, kind: str, index: int) -> str:
     if kind == "arena":
         return f"b{index}"
     return str({"input": plan.inputs, "param": plan.parameters, "output": plan.outputs}[kind][index].name)

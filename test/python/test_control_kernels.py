@@ -14,6 +14,7 @@ from cuda_harness import emulated_device
 import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule, own_ops
 from rlx_mlir.errors import ExecutionError, InputError
+from rlx_mlir.runtime.artifact import repetitions
 
 F32 = np.float32
 N = 24
@@ -317,12 +318,14 @@ def test_numeric_verification_and_reports() -> None:
     text = str(rlx.inspect(m, "kernels")) + str(rlx.inspect(m, "lir"))
     assert "scan(" in text
     assert "scf" not in text
+    assert "t times: calls 1 to 3; last and b1 take turns" in text
     executable = compiled(m)
     given = recurrent_inputs(9)
     executable.set_params({name: given.pop(name) for name in "wub"})
     executable.profile(True)
     executable.run(given)
     assert all(seconds > 0 for _, seconds in executable.timings())
+    assert repetitions(executable.artifact, [100]) == [1, 100, 100, 100]
 
 
 def endless() -> GraphModule:

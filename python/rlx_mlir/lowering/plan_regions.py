@@ -225,3 +225,30 @@ class RegionReader(ABC):
         if value not in self._flags:
             raise CompileError("what decides in a planned function is loaded from memory")
         return self._flags[value]
+
+
+def lifetimes(plan: RegionReader) -> dict[int, tuple[int, int]]:
+    """The first and the last call at which each slot of the arena holds something that is still read.
+
+    What comes from before a loop is alive in all of its steps, and so is what takes turns in it.
+    """
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+
+    def note(buffers: Sequence[tuple[Any, ...]], begin: int, end: int) -> None:
+        for kind, slot, *_ in buffers:
+            if kind == "arena":
+                first[slot] = min(first.get(slot, begin), begin)
+                last[slot] = max(last.get(slot, end), end)
+
+    for number, (_, buffers, _, _) in enumerate(plan.calls):
+        note(buffers, number, number)
+    for block in plan.blocks:
+        final = max(block.begin, block.end - 1)
+        for _, buffers, _, _ in plan.calls[block.begin : block.end]:
+            note([own for own in buffers if own[0] == "arena" and first[own[1]] < block.begin], final, final)
+        for current, following, _ in block.swaps:
+            note([current, following], block.begin, final)
+        if block.flag is not None:
+            note([block.flag], block.begin, block.begin if block.kind == "if" else final)
+    return {slot: (begin, last[slot]) for slot, begin in first.items()}

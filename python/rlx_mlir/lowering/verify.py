@@ -32,7 +32,7 @@ from rlx_mlir.lowering.kernels import EXTRA_ARGUMENTS, MEASURES, TEMPLATE
 from rlx_mlir.lowering.lir import ALIGNMENT
 from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
-from rlx_mlir.lowering.plan_regions import KINDS
+from rlx_mlir.lowering.plan_regions import KINDS, lifetimes
 from rlx_mlir.lowering.regions import is_kept
 from rlx_mlir.lowering.scratch import follows_from_sizes
 from rlx_mlir.mir.dims import Size
@@ -231,35 +231,11 @@ def _maxima(entry: ir.AnyOp) -> Problems:
                 yield f"{_at(entry)}: argument {number} has a dimension '{symbol}' without a declared maximum"
 
 
-def _extend_over_blocks(plan: PlanReader, first: dict[int, int], last: dict[int, int]) -> None:
-    """What comes from before a loop is alive in all of its steps, and so is what takes turns in it."""
-    for block in plan.blocks:
-        final = max(block.begin, block.end - 1)
-        for _, buffers, _, _ in plan.calls[block.begin : block.end]:
-            for kind, buffer, *_ in buffers:
-                if kind == "arena" and first[buffer] < block.begin:
-                    last[buffer] = max(last[buffer], final)
-        for *pair, _ in block.swaps:
-            for kind, buffer, *_ in pair:
-                if kind == "arena":
-                    first[buffer] = min(first.get(buffer, block.begin), block.begin)
-                    last[buffer] = max(last.get(buffer, final), final)
-
-
 def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
     """Buffers in the arena are aligned and inside, and two that are alive at one time don't overlap."""
     plan = PlanReader(module)
-    last: dict[int, int] = {}
-    first: dict[int, int] = {}
-    written: set[int] = set()
-    for number, (_, buffers, _, _) in enumerate(plan.calls):
-        for kind, buffer, *_ in buffers:
-            if kind == "arena":
-                first.setdefault(buffer, number)
-                last[buffer] = number
-            elif kind == "output":
-                written.add(buffer)
-    _extend_over_blocks(plan, first, last)
+    alive_at = lifetimes(plan)
+    written = {index for _, buffers, _, _ in plan.calls for kind, index, *_ in buffers if kind == "output"}
     for buffer, spec in enumerate(plan.outputs):
         if buffer not in written and spec.tied is None:
             yield f"{_at(entry)}: no call writes output '{spec.name}'"
@@ -276,15 +252,15 @@ def _memory(entry: ir.AnyOp, module: ir.Operation) -> Problems:
                 f"arena of {plan.arena_bytes} bytes"
             )
     alive: set[int] = set()
-    for buffer in sorted(first, key=lambda b: first[b]):
-        alive = {other for other in alive if last[other] >= first[buffer]}
+    for buffer, (first, _) in sorted(alive_at.items(), key=lambda item: item[1][0]):
+        alive = {other for other in alive if alive_at[other][1] >= first}
         start, end = plan.slots[buffer][0], sum(plan.slots[buffer])
         for other in sorted(alive):
             offset, size = plan.slots[other]
             if start < offset + size and offset < end:
                 yield (
                     f"{_at(entry)}: buffers {other} at [{offset}, {offset + size}) and {buffer} at [{start}, {end}) "
-                    f"overlap, and both are alive at call {first[buffer]}"
+                    f"overlap, and both are alive at call {first}"
                 )
         alive.add(buffer)
 

@@ -259,6 +259,16 @@ class Artifact:
             raise CacheError(f"{os.fspath(path)}: {error}") from None
 
 
+def repetitions(artifact: Artifact, values: Sequence[int]) -> list[int]:
+    """How often each call runs, for sizes of the symbols; once where that depends on values."""
+    times = [1] * len(artifact.calls)
+    for block in artifact.blocks:
+        if block.kind == "for" and block.steps is not None:
+            steps = sizes.evaluate(block.steps, values)
+            times[block.middle : block.end] = [own * steps for own in times[block.middle : block.end]]
+    return times
+
+
 def _header(start: bytes) -> tuple[int, int, int, bytes]:
     """Version, bytes of the description and of the code, and digest, from an artefact's first bytes."""
     if start[: len(MAGIC)] != MAGIC:

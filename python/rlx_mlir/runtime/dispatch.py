@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 
 from rlx_mlir import checks
 from rlx_mlir.errors import InputError
-from rlx_mlir.runtime.artifact import Artifact
+from rlx_mlir.runtime.artifact import Artifact, repetitions
 from rlx_mlir.runtime.memory import MemoryReport, memory_report
 from rlx_mlir.runtime.shown import preformatted
 from rlx_mlir.runtime.sizes import evaluate
@@ -106,9 +106,9 @@ def dispatch_report(
     values = list(chosen.values())
     calls: Counter[int] = Counter()
     work: Counter[int] = Counter()
-    for kernel, _, _, terms in artifact.calls:
+    for (kernel, _, _, terms), times in zip(artifact.calls, repetitions(artifact, values), strict=True):
         calls[kernel] += 1
-        work[kernel] += evaluate(terms, values)
+        work[kernel] += evaluate(terms, values) * times
     total = work.total() or 1
     rows = []
     for number, name in enumerate(artifact.kernels):

@@ -42,6 +42,19 @@ def _derived(factor: Derived, sizes: Sequence[int]) -> int:
     return value // factor.number if factor.kind == "floordiv" else max(value, factor.number)
 
 
+def text_of(size: Terms, names: Sequence[str]) -> str:
+    """The size as text, with names for its symbols."""
+    terms = []
+    for coefficient, factors in size:
+        words = [names[own] if isinstance(own, int) else _text_of_derived(own, names) for own in factors]
+        terms.append("*".join([*([str(coefficient)] if coefficient != 1 or not words else []), *words]))
+    return " + ".join(terms) or "0"
+
+
+def _text_of_derived(factor: Derived, names: Sequence[str]) -> str:
+    return f"{factor.kind}({text_of(factor.size, names)}, {factor.number})"
+
+
 def symbols_of(size: Terms) -> set[int]:
     """The numbers of the symbols that the size depends on."""
     found: set[int] = set()
