@@ -53,6 +53,41 @@ TESTS = "pytest test/python/"
 #: Results that are wrong, without an error.
 NUMBERS = (
     fault(
+        "loops-leave-what-they-carry",
+        "lowering/plan_regions.py",
+        "            if other > number:\n",
+        "            if other > number + 1:\n",
+        TESTS + "test_control_kernels.py -k recurrent_network",
+    ),
+    fault(
+        "slots-die-in-a-loop",
+        "lowering/lir.py",
+        "            for operand in plan.op.operands:\n                keep(operand, plan.final)\n",
+        "            for operand in ():\n                keep(operand, plan.final)\n",
+        TESTS + "test_control_kernels.py",
+    ),
+    fault(
+        "what-a-step-gives-dies-in-it",
+        "lowering/lir.py",
+        "                keep(root, plan.final)\n",
+        "                keep(root, plan.first)\n",
+        TESTS + "test_control_kernels.py",
+    ),
+    fault(
+        "entries-count-from-the-wrong-end",
+        "lowering/plan_text.py",
+        "        if view.reverse:\n",
+        "        if view.reverse is None:\n",
+        TESTS + "test_control_kernels.py -k recurrent_network",
+    ),
+    fault(
+        "values-given-twice-share-memory",
+        "lowering/regions.py",
+        "(not _is_made(root) or root in written)",
+        "not _is_made(root)",
+        TESTS + "test_control_kernels.py -k several",
+    ),
+    fault(
         "mean-by-multiplication",
         "mir/reductions.py",
         "lambda x: x / count))",
