@@ -32,6 +32,7 @@ COVERAGE = "coverage"
 TESTS = (
     "test/python/test_runtime_native.py",
     "test/python/test_artifact_damage.py",
+    "test/python/test_control_kernels.py",
     "test/python/test_cuda.py",
     "test/python/test_cuda_async.py",
     "test/python/test_cuda_errors.py",
