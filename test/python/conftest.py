@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,6 +43,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         import emulated_results
 
         emulated_results.tidy()
+
+
+def pytest_collection_finish() -> None:
+    """What collection made stays until the end: the collector needn't look through it in every test."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_report_header() -> str:
