@@ -35,6 +35,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.quick(3)
 def test_the_graph_is_the_reference(name: str) -> None:
     workload = workloads.WORKLOADS[name]()
     found = rlx_mlir.interpret(workload.build(), {**workload.inputs, **workload.params})["y"]

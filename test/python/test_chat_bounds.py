@@ -192,6 +192,7 @@ def plain(source: str, **variables: Any) -> str:
 
 @pytest.mark.parametrize("name", CHATS)
 @pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f", "x": [1, "é"]}}]])
+@pytest.mark.quick(5)
 def test_real_templates_are_as_without_bounds(name: str, tools: Any) -> None:
     messages = [
         {"role": "system", "content": " Be brief. "},

@@ -101,6 +101,7 @@ def test_causal_masks_stand_at_the_bottom_right(queries: int, keys: int) -> None
 
 @pytest.mark.parametrize(("heads", "kv"), [(4, 2), (12, 12), (32, 8), (28, 4), (9, 3), (4, 1)])
 @pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.quick(2)
 def test_query_heads_share_neighbouring_kv_heads(heads: int, kv: int, queries: int) -> None:
     """The value of kv head c is c: of 4 query heads over 2, heads read [0, 0, 1, 1]."""
     inputs = qkv(np.random.default_rng(3), queries, 3, heads, kv, 4)

@@ -54,6 +54,7 @@ def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.quick(2)
 def test_means_of_constant_rows_are_the_number(dtype: str) -> None:
     """Sums of numbers with so few digits are exact in f32, where a product with 1/41 isn't the quotient."""
     numbers = (1.0, 0.75, -3.5, 60000.0) if dtype == "f32" else NUMBERS[dtype]

@@ -132,6 +132,7 @@ def test_batches_and_tails(bits: int, transpose: bool, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.quick(2)
 def test_halves(bits: int, element: str) -> None:
     programs = itertools.cycle([IDENTITY, MASKED, SWIGLU])
     flags = itertools.cycle([(False, False), (True, False), (False, True), (True, True)])
@@ -174,6 +175,7 @@ def test_units_of_tiles_are_rows_where_the_right_operand_is_small(element: str, 
 
 
 @pytest.mark.parametrize("bits", BITS)
+@pytest.mark.quick(2)
 def test_long_k_is_done_in_blocks(bits: int) -> None:
     Case((2,), (2,), 9, 33, 2117, bits=bits).check()
     Case((2,), (2,), 9, 33, 2117, True, True, bits=bits).check()

@@ -227,6 +227,7 @@ def one(op: str, width: int, *, attributes: Mapping | None = None, vectors: int 
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", [1, 3, 17, 40])
+@pytest.mark.quick(3)
 def test_unary(width: int, bits: int) -> None:
     type = memref([None, width], "f32")
     steps = tuple(Step(f"y_{op}", op, ("x",)) for op in UNARY)
@@ -239,6 +240,7 @@ def test_unary(width: int, bits: int) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", [1, 7, 33])
+@pytest.mark.quick(2)
 def test_binary_broadcasts(width: int, bits: int) -> None:
     operands = (
         Operand("x", memref([None, None, width], "f32")),
@@ -345,6 +347,7 @@ def test_layer_norm_of_constant_rows_is_zero(width: int) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.quick(11)
 def test_reductions(width: int, bits: int) -> None:
     operands = (Operand("x", memref([None, None, width], "f32")),)
     steps = tuple(Step(kind, "reduce", ("x",), {"kind": kind}) for kind in REDUCE)
@@ -624,6 +627,7 @@ def test_bits_do_not_depend_on_the_cut(op: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.quick(7)
 def test_random_programs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     width = int(rng.choice([1, 2, 15, 16, 33, 70, 150]))

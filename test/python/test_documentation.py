@@ -76,6 +76,7 @@ def command_lines(document: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.quick(2)
 def test_commands_take_what_documentation_gives_them(document: str) -> None:
     wrong = []
     for line in command_lines(document):

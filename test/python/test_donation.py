@@ -174,6 +174,7 @@ ACCEPTED: dict[str, Callable[[GraphModule, Value, Value], dict[str, Value]]] = {
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["templates", "generic"])
 @pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.quick(3)
 def test_kernels_are_cut_for_ties(name: str, disabled: tuple[str, ...]) -> None:
     m = GraphModule.hir("accepted")
     x, y = m.input("x", [257, 257]), m.input("y", [257, 257])
@@ -229,6 +230,7 @@ def state_of(shape: tuple[int, ...], dtype: type = np.float32) -> dict[str, np.n
     [("param", "f32", ()), ("input", "f32", ()), ("param", "f64", ()), ("param", "f32", ("all",))],
     ids=["params", "inputs", "f64", "generic"],
 )
+@pytest.mark.quick(4)
 def test_adam_takes_no_copies(threads: int, kind: str, dtype: str, disabled: tuple[str, ...]) -> None:
     shape, numpy_dtype = (301, 70), np.float32 if dtype == "f32" else np.float64
     executable = rlx.compile(adam(list(shape), kind, dtype), cache=False, threads=threads, disable_templates=disabled)

@@ -48,6 +48,7 @@ def close(actual: np.ndarray, wanted: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
+@pytest.mark.quick(2)
 def test_interpreted_equals_numpy(path: Path, expected: np.ndarray, stage: str) -> None:
     close(load_interpreted(path, stage=stage).logits(IDS), expected)
 

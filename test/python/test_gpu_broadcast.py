@@ -135,6 +135,7 @@ CONVERTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("source", CONVERTED)
+@pytest.mark.quick(2)
 def test_every_conversion(source: str) -> None:
     """Bit for bit what the reference gives, but for the bits of NaNs."""
     dtype = CONVERTED[source]
@@ -165,6 +166,7 @@ def test_every_conversion(source: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i32", "i64", "f64"])
+@pytest.mark.quick(2)
 def test_chains_of_other_types_are_one_kernel(dtype: str) -> None:
     """Integers and f64, on rows too, and what conversions follow."""
     module = GraphModule.mir("chain")

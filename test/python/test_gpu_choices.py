@@ -217,6 +217,7 @@ def result(kernel: DeviceKernel, chip: str, operands: list[np.ndarray], shape: t
         (gemm_hopper, "sm_90a", "f16", [{"split": 1}, {"split": 3}], False),
     ],
 )
+@pytest.mark.quick(2)
 def test_products_by_choice(schedule: Any, chip: str, dtype: str, chosen: list[dict[str, int]], same: bool) -> None:
     kind = {"f32": np.float32, "f16": np.float16}[dtype]
     random = np.random.default_rng(0)
@@ -294,6 +295,7 @@ def test_products_of_few_rows_by_choice() -> None:
         (Case(40, 200, kind="causal", element="bf16"), "sm_90a", {"key_tile": 96, "key_parts": 1}),
     ],
 )
+@pytest.mark.quick(2)
 def test_attention_by_choice(case: Case, chip: str, own: dict[str, int]) -> None:
     arrays, chosen = case.inputs(0), Chosen("k", own)
     kernel = gpu_attention("k", case.spec(), chip, chosen)
@@ -391,6 +393,7 @@ def test_every_candidate_can_be_taken(
         (product(element="f32"), "sm_80", 100, {}),
     ],
 )
+@pytest.mark.quick(2)
 def test_other_schedules_are_candidates(module: GraphModule, chip: str, rows: int, own: dict[str, int]) -> None:
     """Another schedule is tried second, and with that choice the call's rows are the other one's."""
     options: Any = {"target": "nvptx", "chip": chip}

@@ -39,6 +39,7 @@ def inputs(rows: int, k: int = 64) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("activations", ["int8", "exact"])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(2)
 def test_a_step_without_attention(chip: str, activations: str) -> None:
     """Two kernels: norm, quantisation, products and SwiGLU in one, quantisation, product and residual in the other."""
     m, params = mlp("q4_1", 1)

@@ -39,6 +39,7 @@ def name_of(tile: Tile) -> str:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", FMA_TILES, ids=name_of)
+@pytest.mark.quick(2)
 def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
     gemm = product(None, tile.bn + 4, 2 * tile.bk + 4, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -47,6 +48,7 @@ def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.quick(2)
 def test_every_epilogue(program: str) -> None:
     for transpose in (True, False):
         gemm = product(None, 68, 36, PROGRAMS[program], transpose)

@@ -184,6 +184,7 @@ PRODUCTS: dict[str, tuple[Any, str, str, str]] = {
 
 @pytest.mark.parametrize("large", ["result", "weight"])
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.quick(2)
 def test_products(name: str, large: str) -> None:
     make, chip, element, scheme = PRODUCTS[name]
     k = 256 if scheme else 64

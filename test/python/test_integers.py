@@ -85,6 +85,7 @@ def test_references_are_the_definitions(name, dtype):
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_loops_are_the_references(dtype):
     """All pairs of i8; static, dynamic, broadcast, of nothing."""
     x, y = operands(dtype)
@@ -222,6 +223,7 @@ def test_conditions_on_cpus():
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.quick(2)
 def test_integers_on_gpus(dtype, disabled):
     word = dtype.replace("int", "i")
     with emulated_device("sm_80"):

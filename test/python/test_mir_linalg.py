@@ -47,6 +47,7 @@ def test_unary(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=word)
+@pytest.mark.quick(2)
 def test_binary(dtype):
     a, b = normal(3, 1, 5, dtype=dtype, scale=50), normal(4, 5, dtype=dtype, seed=1, scale=50)
     same = normal(2, 3, dtype=dtype, seed=2)

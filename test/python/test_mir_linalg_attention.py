@@ -94,6 +94,7 @@ def attention_cases(dtype: Any, b: int, h: int, kv: int, sq: int, sk: int, kind:
 
 
 @pytest.mark.parametrize("kind", ["none", "causal", "sliding_window", "custom", "bias"])
+@pytest.mark.quick(2)
 def test_attention_f32(kind):
     cases = [
         c

@@ -63,6 +63,7 @@ def test_every_option_of_compile_is_used() -> None:
 
 
 @pytest.mark.parametrize("options", [own for uses in COMPILING.values() for own in uses], ids=str)
+@pytest.mark.quick(2)
 def test_compiled_with(options: dict[str, Any], tmp_path: Path) -> None:
     if "dump_dir" in options:
         options = {"dump_dir": tmp_path / "dump"}

@@ -100,6 +100,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.quick(2)
 def test_decays_of_any_size(name):
     """Reference in chunks, generic code in chunks and the template; decays whose logarithms are large sums."""
     q, k, v, g, beta, state = operands_of(2, 3 * BLOCK + 1, 2, 16, state=True)
@@ -185,6 +186,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("bits", sorted(TARGETS))
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.quick(2)
 def test_template(bits, shape):
     for state, dynamic in itertools.product([False, True], repeat=2):
         operands = operands_of(*shape, state=state)

@@ -236,6 +236,7 @@ def test_compiled_products(stage: str, schemes: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
+@pytest.mark.quick(2)
 def test_other_types_of_activations(dtype: str) -> None:
     p = Program()
     x = p.input("x", ["m", 37], dtype)
@@ -246,6 +247,7 @@ def test_other_types_of_activations(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.quick(4)
 def test_compiled_elements_are_decoded_bit_for_bit(scheme: str) -> None:
     """The product with the unit matrix is the weight: every code, and scales of every kind with nvfp4."""
     k, n = 256, 3
