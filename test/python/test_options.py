@@ -133,7 +133,7 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
-    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero",
+    "generate {llama} hello --greedy --max-tokens 2 --activations exact --nonfinite zero",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -200,8 +200,15 @@ def test_every_option_of_commands_is_used() -> None:
     assert unused == []
 
 
-@pytest.fixture
-def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for all lines: a model with the same options is compiled once."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str, str]:
+    tmp_path = tmp_path_factory.mktemp("files")
     (tmp_path / "corpus").mkdir()
     text = "func.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n"
     (tmp_path / "corpus" / "f.mlir").write_text(text)
@@ -217,7 +224,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     bert = tiny_encoders.BERT
     folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
-    made = {
+    found = {
         "llama": tiny_llama,
         "bert": folder,
         "module": tmp_path / "m.mlir",
@@ -227,27 +234,30 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",
-        "out": tmp_path / "out",
         "triple": machine()[0],
         "cpu": "x86-64-v2" if platform.machine() == "x86_64" else "generic",
         "features": "+sse2" if platform.machine() == "x86_64" else "+neon",
         "kernel": next(iter(rlx.compile(module, cache=False).artifact.kernels)),
     }
-    return {name: str(value) for name, value in made.items()}
+    return {name: str(value) for name, value in found.items()}
 
 
 def _lines() -> Iterator[Any]:
-    """Those that measure compile times take minutes."""
+    """Those that measure compile times take minutes, and models take long without the cache, or in several ways."""
     for line in LINES:
         words = line.split()
-        slow = [pytest.mark.slow] if words[:2] == ["fuzz", "scaling"] else []
+        long = words[:2] in (["fuzz", "scaling"], ["tune", "{llama}"]) or "--timing" in words
+        slow = [pytest.mark.slow] if long else []
         yield pytest.param(line, id="-".join(words[:3]), marks=slow)
 
 
 @pytest.mark.parametrize("line", list(_lines()))
-def test_command_line(line: str, files: dict[str, str], fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line(
+    line: str, made: dict[str, str], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
-    words = [word.format(**files) for word in line.split()]
+    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache" if line.startswith("cache clear") else cache))
+    words = [word.format(**made, out=tmp_path / "out") for word in line.split()]
 
     result = CliRunner().invoke(app, words)
     assert "Traceback" not in result.output, (result.output, result.exception)
