@@ -31,6 +31,7 @@ config.substitutions += [
 ]
 if find_assembler() is not None:
     config.available_features.add("ptxas")
+config.environment["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait take processors from other tests
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
 if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
     config.maxIndividualTestTime = 120

@@ -232,7 +232,7 @@ def test_emit_blocks(tiny_llama: Path, tmp_path: Path, function: str) -> None:
     ("stage", "mark"),
     [("kernels", " call @"), ("lir", "mir.kernel = "), ("linalg", "linalg."), ("llvm", "define "), ("asm", ".globl")],
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_emit_stages(tiny_llama: Path, stage: str, mark: str) -> None:
     assert mark in rlx("emit", tiny_llama, "--stage", stage, "--function", "decode").stdout
 

@@ -94,7 +94,7 @@ def test_running_mean_by_scan_of_any_length(threads: int) -> None:
 
 @pytest.mark.parametrize("truth", [False, True])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i32"])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_one_of_two(truth: bool, dtype: str) -> None:
     m = GraphModule.mir("choice")
     p, x, y = m.input("p", [], "i1"), m.input("x", ["n", 3], dtype), m.input("y", ["n", 3], dtype)
@@ -142,6 +142,7 @@ def test_carried_values_change_places() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
+@pytest.mark.quick(1)
 def test_views_of_what_is_carried(steps: int) -> None:
     """Rows in other order, and parts joined again: what is written would overwrite what is read."""
     m = GraphModule.mir("turned")
@@ -168,6 +169,7 @@ def test_views_of_what_is_carried(steps: int) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.quick(1)
 def test_scan_from_either_end(reverse: bool) -> None:
     m = GraphModule.mir("sums")
     x, w = m.input("x", ["t", "n"]), m.input("w", ["t"], "i32")
@@ -355,6 +357,7 @@ def test_numeric_verification_knows_regions() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.quick(1)
 def test_scans_on_gpus(reverse: bool) -> None:
     """The host takes the steps, each a few launches; run by the emulator of PTX."""
     m = GraphModule.mir("steps")
@@ -380,7 +383,7 @@ def test_scans_on_gpus(reverse: bool) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("steps", [0, 1, 4])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_layers_of_a_scan_are_unrolled(steps: int, reverse: bool) -> None:
     """A body with a product becomes its steps: each has kernels of their classes, and no loop is left."""
     m = GraphModule.hir("layers")

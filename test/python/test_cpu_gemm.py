@@ -275,7 +275,7 @@ def test_dense(path: str, target: str) -> None:
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("path", ["dense", "transposed", "panels"])
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 def test_halves(path: str, target: str, element: str) -> None:
     """Sums and epilogues are f32, and the result is rounded once."""
     programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])

@@ -121,7 +121,7 @@ SIZES = [(1, 33, 17), (5, 1, 1), (8, 64, 64), (17, 31, 33), (3, 16, 5), (9, 65, 
 
 
 @pytest.mark.parametrize(("bits", "transpose", "dynamic"), products(BITS, [False, True], [False, True]))
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 def test_batches_and_tails(bits: int, transpose: bool, dynamic: bool) -> None:
     programs = itertools.cycle([IDENTITY, MASKED, SWIGLU])
     sizes = itertools.cycle(SIZES)

@@ -222,6 +222,7 @@ def test_modules(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.quick(2)
 def test_bits_do_not_depend_on_threads(op: str) -> None:
     p = Program("mir")
     x, vectors = p.input("x", ["b", 35, "n"], "bf16"), [p.param(name, [35], "bf16") for name in ("gamma", "beta")]

@@ -59,7 +59,7 @@ def sample(cuda: FakeCuda) -> Iterator[CudaExecutable]:
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 255, 256, 257, 1000])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_runs(sample: CudaExecutable, n: int) -> None:
     for seed in range(3):  # alone, captured, replayed
         given = inputs(n, pos=seed, seed=seed)

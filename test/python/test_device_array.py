@@ -120,7 +120,7 @@ def test_what_a_gpu_is(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.isbuiltin == 1], ids=str)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_cuda_array_interface(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
     array = DeviceArray.from_numpy(sample(dtype))
     assert array.__cuda_array_interface__ == {
@@ -187,7 +187,7 @@ def test_interfaces_that_fit(cuda: FakeCuda) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)], ids=str)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_dlpack(cuda: FakeCuda, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     given = sample(dtype, shape)
     array = DeviceArray.from_numpy(given, device=1)

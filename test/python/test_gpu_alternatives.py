@@ -69,6 +69,7 @@ def test_schedules_of_different_kernels_are_refused() -> None:
 
 
 @pytest.mark.parametrize("shape", [["s", 0, 64], [0, "s", 64]])
+@pytest.mark.quick(1)
 def test_a_dynamic_batch_that_is_known_to_be_empty(shape: list[str | int]) -> None:
     m = rlx.GraphModule.hir("empty")
     weight = np.zeros((48, 68), np.uint8)

@@ -265,6 +265,7 @@ def test_many_queries_in_f32(case: Case) -> None:
     ],
     ids=label,
 )
+@pytest.mark.quick(2)
 def test_many_queries_in_f32_over_narrow_keys_and_odd_sizes(case: Case) -> None:
     check(case, prefill_f32, "sm_80")
 
@@ -316,6 +317,7 @@ def test_many_queries_by_warp_groups(case: Case) -> None:
     ],
     ids=label,
 )
+@pytest.mark.quick(2)
 def test_masks_in_memory_by_warp_groups(case: Case) -> None:
     check(case, prefill_hopper, "sm_90a")
 
@@ -333,6 +335,7 @@ def test_rows_of_masks_are_read_by_pairs_where_their_length_is_known() -> None:
 
 
 @pytest.mark.parametrize(("size", "columns", "span"), [(48, 64, 128), (80, 96, 64), (96, 96, 64)])
+@pytest.mark.quick(2)
 def test_values_of_other_heads_stay_apart(size: int, columns: int, span: int) -> None:
     """Values are multiplied in whole boxes, which may reach into the next head: its elements have no part."""
     case = Case(20, 70, 2, 2, size, element="f16", layout="bshd", pos=(40,))
@@ -401,6 +404,7 @@ def test_values_that_a_query_does_not_see_have_no_influence(
 
 
 @pytest.mark.parametrize("schedule", [decode, prefill_f32, prefill_mma])
+@pytest.mark.quick(2)
 def test_scores_of_nan_and_infinity(schedule: Schedule) -> None:
     case = Case(4, 40, kind="bias", fixed=True, element="f32" if schedule is not prefill_mma else "bf16")
     arrays = case.inputs()

@@ -40,7 +40,7 @@ def spec_of(
         ((130, 1, 4, 4), 1, "f32", (4, 4), (0, 0), (1, 1)),
     ],
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_convolutions(
     weight: tuple[int, ...], groups: int, dtype: str, stride: Pair, padding: Pair, dilation: Pair
 ) -> None:

@@ -157,7 +157,7 @@ def with_tile(gemm: Gemm, tile: Tile, splits: int = 1, chip: str = MMA, *, fast:
 
 
 @pytest.mark.parametrize(("number", "chip"), products(range(len(FLOAT8_TILES)), BOTH, meeting=1))
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_every_tile_of_mma_at_its_edges(number: int, chip: str) -> None:
     tile = FLOAT8_TILES[number]
     gemm = product(None, tile.bn + 8, 2 * tile.bk + 16)
@@ -220,6 +220,7 @@ def test_odd_sizes_by_mma(k: int, n: int) -> None:
 
 @pytest.mark.parametrize("chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip != "sm_80")) for chip in BOTH])
 @pytest.mark.parametrize("unknown", [pytest.param("k", marks=pytest.mark.slow), "n", "kn"])
+@pytest.mark.quick(1)
 def test_sizes_that_are_not_known_by_mma(unknown: str, chip: str) -> None:
     """The host chooses between whole pieces of 16 bytes and single bytes."""
     for n, k in ((32, 96), (7, 33), (16, 0)):
@@ -252,7 +253,7 @@ def test_batches_by_mma() -> None:
 
 
 @pytest.mark.parametrize("chip", [*BOTH, *(pytest.param(own, marks=pytest.mark.slow) for own in ("sm_100", "sm_120a"))])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_ptxas_takes_mma(chip: str) -> None:
     gemm = product(None, 512, 1024, program=scales("bf16"))
     text = ptx(gemm_float8(chip, gemm).device, chip)
@@ -296,6 +297,7 @@ def test_every_tile_of_wgmma_at_its_edges(number: int, element: str) -> None:
 
 
 @pytest.mark.parametrize("tile", [hopper.TILES[0], hopper.TILES[1], hopper.TILES[-1]], ids=["256", "2x128", "swapped"])
+@pytest.mark.quick(1)
 def test_fast_sums_by_wgmma(tile: hopper.Tile) -> None:
     gemm = product(None, tile.out_columns, 384, "f16", scales("f16", "scalar", "row"))
     check(by_wgmma(gemm, tile, fast=True), gemm, 70, HOPPER)
@@ -310,6 +312,7 @@ def test_both_types_by_wgmma(tile: hopper.Tile, left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize(("number", "element"), products([-2, -1], ["f32", "bf16"], meeting=1))
+@pytest.mark.quick(1)
 def test_parts_of_k_by_wgmma(number: int, element: str) -> None:
     tile = FITTING[number]
     gemm = product(None, 72, 1040, element, scales(element))
@@ -323,7 +326,7 @@ def test_batches_by_wgmma() -> None:
 
 
 @pytest.mark.parametrize(("number", "element", "fast"), products([0, 1, -1], ["bf16", "f32"], [False, True]))
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_ptxas_takes_wgmma(number: int, element: str, fast: bool) -> None:
     """No spills, and products that ptxas doesn't make wait for each other."""
     tile = FITTING[number]
@@ -376,7 +379,7 @@ def bits(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("chip", "schedule"), [("sm_80", "gemm_float8"), ("sm_89", "gemm_float8"), ("sm_90a", "gemm_hopper")]
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_a_module(chip: str, schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows quantised by their largest element, weights [K, N], scales, a bias; and arrays of 8 bits in and out."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))

@@ -255,7 +255,7 @@ def test_operand_order_is_the_kernels():
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("tile", TILES, ids=name_of)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_ptxas_keeps_everything_in_registers(tile, program):
     fitted = tile.shared_by(program.accumulators)
     assert fitted is not None

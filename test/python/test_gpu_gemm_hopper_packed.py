@@ -85,7 +85,7 @@ def test_each_format(scheme):
 
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("program", [BIAS, SWIGLU], ids=["bias", "swiglu"])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_what_follows(program, constant):
     run("q4_0", 70, gemm_of(136, 160, program, "f16"), constant=constant)
 
@@ -137,6 +137,7 @@ def test_few_rows_and_large_weights_are_for_others(monkeypatch):
 
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 @pytest.mark.parametrize("k", [72, 128])
+@pytest.mark.quick(2)
 def test_dense_weights_in_planes(element, k):
     """Rows of planes are multiples of 16 bytes, which those of other formats needn't be."""
     m, n = 40, 72

@@ -63,7 +63,7 @@ def name_of(tile: Tile) -> str:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", MMA_TILES, ids=name_of)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
     gemm = product(None, tile.bn + 8, 2 * tile.bk + 8, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -85,7 +85,7 @@ LINES = [(1, 1), (7, 31), (66, 34), (68, 36), (33, 40)]
 @pytest.mark.parametrize(
     ("sizes", "program", "transpose"), products(LINES, ["bias_gelu_residual", "swiglu"], [True, False])
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_lines_of_any_length(sizes: tuple[int, int], program: str, transpose: bool) -> None:
     """Lines that aren't whole pieces of 16 bytes: copies of 8 and 4 bytes, and single elements."""
     n, k = sizes
@@ -96,7 +96,7 @@ def test_lines_of_any_length(sizes: tuple[int, int], program: str, transpose: bo
 
 
 @pytest.mark.parametrize(("splits", "program", "n"), products([2, 3, 7], ["bias_gelu_residual", "swiglu"], [72, 33]))
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_parts_of_k(splits: int, program: str, n: int) -> None:
     """K in parts, of which the last may be shorter, or empty; the sums run the epilogue."""
     gemm = product(None, n, 296, PROGRAMS[program])
@@ -106,6 +106,7 @@ def test_parts_of_k(splits: int, program: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.quick(1)
 def test_many_products_of_one_x(count: int) -> None:
     program = Program(outputs=tuple(("acc", i) for i in range(count)), accumulators=count)
     gemm = product(33, 40, 72, program)
@@ -165,6 +166,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.quick(1)
 def test_batches(name: str) -> None:
     shapes: tuple[Shape, Shape, Shape]
     *shapes, x, w = BATCHES[name]  # type: ignore[assignment]
@@ -190,6 +192,7 @@ def test_one_operand_serves_twice() -> None:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", TF32_TILES[2:], ids=name_of)
+@pytest.mark.quick(1)
 def test_tf32(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 68, 2 * tile.bk + 4, PROGRAMS["bias_gelu_residual"], "f32", transpose)
     case = dense_case(gemm, (35, gemm.k), gemm.w_shape)
@@ -218,6 +221,7 @@ def test_ptxas_spills_nothing(number: int, program: str, transpose: bool, chip: 
 @pytest.mark.parametrize(
     ("sizes", "element"), products([(4095, 4093), (4094, 4092), (None, None)], ["f16", "f32"], meeting=1)
 )
+@pytest.mark.quick(2)
 def test_ptxas_spills_nothing_where_lines_are_odd(sizes: tuple[int | None, int | None], element: str) -> None:
     gemm = product(None, *sizes, PROGRAMS["bias_gelu_residual"], element, transpose=False)
     kernel = (gemm_mma if element == "f16" else gemm_tf32)(CHIP, gemm)
@@ -227,7 +231,7 @@ def test_ptxas_spills_nothing_where_lines_are_odd(sizes: tuple[int | None, int |
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", MMA_TILES, ids=name_of)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_no_access_conflicts_with_another_about_banks(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 2 * tile.bn, 3 * tile.bk, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -252,6 +256,7 @@ MEMORIES = {resources(chip).block_kib: chip for chip in reversed(list(EVERY_CHIP
 @pytest.mark.parametrize(
     "chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip not in MEMORIES.values())) for chip in EVERY_CHIP]
 )
+@pytest.mark.quick(1)
 def test_every_tile_fits_every_chip(chip: str) -> None:
     have = resources(chip)
     for element, tiles in (("bf16", MMA_TILES), ("f32", TF32_TILES)):

@@ -213,6 +213,7 @@ def test_weights_in_columns(sizes: tuple[int, int, int], element: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "chip"), pairs([1, 2, 3, 16, 133, 300], [1, 3, 133]))
+@pytest.mark.quick(7)
 def test_numbers_of_rows(n: int, chip: str) -> None:
     check(Case("q4_k", n=n, chip=chip))
     check(Case("q8_0", k=64, n=n, chip=chip))
@@ -253,7 +254,7 @@ CONFIGURED = {
 
 @pytest.mark.parametrize(("number", "name"), products(range(len(CONFIGS)), list(CONFIGURED), meeting=1))
 @pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.quick(22)
+@pytest.mark.quick(7)
 def test_configurations(number: int, name: str, m: int) -> None:
     config = replace(CONFIGS[number], tile=m)
     check(replace(CONFIGURED[name], m=m, config=config, chip="sm_90a" if config.slots else "sm_80"))
@@ -272,6 +273,7 @@ def test_prologues(scheme: str, name: str, chip: str) -> None:
 
 
 @pytest.mark.parametrize(("element", "columns", "chip"), products(list(DTYPES), [False, True], CHIPS))
+@pytest.mark.quick(5)
 def test_norms_before_dense_products(element: str, columns: bool, chip: str) -> None:
     flags = {"dense": True, "columns": columns, "prologue": Prologue(1e-5)}
     check(Case(element, 2, 544, 24, False, element, chip=chip, program=SWIGLU, **flags))
@@ -279,6 +281,7 @@ def test_norms_before_dense_products(element: str, columns: bool, chip: str) -> 
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("prologue", PROLOGUES.values(), ids=PROLOGUES)
+@pytest.mark.quick(5)
 def test_prologues_of_rows_that_take_turns(prologue: Prologue, chip: str) -> None:
     """Rows that are longer than what a block holds in registers."""
     check(Case("q8_0", 1, 7712, 3, prologue.quantise, prologue=prologue, chip=chip))

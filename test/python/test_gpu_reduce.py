@@ -185,6 +185,7 @@ def test_running_sums(case: tuple[Any, ...], kinds: tuple[str, bool]) -> None:
         [(("n",), 0, 5000), ((1, 4097), 1, 0), (("n", 8), 0, 1200), ((1, 700, 3), 1, 0)], [False, True], ["f32", "i32"]
     ),
 )
+@pytest.mark.quick(7)
 def test_long_running_sums_in_parts(case: tuple[Any, ...], exclusive: bool, dtype: str) -> None:
     dims, axis, n = case
     check_scan(dims, axis, dtype, "sm_80", {"n": n}, exclusive=exclusive)

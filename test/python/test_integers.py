@@ -204,6 +204,7 @@ def check_equal(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None
 
 
 @by_dtype
+@pytest.mark.quick(1)
 def test_integers_on_cpus(dtype):
     word = f"i{8 * dtype.itemsize}"
     executable = rlx.compile(arithmetic(word), cache=False)
@@ -223,7 +224,7 @@ def test_conditions_on_cpus():
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_integers_on_gpus(dtype, disabled):
     word = dtype.replace("int", "i")
     with emulated_device("sm_80"):
@@ -248,6 +249,7 @@ def test_constants_of_many_digits_on_gpus():
 
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
+@pytest.mark.quick(1)
 def test_conditions_on_gpus(disabled):
     with emulated_device("sm_80"):
         executable = rlx.compile(conditions(), target="cuda", chip="sm_80", disable_templates=disabled, cache=False)
@@ -332,6 +334,7 @@ SUMMED = ["int8", "int32", "int64"]
 
 
 @pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.quick(1)
 def test_sums_on_cpus(dtype):
     module = sums(dtype.replace("int", "i"))
     executable = rlx.compile(module, cache=False)
@@ -342,6 +345,7 @@ def test_sums_on_cpus(dtype):
 
 
 @pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.quick(1)
 def test_sums_on_gpus(dtype):
     with emulated_device("sm_80"):
         executable = rlx.compile(sums(dtype.replace("int", "i")), target="cuda", chip="sm_80", cache=False)

@@ -227,6 +227,7 @@ def test_gated_delta_net_in_parts_is_the_whole():
 
 
 @by_dtype
+@pytest.mark.quick(1)
 def test_gated_delta_net(dtype):
     cases = []
     for (batch, steps, heads, n), state in itertools.product(

@@ -63,7 +63,7 @@ def test_every_option_of_compile_is_used() -> None:
 
 
 @pytest.mark.parametrize("options", [own for uses in COMPILING.values() for own in uses], ids=str)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_compiled_with(options: dict[str, Any], tmp_path: Path) -> None:
     if "dump_dir" in options:
         options = {"dump_dir": tmp_path / "dump"}
@@ -110,15 +110,26 @@ def test_every_option_of_models_is_used() -> None:
     assert set(others) <= LOADING.keys()
 
 
+#: What lines of commands have too: models with these options are compiled once.
+SMALL: dict[str, Any] = {"activations": "exact", "threads": 1, "context": 64, "chunk": 16}
+
+
 @pytest.fixture(scope="module")
 def plain(tiny_llama: Path) -> np.ndarray:
-    return load_model(tiny_llama, activations="exact", threads=1).logits(PROMPT)
+    return load_model(tiny_llama, **SMALL).logits(PROMPT)
 
 
-@pytest.mark.parametrize("option", [name for name in inspect.signature(load_model).parameters if name in LOADING])
+@pytest.mark.parametrize(
+    "option",
+    [  # two of those for which the model is compiled again
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("context", "chunk", "cache")))
+        for name in inspect.signature(load_model).parameters
+        if name in LOADING
+    ],
+)
 def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
     value, same = LOADING[option]
-    model = load_model(tiny_llama, **{"activations": "exact", "threads": 1, option: value})
+    model = load_model(tiny_llama, **{**SMALL, option: value})
     logits = model.logits(PROMPT)
     if same:
         np.testing.assert_array_equal(logits, plain)
@@ -133,7 +144,7 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
-    "generate {llama} hello --greedy --max-tokens 2 --activations exact --nonfinite zero",
+    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -201,12 +212,6 @@ def test_every_option_of_commands_is_used() -> None:
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for all lines: a model with the same options is compiled once."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str, str]:
     tmp_path = tmp_path_factory.mktemp("files")
     (tmp_path / "corpus").mkdir()
@@ -252,11 +257,10 @@ def _lines() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("line", list(_lines()))
-def test_command_line(
-    line: str, made: dict[str, str], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
-    monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache" if line.startswith("cache clear") else cache))
+    if line.startswith(("cache", "models")):  # the others share what is compiled
+        monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
     words = [word.format(**made, out=tmp_path / "out") for word in line.split()]
 
     result = CliRunner().invoke(app, words)

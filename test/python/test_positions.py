@@ -245,7 +245,7 @@ def test_indices_are_clamped_as_the_interpreter_does(dtype: str, table: str, opt
 @pytest.mark.parametrize("options", [{}, GENERIC], ids=["template", "generic"])
 @pytest.mark.parametrize("mask", ["none", "causal", "sliding_window"])
 @pytest.mark.parametrize("tokens", [1, 5])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_attention_anywhere_is_what_the_interpreter_gives(tokens: int, mask: str, options: dict[str, Any]) -> None:
     """Any position has a meaning there: keys that aren't in memory don't exist."""
     m = GraphModule.mir("attended")

@@ -126,7 +126,7 @@ def test_calls_of_own_operations_go_on_from_where_they_are_named() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_gpu_text_is_compiled_on_from(stage: str) -> None:
     text = rlx.emit(module(), stage, target="nvptx", chip="sm_80")
     again = rlx.emit(GraphModule.from_text(text), "ptx", target="nvptx", chip="sm_80")
