@@ -3,9 +3,10 @@
 
 ``python test/mutations.py --count 20`` changes one place of one file at a time, in a copy of the package: an operator
 becomes another, a comparison includes its bound or leaves it out, a number is one more, a condition its opposite. It
-runs the quick tests of that file's code, and where they find nothing, the slow ones of the same files too. What only
-slow tests find says that too few cases are quick; what none finds says that a test is missing, or that the change means
-nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose path has that text.
+runs the quick tests of that file's code up to the first that fails, and where they find nothing, the slow ones of the
+same files too. What only slow tests find says that too few cases are quick; what none finds says that a test is
+missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose path has
+that text, ``--skip 50`` goes on after as many, ``--quick`` leaves out the slow tests, which take most of the time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them. What only some processors run isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first. What only some processors run
+#: isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
@@ -40,10 +42,10 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
     ("codegen/gpu/top_k.py", ("gpu_top_k",)),
-    ("lowering/fuse*.py", ("compile_ops", "compile_block", "roundings")),
-    ("lowering/hir_to_mir.py", ("compile_block", "llama", "families", "mtp_head")),
-    ("lowering/plan.py", ("compile_ops", "dynamic_sizes", "donation")),
-    ("lowering/outline.py", ("compile_ops", "split_kernels", "donation")),
+    ("lowering/fuse*.py", ("roundings", "compile_ops", "compile_block")),
+    ("lowering/hir_to_mir.py", ("llama", "families", "mtp_head", "compile_block")),
+    ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
+    ("lowering/outline.py", ("split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "compile_ops")),
 )
 _BINARY = {
@@ -144,14 +146,15 @@ def drawn(seed: int, count: int, only: str) -> list[Mutation]:
     return [rng.choice(pools[number % len(pools)]) for number in range(count)]
 
 
-def run(mutations: Sequence[Mutation], copy: Copy) -> Iterator[tuple[Mutation, str, float]]:
-    """What became of each change: found, by slow tests, or not found."""
+def run(mutations: Sequence[Mutation], copy: Copy, *, quick: bool) -> Iterator[tuple[Mutation, str, float]]:
+    """What became of each change: found, by slow tests, which `quick` leaves out, or not found."""
+    kinds = (("not slow and not network", "found"), ("slow and not network", "by slow tests"))
     for mutation in mutations:
         source = (ROOT / mutation.file).read_text(encoding="utf-8")
         copy.write({mutation.file: mutation.apply(source)})
         files = " ".join(f"test/python/test_{name}.py" for name in mutation.tests)
         begin, status = time.monotonic(), "not found"
-        for marks, word in (("not slow and not network", "found"), ("slow and not network", "by slow tests")):
+        for marks, word in kinds[:1] if quick else kinds:
             code, _ = copy.run(f"pytest -m '{marks}' {files}", SECONDS)
             if code not in (0, 5):  # 5: there are none
                 status = word
@@ -166,13 +169,19 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="faults")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     parser.add_argument("--only", default="", metavar="TEXT", help="of sources whose path has this")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="not the first N of them")
+    parser.add_argument("--quick", action="store_true", help="run quick tests alone")
     parser.add_argument("--list", action="store_true", help="show the faults")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args()
-    mutations = drawn(options.seed, options.count, options.only)
+    mutations = drawn(options.seed, options.count, options.only)[options.skip :]
     totals: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="rlx-mutations-") as name:
-        results = ((one, "", 0.0) for one in mutations) if options.list else run(mutations, Copy(Path(name)))
+        results = (
+            ((one, "", 0.0) for one in mutations)
+            if options.list
+            else run(mutations, Copy(Path(name)), quick=options.quick)
+        )
         for mutation, status, seconds in results:
             totals[status] += 1
             source = (ROOT / mutation.file).read_text(encoding="utf-8")
