@@ -26,8 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them, the cheapest first. What only some processors run
-#: isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first; `lit:` begins a pattern of paths
+#: of lit's tests. What only some processors run isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
@@ -37,15 +37,15 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/conv.py", ("cpu_conv",)),
     ("codegen/cpu/panels.py", ("cpu_gemm",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
-    ("codegen/gpu/gemv*.py", ("gpu_gemv",)),
+    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_choices", "gpu_tune")),
     ("codegen/gpu/norm.py", ("gpu_norm",)),
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
     ("codegen/gpu/top_k.py", ("gpu_top_k",)),
-    ("lowering/fuse*.py", ("roundings", "compile_ops", "compile_block")),
-    ("lowering/hir_to_mir.py", ("llama", "families", "mtp_head", "compile_block")),
+    ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
+    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
-    ("lowering/outline.py", ("split_kernels", "donation", "compile_ops")),
+    ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "compile_ops")),
 )
 _BINARY = {
@@ -72,7 +72,7 @@ class Mutation:
         begin: the first character that changes.
         end: the first one after these.
         text: what takes their place.
-        tests: files of tests, without `test_` and `.py`.
+        tests: files of tests, without `test_` and `.py`, or patterns of lit's after `lit:`.
     """
 
     file: str
@@ -146,16 +146,25 @@ def drawn(seed: int, count: int, only: str) -> list[Mutation]:
     return [rng.choice(pools[number % len(pools)]) for number in range(count)]
 
 
+def checks(tests: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
+    """What to run for such tests, one after the other, and what a failure of each says."""
+    for name in tests:
+        if name.startswith("lit:"):
+            yield f"lit --filter {name.partition(':')[2]}", "found"
+    files = " ".join(f"test/python/test_{name}.py" for name in tests if not name.startswith("lit:"))
+    yield f"pytest -m 'not slow and not network' {files}", "found"
+    if not quick:
+        yield f"pytest -m 'slow and not network' {files}", "by slow tests"
+
+
 def run(mutations: Sequence[Mutation], copy: Copy, *, quick: bool) -> Iterator[tuple[Mutation, str, float]]:
     """What became of each change: found, by slow tests, which `quick` leaves out, or not found."""
-    kinds = (("not slow and not network", "found"), ("slow and not network", "by slow tests"))
     for mutation in mutations:
         source = (ROOT / mutation.file).read_text(encoding="utf-8")
         copy.write({mutation.file: mutation.apply(source)})
-        files = " ".join(f"test/python/test_{name}.py" for name in mutation.tests)
         begin, status = time.monotonic(), "not found"
-        for marks, word in kinds[:1] if quick else kinds:
-            code, _ = copy.run(f"pytest -m '{marks}' {files}", SECONDS)
+        for check, word in checks(mutation.tests, quick=quick):
+            code, _ = copy.run(check, SECONDS)
             if code not in (0, 5):  # 5: there are none
                 status = word
                 break
