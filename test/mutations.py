@@ -3,9 +3,10 @@
 
 ``python test/mutations.py --count 20`` changes one place of one file at a time, in a copy of the package: an operator
 becomes another, a comparison includes its bound or leaves it out, a number is one more, a condition its opposite. It
-runs the quick tests of that file's code, and where they find nothing, the slow ones of the same files too. What only
-slow tests find says that too few cases are quick; what none finds says that a test is missing, or that the change means
-nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose path has that text.
+runs the quick tests of that file's code up to the first that fails, and where they find nothing, the slow ones of the
+same files too. What only slow tests find says that too few cases are quick; what none finds says that a test is
+missing, or that the change means nothing. ``--seed`` draws other faults, ``--only TEXT`` takes sources whose path has
+that text, ``--skip 50`` goes on after as many, ``--quick`` leaves out the slow tests, which take most of the time.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them. What only some processors run isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first; `lit:` begins a pattern of paths
+#: of lit's tests. What only some processors run isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
@@ -35,15 +37,15 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/conv.py", ("cpu_conv",)),
     ("codegen/cpu/panels.py", ("cpu_gemm",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
-    ("codegen/gpu/gemv*.py", ("gpu_gemv",)),
+    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_choices", "gpu_tune")),
     ("codegen/gpu/norm.py", ("gpu_norm",)),
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
     ("codegen/gpu/top_k.py", ("gpu_top_k",)),
-    ("lowering/fuse*.py", ("compile_ops", "compile_block", "roundings")),
-    ("lowering/hir_to_mir.py", ("compile_block", "llama", "families", "mtp_head")),
-    ("lowering/plan.py", ("compile_ops", "dynamic_sizes", "donation")),
-    ("lowering/outline.py", ("compile_ops", "split_kernels", "donation")),
+    ("lowering/fuse*.py", ("lit:fuse", "roundings", "compile_ops", "compile_block")),
+    ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
+    ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
+    ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
     ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "compile_ops")),
 )
 _BINARY = {
@@ -70,7 +72,7 @@ class Mutation:
         begin: the first character that changes.
         end: the first one after these.
         text: what takes their place.
-        tests: files of tests, without `test_` and `.py`.
+        tests: files of tests, without `test_` and `.py`, or patterns of lit's after `lit:`.
     """
 
     file: str
@@ -144,15 +146,25 @@ def drawn(seed: int, count: int, only: str) -> list[Mutation]:
     return [rng.choice(pools[number % len(pools)]) for number in range(count)]
 
 
-def run(mutations: Sequence[Mutation], copy: Copy) -> Iterator[tuple[Mutation, str, float]]:
-    """What became of each change: found, by slow tests, or not found."""
+def checks(tests: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
+    """What to run for such tests, one after the other, and what a failure of each says."""
+    for name in tests:
+        if name.startswith("lit:"):
+            yield f"lit --filter {name.partition(':')[2]}", "found"
+    files = " ".join(f"test/python/test_{name}.py" for name in tests if not name.startswith("lit:"))
+    yield f"pytest -m 'not slow and not network' {files}", "found"
+    if not quick:
+        yield f"pytest -m 'slow and not network' {files}", "by slow tests"
+
+
+def run(mutations: Sequence[Mutation], copy: Copy, *, quick: bool) -> Iterator[tuple[Mutation, str, float]]:
+    """What became of each change: found, by slow tests, which `quick` leaves out, or not found."""
     for mutation in mutations:
         source = (ROOT / mutation.file).read_text(encoding="utf-8")
         copy.write({mutation.file: mutation.apply(source)})
-        files = " ".join(f"test/python/test_{name}.py" for name in mutation.tests)
         begin, status = time.monotonic(), "not found"
-        for marks, word in (("not slow and not network", "found"), ("slow and not network", "by slow tests")):
-            code, _ = copy.run(f"pytest -m '{marks}' {files}", SECONDS)
+        for check, word in checks(mutation.tests, quick=quick):
+            code, _ = copy.run(check, SECONDS)
             if code not in (0, 5):  # 5: there are none
                 status = word
                 break
@@ -166,13 +178,19 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=200, help="faults")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     parser.add_argument("--only", default="", metavar="TEXT", help="of sources whose path has this")
+    parser.add_argument("--skip", type=int, default=0, metavar="N", help="not the first N of them")
+    parser.add_argument("--quick", action="store_true", help="run quick tests alone")
     parser.add_argument("--list", action="store_true", help="show the faults")
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
     options = parser.parse_args()
-    mutations = drawn(options.seed, options.count, options.only)
+    mutations = drawn(options.seed, options.count, options.only)[options.skip :]
     totals: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="rlx-mutations-") as name:
-        results = ((one, "", 0.0) for one in mutations) if options.list else run(mutations, Copy(Path(name)))
+        results = (
+            ((one, "", 0.0) for one in mutations)
+            if options.list
+            else run(mutations, Copy(Path(name)), quick=options.quick)
+        )
         for mutation, status, seconds in results:
             totals[status] += 1
             source = (ROOT / mutation.file).read_text(encoding="utf-8")

@@ -135,6 +135,9 @@ class Copy:
         with tempfile.TemporaryDirectory() as scratch:
             if program == "pytest":
                 start = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
+            elif program == "lit":
+                start = ["-c", "from lit.main import main; main()", "-q", "--max-failures=1"]
+                arguments += [f"-Dexec_root={scratch}/lit", "test/lit"]
             else:  # rlx fuzz
                 start = ["-c", "from rlx_mlir.tools.cli import main; main()"]
                 arguments += ["--json", "--out", f"{scratch}/findings"]

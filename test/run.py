@@ -24,7 +24,9 @@ def run(name: str, *arguments: str) -> bool:
     """Runs a test runner in the project's folder; whether every test passed."""
     print("+", name, *arguments, flush=True)
     start = ["-m", "pytest"] if name == "pytest" else ["-c", "from lit.main import main; main()"]
-    status = subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, check=False).returncode
+    # Each test is a process's alone: threads of numpy that wait for work would take processors from others.
+    environment = {"OPENBLAS_NUM_THREADS": "1", **os.environ}
+    status = subprocess.run([sys.executable, *start, *arguments], cwd=ROOT, env=environment, check=False).returncode
     if status < 0:  # It can't say so itself.
         print(f"{name} was ended by signal {-status}; 9 is what a lack of memory looks like", file=sys.stderr)
     return status == 0
@@ -39,8 +41,8 @@ def main() -> int:
     options = parser.parse_args()
     passed = options.slow or run("lit", "-sv", f"-j{options.jobs}", "test/lit")
     marks = ["-m", SLOW] if options.slow else [] if options.all else ["-m", f"not ({SLOW})"]
-    # pytest comes last: its closing line counts the tests.
-    if not run("pytest", "-q", "-n", str(options.jobs), *marks):
+    # pytest comes last: its closing line counts the tests. Neighbours share what they compile: they stay together.
+    if not run("pytest", "-q", "-n", str(options.jobs), "--dist", "worksteal", *marks):
         passed = False
     if not passed:
         print("some tests failed", file=sys.stderr)

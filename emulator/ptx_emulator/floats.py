@@ -98,13 +98,11 @@ def fma_f32(a: Array, b: Array, c: Array) -> Array:
     bits = total.view(np.uint64)
     # Rounding twice differs where the sum in f64 lies halfway between two f32 numbers, or has fewer bits as f32.
     risk = (bits << np.uint64(35) == np.uint64(1 << 63)) | (np.abs(total) < _TINY)
+    risk &= total != 0  # the sign of a zero comes from the plain sum
     result = total.astype(np.float32)
     if risk.any():
-        exact = _odd_sum(product, np.broadcast_to(c.astype(np.float64), product.shape))
-        result = np.where(risk & np.isfinite(total), exact.astype(np.float32), result)
-        # The sign of a zero comes from the plain sum.
-        zero = total == 0
-        result = np.where(zero, total.astype(np.float32), result)
+        exact = _odd_sum(product[risk], np.broadcast_to(c, product.shape)[risk].astype(np.float64))
+        result[risk] = np.where(np.isfinite(total[risk]), exact.astype(np.float32), result[risk])
     return canonical(result)
 
 

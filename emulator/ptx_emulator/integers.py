@@ -160,6 +160,8 @@ def insert_field(a: Array, b: Array, position: Array, length: Array) -> Array:
 
 def permute_bytes(a: Array, b: Array, selector: Array, mode: str = "") -> Array:
     """prmt: four of the eight bytes of {b, a}, by the nibbles of the selector."""
+    if not mode and (selector == selector[0]).all():
+        return _permuted_alike(a, b, int(selector[0]))
     pool = np.stack([(x >> np.uint32(8 * i)) & np.uint32(0xFF) for x in (a, b) for i in range(4)], axis=1)
     rows = np.arange(len(pool))
     result = np.zeros(len(pool), np.uint32)
@@ -173,6 +175,19 @@ def permute_bytes(a: Array, b: Array, selector: Array, mode: str = "") -> Array:
             chosen = pool[rows, nibble & 7]
             sign = np.where(chosen & np.uint32(0x80), np.uint32(0xFF), np.uint32(0))
             chosen = np.where(nibble & 8, sign, chosen)
+        result |= chosen << np.uint32(8 * byte)
+    return result
+
+
+def _permuted_alike(a: Array, b: Array, selector: int) -> Array:
+    """The bytes that one selector chooses, as nearly all have."""
+    result = np.zeros(len(a), np.uint32)
+    for byte in range(4):
+        nibble = selector >> 4 * byte & 15
+        word = b if nibble & 4 else a
+        chosen = word >> np.uint32(8 * (nibble & 3)) & np.uint32(0xFF)
+        if nibble & 8:
+            chosen = (chosen >> np.uint32(7)) * np.uint32(0xFF)
         result |= chosen << np.uint32(8 * byte)
     return result
 

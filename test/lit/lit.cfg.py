@@ -2,6 +2,7 @@
 """Configuration of lit: our tools as substitutions, FileCheck from the LLVM wheel. Run it as `lit test/lit`."""
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
@@ -29,8 +30,11 @@ config.substitutions += [
     (r"\brlx-opt\b", f"{sys.executable} -m rlx_mlir.tools.opt"),
     (r"\bFileCheck\b", str(package("llvm") / "bin" / "FileCheck")),
 ]
+if "PYTHONPATH" in os.environ:  # of a copy of the package that has a fault
+    config.environment["PYTHONPATH"] = os.environ["PYTHONPATH"]
 if find_assembler() is not None:
     config.available_features.add("ptxas")
+config.environment["OPENBLAS_NUM_THREADS"] = "1"  # threads that wait take processors from other tests
 config.environment["FILECHECK_OPTS"] = "-enable-var-scope --dump-input=fail"
 if lit_config.maxIndividualTestTimeIsSupported[0]:  # where psutil is installed
     config.maxIndividualTestTime = 120

@@ -191,8 +191,9 @@ class Ways:
         if options.get("activations") == "int8":
             self.references = {"mir": module.lower().transform("rlx-fuse,mir-quantize-activations,cse")}
         self.templates = compile_fresh(module, threads=threads, **options)
-        # What LLVM does to generic code is tested with element types that have no templates: less is enough here.
-        options = {"level": 1, "disable_templates": ("all",), **options}
+        # What LLVM does to generic code is tested with element types that have no templates; without it, code of this
+        # size compiles ten times as fast.
+        options = {"level": 0, "disable_templates": ("all",), **options}
         self.generic = compile_fresh(module, threads=threads, **options)
         assert set(templates_of(self.generic).values()) <= {"generic"}
         self.params: dict[str, np.ndarray] = {}

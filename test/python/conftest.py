@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +47,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         emulated_results.tidy()
 
 
+def pytest_collection_finish() -> None:
+    """What collection made stays until the end: the collector needn't look through it in every test."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_report_header() -> str:
     """What it takes to run the same tests again."""
     return seeds.header()
@@ -64,9 +73,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache of compiled modules of the session's own; files of models are found where they are."""
-    folder = tmp_path_factory.mktemp("cache")
-    (folder / "models").symlink_to(hub.cache_dir() / "models")
+    """A cache of compiled modules of the session's own, one for all its processes; models are found where they are."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    folder.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):  # of another process
+        (folder / "models").symlink_to(hub.cache_dir() / "models")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RLX_CACHE_DIR", str(folder))
         patch.setenv("RLX_VERIFY", "1")  # Every compilation of a test checks the contract of every stage.

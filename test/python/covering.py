@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
@@ -62,17 +63,43 @@ def telling(cases: Mapping[str, Iterable[Hashable]], count: int) -> list[str]:
     return chosen
 
 
+#: Element types and formats of weights as names of cases have them, such as f8E4M3FN, uint8, q4_k.
+TYPES = re.compile(r"(?<![A-Za-z0-9_])(?:b?f|[iu]|(?:bfloat|float|u?int|complex)|q)\d+(?:E\w+|_\w+)?(?![A-Za-z0-9_])")
+
+
 def mark_slow(items: Sequence[pytest.Item]) -> None:
-    """Marks as slow what a test with the mark `quick(n)` has of cases beyond n.
+    """Marks as slow what a test with the mark `quick(n)` has of cases beyond n, which are none that are slow anyway.
 
     Those that stay have most of the words and numbers in the cases' names; the first word of a part counts for itself.
+    Of cases that are as good, each test takes others: not the same element type everywhere. Beyond n stays what alone
+    has an element type or a format among the quick cases of its file.
     """
     cases: defaultdict[tuple[str, int], dict[str, pytest.Item]] = defaultdict(dict)
+    types: defaultdict[str, set[str]] = defaultdict(set)
     for item in items:
+        if item.get_closest_marker("slow") is not None:
+            continue
         if (mark := item.get_closest_marker("quick")) is not None:
             (count,) = mark.args
             cases[item.nodeid.partition("[")[0], count][item.nodeid] = item
+        else:
+            types[_file(item.nodeid)].update(TYPES.findall(item.nodeid))
+    beyond: defaultdict[str, dict[str, pytest.Item]] = defaultdict(dict)
     for (test, count), own in cases.items():
-        kept = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in own}, count)
-        for name in own.keys() - set(kept):
-            own[name].add_marker(pytest.mark.slow)
+        first = zlib.crc32(test.encode()) % len(own)
+        names = [*own][first:] + [*own][:first]
+        kept = telling({name: re.findall(r"\w+|[\[-]\w+", name[len(test) :]) for name in names}, count)
+        types[_file(test)].update(*map(TYPES.findall, kept))
+        beyond[_file(test)] |= {name: own[name] for name in names if name not in kept}
+    for file, left in beyond.items():
+        found = {name: set(TYPES.findall(name)) - types[file] for name in left}
+        while missing := set().union(*found.values()):
+            best = max(found, key=lambda name: len(found[name] & missing))
+            found = {name: own - found[best] for name, own in found.items() if name != best}
+            del left[best]
+        for item in left.values():
+            item.add_marker(pytest.mark.slow)
+
+
+def _file(test: str) -> str:
+    return test.partition("::")[0]

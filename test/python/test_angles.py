@@ -73,6 +73,7 @@ def pointwise() -> GraphModule:
 
 @pytest.mark.parametrize("build", [products, pointwise])
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["templates", "generic"])
+@pytest.mark.quick(3)
 def test_on_cpus(build: type, disabled: tuple[str, ...]) -> None:
     """A C library is off by one unit in the last place at most; the expansion by hardly more than rounding."""
     x = angles(400)

@@ -191,6 +191,7 @@ def test_every_builder_is_called_here():
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
 @pytest.mark.parametrize("name", [*PRIMITIVES, *IMAGES])
+@pytest.mark.quick(27)
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)

@@ -92,6 +92,7 @@ VALUES = np.array([[1.0, -2.5, 0.5, 3.0], [0.25, 448.0, -0.0, 1.75]], np.float32
     ("word", "dtype"),
     [("bf16", ml_dtypes.bfloat16), ("f16", np.float16), ("f32", np.float32), ("f8E4M3FN", ml_dtypes.float8_e4m3fn)],
 )
+@pytest.mark.quick(3)
 def test_tensors_of_other_libraries(word: str, dtype: Any, turned: bool) -> None:
     x = VALUES.astype(dtype)
     x = np.asfortranarray(x) if turned else x

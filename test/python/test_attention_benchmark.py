@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention.py"
 SMALL = [
     "--heads",
@@ -45,6 +47,7 @@ def test_figures_of_every_problem_as_json() -> None:
     assert found["about"]["torch"] == "not installed" or compared
 
 
+@pytest.mark.slow
 def test_queries_may_be_as_narrow_as_keys() -> None:
     done = run("--threads", "1", "--clock", "cpu", "--dtype", "bf16", "--queries", "narrow", "--json", *SMALL)
     assert done.returncode == 0, done.stderr

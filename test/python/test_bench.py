@@ -35,6 +35,7 @@ def _plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
+@pytest.mark.quick(3)
 def test_the_graph_is_the_reference(name: str) -> None:
     workload = workloads.WORKLOADS[name]()
     found = rlx_mlir.interpret(workload.build(), {**workload.inputs, **workload.params})["y"]
@@ -127,6 +128,7 @@ def test_a_rival_that_fails_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     assert jax["error"].startswith("jax computes something else")
 
 
+@pytest.mark.slow
 def test_models_are_measured(tiny_llama: Path) -> None:
     request = Request(threads=1, model=str(tiny_llama), prompts=(4, 8), decode=3, rounds=1)
     rows = rows_of(request)

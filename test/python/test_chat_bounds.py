@@ -84,6 +84,7 @@ TOO_MUCH = {
 
 
 @pytest.mark.parametrize("source", TOO_MUCH, ids=lambda text: str(text)[:50])
+@pytest.mark.quick(12)
 def test_too_much_is_a_budget(source: str) -> None:
     with rlx.budget(template_steps=300_000), pytest.raises(BudgetError, match="the chat template needs") as caught:
         ChatTemplate(source).render(templates.MESSAGES)
@@ -192,6 +193,7 @@ def plain(source: str, **variables: Any) -> str:
 
 @pytest.mark.parametrize("name", CHATS)
 @pytest.mark.parametrize("tools", [None, [{"type": "function", "function": {"name": "f", "x": [1, "é"]}}]])
+@pytest.mark.quick(5)
 def test_real_templates_are_as_without_bounds(name: str, tools: Any) -> None:
     messages = [
         {"role": "system", "content": " Be brief. "},

@@ -38,6 +38,7 @@ def command(*arguments: str, status: int) -> str:
 
 
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.quick(1)
 def test_a_right_gpu(name: str) -> None:
     with emulated_device("sm_90a", leaks=False):
         row = gpu.check(name)

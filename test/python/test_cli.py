@@ -55,6 +55,7 @@ def test_help_lists_the_commands() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.quick(5)
 def test_every_command_shows_examples(command: str) -> None:
     text = rlx(command, "--help").stdout
     assert "Examples" in text
@@ -231,6 +232,7 @@ def test_emit_blocks(tiny_llama: Path, tmp_path: Path, function: str) -> None:
     ("stage", "mark"),
     [("kernels", " call @"), ("lir", "mir.kernel = "), ("linalg", "linalg."), ("llvm", "define "), ("asm", ".globl")],
 )
+@pytest.mark.quick(1)
 def test_emit_stages(tiny_llama: Path, stage: str, mark: str) -> None:
     assert mark in rlx("emit", tiny_llama, "--stage", stage, "--function", "decode").stdout
 

@@ -83,6 +83,7 @@ def test_masked_rows_are_zero_for_every_kind_of_mask() -> None:
 
 
 @pytest.mark.parametrize(("queries", "keys"), [(2, 5), (5, 2)])
+@pytest.mark.quick(1)
 def test_causal_masks_stand_at_the_bottom_right(queries: int, keys: int) -> None:
     """The last query sees all keys: of 2 queries and 5 keys the first sees 4; of 5 queries and 2 keys 3 see none."""
     inputs = qkv(np.random.default_rng(2), queries, keys)
@@ -101,6 +102,7 @@ def test_causal_masks_stand_at_the_bottom_right(queries: int, keys: int) -> None
 
 @pytest.mark.parametrize(("heads", "kv"), [(4, 2), (12, 12), (32, 8), (28, 4), (9, 3), (4, 1)])
 @pytest.mark.parametrize("queries", [1, 3])
+@pytest.mark.quick(1)
 def test_query_heads_share_neighbouring_kv_heads(heads: int, kv: int, queries: int) -> None:
     """The value of kv head c is c: of 4 query heads over 2, heads read [0, 0, 1, 1]."""
     inputs = qkv(np.random.default_rng(3), queries, 3, heads, kv, 4)
@@ -115,6 +117,7 @@ def test_query_heads_share_neighbouring_kv_heads(heads: int, kv: int, queries: i
         np.testing.assert_allclose(results["y"][0], np.broadcast_to(expected, (queries, heads * 4)), 1e-6, err_msg=way)
 
 
+@pytest.mark.slow
 def test_both_layouts_of_rope_are_one_model() -> None:
     """Weights for pairs (i, i + d/2), and the same with columns reordered for pairs (2i, 2i + 1), as in GGUF files."""
     heads, kv, d, hidden = 4, 2, 8, 32
@@ -160,6 +163,7 @@ def test_both_layouts_of_rope_are_one_model() -> None:
 
 
 @pytest.mark.parametrize("activations", ["exact", "int8"])
+@pytest.mark.quick(1)
 def test_blocks_whose_sum_is_beyond_f16(activations: str) -> None:
     """32 activations of 2500 sum to 80 000: finite, and the product with decoded weights but for rounding to 8 bits."""
     rng = np.random.default_rng(4)
@@ -322,6 +326,7 @@ def kernels_of_every_class(activations: str) -> Program:
 
 
 @pytest.mark.parametrize("activations", ["exact", "int8"])
+@pytest.mark.quick(1)
 def test_threads_do_not_change_bits(activations: str) -> None:
     p = kernels_of_every_class(activations)
     module = p.finish()
@@ -338,6 +343,7 @@ def test_threads_do_not_change_bits(activations: str) -> None:
 
 
 @pytest.mark.parametrize("activations", ["exact", "int8"])
+@pytest.mark.quick(1)
 def test_batches_and_chunks_do_not_change_bits(activations: str) -> None:
     """An item of a batch gives what it gives alone, and a prompt in chunks what it gives at once."""
     p = kernels_of_every_class(activations)

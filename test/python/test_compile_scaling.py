@@ -42,6 +42,7 @@ def test_layers_share_their_code() -> None:
 
 
 @pytest.mark.parametrize("op", ["add", "where"])
+@pytest.mark.quick(1)
 def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
     """The definitions of an index are not looked through again for each of its uses."""
 
@@ -65,6 +66,7 @@ def test_time_is_linear_in_what_computes_an_index(op: str) -> None:
     ("family", "size", "doublings"),
     [("concat_operands", 32, 3), ("separate_chain", 16, 2), ("layers", 4, 2), ("inputs_and_outputs", 16, 2)],
 )
+@pytest.mark.quick(1)
 def test_time_is_linear_in_what_grows(family: str, size: int, doublings: int) -> None:
     """What `rlx fuzz scaling` measures of all families, at small sizes: processor time, the best of two."""
     scaling.prepare()

@@ -25,6 +25,7 @@ def _rows(width: int, dtype: str, numbers: tuple[float, ...] | None = None) -> n
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.quick(1)
 def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
     p = Program("mir")
     inputs: dict[str, np.ndarray] = {}
@@ -46,7 +47,7 @@ def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
     results = {
         "interpreted": interpret(module, inputs),
         "templates": compile_fresh(module).run(inputs),
-        "generic": compile_fresh(module, disable_templates=("all",)).run(inputs),
+        "generic": compile_fresh(module, disable_templates=("all",), level=0).run(inputs),
     }
     for way, found in results.items():
         for name, value in found.items():
@@ -54,6 +55,7 @@ def test_norms_of_constant_rows_are_beta(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.quick(1)
 def test_means_of_constant_rows_are_the_number(dtype: str) -> None:
     """Sums of numbers with so few digits are exact in f32, where a product with 1/41 isn't the quotient."""
     numbers = (1.0, 0.75, -3.5, 60000.0) if dtype == "f32" else NUMBERS[dtype]
@@ -70,6 +72,7 @@ def test_means_of_constant_rows_are_the_number(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.quick(1)
 def test_group_norm_of_constant_groups_is_beta(dtype: str) -> None:
     numbers = [n for n in NUMBERS[dtype] if abs(n) < 1e9]
     x = _rows(21 * 7 * 5, dtype, tuple(numbers)).reshape(len(numbers), 21, 7, 5)

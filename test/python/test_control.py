@@ -55,6 +55,7 @@ def newton(size: int) -> GraphModule:
 
 
 @pytest.mark.parametrize("size", LENGTHS)
+@pytest.mark.quick(2)
 def test_newton_iteration_by_while(size: int) -> None:
     x = np.random.default_rng(size).uniform(0.01, 100, size).astype(F32)
     found = run(newton(size), {"x": x}, threads=2)["y"]
@@ -93,6 +94,7 @@ def test_running_mean_by_scan_of_any_length(threads: int) -> None:
 
 @pytest.mark.parametrize("truth", [False, True])
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16", "f64", "i32"])
+@pytest.mark.quick(1)
 def test_one_of_two(truth: bool, dtype: str) -> None:
     m = GraphModule.mir("choice")
     p, x, y = m.input("p", [], "i1"), m.input("x", ["n", 3], dtype), m.input("y", ["n", 3], dtype)
@@ -140,6 +142,7 @@ def test_carried_values_change_places() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2, 5])
+@pytest.mark.quick(1)
 def test_views_of_what_is_carried(steps: int) -> None:
     """Rows in other order, and parts joined again: what is written would overwrite what is read."""
     m = GraphModule.mir("turned")
@@ -166,6 +169,7 @@ def test_views_of_what_is_carried(steps: int) -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.quick(1)
 def test_scan_from_either_end(reverse: bool) -> None:
     m = GraphModule.mir("sums")
     x, w = m.input("x", ["t", "n"]), m.input("w", ["t"], "i32")
@@ -317,6 +321,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.quick(6)
 def test_what_is_refused(case: str) -> None:
     build, message = REFUSED[case]
     m = GraphModule.mir("refused")
@@ -352,6 +357,7 @@ def test_numeric_verification_knows_regions() -> None:
 
 
 @pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.quick(1)
 def test_scans_on_gpus(reverse: bool) -> None:
     """The host takes the steps, each a few launches; run by the emulator of PTX."""
     m = GraphModule.mir("steps")
@@ -377,6 +383,7 @@ def test_scans_on_gpus(reverse: bool) -> None:
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("steps", [0, 1, 4])
+@pytest.mark.quick(1)
 def test_layers_of_a_scan_are_unrolled(steps: int, reverse: bool) -> None:
     """A body with a product becomes its steps: each has kernels of their classes, and no loop is left."""
     m = GraphModule.hir("layers")
@@ -459,6 +466,7 @@ def test_sizes_are_bound_in_regions() -> None:
 
 
 @pytest.mark.parametrize("stage", ["mir", "kernels", "lir"])
+@pytest.mark.quick(2)
 def test_text_of_each_stage_goes_on(stage: str) -> None:
     x = np.random.default_rng(2).standard_normal((5, 4)).astype(F32)
     arrays = {"x": x, "start": np.zeros(4, F32), "decay": np.array(0.5, F32)}

@@ -10,6 +10,19 @@ from covering import covering, products, telling
 
 pytest_plugins = ["pytester"]
 
+CONFTEST = """
+import covering
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    covering.mark_slow(items)
+
+def pytest_configure(config):
+    for mark in ("quick(n)", "slow"):
+        config.addinivalue_line("markers", mark)
+"""
+
 
 @pytest.mark.parametrize("sizes", [(3,), (2, 3), (2, 2, 2), (4, 3, 2), (5, 4, 3, 2), (3, 3, 3, 3), (1, 4, 1, 3)])
 def test_any_two_values_of_two_axes_meet(sizes: tuple[int, ...]) -> None:
@@ -51,20 +64,7 @@ def test_telling_cases_have_what_is_in_the_others() -> None:
 
 
 def test_cases_beyond_the_quick_ones_are_slow(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(
-        """
-        import covering
-        import pytest
-
-        @pytest.hookimpl(tryfirst=True)
-        def pytest_collection_modifyitems(items):
-            covering.mark_slow(items)
-
-        def pytest_configure(config):
-            for mark in ("quick(n)", "slow"):
-                config.addinivalue_line("markers", mark)
-        """
-    )
+    pytester.makeconftest(CONFTEST)
     pytester.makepyfile(
         """
         import pytest
@@ -84,3 +84,48 @@ def test_cases_beyond_the_quick_ones_are_slow(pytester: pytest.Pytester) -> None
     quick.stdout.fnmatch_lines(["*test_some?1-red]", "*test_some?2-green]", "*test_all?1]", "*test_all?2]"])
     quick.stdout.fnmatch_lines(["4/6 tests collected*"])
     assert "6 tests collected" in pytester.runpytest_inprocess("--collect-only", "-q").stdout.str()
+
+
+def test_each_element_type_of_a_file_stays_quick(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.quick(1)
+        @pytest.mark.parametrize("size", [1, 2])
+        @pytest.mark.parametrize("dtype", ["f32", "f16", "f8E4M3FN", "q4_k"])
+        def test_some(dtype, size):
+            pass
+
+        @pytest.mark.parametrize("dtype", ["bf16", pytest.param("i8", marks=pytest.mark.slow)])
+        def test_others(dtype):
+            pass
+        """
+    )
+    shown = pytester.runpytest_inprocess("-m", "not slow", "--collect-only", "-q").stdout
+    shown.fnmatch_lines(["5/10 tests collected*"])
+    types = [line.partition("[")[2].rstrip("]").partition("-")[0] for line in shown.str().splitlines() if "::" in line]
+    assert sorted(types) == ["bf16", "f16", "f32", "f8E4M3FN", "q4_k"]
+
+
+def test_tests_that_are_alike_take_different_cases(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.quick(1)
+        @pytest.mark.parametrize("word", ["red", "green", "blue", "black"])
+        class TestEach:
+            def test_a(self, word): pass
+            def test_b(self, word): pass
+            def test_c(self, word): pass
+            def test_d(self, word): pass
+            def test_e(self, word): pass
+            def test_f(self, word): pass
+        """
+    )
+    shown = pytester.runpytest_inprocess("-m", "not slow", "--collect-only", "-q").stdout.str()
+    assert "6/24 tests collected" in shown
+    assert len({line.partition("[")[2] for line in shown.splitlines() if "::" in line}) > 2

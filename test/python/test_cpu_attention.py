@@ -186,7 +186,7 @@ def quick(bits: int | str, *numbers: int) -> bool:
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
-@pytest.mark.quick(40)
+@pytest.mark.quick(2)
 def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | str) -> None:
     Case(queries, keys, heads=4, kv_heads=2, size=20, batch=2, bits=bits, **kind).check()
 
@@ -200,7 +200,7 @@ def test_mask_kinds(queries: int, keys: int, kind: dict[str, Any], bits: int | s
     ],
 )
 @pytest.mark.parametrize(("queries", "keys"), [(1, 37), (18, 67)])
-@pytest.mark.quick(20)
+@pytest.mark.quick(3)
 def test_head_sizes(queries: int, keys: int, size: int, bits: int | str) -> None:
     Case(queries, keys, heads=2, kv_heads=1, size=size, kind="causal", bits=bits).check()
 
@@ -227,7 +227,7 @@ NARROW = [("f32", "f16"), ("f32", "bf16"), ("f16", "f16"), ("bf16", "bf16")]
     ],
     ids=lambda value: value["kind"] if isinstance(value, dict) else None,
 )
-@pytest.mark.quick(24)
+@pytest.mark.quick(2)
 def test_narrow_elements(
     queries: int, keys: int, bits: int | str, kind: dict[str, Any], element: str, stored: str
 ) -> None:
@@ -427,6 +427,7 @@ def test_visible_nan_reaches_its_rows_only() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 @pytest.mark.parametrize(("queries", "bits"), [(1, 512), (1, 256), (6, 512), (6, 128), (6, "tiles")])
+@pytest.mark.quick(6)
 def test_cached_form(queries: int, kind: dict[str, Any], bits: int | str) -> None:
     case = Case(queries, 80, heads=4, kv_heads=2, batch=3, pos=(0, 33, 80 - queries), bits=bits, **kind)
     arrays = case.inputs()

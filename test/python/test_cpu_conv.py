@@ -36,6 +36,7 @@ def run(bits: int, word: str, x: np.ndarray, weight: np.ndarray, cuts: Any = Non
 @pytest.mark.parametrize("bits", sorted(TARGETS))
 @pytest.mark.parametrize("word", DTYPES)
 @pytest.mark.parametrize("shape", [(2, 9, 16, 4), (1, 4, 37, 4), (3, 2, 300, 1), (1, 3, 1, 2), (1, 2, 512, 3)], ids=str)
+@pytest.mark.quick(4)
 def test_template(bits, word, shape):
     batch, length, channels, taps = shape
     rng = np.random.default_rng(0)
@@ -104,6 +105,7 @@ def chain(**changes: Any) -> tuple[GraphModule, dict[str, np.ndarray]]:
     ],
     ids=str,
 )
+@pytest.mark.quick(2)
 def test_which_convolutions(changes, takes):
     m, values = chain(**changes)
     executable = compile_fresh(m)

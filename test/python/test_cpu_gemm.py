@@ -240,12 +240,13 @@ def sampled(paths: Sequence[str], targets: Sequence[str], schemes: Sequence[str]
 
 
 @pytest.mark.parametrize("case", sampled(["panels"], ["512", "256", "128"], list(SCHEMES)), ids=str)
-@pytest.mark.quick(30)
+@pytest.mark.quick(4)
 def test_panels(case: Case) -> None:
     check(case)
 
 
 @pytest.mark.parametrize("case", sampled(["int8"], list(ALL_TARGETS), BLOCK_SCHEMES), ids=str)
+@pytest.mark.quick(11)
 def test_int8(case: Case) -> None:
     check(case)
 
@@ -263,6 +264,7 @@ DENSE = [(1, 1, 1), (5, 1, 1), (1, 70, 33), (3, 3, 5), (4, 64, 64), (7, 64, 40),
 
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("path", ["dense", "transposed"])
+@pytest.mark.quick(2)
 def test_dense(path: str, target: str) -> None:
     programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])
     for m, n, k in DENSE:
@@ -273,7 +275,7 @@ def test_dense(path: str, target: str) -> None:
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("path", ["dense", "transposed", "panels"])
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 def test_halves(path: str, target: str, element: str) -> None:
     """Sums and epilogues are f32, and the result is rounded once."""
     programs = itertools.cycle(["identity", "bias", "swiglu", "residual", "scaled"])
@@ -391,6 +393,7 @@ def test_long_k_is_done_in_blocks(target: str) -> None:
     ("path", "scheme", "k"),
     [("panels", "q4_1", 96), ("int8", "q4_1", 96), ("int8", "q2_k", 256), ("int8", "q6_k", 256), ("dense", "f32", 96)],
 )
+@pytest.mark.quick(9)
 def test_a_row_does_not_depend_on_the_batch(path: str, scheme: str, k: int, target: str) -> None:
     """Prefill in chunks gives the bits of prefill at once, with one kernel for every number of rows."""
     case = Case(path, target, scheme, 33, 40, k, True)
@@ -407,6 +410,7 @@ def test_a_row_does_not_depend_on_the_batch(path: str, scheme: str, k: int, targ
 
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("path", ["panels", "int8", "dense", "transposed"])
+@pytest.mark.quick(5)
 def test_few_rows_do_not_depend_on_their_number(path: str, target: str) -> None:
     for scheme in {"panels": ("f32", "q4_0", "q6_k"), "int8": ("q5_1", "q2_k", "q4_k")}.get(path, ("f32",)):
         k = max(96, SCHEMES[scheme].block)

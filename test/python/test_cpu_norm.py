@@ -86,7 +86,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, int], int]] = [
 
 
 @pytest.mark.parametrize(("case", "op", "bits"), products(CASES, OPS, sorted(TARGETS), meeting=2))
-@pytest.mark.quick(30)
+@pytest.mark.quick(3)
 def test_sizes(case: tuple[tuple[int, ...], tuple[int, int], int], op: str, bits: int) -> None:
     """Columns of any number, where types say it and where they don't."""
     leading, (vectors, more), axis = case
@@ -98,6 +98,7 @@ def test_sizes(case: tuple[tuple[int, ...], tuple[int, int], int], op: str, bits
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize(("op", "bits"), list(itertools.product(OPS, sorted(TARGETS))))
+@pytest.mark.quick(2)
 def test_halves(op: str, bits: int, dtype: str) -> None:
     verify(spec_of(op, (3, 6, 67), 1, dtype, factors=1), (3, 6, 67), dtype, TARGETS[bits])
     for shape in ((2, 19, 24), (1, 50, 5), (3, 6, 67)):
@@ -106,6 +107,7 @@ def test_halves(op: str, bits: int, dtype: str) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0), (1, 1, 1), (2, 5, 2)])
+@pytest.mark.quick(2)
 def test_small_dynamic_sizes(op: str, shape: tuple[int, ...]) -> None:
     """Nothing at all, and fewer columns than types that say them are taken with."""
     for bits in TARGETS:
@@ -220,6 +222,7 @@ def test_modules(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.quick(2)
 def test_bits_do_not_depend_on_threads(op: str) -> None:
     p = Program("mir")
     x, vectors = p.input("x", ["b", 35, "n"], "bf16"), [p.param(name, [35], "bf16") for name in ("gamma", "beta")]

@@ -227,6 +227,7 @@ def one(op: str, width: int, *, attributes: Mapping | None = None, vectors: int 
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", [1, 3, 17, 40])
+@pytest.mark.quick(3)
 def test_unary(width: int, bits: int) -> None:
     type = memref([None, width], "f32")
     steps = tuple(Step(f"y_{op}", op, ("x",)) for op in UNARY)
@@ -239,6 +240,7 @@ def test_unary(width: int, bits: int) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", [1, 7, 33])
+@pytest.mark.quick(2)
 def test_binary_broadcasts(width: int, bits: int) -> None:
     operands = (
         Operand("x", memref([None, None, width], "f32")),
@@ -301,6 +303,7 @@ def test_nan_and_infinity_keep_their_meaning() -> None:
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("op", ["rms_norm", "layer_norm", "softmax"])
+@pytest.mark.quick(16)
 def test_norms_and_softmax(op: str, width: int, bits: int) -> None:
     vectors = 0 if op == "softmax" else 2 if op == "layer_norm" else 1
     program, arrays = one(op, width, vectors=vectors, attributes={"eps": 1e-3} if vectors else {})
@@ -345,6 +348,7 @@ def test_layer_norm_of_constant_rows_is_zero(width: int) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.quick(11)
 def test_reductions(width: int, bits: int) -> None:
     operands = (Operand("x", memref([None, None, width], "f32")),)
     steps = tuple(Step(kind, "reduce", ("x",), {"kind": kind}) for kind in REDUCE)
@@ -444,6 +448,7 @@ def rope_operands(type: str, size: int, pos: bool, width: int | None = None) -> 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("style", ["half", "interleaved"])
 @pytest.mark.parametrize(("size", "n_rot"), [(2, 2), (6, 4), (20, 20), (64, 64), (64, 38), (80, 32)])
+@pytest.mark.quick(16)
 def test_rope(size: int, n_rot: int, style: str, bits: int) -> None:
     type = memref([None, None, 3 * size], "f32")
     operands = rope_operands(type, size, pos=True)
@@ -544,6 +549,7 @@ def test_cache_update_of_negative_positions_writes_nothing() -> None:
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("element", ["f16", "bf16"])
 @pytest.mark.parametrize("width", [1, 13, 64])
+@pytest.mark.quick(13)
 def test_half_operands_and_results(width: int, element: str, bits: int) -> None:
     type = memref([None, width], element)
     operands = (Operand("x", type), Operand("g", memref([width], element), "vector"))
@@ -624,6 +630,7 @@ def test_bits_do_not_depend_on_the_cut(op: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
+@pytest.mark.quick(7)
 def test_random_programs(seed: int) -> None:
     rng = np.random.default_rng(seed)
     width = int(rng.choice([1, 2, 15, 16, 33, 70, 150]))

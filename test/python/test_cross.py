@@ -49,6 +49,7 @@ def product(scheme: str = "q4_0") -> GraphModule:
         ({"triple": "x86_64-linux-gnu", "cpu": "nehalem"}, r"\bmulps\s.*%xmm", r"%ymm"),
     ],
 )
+@pytest.mark.quick(1)
 def test_code_has_the_instructions_of_its_target(options: dict[str, str], there: str, absent: str) -> None:
     code = rlx.emit(product(), "asm", **options)
     assert re.search(there, code)

@@ -59,6 +59,7 @@ def sample(cuda: FakeCuda) -> Iterator[CudaExecutable]:
 
 
 @pytest.mark.parametrize("n", [0, 1, 7, 255, 256, 257, 1000])
+@pytest.mark.quick(1)
 def test_runs(sample: CudaExecutable, n: int) -> None:
     for seed in range(3):  # alone, captured, replayed
         given = inputs(n, pos=seed, seed=seed)
@@ -243,6 +244,7 @@ def test_executables_in_threads(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
+@pytest.mark.quick(2)
 def test_any_mixture_of_arrays(sample: CudaExecutable, cuda: FakeCuda, seed: int) -> None:
     rng = np.random.default_rng(seed)
     known: dict[tuple[str, int], DeviceArray] = {}  # so that addresses come again
@@ -404,6 +406,7 @@ def test_positions_are_checked_before_anything_runs(sample: CudaExecutable, cuda
         ({"cache": np.zeros((4, 9), np.float32)}, "input 'cache' has size 8 in dimension 1"),
     ],
 )
+@pytest.mark.quick(3)
 def test_inputs_that_do_not_fit(sample: CudaExecutable, change: dict[str, Any], message: str, where: str) -> None:
     if where == "gpu":
         change = {name: DeviceArray.from_numpy(array) for name, array in change.items()}

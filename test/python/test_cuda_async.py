@@ -522,6 +522,7 @@ def test_a_fault_is_told_to_who_waits(read: str) -> None:
 
 
 @pytest.mark.parametrize("function", ["cuEventCreate", "cuEventRecord", "cuGraphLaunch", "cuStreamWaitEvent"])
+@pytest.mark.quick(3)
 def test_a_start_that_fails(cuda: FakeCuda, function: str) -> None:
     first, second = CudaExecutable(one_call("increment")), CudaExecutable(one_call("increment"))
     x = DeviceArray.from_numpy(np.arange(3, dtype=np.float32))

@@ -93,7 +93,7 @@ def test_results_are_the_same_from_run_to_run() -> None:
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_89", "sm_90", "sm_120a"])
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 def test_other_chips(gpu: str, chip: str) -> None:
     if gpu == "real":
         pytest.skip("this machine's GPU is one chip")

@@ -116,6 +116,7 @@ def test_old_driver_for_the_ptx() -> None:
         ("sm_90a", "sm_90", ""),
     ],
 )
+@pytest.mark.quick(3)
 def test_wrong_gpu(chip: str, gpu: str, message: str) -> None:
     with fake_device(gpu) as cuda:
         cuda.run_kernels(cuda_artifacts.Kernels())
@@ -198,6 +199,7 @@ def test_too_little_memory_for_parameters(cuda: FakeCuda) -> None:
 
 @pytest.mark.parametrize("function", ["cuMemAlloc_v2", "cuMemHostAlloc"])
 @pytest.mark.parametrize("nth", range(1, 5))
+@pytest.mark.quick(3)
 def test_nothing_is_left_where_memory_runs_out(cuda: FakeCuda, function: str, nth: int) -> None:
     cuda.fail(function, OUT_OF_MEMORY, nth)
     error = outcome(ready)
@@ -245,6 +247,7 @@ def use_everything() -> None:
 
 
 @pytest.mark.parametrize("function", CALLED)
+@pytest.mark.quick(2)
 def test_a_function_fails(function: str) -> None:
     with fake_device() as cuda:
         cuda.run_kernels(cuda_artifacts.Kernels())
@@ -365,6 +368,7 @@ def test_an_error_of_the_emulator_is_shown() -> None:
         ("flat", ExecutionError, "a tensor map has from 1 to 5 dimensions, but host code asks for 9"),
     ],
 )
+@pytest.mark.quick(2)
 def test_wrong_launches(cuda: FakeCuda, kernel: str, kind: type[Exception], message: str) -> None:
     found = CudaExecutable(one_call(kernel))
     for _ in range(3):

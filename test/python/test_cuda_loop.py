@@ -42,6 +42,7 @@ class Counter:
 
 @pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("graphs", [0, 1, 2, 16])
+@pytest.mark.quick(3)
 def test_runs_follow_each_other(cuda: FakeCuda, graphs: int, joined: bool) -> None:
     counter = Counter(graphs=graphs)
     for count in (1, 2, 4, 8, 8, 8, 3, 8, 8, 1, 8):

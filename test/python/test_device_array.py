@@ -61,6 +61,7 @@ class Dlpack:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0,), (3, 0, 2), (1,)], ids=str)
+@pytest.mark.quick(2)
 def test_round_trip(cuda: FakeCuda, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     given = sample(dtype, shape)
     array = DeviceArray.from_numpy(given)
@@ -119,6 +120,7 @@ def test_what_a_gpu_is(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.isbuiltin == 1], ids=str)
+@pytest.mark.quick(1)
 def test_cuda_array_interface(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
     array = DeviceArray.from_numpy(sample(dtype))
     assert array.__cuda_array_interface__ == {
@@ -140,6 +142,7 @@ def test_cuda_array_interface(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in TYPES if dtype.isbuiltin != 1], ids=str)
+@pytest.mark.quick(2)
 def test_cuda_array_interface_of_types_that_numpy_has_not(cuda: FakeCuda, dtype: np.dtype[Any]) -> None:
     array = DeviceArray.zeros((3,), dtype)
     assert not hasattr(array, "__cuda_array_interface__")  # so that libraries ask for DLPack
@@ -158,6 +161,7 @@ def test_cuda_array_interface_of_types_that_numpy_has_not(cuda: FakeCuda, dtype:
         ({"shape": (2, "x")}, "can't be read"),
     ],
 )
+@pytest.mark.quick(2)
 def test_interfaces_that_do_not_fit(cuda: FakeCuda, changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         DeviceArray.from_interface(Interface(DeviceArray.zeros((2, 3), np.float32), **changes))
@@ -183,7 +187,7 @@ def test_interfaces_that_fit(cuda: FakeCuda) -> None:
 
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize("shape", [(2, 3), (), (0, 4)], ids=str)
-@pytest.mark.quick(20)
+@pytest.mark.quick(1)
 def test_dlpack(cuda: FakeCuda, dtype: np.dtype[Any], shape: tuple[int, ...]) -> None:
     given = sample(dtype, shape)
     array = DeviceArray.from_numpy(given, device=1)

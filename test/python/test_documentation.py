@@ -76,6 +76,7 @@ def command_lines(document: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.quick(1)
 def test_commands_take_what_documentation_gives_them(document: str) -> None:
     wrong = []
     for line in command_lines(document):
@@ -134,6 +135,7 @@ def check_target(words: list[str], complete: bool) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.quick(7)
 def test_names_in_documentation_exist(document: str) -> None:
     """Of modules, functions and classes of the package, and of passes."""
     register_all()

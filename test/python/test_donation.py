@@ -137,6 +137,7 @@ def subsets(names: list[str]) -> list[tuple[str, ...]]:
 
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["templates", "generic"])
+@pytest.mark.quick(1)
 def test_random_ties(disabled: tuple[str, ...]) -> None:
     found: Counter[str] = Counter()
     for seed in range(24):
@@ -174,6 +175,7 @@ ACCEPTED: dict[str, Callable[[GraphModule, Value, Value], dict[str, Value]]] = {
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["templates", "generic"])
 @pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.quick(1)
 def test_kernels_are_cut_for_ties(name: str, disabled: tuple[str, ...]) -> None:
     m = GraphModule.hir("accepted")
     x, y = m.input("x", [257, 257]), m.input("y", [257, 257])
@@ -229,6 +231,7 @@ def state_of(shape: tuple[int, ...], dtype: type = np.float32) -> dict[str, np.n
     [("param", "f32", ()), ("input", "f32", ()), ("param", "f64", ()), ("param", "f32", ("all",))],
     ids=["params", "inputs", "f64", "generic"],
 )
+@pytest.mark.quick(2)
 def test_adam_takes_no_copies(threads: int, kind: str, dtype: str, disabled: tuple[str, ...]) -> None:
     shape, numpy_dtype = (301, 70), np.float32 if dtype == "f32" else np.float64
     executable = rlx.compile(adam(list(shape), kind, dtype), cache=False, threads=threads, disable_templates=disabled)
@@ -446,6 +449,7 @@ def on_gpu(module: GraphModule) -> CudaExecutable:
 
 
 @pytest.mark.parametrize("where", ["host", "gpu"])
+@pytest.mark.quick(1)
 def test_adam_on_a_gpu(where: str) -> None:
     with emulated_device() as cuda:
         executable = on_gpu(adam([9, 20]))

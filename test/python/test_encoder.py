@@ -112,6 +112,7 @@ def test_what_stands_in_the_padding_is_not_read(tiny: tuple[Encoder, Any, Any]) 
 
 @pytest.mark.parametrize("normalize", [True, False])
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.quick(1)
 def test_pooling(tmp_path: Path, pooling: str, normalize: bool) -> None:
     config, arrays = tiny_encoders.BERT, tiny_encoders.tensors(tiny_encoders.BERT)
     folder = tiny_encoders.write(tmp_path, config, arrays, pooling=pooling, normalize=normalize)
@@ -127,6 +128,7 @@ def test_without_the_files_of_sentence_transformers(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.quick(1)
 def test_narrow_weights_become_f32(folder: Path, kind: Any) -> None:
     arrays = {name: array.astype(kind) for name, array in tiny_encoders.tensors(tiny_encoders.BERT).items()}
     save_file(arrays, folder / "model.safetensors")

@@ -107,6 +107,7 @@ def test_on_cpus(disabled):
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(1)
 def test_on_gpus(chip, disabled):
     narrow = ("f32", "f16", "bf16")
     with emulated_device(chip):

@@ -45,6 +45,7 @@ def test_the_public_package_has_no_other_encoder(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WEIGHTS)
+@pytest.mark.quick(1)
 def test_products_are_compiled_packed(name: str) -> None:
     k, n = 512, 19
     p = Program("mir")

@@ -217,6 +217,7 @@ def test_modules_that_are_lowered_otherwise_do_not_compile() -> None:
         ),
     ],
 )
+@pytest.mark.quick(2)
 def test_sizes_that_types_leave_open_are_checked(shapes: Any, build: Any, sizes: dict[str, int], message: str) -> None:
     """Unequal sizes under different symbols: refused, where compiled code would read what isn't there."""
     m = GraphModule.hir("open")

@@ -48,6 +48,7 @@ def close(actual: np.ndarray, wanted: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
+@pytest.mark.quick(1)
 def test_interpreted_equals_numpy(path: Path, expected: np.ndarray, stage: str) -> None:
     close(load_interpreted(path, stage=stage).logits(IDS), expected)
 
@@ -76,6 +77,8 @@ def test_chunks_equal_the_whole(path: Path, expected: np.ndarray, chunk: int) ->
 @pytest.mark.parametrize(
     "family", [pytest.param(name, marks=[pytest.mark.slow] * (name != "qwen3")) for name in FAMILIES], indirect=True
 )
+@pytest.mark.quick(1)
+@pytest.mark.slow
 def test_compiled_int8_is_near(path: Path, expected: np.ndarray) -> None:
     """Rounding to 8 bits costs about 1/127 of the largest element of a block, here some percent of the logits."""
     found = load_model(path, activations="int8", context=64, chunk=16).logits(IDS)
@@ -108,6 +111,7 @@ COMPILED = ("qwen3-half-rotated", "gemma3-grouped-stretched", "gemma3-k-quants")
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.quick(3)
 def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     family, changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, architecture=family, **options)
@@ -117,7 +121,7 @@ def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
 @pytest.mark.parametrize(
     "variant", [pytest.param(name, marks=[pytest.mark.slow] * (name not in COMPILED)) for name in VARIANTS]
 )
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 def test_compiled_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     family, changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, architecture=family, **options)
@@ -166,6 +170,7 @@ def test_two_tables_only_where_layers_differ(path: Path, family: str) -> None:
     assert set(arrays) == {param.name for param in decoder.build(config, "decode").params}
 
 
+@pytest.mark.slow
 def test_generic_kernels_equal_templates(tmp_path: Path) -> None:
     """One layer with norms of heads and a gate: the kernels are the same, the code another."""
     changes = {**TWO_LAYERS, "block_count": 1}
@@ -182,7 +187,7 @@ def test_generic_kernels_equal_templates(tmp_path: Path) -> None:
     }
     found = []
     for names in ((), ("rows",), ("all",)):
-        executable = compile(module, disable_templates=names, cache=False)
+        executable = compile(module, disable_templates=names, cache=False, level=0 if "all" in names else 2)
         executable.set_params(params)
         found.append(executable.run(inputs))
     for other in found[1:]:

@@ -78,6 +78,7 @@ def test_conversions_round_to_the_nearest_and_saturate(word: str) -> None:
 
 
 @pytest.mark.parametrize("word", FLOAT8)
+@pytest.mark.quick(1)
 def test_every_float_of_8_bits_widens_exactly(word: str) -> None:
     dtype = FLOAT8[word]
     m = GraphModule.mir("widen")
@@ -123,6 +124,7 @@ SIZES = [(1, 1), (37, 5), (64, 16), (0, 3), (5, 0)]
 
 
 @pytest.mark.parametrize("transpose", [False, True])
+@pytest.mark.quick(1)
 def test_products(transpose: bool) -> None:
     """Both types, all results and scales, on every way there is."""
     p = Program("mir")

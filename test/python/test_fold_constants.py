@@ -137,6 +137,7 @@ def same(got: np.ndarray, want: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "i1"])
+@pytest.mark.quick(1)
 def test_random_graphs_of_constants_fold_to_what_they_compute(dtype: str) -> None:
     kept = 0
     for number in range(8):
@@ -150,7 +151,7 @@ def test_random_graphs_of_constants_fold_to_what_they_compute(dtype: str) -> Non
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS, "i1"])
-@pytest.mark.quick(4)
+@pytest.mark.quick(1)
 def test_compiled_code_gives_the_same_bits_without_folding(dtype: str) -> None:
     """So a graph's results don't depend on what happens to be constant."""
     module = RandomConstants(dtype, 100, count=12).m

@@ -80,6 +80,7 @@ def test_intervals_hold(record: Elementwise):
 
 @by_integer_record
 @pytest.mark.parametrize("bits", [8, 64])
+@pytest.mark.quick(17)
 def test_intervals_of_integers_hold(record: Elementwise, bits: int):
     """As far as values don't wrap around: then the type's own interval holds."""
     rng = np.random.default_rng(3)

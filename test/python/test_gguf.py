@@ -450,6 +450,7 @@ def test_string_arrays_are_skipped_as_by_a_loop(strings: list[bytes], cut: int, 
 
 
 @pytest.mark.parametrize("size", [7, 250, 5000])
+@pytest.mark.quick(1)
 def test_long_string_arrays_are_skipped_as_by_a_loop(size: int) -> None:
     """More than one window of the vectorised scan."""
     rng = np.random.default_rng(size)

@@ -52,7 +52,7 @@ def compile_options(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", QUICK_AND_SLOW)
-@pytest.mark.quick(36)
+@pytest.mark.quick(2)
 def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
     case, options = CASES[name], compile_options(name)
     program = case.program()
@@ -79,7 +79,7 @@ def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
         for chip in CHIPS
     ],
 )
-@pytest.mark.quick(36)
+@pytest.mark.quick(1)
 def test_ptx_is_complete_and_assembles(name: str, chip: str) -> None:
     ptx = rlx.emit(CASES[name].program().finish(), "ptx", target="nvptx", chip=chip, **compile_options(name))
     assert not calls(ptx)
@@ -88,6 +88,7 @@ def test_ptx_is_complete_and_assembles(name: str, chip: str) -> None:
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
+@pytest.mark.quick(1)
 def test_functions_of_f64_are_refused_by_name(name: str) -> None:
     with pytest.raises(PassError, match=r"no expansion of:\n  'math\.\w+' .*of f64"):
         rlx.emit(CASES[name].program().finish(), "ptx", target="nvptx", **compile_options(name))
@@ -96,6 +97,7 @@ def test_functions_of_f64_are_refused_by_name(name: str) -> None:
 @pytest.mark.parametrize("activations", ["exact", "int8"])
 @pytest.mark.parametrize("function", ["prefill", "decode"])
 @pytest.mark.quick(1)
+@pytest.mark.slow
 def test_all_of_smollm2_assembles(smollm2_path: Path, function: str, activations: str) -> None:
     module, maxima = model_module(str(smollm2_path), function, 256, 128)
     for chip in ("sm_80", "sm_90"):
@@ -112,6 +114,7 @@ def small() -> GraphModule:
 
 
 @pytest.mark.parametrize("chip", chips.CHIPS)
+@pytest.mark.quick(4)
 def test_every_chip_has_a_version_of_ptx(chip: str) -> None:
     ptx = rlx.emit(small(), "ptx", target="nvptx", chip=chip)
     least = chips.CHIPS[chip]
@@ -120,6 +123,7 @@ def test_every_chip_has_a_version_of_ptx(chip: str) -> None:
 
 
 @pytest.mark.parametrize("ptx", [f"{version // 10}.{version % 10}" for version in chips.PTX_VERSIONS])
+@pytest.mark.quick(6)
 def test_every_version_of_ptx_is_written(ptx: str) -> None:
     assert f".version {ptx}\n" in rlx.emit(small(), "ptx", target="nvptx", chip="sm_80", ptx=ptx)
 

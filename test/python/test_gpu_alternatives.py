@@ -73,6 +73,7 @@ def test_what_the_host_cannot_compute_declines_the_schedule() -> None:
 
 
 @pytest.mark.parametrize("shape", [["s", 0, 64], [0, "s", 64]])
+@pytest.mark.quick(1)
 def test_a_dynamic_batch_that_is_known_to_be_empty(shape: list[str | int]) -> None:
     m = rlx.GraphModule.hir("empty")
     weight = np.zeros((48, 68), np.uint8)

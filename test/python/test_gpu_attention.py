@@ -79,7 +79,7 @@ FEW = [
 
 
 @pytest.mark.parametrize("case", FEW, ids=label)
-@pytest.mark.quick(10)
+@pytest.mark.quick(2)
 def test_few_queries(case: Case) -> None:
     check(case, decode, "sm_80")
 
@@ -179,6 +179,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize("case", PARTS, ids=label)
+@pytest.mark.quick(2)
 def test_parts_of_the_keys_of_few_tiles_in_f32(case: Case) -> None:
     kernel = prefill_f32(NAME, case.spec(), "sm_80", F32Config(32, 16, 1))
     arrays = case.inputs()
@@ -213,6 +214,7 @@ def test_keys_are_cut_in_f32_where_tiles_do_not_fill_the_gpu() -> None:
     ],
     ids=label,
 )
+@pytest.mark.quick(2)
 def test_parts_of_the_keys_of_few_tiles_by_warp_groups(case: Case) -> None:
     kernel = prefill_hopper(NAME, case.spec(), "sm_90a", HopperConfig(32, least=1))
     arrays = case.inputs()
@@ -247,7 +249,7 @@ def narrowed(cases: list[Case]) -> list[Case]:
 
 
 @pytest.mark.parametrize("case", mostly_slow(MANY), ids=label)
-@pytest.mark.quick(8)
+@pytest.mark.quick(2)
 def test_many_queries_in_f32(case: Case) -> None:
     check(case, prefill_f32, "sm_80")
 
@@ -263,12 +265,13 @@ def test_many_queries_in_f32(case: Case) -> None:
     ],
     ids=label,
 )
+@pytest.mark.quick(2)
 def test_many_queries_in_f32_over_narrow_keys_and_odd_sizes(case: Case) -> None:
     check(case, prefill_f32, "sm_80")
 
 
 @pytest.mark.parametrize("case", mostly_slow(narrowed(MANY)), ids=label)
-@pytest.mark.quick(8)
+@pytest.mark.quick(2)
 def test_many_queries_by_tensor_cores_of_warps(case: Case) -> None:
     check(case, prefill_mma, "sm_80")
 
@@ -293,7 +296,7 @@ LONG = [
 
 
 @pytest.mark.parametrize("case", [*mostly_slow(WIDE), *mostly_slow(LONG)], ids=label)
-@pytest.mark.quick(10)
+@pytest.mark.quick(2)
 def test_many_queries_by_warp_groups(case: Case) -> None:
     check(case, prefill_hopper, "sm_90a")
 
@@ -314,6 +317,7 @@ def test_many_queries_by_warp_groups(case: Case) -> None:
     ],
     ids=label,
 )
+@pytest.mark.quick(2)
 def test_masks_in_memory_by_warp_groups(case: Case) -> None:
     check(case, prefill_hopper, "sm_90a")
 
@@ -331,6 +335,7 @@ def test_rows_of_masks_are_read_by_pairs_where_their_length_is_known() -> None:
 
 
 @pytest.mark.parametrize(("size", "columns", "span"), [(48, 64, 128), (80, 96, 64), (96, 96, 64)])
+@pytest.mark.quick(2)
 def test_values_of_other_heads_stay_apart(size: int, columns: int, span: int) -> None:
     """Values are multiplied in whole boxes, which may reach into the next head: its elements have no part."""
     case = Case(20, 70, 2, 2, size, element="f16", layout="bshd", pos=(40,))
@@ -379,7 +384,7 @@ def test_results_are_the_same_bits_each_time() -> None:
     ("schedule", "kind", "softcap"),
     products([decode, prefill_f32, prefill_mma, prefill_hopper], ["causal", "custom", "sliding_window"], [None, 5.0]),
 )
-@pytest.mark.quick(8)
+@pytest.mark.quick(2)
 def test_values_that_a_query_does_not_see_have_no_influence(
     schedule: Schedule, kind: str, softcap: float | None
 ) -> None:
@@ -399,6 +404,7 @@ def test_values_that_a_query_does_not_see_have_no_influence(
 
 
 @pytest.mark.parametrize("schedule", [decode, prefill_f32, prefill_mma])
+@pytest.mark.quick(2)
 def test_scores_of_nan_and_infinity(schedule: Schedule) -> None:
     case = Case(4, 40, kind="bias", fixed=True, element="f32" if schedule is not prefill_mma else "bf16")
     arrays = case.inputs()
@@ -415,6 +421,7 @@ def test_scores_of_nan_and_infinity(schedule: Schedule) -> None:
 
 
 @pytest.mark.parametrize("schedule", [decode, prefill_f32, prefill_mma, prefill_hopper])
+@pytest.mark.quick(2)
 def test_biases_are_added_to_capped_scores_and_hide_nothing(schedule: Schedule) -> None:
     narrow = schedule in (prefill_mma, prefill_hopper)
     case = Case(4, 40, kind="bias", fixed=True, element="bf16" if narrow else "f32", softcap=5.0)
@@ -476,7 +483,7 @@ def corpus() -> list[tuple[str, Schedule, Case]]:
     [pytest.param(*x, marks=[pytest.mark.slow] * (not quick(*x))) for x in corpus()],
     ids=[f"{chip} {schedule.__name__} {label(case)}" for chip, schedule, case in corpus()],
 )
-@pytest.mark.quick(30)
+@pytest.mark.quick(2)
 def test_code_has_no_spills_and_uses_tensor_cores(chip: str, schedule: Schedule, case: Case) -> None:
     text = ptx(schedule(NAME, case.spec(), chip).device, chip)
     found = usage(text, chip)

@@ -77,6 +77,7 @@ def test_every_way_to_broadcast(case: tuple[Any, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("kind", ["eq", "ne", "lt", "le", "gt", "ge"])
 @pytest.mark.parametrize("dtype", ["f32", "i32", "bf16"])
+@pytest.mark.quick(9)
 def test_comparisons_are_bytes(kind: str, dtype: str) -> None:
     type = type_of((5, 12), dtype)
     spec = BroadcastSpec((type, type), type_of((5, 12), "i1"), (BroadcastStep("compare", kind, (0, 1), "i1"),))
@@ -135,6 +136,7 @@ CONVERTED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("source", CONVERTED)
+@pytest.mark.quick(1)
 def test_every_conversion(source: str) -> None:
     """Bit for bit what the reference gives, but for the bits of NaNs."""
     dtype = CONVERTED[source]
@@ -165,6 +167,7 @@ def test_every_conversion(source: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i32", "i64", "f64"])
+@pytest.mark.quick(1)
 def test_chains_of_other_types_are_one_kernel(dtype: str) -> None:
     """Integers and f64, on rows too, and what conversions follow."""
     module = GraphModule.mir("chain")

@@ -217,6 +217,7 @@ def result(kernel: DeviceKernel, chip: str, operands: list[np.ndarray], shape: t
         (gemm_hopper, "sm_90a", "f16", [{"split": 1}, {"split": 3}], False),
     ],
 )
+@pytest.mark.quick(1)
 def test_products_by_choice(schedule: Any, chip: str, dtype: str, chosen: list[dict[str, int]], same: bool) -> None:
     kind = {"f32": np.float32, "f16": np.float16}[dtype]
     random = np.random.default_rng(0)
@@ -247,6 +248,7 @@ def test_products_by_choice(schedule: Any, chip: str, dtype: str, chosen: list[d
         ("exact", "dequant_matmul_0", {"tile_rows": 64, "sweep": 1, "split": 1}),
     ],
 )
+@pytest.mark.quick(1)
 def test_products_with_packed_weights_by_choice(activations: str, kernel: str, own: dict[str, int]) -> None:
     random = np.random.default_rng(0)
     w = formats.encode("q4_1", random.standard_normal((48, 64), np.float32)).reshape(48, -1)
@@ -294,6 +296,7 @@ def test_products_of_few_rows_by_choice() -> None:
         (Case(40, 200, kind="causal", element="bf16"), "sm_90a", {"key_tile": 96, "key_parts": 1}),
     ],
 )
+@pytest.mark.quick(1)
 def test_attention_by_choice(case: Case, chip: str, own: dict[str, int]) -> None:
     arrays, chosen = case.inputs(0), Chosen("k", own)
     kernel = gpu_attention("k", case.spec(), chip, chosen)
@@ -361,7 +364,7 @@ def attention(element: str, queries: int | str) -> GraphModule:
         (partial(attention, "bf16", "n"), "sm_80", {"n": 30, "keys": 30}, "exact", 2),
     ],
 )
-@pytest.mark.quick(4)
+@pytest.mark.quick(1)
 def test_every_candidate_can_be_taken(
     build: Callable[[], GraphModule], chip: str, sizes: dict[str, int], activations: str, least: int
 ) -> None:
@@ -391,6 +394,7 @@ def test_every_candidate_can_be_taken(
         (product(element="f32"), "sm_80", 100, {}),
     ],
 )
+@pytest.mark.quick(1)
 def test_other_schedules_are_candidates(module: GraphModule, chip: str, rows: int, own: dict[str, int]) -> None:
     """Another schedule is tried second, and with that choice the call's rows are the other one's."""
     options: Any = {"target": "nvptx", "chip": chip}

@@ -40,6 +40,7 @@ def spec_of(
         ((130, 1, 4, 4), 1, "f32", (4, 4), (0, 0), (1, 1)),
     ],
 )
+@pytest.mark.quick(1)
 def test_convolutions(
     weight: tuple[int, ...], groups: int, dtype: str, stride: Pair, padding: Pair, dilation: Pair
 ) -> None:
@@ -109,6 +110,7 @@ def test_what_the_schedule_leaves_out() -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.quick(2)
 def test_code_has_no_spills(dtype: str, chip: str) -> None:
     kernel = emit_conv2d("c", spec_of((128, 64, 3, 3), 1, dtype, (1, 1), (1, 1), (1, 1)), chip)
     for own in assembled(ptx(kernel.device, chip), chip).values():

@@ -39,6 +39,7 @@ def inputs(rows: int, k: int = 64) -> dict[str, np.ndarray]:
 
 @pytest.mark.parametrize("activations", ["int8", "exact"])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(1)
 def test_a_step_without_attention(chip: str, activations: str) -> None:
     """Two kernels: norm, quantisation, products and SwiGLU in one, quantisation, product and residual in the other."""
     m, params = mlp("q4_1", 1)
@@ -59,6 +60,7 @@ def test_a_step_without_attention(chip: str, activations: str) -> None:
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(1)
 def test_a_dynamic_number_of_rows(chip: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host chooses between kernels for few rows and for many."""
     monkeypatch.setenv("RLX_CUDA_SYNC", "1")  # no graphs: each launch is in the trace

@@ -103,6 +103,7 @@ SIZES = [(40, 64), (7, 16), (24, 2 * 8 * 64 + 48), (16, 3 * 8 * 64)]
         *(pytest.param("sm_90a", sizes, m, marks=pytest.mark.slow) for sizes in SIZES for m in (1, 5, 8)),
     ],
 )
+@pytest.mark.quick(6)
 def test_few_rows(chip: str, sizes: tuple[int, int], m: int) -> None:
     """Any number of rows up to 8, parts of a warp's step, more columns than the result has."""
     element, kinds = {1: ("bf16", (E4M3, E4M3)), 5: ("f32", (E4M3, E5M2)), 8: ("f16", (E5M2, E5M2))}[m]
@@ -156,6 +157,7 @@ def with_tile(gemm: Gemm, tile: Tile, splits: int = 1, chip: str = MMA, *, fast:
 
 
 @pytest.mark.parametrize(("number", "chip"), products(range(len(FLOAT8_TILES)), BOTH, meeting=1))
+@pytest.mark.quick(1)
 def test_every_tile_of_mma_at_its_edges(number: int, chip: str) -> None:
     tile = FLOAT8_TILES[number]
     gemm = product(None, tile.bn + 8, 2 * tile.bk + 16)
@@ -167,6 +169,7 @@ def test_every_tile_of_mma_at_its_edges(number: int, chip: str) -> None:
 
 @pytest.mark.parametrize("chip", BOTH)
 @pytest.mark.parametrize(("left", "right"), list(itertools.product((E4M3, E5M2), repeat=2)))
+@pytest.mark.quick(2)
 def test_both_types_by_mma(left: str, right: str, chip: str) -> None:
     gemm = product(None, 24, 64, "f16", scales("f16"), (left, right))
     check(gemm_float8(chip, gemm), gemm, 19, chip)
@@ -183,6 +186,7 @@ def test_fast_sums_by_mma() -> None:
 
 @pytest.mark.parametrize("chip", [*BOTH, "sm_90a"])
 @pytest.mark.parametrize("word", [E4M3, E5M2])
+@pytest.mark.quick(3)
 def test_every_float_of_8_bits_is_multiplied(word: str, chip: str) -> None:
     """Every code times one, in a row of its own: subnormal numbers, infinities and NaN."""
     gemm = product(256, 16, 16, "f32", float8=(word, E4M3))
@@ -205,6 +209,7 @@ def test_scales_by_mma(kinds: tuple[str, str], element: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "n"), products([1, 2, 4, 8, 17, 24, 100], [1, 9, 12], meeting=1))
+@pytest.mark.quick(2)
 def test_odd_sizes_by_mma(k: int, n: int) -> None:
     """Rows of any number of bytes; outputs of any number of columns."""
     gemm = product(None, n, k, "bf16" if n % 2 else "f32")
@@ -215,6 +220,7 @@ def test_odd_sizes_by_mma(k: int, n: int) -> None:
 
 @pytest.mark.parametrize("chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip != "sm_80")) for chip in BOTH])
 @pytest.mark.parametrize("unknown", [pytest.param("k", marks=pytest.mark.slow), "n", "kn"])
+@pytest.mark.quick(1)
 def test_sizes_that_are_not_known_by_mma(unknown: str, chip: str) -> None:
     """The host chooses between whole pieces of 16 bytes and single bytes."""
     for n, k in ((32, 96), (7, 33), (16, 0)):
@@ -247,6 +253,7 @@ def test_batches_by_mma() -> None:
 
 
 @pytest.mark.parametrize("chip", [*BOTH, *(pytest.param(own, marks=pytest.mark.slow) for own in ("sm_100", "sm_120a"))])
+@pytest.mark.quick(1)
 def test_ptxas_takes_mma(chip: str) -> None:
     gemm = product(None, 512, 1024, program=scales("bf16"))
     text = ptx(gemm_float8(chip, gemm).device, chip)
@@ -280,6 +287,7 @@ def by_wgmma(gemm: Gemm, tile: hopper.Tile | None = None, splits: int = 1, *, fa
 
 
 @pytest.mark.parametrize(("number", "element"), products(range(len(FITTING)), ["bf16", "f32"], meeting=1))
+@pytest.mark.quick(2)
 def test_every_tile_of_wgmma_at_its_edges(number: int, element: str) -> None:
     tile = FITTING[number]
     gemm = product(None, tile.out_columns + 8, 272, element, scales(element))
@@ -289,6 +297,7 @@ def test_every_tile_of_wgmma_at_its_edges(number: int, element: str) -> None:
 
 
 @pytest.mark.parametrize("tile", [hopper.TILES[0], hopper.TILES[1], hopper.TILES[-1]], ids=["256", "2x128", "swapped"])
+@pytest.mark.quick(1)
 def test_fast_sums_by_wgmma(tile: hopper.Tile) -> None:
     gemm = product(None, tile.out_columns, 384, "f16", scales("f16", "scalar", "row"))
     check(by_wgmma(gemm, tile, fast=True), gemm, 70, HOPPER)
@@ -296,12 +305,14 @@ def test_fast_sums_by_wgmma(tile: hopper.Tile) -> None:
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.product((E4M3, E5M2), repeat=2)))
 @pytest.mark.parametrize("tile", [FITTING[0], FITTING[-1]], ids=["straight", "swapped"])
+@pytest.mark.quick(4)
 def test_both_types_by_wgmma(tile: hopper.Tile, left: str, right: str) -> None:
     gemm = product(None, 64, 144, "f32", scales("f32"), (left, right))
     check(by_wgmma(gemm, tile), gemm, 9, HOPPER)
 
 
 @pytest.mark.parametrize(("number", "element"), products([-2, -1], ["f32", "bf16"], meeting=1))
+@pytest.mark.quick(1)
 def test_parts_of_k_by_wgmma(number: int, element: str) -> None:
     tile = FITTING[number]
     gemm = product(None, 72, 1040, element, scales(element))
@@ -315,6 +326,7 @@ def test_batches_by_wgmma() -> None:
 
 
 @pytest.mark.parametrize(("number", "element", "fast"), products([0, 1, -1], ["bf16", "f32"], [False, True]))
+@pytest.mark.quick(1)
 def test_ptxas_takes_wgmma(number: int, element: str, fast: bool) -> None:
     """No spills, and products that ptxas doesn't make wait for each other."""
     tile = FITTING[number]
@@ -367,6 +379,7 @@ def bits(array: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("chip", "schedule"), [("sm_80", "gemm_float8"), ("sm_89", "gemm_float8"), ("sm_90a", "gemm_hopper")]
 )
+@pytest.mark.quick(1)
 def test_a_module(chip: str, schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows quantised by their largest element, weights [K, N], scales, a bias; and arrays of 8 bits in and out."""
     monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path))

@@ -42,6 +42,7 @@ def indices_of(kind: str, rng: np.random.Generator, size: int, *shape: int) -> n
 
 @pytest.mark.parametrize("scheme", [name for name in formats.PLANE_FORMATS if name != "f32"])
 @pytest.mark.parametrize("layout", ["rows", "planes"])
+@pytest.mark.quick(6)
 def test_rows_of_packed_tables(scheme: str, layout: str) -> None:
     """Bit for bit what decoding gives, in both layouts of every format."""
     n, k = 7, 512
@@ -122,6 +123,7 @@ def module_of(scheme: str, n: int, k: int, *, tied: bool) -> GraphModule:
 
 
 @pytest.mark.parametrize(("scheme", "tied"), [("q4_k", False), ("q4_k", True), ("", False)])
+@pytest.mark.quick(1)
 def test_what_follows_is_part_of_the_kernel(scheme: str, tied: bool) -> None:
     n, k = 19, 256
     module, rng = module_of(scheme, n, k, tied=tied), np.random.default_rng(n)

@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Any, dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick(5)
+@pytest.mark.quick(1)
 def test_a_compiled_product_on_an_emulated_gpu(name: str, chip: str) -> None:
     build, options, schedule = CASES[name]
     module, params = build()

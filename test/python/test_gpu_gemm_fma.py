@@ -39,6 +39,7 @@ def name_of(tile: Tile) -> str:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", FMA_TILES, ids=name_of)
+@pytest.mark.quick(1)
 def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
     gemm = product(None, tile.bn + 4, 2 * tile.bk + 4, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -47,6 +48,7 @@ def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.quick(1)
 def test_every_epilogue(program: str) -> None:
     for transpose in (True, False):
         gemm = product(None, 68, 36, PROGRAMS[program], transpose)
@@ -54,6 +56,7 @@ def test_every_epilogue(program: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 31), (66, 34)])
+@pytest.mark.quick(1)
 def test_lines_of_any_length(n: int, k: int) -> None:
     for transpose in (True, False):
         gemm = product(None, n, k, PROGRAMS["bias_gelu_residual"], transpose)
@@ -92,6 +95,7 @@ def test_sums_are_one_chain_along_k() -> None:
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
+@pytest.mark.quick(1)
 def test_ptxas_spills_nothing(chip: str, transpose: bool) -> None:
     for tile in FMA_TILES:
         for program in ("bias_gelu_residual", "swiglu"):
@@ -102,6 +106,7 @@ def test_ptxas_spills_nothing(chip: str, transpose: bool) -> None:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", FMA_TILES, ids=name_of)
+@pytest.mark.quick(1)
 def test_no_access_conflicts_with_another_about_banks(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 2 * tile.bn, 3 * tile.bk, transpose=transpose)
     kernel = with_tile(gemm, tile)

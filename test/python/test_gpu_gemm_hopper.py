@@ -255,7 +255,7 @@ def test_operand_order_is_the_kernels():
 
 @pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 @pytest.mark.parametrize("tile", TILES, ids=name_of)
-@pytest.mark.quick(16)
+@pytest.mark.quick(1)
 def test_ptxas_keeps_everything_in_registers(tile, program):
     fitted = tile.shared_by(program.accumulators)
     assert fitted is not None
@@ -294,6 +294,7 @@ def _loops(text: str) -> list[str]:
 
 @pytest.mark.parametrize("tile", TILES, ids=name_of)
 @pytest.mark.parametrize("transpose", [True, False])
+@pytest.mark.quick(3)
 def test_main_loop_is_products_and_barriers(tile, transpose):
     text = ptx(gemm_hopper(product(None, 512, 4096, transpose=transpose), CHIP, choices=[(None, Choice(tile))]))
     inner = [loop for loop in _loops(text) if re.search(r"wgmma.wait_group.sync.aligned\s+1;", loop)]

@@ -46,6 +46,7 @@ def weights(**shapes: tuple[int, int]) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("transpose", [True, False])
+@pytest.mark.quick(1)
 def test_swiglu(transpose):
     def turned(a: int, b: int) -> tuple[int, int]:
         return (b, a) if transpose else (a, b)
@@ -61,6 +62,7 @@ def test_swiglu(transpose):
 @pytest.mark.parametrize(
     ("scheme", "schedule"), [("bf16", "gemv|gemm_hopper"), ("q8_0", "gemv|gemm_decoded|gemm_hopper_packed")]
 )
+@pytest.mark.quick(1)
 def test_packed_weights(scheme, schedule):
     rng = np.random.default_rng(0)
     wide = (rng.standard_normal((HIDDEN, WIDTH)) * 0.1).astype(np.float32)

@@ -142,6 +142,7 @@ def plain(
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", TILES, ids=name_of)
+@pytest.mark.quick(1)
 def test_tails_of_all_sizes(tile, transpose):
     """A tile and a bit along rows and columns, and K that isn't whole steps, more of them than stages."""
     m, n = tile.out_rows + 3, tile.out_columns + 24
@@ -149,6 +150,7 @@ def test_tails_of_all_sizes(tile, transpose):
 
 
 @pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.quick(1)
 def test_ring_goes_round(constant):
     """More steps than stages, and several tiles by one block: the parity of barriers changes."""
     if not constant:  # which says when the ring is filled first, and nothing of its rounds
@@ -167,6 +169,7 @@ def test_few_rows_swapped(m):
 
 
 @pytest.mark.parametrize(("number", "splits"), products([-1, 6], [2, 3], meeting=1))
+@pytest.mark.quick(1)
 def test_parts_of_k_are_added(number, splits):
     """Seven steps of K in two or three parts."""
     tile = TILES[number]
@@ -177,7 +180,7 @@ def test_parts_of_k_are_added(number, splits):
 @pytest.mark.parametrize(
     ("tile", "name", "element"), products(["straight", "swapped"], list(PROGRAMS), ["bf16", "f16"])
 )
-@pytest.mark.quick(16)
+@pytest.mark.quick(1)
 def test_programs(tile, name, element):
     plain(TILES[0 if tile == "straight" else -1], 70, 136, 72, PROGRAMS[name], element=element)
 
@@ -194,6 +197,7 @@ def test_programs_of_other_tiles(number, name):
 
 
 @pytest.mark.parametrize("m", [1, 40, 129])
+@pytest.mark.quick(1)
 def test_host_picks_a_kernel_by_rows(m):
     gemm = Gemm("mm", (1, None, 64), (72, 64), (1, None, 72), PROGRAMS["bias"], element="f16", transpose_rhs=True)
     tile = TILES[-1], TILES[6], TILES[4]
@@ -213,6 +217,7 @@ BATCHES = [
 
 
 @pytest.mark.parametrize(("shapes", "transpose"), products(BATCHES, [True, False], meeting=1))
+@pytest.mark.quick(2)
 def test_batches(shapes, transpose):
     x, w, out = shapes
     weight = (*w[:-2], w[-1], w[-2]) if transpose else w
@@ -233,6 +238,7 @@ def test_results_are_the_same_bits_each_time():
 
 
 @pytest.mark.parametrize("tile", TILES, ids=name_of)
+@pytest.mark.quick(2)
 def test_staging_has_no_bank_conflicts(tile):
     _, stats = plain(tile, tile.out_rows, tile.out_columns, 64, profile=True)
     staged = [access for access in stats.accesses.values() if access.space == "shared" and access.store]

@@ -71,12 +71,14 @@ def run(scheme: str, m: int, gemm: Gemm, *, constant: bool) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.quick(2)
 def test_each_format(scheme):
     run(scheme, 40, gemm_of(72, 256 if scheme.endswith("k") else 96, element="bf16"), constant=True)
 
 
 @pytest.mark.parametrize("constant", [False, True])
 @pytest.mark.parametrize("program", [BIAS, SWIGLU], ids=["bias", "swiglu"])
+@pytest.mark.quick(1)
 def test_what_follows(program, constant):
     run("q4_0", 70, gemm_of(136, 160, program, "f16"), constant=constant)
 
@@ -109,6 +111,7 @@ def test_decoded_weights_are_not_read_ahead():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.quick(3)
 def test_ptxas_takes_the_decoder(scheme):
     kernel = gemm_hopper_packed(gemm_of(4096, 4096), scheme, CHIP, choices=[(None, Choice(TILES[6]))])
     used = usage(ptx(kernel.device, CHIP), CHIP)
@@ -127,6 +130,7 @@ def test_few_rows_and_large_weights_are_for_others(monkeypatch):
 
 @pytest.mark.parametrize("element", ["bf16", "f16"])
 @pytest.mark.parametrize("k", [72, 128])
+@pytest.mark.quick(2)
 def test_dense_weights_in_planes(element, k):
     """Rows of planes are multiples of 16 bytes, which those of other formats needn't be."""
     m, n = 40, 72

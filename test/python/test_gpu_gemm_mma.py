@@ -63,6 +63,7 @@ def name_of(tile: Tile) -> str:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", MMA_TILES, ids=name_of)
+@pytest.mark.quick(1)
 def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
     gemm = product(None, tile.bn + 8, 2 * tile.bk + 8, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -71,6 +72,7 @@ def test_every_tile_at_its_edges(tile: Tile, transpose: bool) -> None:
 
 
 @pytest.mark.parametrize(("program", "element", "transpose"), products(list(PROGRAMS), ["f16", "bf16"], [True, False]))
+@pytest.mark.quick(2)
 def test_every_epilogue(program: str, element: str, transpose: bool) -> None:
     gemm = product(None, 72, 48, PROGRAMS[program], element, transpose)
     check(with_tile(gemm, SMALL), gemm, dense_case(gemm, (35, 48), gemm.w_shape), CHIP)
@@ -83,6 +85,7 @@ LINES = [(1, 1), (7, 31), (66, 34), (68, 36), (33, 40)]
 @pytest.mark.parametrize(
     ("sizes", "program", "transpose"), products(LINES, ["bias_gelu_residual", "swiglu"], [True, False])
 )
+@pytest.mark.quick(1)
 def test_lines_of_any_length(sizes: tuple[int, int], program: str, transpose: bool) -> None:
     """Lines that aren't whole pieces of 16 bytes: copies of 8 and 4 bytes, and single elements."""
     n, k = sizes
@@ -93,6 +96,7 @@ def test_lines_of_any_length(sizes: tuple[int, int], program: str, transpose: bo
 
 
 @pytest.mark.parametrize(("splits", "program", "n"), products([2, 3, 7], ["bias_gelu_residual", "swiglu"], [72, 33]))
+@pytest.mark.quick(1)
 def test_parts_of_k(splits: int, program: str, n: int) -> None:
     """K in parts, of which the last may be shorter, or empty; the sums run the epilogue."""
     gemm = product(None, n, 296, PROGRAMS[program])
@@ -102,6 +106,7 @@ def test_parts_of_k(splits: int, program: str, n: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 5])
+@pytest.mark.quick(1)
 def test_many_products_of_one_x(count: int) -> None:
     program = Program(outputs=tuple(("acc", i) for i in range(count)), accumulators=count)
     gemm = product(33, 40, 72, program)
@@ -161,6 +166,7 @@ BATCHES = {
 
 
 @pytest.mark.parametrize("name", BATCHES)
+@pytest.mark.quick(1)
 def test_batches(name: str) -> None:
     shapes: tuple[Shape, Shape, Shape]
     *shapes, x, w = BATCHES[name]  # type: ignore[assignment]
@@ -186,6 +192,7 @@ def test_one_operand_serves_twice() -> None:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", TF32_TILES[2:], ids=name_of)
+@pytest.mark.quick(1)
 def test_tf32(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 68, 2 * tile.bk + 4, PROGRAMS["bias_gelu_residual"], "f32", transpose)
     case = dense_case(gemm, (35, gemm.k), gemm.w_shape)
@@ -203,7 +210,7 @@ def test_tf32(tile: Tile, transpose: bool) -> None:
     ("number", "program", "transpose"),
     products(range(len(MMA_TILES)), ["bias_gelu_residual", "swiglu"], [True, False]),
 )
-@pytest.mark.quick(16)
+@pytest.mark.quick(3)
 def test_ptxas_spills_nothing(number: int, program: str, transpose: bool, chip: str) -> None:
     gemm = product(None, 4096, 4096, PROGRAMS[program], transpose=transpose)
     kernel = with_tile(dataclasses.replace(gemm, constant=chip == "sm_90"), MMA_TILES[number], chip=chip)
@@ -214,6 +221,7 @@ def test_ptxas_spills_nothing(number: int, program: str, transpose: bool, chip: 
 @pytest.mark.parametrize(
     ("sizes", "element"), products([(4095, 4093), (4094, 4092), (None, None)], ["f16", "f32"], meeting=1)
 )
+@pytest.mark.quick(2)
 def test_ptxas_spills_nothing_where_lines_are_odd(sizes: tuple[int | None, int | None], element: str) -> None:
     gemm = product(None, *sizes, PROGRAMS["bias_gelu_residual"], element, transpose=False)
     kernel = (gemm_mma if element == "f16" else gemm_tf32)(CHIP, gemm)
@@ -223,6 +231,7 @@ def test_ptxas_spills_nothing_where_lines_are_odd(sizes: tuple[int | None, int |
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", MMA_TILES, ids=name_of)
+@pytest.mark.quick(1)
 def test_no_access_conflicts_with_another_about_banks(tile: Tile, transpose: bool) -> None:
     gemm = product(None, 2 * tile.bn, 3 * tile.bk, transpose=transpose)
     kernel = with_tile(gemm, tile)
@@ -247,6 +256,7 @@ MEMORIES = {resources(chip).block_kib: chip for chip in reversed(list(EVERY_CHIP
 @pytest.mark.parametrize(
     "chip", [pytest.param(chip, marks=[pytest.mark.slow] * (chip not in MEMORIES.values())) for chip in EVERY_CHIP]
 )
+@pytest.mark.quick(1)
 def test_every_tile_fits_every_chip(chip: str) -> None:
     have = resources(chip)
     for element, tiles in (("bf16", MMA_TILES), ("f32", TF32_TILES)):

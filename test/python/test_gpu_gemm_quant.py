@@ -93,6 +93,7 @@ def tiles(*given: Tile) -> pytest.MarkDecorator:
 
 @tiles(QUANT_TILES[3])
 @pytest.mark.parametrize("scheme", PACKED)
+@pytest.mark.quick(1)
 def test_integer_products_of_every_format(scheme: str, tile: Tile) -> None:
     block = formats.get_format(scheme).block
     gemm = product(None, 40, 3 * max(block, 32))
@@ -104,6 +105,7 @@ def test_integer_products_of_every_format(scheme: str, tile: Tile) -> None:
 @pytest.mark.parametrize(
     ("tile", "scheme"), covering.products(QUANT_TILES, ["q4_1", "q2_k"], meeting=1), indirect=["tile"]
 )
+@pytest.mark.quick(1)
 def test_integer_products_of_every_tile_at_its_edges(tile: Tile, scheme: str) -> None:
     gemm = product(None, tile.bn + 4, 256)
     kernel = gemm_block_dot(CHIP, gemm, scheme)
@@ -112,6 +114,7 @@ def test_integer_products_of_every_tile_at_its_edges(tile: Tile, scheme: str) ->
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.quick(1)
 def test_integer_products_with_every_epilogue(program: str) -> None:
     for n in (36, 37):
         gemm = product(None, n, 96, PROGRAMS[program])
@@ -144,6 +147,7 @@ def test_integers_are_exact() -> None:
 
 @tiles(DECODE_FMA_TILES[2])
 @pytest.mark.parametrize("scheme", [*PACKED, "f16", "bf16"])
+@pytest.mark.quick(1)
 def test_f32_products_of_every_format(scheme: str, tile: Tile) -> None:
     block = formats.get_format(scheme).block
     gemm = product(None, 40, 3 * max(block, 32))
@@ -153,6 +157,7 @@ def test_f32_products_of_every_format(scheme: str, tile: Tile) -> None:
 @tiles(EXACT_TILES[3])
 @pytest.mark.parametrize("element", ["f16", pytest.param("bf16", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("scheme", PACKED)
+@pytest.mark.quick(1)
 def test_products_of_halves_of_every_format(scheme: str, element: str, tile: Tile) -> None:
     block = formats.get_format(scheme).block
     gemm = product(None, 40, 3 * max(block, 32), element=element)
@@ -160,6 +165,7 @@ def test_products_of_halves_of_every_format(scheme: str, element: str, tile: Til
 
 
 @tiles(*DECODE_FMA_TILES)
+@pytest.mark.quick(1)
 def test_f32_products_of_every_tile_at_its_edges(tile: Tile) -> None:
     gemm = product(None, tile.bn + 4, 96, PROGRAMS["bias_gelu_residual"])
     kernel = gemm_decoded(CHIP, gemm, "q4_0")
@@ -168,6 +174,7 @@ def test_f32_products_of_every_tile_at_its_edges(tile: Tile) -> None:
 
 
 @tiles(*EXACT_TILES)
+@pytest.mark.quick(1)
 def test_products_of_halves_of_every_tile_at_its_edges(tile: Tile) -> None:
     gemm = product(None, tile.bn + 8, 160, PROGRAMS["swiglu"], element="bf16")
     kernel = gemm_decoded(CHIP, gemm, "q4_1")
@@ -176,6 +183,7 @@ def test_products_of_halves_of_every_tile_at_its_edges(tile: Tile) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["q4_1", "q8_0"])
+@pytest.mark.quick(1)
 def test_weights_beyond_the_range_of_halves(scheme: str) -> None:
     """Up to 65504 times 127, where f16 ends at 65504: x is as small, and the products are ordinary numbers."""
     gemm = product(33, 40, 96, element="f16")
@@ -210,6 +218,7 @@ def kernels(scheme: str, chip: str) -> list[DeviceKernel]:
         *(pytest.param(number, scheme, marks=pytest.mark.slow) for number in range(4) for scheme in KINDS[2:]),
     ],
 )
+@pytest.mark.quick(1)
 def test_ptxas_spills_nothing(number: int, scheme: str, chip: str) -> None:
     kernel = kernels(scheme, chip)[number]
     for name, one in assembled(ptx(kernel.device, chip), chip).items():
@@ -224,7 +233,7 @@ def test_ptxas_spills_nothing(number: int, scheme: str, chip: str) -> None:
     ],
     indirect=["tile"],
 )
-@pytest.mark.quick(8)
+@pytest.mark.quick(1)
 def test_main_loop_of_integers_has_no_conflicts_of_banks(scheme: str, tile: Tile) -> None:
     gemm = product(tile.bm, tile.bn, 512)
     kernel = gemm_block_dot(CHIP, gemm, scheme)

@@ -159,6 +159,7 @@ def check(case: Case, profile: bool = False) -> Stats:
 
 @pytest.mark.parametrize("quantised", [True, False], ids=["int8", "exact"])
 @pytest.mark.parametrize(("scheme", "chip"), pairs(QUANTISED, ["q4_k", "q8_0", "q2_k"]))
+@pytest.mark.quick(3)
 def test_every_format(scheme: str, quantised: bool, chip: str) -> None:
     stats = check(Case(scheme, k=1280 if chip == "sm_80" else 512, n=21, quantised=quantised, chip=chip))
     assert (stats.count("dp4a") > 0) == quantised
@@ -166,6 +167,7 @@ def test_every_format(scheme: str, quantised: bool, chip: str) -> None:
 
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize(("scheme", "chip"), pairs(DTYPES, ["bf16"]))
+@pytest.mark.quick(8)
 def test_dense(scheme: str, element: str, chip: str) -> None:
     check(Case(scheme, 2, 520, 21, False, element, dense=scheme == element, chip=chip))
 
@@ -177,6 +179,7 @@ def test_dense(scheme: str, element: str, chip: str) -> None:
         *(pytest.param(m, chip, marks=pytest.mark.slow) for m in (2, 5, 6) for chip in CHIPS),
     ],
 )
+@pytest.mark.quick(2)
 def test_rows_of_x(m: int, chip: str) -> None:
     check(Case("q4_k", m, n=19, chip=chip))
     check(Case("q6_k", m, n=19, chip=chip))
@@ -184,6 +187,7 @@ def test_rows_of_x(m: int, chip: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "chip"), pairs([32, 64, 96, 256, 288, 576, 1024, 1056, 1088, 2080], [96, 576, 1056]))
+@pytest.mark.quick(4)
 def test_lengths_of_rows(k: int, chip: str) -> None:
     check(Case("q4_0", k=k, n=9, chip=chip))
     check(Case("q5_1", 2, k=k, n=9, quantised=False, chip=chip))
@@ -200,6 +204,7 @@ COLUMNS = [(3, 1, 1), (8, 7, 5), (1, 33, 64), (3, 264, 100), (8, 520, 136), (1, 
 
 
 @pytest.mark.parametrize(("sizes", "element"), products(COLUMNS, list(DTYPES), meeting=1))
+@pytest.mark.quick(4)
 def test_weights_in_columns(sizes: tuple[int, int, int], element: str) -> None:
     m, k, n = sizes
     flags = {"dense": True, "columns": True}
@@ -208,6 +213,7 @@ def test_weights_in_columns(sizes: tuple[int, int, int], element: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "chip"), pairs([1, 2, 3, 16, 133, 300], [1, 3, 133]))
+@pytest.mark.quick(7)
 def test_numbers_of_rows(n: int, chip: str) -> None:
     check(Case("q4_k", n=n, chip=chip))
     check(Case("q8_0", k=64, n=n, chip=chip))
@@ -248,7 +254,7 @@ CONFIGURED = {
 
 @pytest.mark.parametrize(("number", "name"), products(range(len(CONFIGS)), list(CONFIGURED), meeting=1))
 @pytest.mark.parametrize("m", [pytest.param(1, marks=pytest.mark.slow), 3])
-@pytest.mark.quick(22)
+@pytest.mark.quick(7)
 def test_configurations(number: int, name: str, m: int) -> None:
     config = replace(CONFIGS[number], tile=m)
     check(replace(CONFIGURED[name], m=m, config=config, chip="sm_90a" if config.slots else "sm_80"))
@@ -259,6 +265,7 @@ SIZED = {"q4_k": 1280, "q6_k": 256, "q8_0": 96, "q4_1": 1056}
 
 
 @pytest.mark.parametrize(("scheme", "name", "chip"), products(list(SIZED), list(PROLOGUES), CHIPS))
+@pytest.mark.quick(2)
 def test_prologues(scheme: str, name: str, chip: str) -> None:
     k, prologue = SIZED[scheme], PROLOGUES[name]
     check(Case(scheme, 1, k, 21, prologue.quantise, prologue=prologue, chip=chip))
@@ -266,6 +273,7 @@ def test_prologues(scheme: str, name: str, chip: str) -> None:
 
 
 @pytest.mark.parametrize(("element", "columns", "chip"), products(list(DTYPES), [False, True], CHIPS))
+@pytest.mark.quick(5)
 def test_norms_before_dense_products(element: str, columns: bool, chip: str) -> None:
     flags = {"dense": True, "columns": columns, "prologue": Prologue(1e-5)}
     check(Case(element, 2, 544, 24, False, element, chip=chip, program=SWIGLU, **flags))
@@ -273,6 +281,7 @@ def test_norms_before_dense_products(element: str, columns: bool, chip: str) -> 
 
 @pytest.mark.parametrize("chip", CHIPS)
 @pytest.mark.parametrize("prologue", PROLOGUES.values(), ids=PROLOGUES)
+@pytest.mark.quick(5)
 def test_prologues_of_rows_that_take_turns(prologue: Prologue, chip: str) -> None:
     """Rows that are longer than what a block holds in registers."""
     check(Case("q8_0", 1, 7712, 3, prologue.quantise, prologue=prologue, chip=chip))
@@ -303,6 +312,7 @@ def test_gpus_with_fewer_multiprocessors_than_blocks(count: int, monkeypatch: py
 
 
 @pytest.mark.parametrize(("m", "chip"), pairs([1, 2, 3, 5, 8, 9, 17], [1, 5, 17]))
+@pytest.mark.quick(2)
 def test_dynamic_rows_of_x(m: int, chip: str) -> None:
     check(Case("q4_k", m, n=9, chip=chip, dynamic=True, program=RESIDUAL))
     check(Case("q8_0", m, n=9, quantised=False, chip=chip, dynamic=True))
@@ -395,6 +405,7 @@ CORPUS = [
     ],
     ids=lambda c: f"{c.scheme} {c.m} {c.program.accumulators} {c.chip} {c.quantised}",
 )
+@pytest.mark.quick(5)
 def test_code(case: Case) -> None:
     """No registers are spilled, and all that is read often is read 16 bytes at a time."""
     text = ptx(gemv(case.chip, case.spec).device, case.chip)

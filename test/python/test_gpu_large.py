@@ -184,6 +184,7 @@ PRODUCTS: dict[str, tuple[Any, str, str, str]] = {
 
 @pytest.mark.parametrize("large", ["result", "weight"])
 @pytest.mark.parametrize("name", PRODUCTS)
+@pytest.mark.quick(1)
 def test_products(name: str, large: str) -> None:
     make, chip, element, scheme = PRODUCTS[name]
     k = 256 if scheme else 64
@@ -234,6 +235,7 @@ def test_products_of_few_rows(columns: bool) -> None:
         ("bf16", 64, CHIP, "attention_hopper"),
     ],
 )
+@pytest.mark.quick(1)
 def test_attention(element: str, queries: int, chip: str, schedule: str) -> None:
     case = Attention(queries, 512, 8, 8, 128, 8200 if element == "bf16" else 4100, element=element, fixed=queries == 1)
     kernel = gpu_attention(NAME, case.spec(), chip)

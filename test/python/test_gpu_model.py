@@ -43,6 +43,7 @@ def check(got: np.ndarray, wanted: np.ndarray, activations: str) -> None:
         pytest.param("qwen3", "int8", "sm_80", marks=pytest.mark.slow),
     ],
 )
+@pytest.mark.slow
 def test_a_model_gives_what_it_gives_on_the_cpu(tmp_path: Path, architecture: str, activations: str, chip: str) -> None:
     path = tiny_models.write(tmp_path / "tiny.gguf", architecture=architecture)
     on_cpu = load_model(path, activations=activations, **SIZES)  # type: ignore[arg-type]

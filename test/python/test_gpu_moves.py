@@ -69,6 +69,7 @@ def transpose(dims: Dims, permutation: Sequence[int], dtype: str) -> MoveSpec:
         meeting=1,
     ),
 )
+@pytest.mark.quick(5)
 def test_transposes_that_move_the_last_axis(case: tuple[Any, ...], dtype: str) -> None:
     dims, permutation = case
     spec = transpose(dims, permutation, dtype)
@@ -238,6 +239,7 @@ def test_what_the_schedules_leave_out() -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i8"])
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(3)
 def test_squares_stay_in_registers(dtype: str, chip: str) -> None:
     module = GraphModule.mir("turn")
     module.set_outputs({"y": module.transpose(module.input("x", ["n", "m"], dtype), [1, 0])})

@@ -65,7 +65,7 @@ def check(spec: NormSpec, shape: tuple[int, ...], dtype: str, chip: str = "sm_90
         meeting=1,
     ),
 )
-@pytest.mark.quick(10)
+@pytest.mark.quick(3)
 def test_any_axis(case: tuple[Any, ...], op: str) -> None:
     dims, axis = case
     spec = spec_of(op, dims, axis, "f32")
@@ -75,6 +75,7 @@ def test_any_axis(case: tuple[Any, ...], op: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 @pytest.mark.parametrize("op", OPS)
+@pytest.mark.quick(2)
 def test_halves(op: str, dtype: str) -> None:
     check(spec_of(op, (2, "n", 24), 1, dtype, factors=1), (2, 19, 24), dtype, "sm_80")
     check(spec_of(op, ("a", "n", "c"), 1, dtype), (2, 5, 7), dtype, "sm_80")
@@ -82,6 +83,7 @@ def test_halves(op: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("op", OPS)
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0)])
+@pytest.mark.quick(8)
 def test_nothing(op: str, shape: tuple[int, ...]) -> None:
     check(spec_of(op, ("a", "b", "c"), 1, "f32"), shape, "f32")
 

@@ -75,7 +75,7 @@ ELDER = ("packed q4_0", "int8 q8_0", "attention f32")
         for chip in ("sm_90a", "sm_80")
     ],
 )
-@pytest.mark.quick(40)
+@pytest.mark.quick(1)
 def test_kernels_equal_the_references(name: str, chip: str) -> None:
     run_case(name, chip, verify=True)
 

@@ -83,6 +83,7 @@ def check_reduce(dims: Dims, axes: tuple[int, ...], kind: str, dtype: str, chip:
         meeting=1,
     ),
 )
+@pytest.mark.quick(4)
 def test_any_axes(case: tuple[Any, ...], kinds: tuple[str, str]) -> None:
     dims, axes = case
     kind, dtype = kinds
@@ -130,6 +131,7 @@ def test_long_ones_in_parts(case: tuple[Any, ...], dtype: str) -> None:
         ["any", "all"],
     ),
 )
+@pytest.mark.quick(3)
 def test_conditions(case: tuple[Any, ...], kind: str) -> None:
     """Bytes: few that decide a result, and none at all."""
     dims, axes = case
@@ -183,6 +185,7 @@ def test_running_sums(case: tuple[Any, ...], kinds: tuple[str, bool]) -> None:
         [(("n",), 0, 5000), ((1, 4097), 1, 0), (("n", 8), 0, 1200), ((1, 700, 3), 1, 0)], [False, True], ["f32", "i32"]
     ),
 )
+@pytest.mark.quick(7)
 def test_long_running_sums_in_parts(case: tuple[Any, ...], exclusive: bool, dtype: str) -> None:
     dims, axis, n = case
     check_scan(dims, axis, dtype, "sm_80", {"n": n}, exclusive=exclusive)
@@ -216,6 +219,7 @@ def test_compiled_modules_have_no_generic_kernels() -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("dtype", ["f32", "bf16"])
+@pytest.mark.quick(2)
 def test_sums_stay_in_registers(dtype: str, chip: str) -> None:
     module = GraphModule.mir("sums")
     x = module.input("x", ["b", "s", 64], dtype)

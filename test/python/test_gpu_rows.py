@@ -77,6 +77,7 @@ CPU_CASES: list[tuple[Callable[..., None], tuple]] = [
 
 
 @pytest.mark.parametrize(("test", "arguments"), CPU_CASES, ids=lambda own: getattr(own, "__name__", None))
+@pytest.mark.quick(6)
 def test_like_on_cpus(test: Callable[..., None], arguments: tuple) -> None:
     test(*arguments)
 

@@ -143,6 +143,7 @@ def check_memory(kernels: dict[str, Code]) -> None:
 
 
 @pytest.mark.parametrize("name", CORPUS)
+@pytest.mark.quick(2)
 def test_code_holds_what_speed_rests_on(name: str) -> None:
     kernels = machine_code(name)
     check_memory(kernels)
@@ -167,6 +168,7 @@ def moves(loop: Code) -> int:
 
 @pytest.mark.parametrize("transpose", [True, False], ids=["nk", "kn"])
 @pytest.mark.parametrize("tile", TILES, ids=lambda tile: f"{tile.rows}x{tile.columns}")
+@pytest.mark.quick(4)
 def test_the_main_loop_of_products_by_wgmma(tile: Tile, transpose: bool) -> None:
     gemm = product(4096, 4096, 4096, "bf16", transpose=transpose)
     kernel = gemm_hopper(gemm, HOPPER, constant_weights=True, choices=[(None, Choice(tile))])

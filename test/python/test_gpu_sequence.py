@@ -75,7 +75,7 @@ def delta_inputs(n: int, dtype: str, b: int, s: int, *, state: bool) -> dict[str
         meeting=1,
     ),
 )
-@pytest.mark.quick(4)
+@pytest.mark.quick(2)
 def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
     n, dtype = case
     module = delta(n, dtype, state=state)
@@ -157,6 +157,7 @@ def test_state_sizes_that_the_schedule_leaves_out() -> None:
 @pytest.mark.parametrize(
     ("case", "dtype"), products([(16, 4), (8, 1), (33, 3), (1, 2)], ["f32", "f16", "bf16"], meeting=1)
 )
+@pytest.mark.quick(2)
 def test_depthwise_convolution(case: tuple[Any, ...], dtype: str) -> None:
     channels, taps = case
     module = GraphModule.hir("conv")

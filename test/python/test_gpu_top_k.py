@@ -41,7 +41,7 @@ def check(module: Any, executable: Any, x: np.ndarray) -> None:
 
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize(("n", "k"), [(1, 1), (7, 7), (301, 5), (4096, 2), (4100, 4), (20000, 40)])
-@pytest.mark.quick(8)
+@pytest.mark.quick(2)
 def test_equals_the_reference(n: int, k: int, dtype: str) -> None:
     with emulated_device("sm_90"):
         module = graph(n, k, dtype)

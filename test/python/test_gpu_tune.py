@@ -84,6 +84,7 @@ def test_what_is_faster_is_found_and_kept_and_used(tuner: Any, model: Any) -> No
     assert kept["measured"]["1"]["ratio"] == found.gains[1].ratio
 
 
+@pytest.mark.slow
 def test_what_is_not_faster_is_not_kept(tuner: Any, gpu: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> None:
     """Faster kernels don't help where the module as a whole isn't faster."""
     time = iter(range(1 << 20))
@@ -176,6 +177,7 @@ def test_another_number_of_multiprocessors_is_another_device(gpu: FakeCuda, monk
     assert tuned.path_of(parts) != path
 
 
+@pytest.mark.slow
 def test_the_command(model: Any, monkeypatch: pytest.MonkeyPatch, gpu: FakeCuda) -> None:
     monkeypatch.setattr(tune._Tuner, "clock", staticmethod(gpu.clock))
     monkeypatch.setattr(Loading, "load", lambda self, say: model)

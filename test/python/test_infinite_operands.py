@@ -12,6 +12,7 @@ from rlx_mlir import formats
 
 @pytest.mark.parametrize("rows", [1, 3, 6])
 @pytest.mark.parametrize("name", ["q4_0", "q4_1", "q5_1", "q8_0", "q2_k", "q4_k", "q5_k", "q6_k"])
+@pytest.mark.quick(2)
 def test_infinities_meet_decoded_weights(name: str, rows: int) -> None:
     """The parts of a scale and of a minimum are infinities that would cancel, where formats have both."""
     rng = np.random.default_rng(rows)

@@ -85,6 +85,7 @@ def test_references_are_the_definitions(name, dtype):
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_loops_are_the_references(dtype):
     """All pairs of i8; static, dynamic, broadcast, of nothing."""
     x, y = operands(dtype)
@@ -203,6 +204,7 @@ def check_equal(got: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None
 
 
 @by_dtype
+@pytest.mark.quick(1)
 def test_integers_on_cpus(dtype):
     word = f"i{8 * dtype.itemsize}"
     executable = rlx.compile(arithmetic(word), cache=False)
@@ -222,6 +224,7 @@ def test_conditions_on_cpus():
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
 @pytest.mark.parametrize("dtype", ["int8", "int32", "int64"])
+@pytest.mark.quick(1)
 def test_integers_on_gpus(dtype, disabled):
     word = dtype.replace("int", "i")
     with emulated_device("sm_80"):
@@ -246,6 +249,7 @@ def test_constants_of_many_digits_on_gpus():
 
 
 @pytest.mark.parametrize("disabled", [(), ("all",)], ids=["kernels", "loops"])
+@pytest.mark.quick(1)
 def test_conditions_on_gpus(disabled):
     with emulated_device("sm_80"):
         executable = rlx.compile(conditions(), target="cuda", chip="sm_80", disable_templates=disabled, cache=False)
@@ -330,6 +334,7 @@ SUMMED = ["int8", "int32", "int64"]
 
 
 @pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.quick(1)
 def test_sums_on_cpus(dtype):
     module = sums(dtype.replace("int", "i"))
     executable = rlx.compile(module, cache=False)
@@ -340,6 +345,7 @@ def test_sums_on_cpus(dtype):
 
 
 @pytest.mark.parametrize("dtype", SUMMED)
+@pytest.mark.quick(1)
 def test_sums_on_gpus(dtype):
     with emulated_device("sm_80"):
         executable = rlx.compile(sums(dtype.replace("int", "i")), target="cuda", chip="sm_80", cache=False)

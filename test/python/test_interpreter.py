@@ -279,6 +279,7 @@ CASES = [
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("build", CASES)
+@pytest.mark.quick(21)
 def test_blocks_agree_with_what_they_lower_to(build, dtype):
     c = Case(dtype)
     built = build(c)

@@ -63,6 +63,7 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.quick(5)
 def test_variants_equal_numpy(tmp_path: Path, variant: str) -> None:
     changes, options = VARIANTS[variant]
     path = tiny_models.write(tmp_path / "m.gguf", changes, **options)
@@ -99,7 +100,7 @@ def together(names: tuple[str, ...]) -> tuple[dict[str, Any], dict[str, Any]]:
         *(pytest.param((name,), id=name, marks=pytest.mark.slow) for name in VARIANTS),
     ],
 )
-@pytest.mark.quick(5)
+@pytest.mark.quick(1)
 def test_compiled_variants_equal_numpy(tmp_path: Path, names: tuple[str, ...]) -> None:
     """By prefill, by decode, and by both."""
     changes, options = together(names)
@@ -115,7 +116,7 @@ def test_compiled_variants_equal_numpy(tmp_path: Path, names: tuple[str, ...]) -
 
 def test_compiled_int8_is_near(tiny_llama: Path, expected: np.ndarray) -> None:
     """Rounding to 8 bits costs about 1/127 of the largest element of a block, here some percent of the logits."""
-    found = load_model(tiny_llama, activations="int8", context=64, chunk=16, cache=False).logits(IDS)
+    found = load_model(tiny_llama, activations="int8", context=64, chunk=16).logits(IDS)
     assert np.abs(found - expected).mean() < 0.02 * np.abs(expected).max()
     assert not np.array_equal(found, expected)
 
@@ -137,7 +138,7 @@ def test_chunks_equal_the_whole(tiny_llama: Path, expected: np.ndarray, chunk: i
 
 
 @pytest.mark.parametrize("split", [1, 15, 16, 17, 39])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_prefill_then_decode_equals_prefill(tiny: Model, expected: np.ndarray, split: int) -> None:
     session = _Session(tiny)
     close(session.prefill(IDS[:split]), expected[split - 1])

@@ -47,6 +47,7 @@ def test_unary(dtype):
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=word)
+@pytest.mark.quick(2)
 def test_binary(dtype):
     a, b = normal(3, 1, 5, dtype=dtype, scale=50), normal(4, 5, dtype=dtype, seed=1, scale=50)
     same = normal(2, 3, dtype=dtype, seed=2)
@@ -157,6 +158,7 @@ def test_one_condition_for_all_elements(value):
 
 
 @by_dtype
+@pytest.mark.quick(3)
 def test_matmul(dtype):
     def operands(m, n, k, batch=(), seed=0):
         return normal(*batch, m, k, dtype=dtype, seed=seed), normal(*batch, k, n, dtype=dtype, seed=seed + 1)
@@ -213,6 +215,7 @@ def test_batched_matmul_with_dynamic_inner_sizes():
 
 
 @by_dtype
+@pytest.mark.quick(3)
 def test_fused_matmul_bias_act(dtype):
     x, w, b = normal(3, 5, dtype=dtype), normal(5, 7, dtype=dtype, seed=1), normal(7, dtype=dtype, seed=2)
     cases = [
@@ -289,6 +292,7 @@ def _type(sizes: str, dtype: Any) -> ir.Type:
 
 
 @pytest.mark.parametrize("index", ["int32", "int64", "float32"])
+@pytest.mark.quick(2)
 def test_gather(index):
     table = normal(5, 3, 4)
     indices = np.array([[0, 4, 2], [7, -3, 1]], index)
@@ -328,6 +332,7 @@ def _reduce(kind: str, axes: list[int], keep: bool = False) -> Any:
 
 
 @pytest.mark.parametrize("dtype", [*FLOATS, np.dtype(np.int32), np.dtype(np.int8)], ids=word)
+@pytest.mark.quick(2)
 def test_reduce(dtype):
     x = normal(3, 5, 4, dtype=dtype, scale=3)
     special = (
@@ -405,6 +410,7 @@ def test_softmax_and_cumsum(dtype):
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_norms(dtype):
     x = normal(3, 5, 6, dtype=dtype, scale=3) + dtype.type(2)
     r, bias = normal(3, 5, 6, dtype=dtype, seed=1), normal(6, dtype=dtype, seed=2)
@@ -475,6 +481,7 @@ def random_blocks(scheme: str, n: int, k: int) -> PackedWeight:
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_dequant_matmul(dtype):
     x = normal(2, 3, 64, dtype=dtype)
     cases = []

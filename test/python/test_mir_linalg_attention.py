@@ -94,6 +94,7 @@ def attention_cases(dtype: Any, b: int, h: int, kv: int, sq: int, sk: int, kind:
 
 
 @pytest.mark.parametrize("kind", ["none", "causal", "sliding_window", "custom", "bias"])
+@pytest.mark.quick(1)
 def test_attention_f32(kind):
     cases = [
         c
@@ -109,6 +110,7 @@ def test_attention_f32(kind):
 
 
 @pytest.mark.parametrize("dtype", FLOATS[1:], ids=word)
+@pytest.mark.quick(1)
 def test_attention_types(dtype):
     cases = [
         c

@@ -80,6 +80,7 @@ def test_conv_reference_of_an_image_that_is_too_small():
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_conv(dtype):
     def operands(n, ci, h, w, co, per_group, kh, kw):
         return normal(n, ci, h, w, dtype=dtype), normal(co, per_group, kh, kw, dtype=dtype, seed=1)
@@ -226,6 +227,7 @@ def test_gated_delta_net_in_parts_is_the_whole():
 
 
 @by_dtype
+@pytest.mark.quick(1)
 def test_gated_delta_net(dtype):
     cases = []
     for (batch, steps, heads, n), state in itertools.product(

@@ -182,6 +182,7 @@ def test_abandoned_generations_end_where_the_collector_finds_them(model: Model) 
     assert model._spare is not None
 
 
+@pytest.mark.slow
 def test_python_ends_quietly_in_a_generation(tiny_llama: Path) -> None:
     code = "import sys, rlx_mlir as rlx; g = rlx.load_model(sys.argv[1]).generate('hello', greedy=True); next(g)"
     done = subprocess.run([sys.executable, "-c", code, tiny_llama], capture_output=True, text=True, check=False)
@@ -222,6 +223,7 @@ def read(model: Model, prompt: list[int], count: int = 5) -> tuple[str, int]:
         ([1, 2, 3, 4, 5, 6, 7, 8], 0),
     ],
 )
+@pytest.mark.quick(2)
 def test_prompts_take_over_what_they_have_in_common(
     model: Model, tiny_llama: Path, prompt: list[int], reused: int
 ) -> None:
@@ -270,6 +272,7 @@ def test_gpus_take_over_whole_chunks(model: Model, tiny_llama: Path) -> None:
     ("architecture", "activations", "kv_dtype"),
     [("llama", "int8", "f32"), ("llama", "exact", "f16"), ("gemma3", "int8", "bf16")],
 )
+@pytest.mark.quick(1)
 def test_prefill_is_the_same_bits_however_it_is_cut(
     tmp_path: Path, architecture: str, activations: str, kv_dtype: str
 ) -> None:
@@ -290,6 +293,7 @@ def test_prefill_is_the_same_bits_however_it_is_cut(
 
 
 @pytest.mark.parametrize("activations", ["exact", "int8"])
+@pytest.mark.quick(1)
 def test_texts_are_the_same_whether_tokens_are_taken_over(tiny_llama: Path, activations: str) -> None:
     """Twenty prompts, each after another one that shares its start, chosen tokens among them."""
     random = np.random.default_rng(1)

@@ -211,6 +211,7 @@ def test_what_is_not_implemented_is_refused(tmp_path: Path, changes: dict[str, A
 
 
 @pytest.mark.parametrize(("key", "neutral"), REFUSED.items())
+@pytest.mark.quick(15)
 def test_every_refused_key_has_values_that_change_nothing(tmp_path: Path, key: str, neutral: tuple[Any, ...]) -> None:
     word = key.replace(".", "__")
     for value in (*neutral, np.array([neutral[0]] * 2) if not isinstance(neutral[0], float) else neutral[0]):

@@ -61,7 +61,17 @@ def test_sources_and_tests_exist(mutations: Any) -> None:
     for pattern, tests in mutations.TARGETS:
         assert list((ROOT / mutations.PACKAGE).glob(pattern)), pattern
         for name in tests:
-            assert (ROOT / "test" / "python" / f"test_{name}.py").is_file(), name
+            if name.startswith("lit:"):
+                assert list((ROOT / "test" / "lit").rglob(f"*{name[4:]}*.mlir")), name
+            else:
+                assert (ROOT / "test" / "python" / f"test_{name}.py").is_file(), name
+
+
+def test_quick_tests_come_first_and_slow_ones_where_they_are_wanted(mutations: Any) -> None:
+    quick = [("lit --filter fuse", "found"), ("pytest -m 'not slow and not network' test/python/test_sums.py", "found")]
+    assert list(mutations.checks(("lit:fuse", "sums"), quick=True)) == quick
+    slow = ("pytest -m 'slow and not network' test/python/test_sums.py", "by slow tests")
+    assert list(mutations.checks(("lit:fuse", "sums"), quick=False)) == [*quick, slow]
 
 
 def test_the_same_seed_draws_the_same(mutations: Any) -> None:

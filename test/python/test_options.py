@@ -63,6 +63,7 @@ def test_every_option_of_compile_is_used() -> None:
 
 
 @pytest.mark.parametrize("options", [own for uses in COMPILING.values() for own in uses], ids=str)
+@pytest.mark.quick(1)
 def test_compiled_with(options: dict[str, Any], tmp_path: Path) -> None:
     if "dump_dir" in options:
         options = {"dump_dir": tmp_path / "dump"}
@@ -109,15 +110,26 @@ def test_every_option_of_models_is_used() -> None:
     assert set(others) <= LOADING.keys()
 
 
+#: What lines of commands have too: models with these options are compiled once.
+SMALL: dict[str, Any] = {"activations": "exact", "threads": 1, "context": 64, "chunk": 16}
+
+
 @pytest.fixture(scope="module")
 def plain(tiny_llama: Path) -> np.ndarray:
-    return load_model(tiny_llama, activations="exact", threads=1).logits(PROMPT)
+    return load_model(tiny_llama, **SMALL).logits(PROMPT)
 
 
-@pytest.mark.parametrize("option", [name for name in inspect.signature(load_model).parameters if name in LOADING])
+@pytest.mark.parametrize(
+    "option",
+    [  # two of those for which the model is compiled again
+        pytest.param(name, marks=[pytest.mark.slow] * (name in ("context", "chunk", "cache")))
+        for name in inspect.signature(load_model).parameters
+        if name in LOADING
+    ],
+)
 def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
     value, same = LOADING[option]
-    model = load_model(tiny_llama, **{"activations": "exact", "threads": 1, option: value})
+    model = load_model(tiny_llama, **{**SMALL, option: value})
     logits = model.logits(PROMPT)
     if same:
         np.testing.assert_array_equal(logits, plain)
@@ -132,7 +144,7 @@ def test_loaded_with(option: str, tiny_llama: Path, plain: np.ndarray) -> None:
 LINES = (
     "generate {llama} hello --max-tokens 3 --temperature 0.7 --top-k 3 --top-p 0.9 --seed 1 --stop zzz --chat "
     "--threads 1 --activations exact --context 64 --chunk 16 --kv-cache f16 --device cpu --json --stats",
-    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero",
+    "generate {llama} hello --greedy --max-tokens 2 --nonfinite zero --activations exact --context 64 --chunk 16",
     "embed {bert} the --threads 1 --batch 1 --max-tokens 8 --prompt query --json",
     "models --json",
     "models --verify",
@@ -199,8 +211,9 @@ def test_every_option_of_commands_is_used() -> None:
     assert unused == []
 
 
-@pytest.fixture
-def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, tiny_llama: Path) -> dict[str, str]:
+    tmp_path = tmp_path_factory.mktemp("files")
     (tmp_path / "corpus").mkdir()
     text = "func.func @f(%x: tensor<4x8xf32>) -> tensor<4x8xf32> {\n  return %x : tensor<4x8xf32>\n}\n"
     (tmp_path / "corpus" / "f.mlir").write_text(text)
@@ -216,7 +229,7 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
     bert = tiny_encoders.BERT
     folder = tiny_encoders.write(tmp_path / "bert", bert, tiny_encoders.tensors(bert))
     (folder / "config_sentence_transformers.json").write_text('{"prompts": {"query": "the "}}')
-    made = {
+    found = {
         "llama": tiny_llama,
         "bert": folder,
         "module": tmp_path / "m.mlir",
@@ -226,27 +239,29 @@ def files(tmp_path: Path, tiny_llama: Path) -> dict[str, str]:
         "arrays": tmp_path / "arrays.npz",
         "case": tmp_path / "case.mlir",
         "corpus": tmp_path / "corpus",
-        "out": tmp_path / "out",
         "triple": machine()[0],
         "cpu": "x86-64-v2" if platform.machine() == "x86_64" else "generic",
         "features": "+sse2" if platform.machine() == "x86_64" else "+neon",
         "kernel": next(iter(rlx.compile(module, cache=False).artifact.kernels)),
     }
-    return {name: str(value) for name, value in made.items()}
+    return {name: str(value) for name, value in found.items()}
 
 
 def _lines() -> Iterator[Any]:
-    """Those that measure compile times take minutes."""
+    """Those that measure compile times take minutes, and models take long without the cache, or in several ways."""
     for line in LINES:
         words = line.split()
-        slow = [pytest.mark.slow] if words[:2] == ["fuzz", "scaling"] else []
+        long = words[:2] in (["fuzz", "scaling"], ["tune", "{llama}"]) or "--timing" in words
+        slow = [pytest.mark.slow] if long else []
         yield pytest.param(line, id="-".join(words[:3]), marks=slow)
 
 
 @pytest.mark.parametrize("line", list(_lines()))
-def test_command_line(line: str, files: dict[str, str], fresh_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
-    words = [word.format(**files) for word in line.split()]
+    if line.startswith(("cache", "models")):  # the others share what is compiled
+        monkeypatch.setenv("RLX_CACHE_DIR", str(tmp_path / "cache"))
+    words = [word.format(**made, out=tmp_path / "out") for word in line.split()]
 
     result = CliRunner().invoke(app, words)
     assert "Traceback" not in result.output, (result.output, result.exception)

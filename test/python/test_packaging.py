@@ -194,6 +194,7 @@ def test_readme_graph_example_runs(tmp_path: Path) -> None:
     assert "memref.view" in text
 
 
+@pytest.mark.slow
 def test_readme_model_example_runs(smollm2_path: Path, tmp_path: Path) -> None:
     _, second, third = blocks("README.md", "python")
     assert "load_model" in second.text
@@ -228,6 +229,7 @@ def test_readme_names_all_variables() -> None:
     assert set(re.findall(r"^\| `(RLX_[A-Z_]+)`", text, re.MULTILINE)) == read
 
 
+@pytest.mark.slow
 def test_tutorial_runs(tmp_path: Path) -> None:
     for block in blocks("docs/writing-a-pass.md", "mlir"):
         (tmp_path / (block.file or "")).write_text(block.text)
@@ -241,6 +243,7 @@ def example(name: str, folder: Path, *arguments: object) -> str:
     return run([sys.executable, ROOT / "examples" / f"{name}.py", *arguments], folder)
 
 
+@pytest.mark.slow
 def test_example_of_stages_runs(tmp_path: Path) -> None:
     assert "128 tokens: largest difference" in example("stages", tmp_path)
     assert "mir.arena = " in example("stages", tmp_path, "--stage", "lir")
@@ -254,6 +257,7 @@ def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "tokens per second" in example("run_gguf", tmp_path, tiny_llama, "hello")
 
 
+@pytest.mark.slow
 def test_examples_of_a_decoder_run(tmp_path: Path) -> None:
     decoder = example("transformer", tmp_path, "--save", "decoder.rlx")
     compiled, interpreted = re.findall(r"^(?:compiled|interpreted): +([\d ]+)$", decoder, re.MULTILINE)
@@ -262,12 +266,14 @@ def test_examples_of_a_decoder_run(tmp_path: Path) -> None:
     assert f"next token: {compiled.split()[0]}\nMLIR loaded: False" in deployed
 
 
+@pytest.mark.slow
 def test_example_of_formats_runs(tmp_path: Path) -> None:
     rows = example("quantize", tmp_path, "q8_0", "q2_k").splitlines()[1:]
     assert [row.split()[0] for row in rows] == ["q8_0", "q2_k"]
     assert [float(row.split()[2]) < 0.01 for row in rows] == [True, False]
 
 
+@pytest.mark.slow
 def test_example_of_a_gpu_that_is_not_there_runs(tmp_path: Path) -> None:
     assert "gemm_hopper" in example("gpu_offline", tmp_path, "--save", "ffn.rlx")
     assert rlx_mlir.Artifact.load(tmp_path / "ffn.rlx").chip == "sm_90a"

@@ -175,6 +175,7 @@ def parameters_of(module: ir.Module, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.quick(4)
 def test_random_programs_mean_the_same_at_every_stage(seed: int) -> None:
     program = RandomProgram(seed)
     module = ir.Module.parse(program.text, ir.new_context())

@@ -177,6 +177,7 @@ def test_tables_without_positions_are_long_enough() -> None:
 
 @pytest.mark.parametrize("options", [{}, GENERIC], ids=["template", "generic"])
 @pytest.mark.parametrize("positions", [[-1, 6], [4, 1], [LARGEST, -LARGEST - 1], [100, -100]])
+@pytest.mark.quick(2)
 def test_computed_positions_touch_nothing_outside(positions: list[int], options: dict[str, Any]) -> None:
     """They can't be seen before the call; then memory around caches and tables is neither written nor read."""
     module = cached(computed=True)
@@ -209,6 +210,7 @@ EDGES = {
 @pytest.mark.parametrize("options", [{}, GENERIC], ids=["template", "generic"])
 @pytest.mark.parametrize("dtype", EDGES)
 @pytest.mark.parametrize("table", ["rows", "columns", "packed", "dynamic", "batched"])
+@pytest.mark.quick(4)
 def test_indices_are_clamped_as_the_interpreter_does(dtype: str, table: str, options: dict[str, Any]) -> None:
     """The rule is that of the operation: an index outside is the nearest inside, and nothing else is read."""
     rng = np.random.default_rng(1)
@@ -243,6 +245,7 @@ def test_indices_are_clamped_as_the_interpreter_does(dtype: str, table: str, opt
 @pytest.mark.parametrize("options", [{}, GENERIC], ids=["template", "generic"])
 @pytest.mark.parametrize("mask", ["none", "causal", "sliding_window"])
 @pytest.mark.parametrize("tokens", [1, 5])
+@pytest.mark.quick(1)
 def test_attention_anywhere_is_what_the_interpreter_gives(tokens: int, mask: str, options: dict[str, Any]) -> None:
     """Any position has a meaning there: keys that aren't in memory don't exist."""
     m = GraphModule.mir("attended")

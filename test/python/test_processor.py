@@ -42,6 +42,7 @@ def needs(cpu: str) -> list[str]:
 
 @needs_x86
 @pytest.mark.parametrize("cpu", NAMES)
+@pytest.mark.quick(1)
 def test_code_for_another_processor_runs_or_is_refused_by_name(cpu: str) -> None:
     missing = needs(cpu)
     assert not [name for name in missing if name.startswith(HINTS)]

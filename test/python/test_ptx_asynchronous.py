@@ -398,6 +398,7 @@ def fragments(matrix: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("columns", [8, 64, 256])
 @pytest.mark.parametrize("span", [0, 32, 64, 128])
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.quick(11)
 def test_products_of_warp_groups(name: str, span: int, columns: int) -> None:
     check_product(name, span, columns, (False, False))
 

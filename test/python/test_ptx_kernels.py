@@ -9,6 +9,7 @@ from test_gpu_pipeline import run_case
 
 
 @pytest.mark.parametrize("name", QUICK_AND_SLOW)
+@pytest.mark.quick(1)
 def test_generic_ptx_equals_the_references(name: str) -> None:
     templates = run_case(name, "sm_80", disable_templates=("all",))
     assert all(template.startswith("generic") for template in templates.values())

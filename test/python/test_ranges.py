@@ -64,6 +64,7 @@ def finite(array: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("first", range(0, 60, 15))
+@pytest.mark.quick(1)
 def test_random_graphs_stay_within_their_bounds(first: int) -> None:
     for index in range(first, first + 15):
         case, _ = random_case(5, index)

@@ -37,6 +37,7 @@ def by_a_ring() -> None:
     [(by_wgmma, ["k_wgmma"]), (by_mma, ["mm_"]), (by_a_ring, ["p_gemv2"])],
     ids=["maps", "dynamic sizes", "ring"],
 )
+@pytest.mark.quick(1)
 def test_numbers_are_those_of_the_gpu(
     run: Callable[[], None], launched: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,6 +78,7 @@ def test_reference_in_chunks(steps, state):
 
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=word)
+@pytest.mark.quick(1)
 def test_compiled_in_chunks(dtype):
     """The numpy loop in the type of computation is what `check` compares with, where `chunk` is of one step."""
     cases = []
@@ -100,6 +101,7 @@ EXTREMES = {
 
 
 @pytest.mark.parametrize("name", EXTREMES)
+@pytest.mark.quick(1)
 def test_decays_of_any_size(name):
     """Reference in chunks, generic code in chunks and the template; decays whose logarithms are large sums."""
     q, k, v, g, beta, state = operands_of(2, 3 * BLOCK + 1, 2, 16, state=True)
@@ -114,6 +116,7 @@ def test_decays_of_any_size(name):
 
 
 @pytest.mark.parametrize("operand", range(5))
+@pytest.mark.quick(1)
 def test_later_steps_leave_results(operand):
     """NaN at one step isn't in results before it, though steps of a block are computed together."""
     operands = operands_of(1, 2 * BLOCK, 1, 8)
@@ -185,6 +188,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("bits", sorted(TARGETS))
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.quick(1)
 def test_template(bits, shape):
     for state, dynamic in itertools.product([False, True], repeat=2):
         operands = operands_of(*shape, state=state)
@@ -195,6 +199,7 @@ def test_template(bits, shape):
 
 @pytest.mark.parametrize("bits", sorted(TARGETS))
 @pytest.mark.parametrize("word", ["f16", "bf16"])
+@pytest.mark.quick(1)
 def test_template_of_halves(bits, word):
     """Computed in f32, rounded once: the state is as exact as that of f32."""
     operands = operands_of(1, 2 * BLOCK + 1, 2, 24, DTYPES[word], state=True)

@@ -149,6 +149,7 @@ def test_operations_are_found():
 
 
 @pytest.mark.parametrize("name", sorted(OPS))
+@pytest.mark.quick(17)
 def test_nothing_is_missing(name):
     assert not missing(name), f"{name} lacks {', '.join(missing(name))}"
 

@@ -126,6 +126,7 @@ def test_calls_of_own_operations_go_on_from_where_they_are_named() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.quick(1)
 def test_gpu_text_is_compiled_on_from(stage: str) -> None:
     text = rlx.emit(module(), stage, target="nvptx", chip="sm_80")
     again = rlx.emit(GraphModule.from_text(text), "ptx", target="nvptx", chip="sm_80")
@@ -144,6 +145,7 @@ def test_gpu_text_is_compiled_on_from(stage: str) -> None:
         ("linalg", {"choices": {"softmax_0": {"prefetch": 0}}}, "'choices' has no meaning for 'resumed', which is at"),
     ],
 )
+@pytest.mark.quick(3)
 def test_options_of_stages_that_are_past(stage: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         rlx.compile(GraphModule.from_text(rlx.emit(module(), stage)), cache=False, **options)

@@ -259,6 +259,7 @@ def undeclared(tmp_path: Path, op: str, dependent: str) -> subprocess.CompletedP
 
 
 @pytest.mark.parametrize("op", ["tensor.empty", "foreign.op"])
+@pytest.mark.quick(1)
 def test_an_operation_of_an_undeclared_dialect_is_an_error(tmp_path: Path, op: str) -> None:
     """MLIR would abort: the dialect isn't loaded, or isn't known at all."""
     result = undeclared(tmp_path, op, "")

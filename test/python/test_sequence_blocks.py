@@ -41,6 +41,7 @@ def test_published_depthwise_conv():
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.quick(1)
 def test_depthwise_conv(dtype):
     p = Program()
     x = p.input("x", ["b", "s", 6], dtype)

@@ -48,6 +48,7 @@ def test_what_is_skipped_is_not_joined() -> None:
 
 
 @pytest.mark.parametrize("skipped", [True, (SWIGLU,), (BIAS,)])
+@pytest.mark.quick(1)
 def test_results_are_those_of_the_graph(skipped: bool | tuple[str, ...]) -> None:
     random = np.random.default_rng(0)
     module = mlp()

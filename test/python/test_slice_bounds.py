@@ -98,6 +98,7 @@ def test_bounds_that_are_sizes(threads: int) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 9])
+@pytest.mark.quick(1)
 def test_sizes_of_static_dimensions(size: int) -> None:
     """The dimension is known, the bounds aren't."""
     m = GraphModule.mir("static")
@@ -181,6 +182,7 @@ def test_bound_symbols() -> None:
 
 @pytest.mark.parametrize("dtype", ["i32", "i64"])
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.quick(1)
 def test_bounds_that_are_values(dtype: str, threads: int) -> None:
     m = GraphModule.mir("values")
     x, i, like = m.input("x", ["b", "s", 3]), m.input("i", [], dtype), m.input("like", ["k"], "i32")
@@ -212,6 +214,7 @@ def test_bounds_that_are_values(dtype: str, threads: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64", "i8", "i64", "i1"])
+@pytest.mark.quick(1)
 def test_values_of_all_types(dtype: str) -> None:
     m = GraphModule.mir("types")
     x, u, i = m.input("x", [5, "s"], dtype), m.input("u", [5, 2], dtype), m.input("i", [], "i32")
@@ -350,6 +353,7 @@ def reshapes(m: GraphModule, x: Value, flat: Value, h: Value) -> dict[str, Value
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.quick(1)
 def test_splitting_and_joining(threads: int) -> None:
     m = GraphModule.mir("split")
     x, h = m.input("x", ["b", "s", 8]), m.input("h", ["s", "h"])

@@ -63,6 +63,7 @@ def test_sizes_of_slices(size: int, start: int | None, stop: int | None, step: i
 
 
 @pytest.mark.parametrize("key", SLICES, ids=str)
+@pytest.mark.quick(5)
 def test_slices_of_open_sizes(key: slice) -> None:
     m = sliced(key)
     compiled = compile_fresh(m, maxima={"b": 3, "s": 300})

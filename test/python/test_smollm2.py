@@ -56,7 +56,7 @@ def test_int8_activations_on_varied_text(exact: Model, int8: Model) -> None:
     assert agreement >= 0.97
 
 
-@pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), ("bf16", 1e-4)])
+@pytest.mark.parametrize(("kv_dtype", "limit"), [("f16", 2e-6), pytest.param("bf16", 1e-4, marks=pytest.mark.slow)])
 def test_narrow_caches_are_close(
     smollm2_path: Path, exact: Model, tokens: list[int], kv_dtype: str, limit: float
 ) -> None:

@@ -205,6 +205,7 @@ def test_damaged_bytecode_is_an_error(tmp_path: Path) -> None:
         r'func.func @f(%x: tensor<4xf32, "\FF">) { return }',
     ],
 )
+@pytest.mark.quick(1)
 def test_names_that_are_no_text(text: str, tmp_path: Path) -> None:
     """Names, locations and what is nested in attributes and types: Python is handed no string that it can't read."""
     with ir.new_context():

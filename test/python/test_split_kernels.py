@@ -174,6 +174,7 @@ def _name(build: Build) -> str:
 
 
 @pytest.mark.parametrize("build", [*BUILDS, *ODD], ids=_name)
+@pytest.mark.quick(3)
 def test_bits_do_not_depend_on_threads(build: Build) -> None:
     program = Program("mir")
     program.output(y=build(program))
@@ -206,6 +207,7 @@ def loops(build: Build) -> str:
 
 
 @pytest.mark.parametrize("build", [*BUILDS, *ODD], ids=_name)
+@pytest.mark.quick(10)
 def test_llvm_may_not_reorder(build: Build) -> None:
     """Vectors and what is left over round alike where each operation stands for itself."""
     text = loops(build)
@@ -214,6 +216,7 @@ def test_llvm_may_not_reorder(build: Build) -> None:
 
 
 @pytest.mark.parametrize("build", BUILDS, ids=_name)
+@pytest.mark.quick(8)
 def test_there_are_units(build: Build) -> None:
     for function in re.findall(r"\.units\((.*?)\n  }", loops(build), re.DOTALL):
         expected = BUILDS[build]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
@@ -33,23 +33,25 @@ def oversized(root: ir.AnyOp | ir.Module, known: dict[ir.Type, int] | None = Non
     """What is too large inside of an operation, in words; `known` gets the bytes of each type."""
     known = {} if known is None else known
 
-    def bytes_of(value: ir.Value) -> int:
-        if value.type not in known:
-            known[value.type] = extent(value.type)
-        return known[value.type]
+    def among(word: str, values: Iterable[ir.Value], op: ir.AnyOp) -> Iterator[str]:
+        for number, value in enumerate(values):
+            kind = value.type
+            if (size := known.get(kind)) is None:
+                size = known[kind] = extent(kind)
+            if size > MAX_BYTES:
+                what = f"{word} {number} of {_named(op)}"
+                yield f"{what} is of {kind}: {size} bytes, but at most {MAX_BYTES} can be addressed"
 
     work = [root.operation]
     while work:
         op = work.pop()
-        values = [("result", number, value) for number, value in enumerate(op.results)]
-        if not op.name.startswith("linalg."):  # Those compute with scalars inside, and there are many.
-            for block in (block for region in op.regions for block in region.blocks):
-                values += [("argument", number, value) for number, value in enumerate(block.arguments)]
+        yield from among("result", op.results, op)
+        if len(op.regions) == 0 or op.name.startswith("linalg."):  # Those compute with scalars inside: there are many.
+            continue
+        for region in op.regions:
+            for block in region.blocks:
+                yield from among("argument", block.arguments, op)
                 work += reversed([inner.operation for inner in block.operations])
-        for word, number, value in values:
-            if (size := bytes_of(value)) > MAX_BYTES:
-                what = f"{word} {number} of {_named(op)}"
-                yield f"{what} is of {value.type}: {size} bytes, but at most {MAX_BYTES} can be addressed"
 
 
 def _named(op: ir.AnyOp) -> str:

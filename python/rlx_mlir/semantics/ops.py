@@ -27,10 +27,17 @@ def required(name: str) -> tuple[str, ...]:
     return tuple(p.name for p in parameters if p.default is p.empty and p.name != "self")
 
 
+@cache
+def _argument_names(view: type[ir.OpView]) -> tuple[str, ...]:
+    """What the builder of a class of operations takes, by name."""
+    return tuple(signature(view.__init__).parameters)
+
+
 def operand_name(op: ir.Operation, value: ir.Value) -> str:
     """The first name that an operation has for a value among its operands; its number where it has none."""
-    for name in signature(type(op.opview).__init__).parameters:
-        found = getattr(op.opview, name, None)
+    view = op.opview
+    for name in _argument_names(type(view)):
+        found = getattr(view, name, None)
         if isinstance(found, ir.Value) and found == value:
             return name
     return f"operand {list(op.operands).index(value)}"
