@@ -63,7 +63,7 @@ check-docs:
 	$(PYTHON) docs/generate.py --check
 
 check-lit:
-	$(foreach lint,$(wildcard test/python/test_filecheck_lint.py),$(RUN) pytest -q $(lint))
+	$(foreach lint,$(wildcard test/python/project/test_filecheck_lint.py),$(RUN) pytest -q $(lint))
 
 format:
 	$(RUN) ruff check --fix .

@@ -4,7 +4,7 @@
 Usage:
 
     python test/branch_coverage.py                          the quick tests
-    python test/branch_coverage.py test/python/test_hub.py  these alone
+    python test/branch_coverage.py test/python/models/test_hub.py  these alone
     python test/branch_coverage.py --least 70               exits with 1 where less than 70 % is covered
 
 Processes that tests start count as well. Exits with 1 where a test fails.

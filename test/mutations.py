@@ -26,8 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them, the cheapest first; `lit:` begins a pattern of paths
-#: of lit's tests. What only some processors run isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a pattern of
+#: paths of lit's tests. What only some processors run isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
@@ -151,7 +151,9 @@ def checks(tests: Sequence[str], *, quick: bool) -> Iterator[tuple[str, str]]:
     for name in tests:
         if name.startswith("lit:"):
             yield f"lit --filter {name.partition(':')[2]}", "found"
-    files = " ".join(f"test/python/test_{name}.py" for name in tests if not name.startswith("lit:"))
+    names = [name for name in tests if not name.startswith("lit:")]
+    found = [next(ROOT.glob(f"test/python/*/test_{name}.py")) for name in names]
+    files = " ".join(path.relative_to(ROOT).as_posix() for path in found)
     yield f"pytest -m 'not slow and not network' {files}", "found"
     if not quick:
         yield f"pytest -m 'slow and not network' {files}", "by slow tests"

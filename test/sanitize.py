@@ -30,13 +30,13 @@ KINDS = ("address,undefined", "thread")
 COVERAGE = "coverage"
 #: What uses the run time most: the pool, loading, plans, the fake driver of GPUs, damaged descriptions.
 TESTS = (
-    "test/python/test_runtime_native.py",
-    "test/python/test_artifact_damage.py",
-    "test/python/test_control_kernels.py",
-    "test/python/test_cuda.py",
-    "test/python/test_cuda_async.py",
-    "test/python/test_cuda_errors.py",
-    "test/python/test_cuda_abi.py",
+    "test/python/runtime/test_runtime_native.py",
+    "test/python/runtime/test_artifact_damage.py",
+    "test/python/lowering/test_control_kernels.py",
+    "test/python/runtime/test_cuda.py",
+    "test/python/runtime/test_cuda_async.py",
+    "test/python/runtime/test_cuda_errors.py",
+    "test/python/runtime/test_cuda_abi.py",
 )
 OPTIONS = {
     # Python keeps what it allocates; compiled code jumps to and fro in memory that ASan doesn't know.

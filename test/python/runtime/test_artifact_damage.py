@@ -70,7 +70,7 @@ def cases() -> list[Case]:
 
 def test_changed_descriptions_are_errors(cases: list[Case], tmp_path: Path) -> None:
     (tmp_path / "cases.pickle").write_bytes(pickle.dumps(cases))
-    program = Path(__file__).with_name("artifact_mutations.py")
+    program = Path(__file__).parents[1] / "harness" / "artifact_mutations.py"
     command = [sys.executable, str(program), str(tmp_path), "0", str(MUTATIONS)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"after seed {done.stdout.split()[-1:]}: {done.stderr[-2000:]}"

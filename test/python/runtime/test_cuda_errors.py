@@ -414,7 +414,7 @@ def test_wrong_launches_in_a_capture(cuda: FakeCuda) -> None:
 def run_python(source: str, **environment: str) -> subprocess.CompletedProcess[str]:
     """Another process, which has the stand-in for the driver and these tests' modules."""
     text = textwrap.dedent(source)
-    folder = str(Path(__file__).parent)
+    folder = str(Path(__file__).parents[1] / "harness")
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join([folder, *sys.path]), **environment}
     return subprocess.run(
         [sys.executable, "-c", text], env=variables, capture_output=True, text=True, check=False, timeout=120

@@ -12,7 +12,7 @@ from golden import distance, distance_on_texts
 from rlx_mlir.errors import ContextLengthError, InputError
 from rlx_mlir.models.model import Model, _Session, load_model
 
-GOLD = Path(__file__).parent / "data" / "smollm2_a.npz"
+GOLD = Path(__file__).parents[1] / "data" / "smollm2_a.npz"
 TEXT = "The quick brown fox jumps over the lazy dog. "
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-LIT = Path(__file__).resolve().parent.parent / "lit"
+LIT = Path(__file__).resolve().parents[2] / "lit"
 SUFFIXES = frozenset({"NEXT", "SAME", "DAG", "NOT", "LABEL", "EMPTY", "COUNT", "LITERAL"})
 #: A comment that starts as a check does: words of capitals with dashes, before a colon or not.
 COMMENT = re.compile(r"^\s*//\s*(?P<word>[A-Z][A-Z0-9_]*(?:-[A-Z0-9]+)*)(?P<modifier>\{[A-Z,]+\})?(?P<after>[:\s]|$)")

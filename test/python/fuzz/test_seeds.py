@@ -25,7 +25,8 @@ def output(folder: Path, **variables: str) -> list[str]:
     for name in ("conftest.py", "covering.py", "seeds.py", "tiny_models.py"):
         link = folder / name
         if not link.exists():
-            link.symlink_to(Path(__file__).parent / name)
+            own = Path(__file__).parents[1]
+            link.symlink_to(own / name if name == "conftest.py" else own / "harness" / name)
     environment = {k: v for k, v in os.environ.items() if k not in (seeds.SEED, seeds.SHUFFLE)} | variables
     command = [sys.executable, "-m", "pytest", "-s", "-p", "no:cacheprovider", "--rootdir", str(folder), str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=folder, check=True)

@@ -63,7 +63,7 @@ def test_checks_select_something(fault: Any) -> None:
 
 
 def fault(**changes: Any) -> Any:
-    return planted.Fault(**{"name": "f", "changes": (), "check": "pytest test/python/test_seeds.py", **changes})
+    return planted.Fault(**{"name": "f", "changes": (), "check": "pytest test/python/fuzz/test_seeds.py", **changes})
 
 
 def test_a_text_that_is_not_there_is_an_error(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_what_the_end_of_a_check_means(status: int | None, text: str, hangs: boo
 
 @pytest.mark.parametrize("status", [0, 1, 5, -11, None])
 def test_without_a_fault_a_check_succeeds(status: int | None) -> None:
-    found = planted.outcome(None, "c", "pytest test/python/test_seeds.py", status, "", 1.0)
+    found = planted.outcome(None, "c", "pytest test/python/fuzz/test_seeds.py", status, "", 1.0)
     assert (found.status, found.good) == (("clean", True) if status == 0 else ("UNSOUND", False))
 
 

@@ -16,7 +16,7 @@ from rlx_mlir.errors import TokenizerError
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.models.tokenizer import _BYTE_OF, Tokenizer, TokenType
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 SMOLLM2 = json.loads((DATA / "smollm2_tokens.json").read_text())
 GEMMA = json.loads((DATA / "gemma_tokens.json").read_text())
 

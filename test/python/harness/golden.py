@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rlx_mlir import Model
 
 #: Of prose, code and chats, some 2300 tokens: our own documents and code, and what SmolLM2 went on to write.
-TEXTS = Path(__file__).parent / "data" / "texts.json"
+TEXTS = Path(__file__).parents[1] / "data" / "texts.json"
 
 
 def divergence(exact: np.ndarray, exact_lse: np.ndarray, other: np.ndarray, other_lse: np.ndarray) -> np.ndarray:

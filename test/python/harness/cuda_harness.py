@@ -27,7 +27,7 @@ import pytest
 import real_gpu
 
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-SOURCES = Path(__file__).resolve().parents[2] / "emulator" / "fake_cuda"
+SOURCES = Path(__file__).resolve().parents[3] / "emulator" / "fake_cuda"
 
 #: Results of the driver that tests let calls have.
 OUT_OF_MEMORY, ILLEGAL_ADDRESS, LAUNCH_FAILED = 2, 700, 719

@@ -20,7 +20,7 @@ from rlx_mlir.models.model import Model, _Session, load_model
 
 pytestmark = pytest.mark.slow
 
-GOLD = Path(__file__).parent / "data" / "gemma_a.npz"
+GOLD = Path(__file__).parents[1] / "data" / "gemma_a.npz"
 LLAMA_CPP_KL = 8.0e-3
 LAST = 6
 

@@ -36,12 +36,12 @@ DOCUMENTS = sorted(
 
 #: The test file that runs the Python and shell blocks of a document.
 ELSEWHERE = {
-    "README.md": "test_packaging.py",
-    "docs/writing-a-pass.md": "test_packaging.py",
-    "docs/debugging.md": "test_reports.py",
-    "docs/formats.md": "test_own_formats.py",
-    "docs/own-operations.md": "test_own_ops.py",
-    "CONTRIBUTING.md": "test_generators.py",
+    "README.md": "project/test_packaging.py",
+    "docs/writing-a-pass.md": "project/test_packaging.py",
+    "docs/debugging.md": "tools/test_reports.py",
+    "docs/formats.md": "formats/test_own_formats.py",
+    "docs/own-operations.md": "hir/test_own_ops.py",
+    "CONTRIBUTING.md": "codegen_cpu/test_generators.py",
 }
 HERE = (
     *("docs/control-flow.md", "docs/fuzzing.md", "docs/gpu.md"),

@@ -24,7 +24,7 @@ from rlx_mlir.mir.registry import PLANNED
 from rlx_mlir.rewriting import run_pipeline
 from rlx_mlir.verify import tolerance
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OPS: dict[str, Any] = {
     op.OPERATION_NAME: op
     for _, op in inspect.getmembers(mir, inspect.isclass)

@@ -33,7 +33,7 @@ from rlx_mlir.rewriting import (
     run_pipeline,
 )
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 CHAIN = """
 func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = mir.silu %x : tensor<4xf32> loc("first"("model.py":7:3))

@@ -18,7 +18,7 @@ import pytest
 from rlx_mlir import ir
 from rlx_mlir.dialects import _hir_ops_gen, _mir_ops_gen
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 OPS = [
     value
     for module in (_hir_ops_gen, _mir_ops_gen)

@@ -235,7 +235,7 @@ def test_text_of_other_languages_and_machine_code_are_read() -> None:
 def test_bytecode_that_is_read_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """MLIR's reader goes through types as often as a damaged number says; the process that reads ends by itself."""
     monkeypatch.setattr("rlx_mlir.sources._SECONDS", 1)
-    data = (Path(__file__).parent / "data" / "endless.mlirbc").read_bytes()
+    data = (Path(__file__).parents[1] / "data" / "endless.mlirbc").read_bytes()
     with pytest.raises(InputError, match=r"the bytecode is damaged: reading it (takes more than 1 s|ends a process)"):
         GraphModule.from_bytecode(data)
     program = "import rlx_mlir.sources as s; s._SECONDS = 0; s._read()"

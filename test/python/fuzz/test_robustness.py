@@ -25,7 +25,7 @@ from rlx_mlir.compiler import compile_cached
 from rlx_mlir.errors import DownloadError
 from rlx_mlir.models import hub
 
-HERE = str(Path(__file__).parent)
+HERE = os.pathsep.join(str(folder) for folder in Path(__file__).parents[1].iterdir() if folder.is_dir())
 
 
 def module(factor: float = 2.0) -> GraphModule:

@@ -99,8 +99,8 @@ def test_wheels_are_made_without_the_emulator() -> None:
 
 
 def test_the_product_imports_nothing_of_the_tests() -> None:
-    """Packages of tests, by their names: the emulator, and what lies in the folder of this file."""
-    own = {"ptx_emulator", *(path.stem for path in Path(__file__).parent.glob("*.py"))}
+    """Packages of tests, by their names: the emulator, and what lies in their folders."""
+    own = {"ptx_emulator", *(path.stem for path in Path(__file__).parents[1].rglob("*.py"))}
     sources = [path for folder in ("python", "examples", "benchmarks") for path in (ROOT / folder).rglob("*.py")]
     assert any(path.name == "compiler.py" for path in sources)
     found = []

@@ -200,7 +200,7 @@ def test_unknown_program(tiny_llama: Path) -> None:
 @pytest.mark.slow
 def test_smollm2_starts_as_the_golden_text(smollm2_path: Path) -> None:
     """Eight tokens through the interpreter, against exact logits of the real model."""
-    gold = np.load(Path(__file__).parent / "data" / "smollm2_a.npz")
+    gold = np.load(Path(__file__).parents[1] / "data" / "smollm2_a.npz")
     model = load_interpreted(smollm2_path, context=8, chunk=8)
     logits = model.logits(gold["tokens"][:8].astype(np.int64))
     np.testing.assert_allclose(
