@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from mlir.dialects import arith
+
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError
 from rlx_mlir.mir.cost import type_bytes
@@ -30,6 +32,10 @@ KINDS = frozenset(
         "scf.yield",
     }
 )
+
+
+#: Where the number of a loop's steps starts, and by how much it grows.
+_COUNTS = (Size.of(0), Size.of(1))
 
 
 @dataclass(frozen=True)
@@ -77,6 +83,7 @@ class RegionReader(ABC):
         self.memory: dict[ir.Value, Memory] = {}
         self._flags: dict[ir.Value, _Flag] = {}
         self._limits: dict[ir.Value, Size] = {}
+        self._counters: set[ir.Value] = set()  # the steps that a loop has taken
         self._place = (-1, 0)  # the block that is read, and which part of it
 
     @abstractmethod
@@ -107,6 +114,8 @@ class RegionReader(ABC):
         if op.name == "arith.subi":
             self.sizes[op.results[0]] = self.sizes[operands[0]] - self.sizes[operands[1]]
         elif op.name == "arith.cmpi":
+            if int(op.attributes["predicate"].value) != arith.CmpIPredicate.slt or operands[0] not in self._counters:
+                raise CompileError("a planned function compares only whether a loop has taken fewer steps than it may")
             self._limits[op.results[0]] = self.sizes[operands[1]]
         elif op.name == "memref.load":
             self._flags[op.results[0]] = _Flag(self.memory[operands[0]])
@@ -185,10 +194,15 @@ class RegionReader(ABC):
             self._same(list(block.arguments), list(op.operands))
             counters = [own for own in block.arguments if own not in self.memory]
             self.sizes.update((own, Size.of(_step(number))) for own in counters)
+            self._counters.update(counters)
         self._part(number, 0, list(before.operations))
         middle = len(self.calls)
         self._part(number, 1, list(after.operations))
         self._same(list(op.results), list(op.operands))
+        *_, end = after.operations
+        for own, first, following in zip(after.arguments, op.operands, end.operation.operands, strict=True):
+            if own not in self.memory and (self.sizes[first], self.sizes[following] - self.sizes[own]) != _COUNTS:
+                raise CompileError("what counts the steps of a planned function's loop starts at 0, and grows by 1")
         *_, last = before.operations
         flag = self._flag(last.operation.operands[0])
         self.blocks[number] = replace(
@@ -245,10 +259,12 @@ def lifetimes(plan: RegionReader) -> dict[int, tuple[int, int]]:
         note(buffers, number, number)
     for block in plan.blocks:
         final = max(block.begin, block.end - 1)
-        for _, buffers, _, _ in plan.calls[block.begin : block.end]:
+        if block.flag is not None:
+            asked = block.begin if block.kind == "if" else max(block.begin, block.middle - 1)
+            note([block.flag], asked, asked)
+        flags = [] if block.flag is None else [block.flag]
+        for buffers in (flags, *(call[1] for call in plan.calls[block.begin : block.end])):
             note([own for own in buffers if own[0] == "arena" and first[own[1]] < block.begin], final, final)
         for current, following, _ in block.swaps:
             note([current, following], block.begin, final)
-        if block.flag is not None:
-            note([block.flag], block.begin, block.begin if block.kind == "if" else final)
     return {slot: (begin, last[slot]) for slot, begin in first.items()}

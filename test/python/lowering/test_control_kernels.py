@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +14,7 @@ from cuda_harness import emulated_device
 
 import rlx_mlir as rlx
 from rlx_mlir import Artifact, GraphModule, own_ops
-from rlx_mlir.errors import ExecutionError, InputError
+from rlx_mlir.errors import ExecutionError, InputError, StageError
 from rlx_mlir.runtime.artifact import repetitions
 
 F32 = np.float32
@@ -310,6 +311,30 @@ def test_text_of_each_stage_goes_on(stage: str) -> None:
     executable.set_params({own.name: given[own.name] for own in executable.params})
     found = executable.run({name: given[name] for name in "xh"})
     np.testing.assert_allclose(found["last"], rlx.interpret(m, given)["last"], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("module", "pattern", "new", "message"),
+    [
+        ("recurrent", r"scf\.for (%\w+) = %c0", r"scf.for \1 = %c1", "count from 0, by 1"),
+        (
+            "recurrent",
+            r"scf\.yield (%\w+), (%\w+)",
+            r"scf.yield \1, \1",
+            "stay where they are, or two of them take turns",
+        ),
+        ("recurrent", r"memref\.copy (%\w+)#0", r"memref.copy \1#1", "only what a loop carries, to where it began"),
+        ("power", "cmpi slt", "cmpi sgt", "fewer steps than it may"),
+        ("power", r"arith\.addi (%\w+), %c1", r"arith.addi \1, %c0", "starts at 0, and grows by 1"),
+        ("power", r"memref\.load (%\w+)\[\] : memref<i1>", "arith.constant true", "is loaded from memory"),
+    ],
+)
+def test_loops_that_a_plan_cannot_have(module: str, pattern: str, new: str, message: str) -> None:
+    text = rlx.emit(recurrent() if module == "recurrent" else power(limit=5), "lir")
+    changed = re.sub(pattern, new, text)
+    assert changed != text
+    with pytest.raises(StageError, match=message):
+        rlx.compile(GraphModule.from_text(changed), cache=False)
 
 
 def test_numeric_verification_and_reports() -> None:
