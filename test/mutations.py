@@ -26,8 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a part of the
-#: names of lit's tests. What only some processors run isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a part of
+#: the names of lit's tests. What only some processors run isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
