@@ -26,8 +26,8 @@ from pathlib import Path
 from planted import ROOT, Copy
 
 PACKAGE = "python/rlx_mlir/"
-#: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a pattern of
-#: paths of lit's tests. What only some processors run isn't among them.
+#: Sources by pattern, and the files of tests that are to know them, the cheapest first; after `lit:` comes a part of
+#: the names of lit's tests. What only some processors run isn't among them.
 TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/attention_[bdp]*.py", ("cpu_attention",)),
     ("codegen/cpu/gemm.py", ("cpu_gemm",)),
@@ -72,7 +72,7 @@ class Mutation:
         begin: the first character that changes.
         end: the first one after these.
         text: what takes their place.
-        tests: files of tests, without `test_` and `.py`, or patterns of lit's after `lit:`.
+        tests: files of tests, without `test_` and `.py`, or `lit:` and a part of names.
     """
 
     file: str

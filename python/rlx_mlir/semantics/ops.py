@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from inspect import signature
 
@@ -28,15 +29,15 @@ def required(name: str) -> tuple[str, ...]:
 
 
 @cache
-def _argument_names(view: type[ir.OpView]) -> tuple[str, ...]:
+def _argument_names(builder: Callable[..., None]) -> tuple[str, ...]:
     """What the builder of a class of operations takes, by name."""
-    return tuple(signature(view.__init__).parameters)
+    return tuple(signature(builder).parameters)
 
 
 def operand_name(op: ir.Operation, value: ir.Value) -> str:
     """The first name that an operation has for a value among its operands; its number where it has none."""
     view = op.opview
-    for name in _argument_names(type(view)):
+    for name in _argument_names(type(view).__init__):
         found = getattr(view, name, None)
         if isinstance(found, ir.Value) and found == value:
             return name

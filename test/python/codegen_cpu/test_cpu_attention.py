@@ -208,6 +208,7 @@ def test_head_sizes(queries: int, keys: int, size: int, bits: int | str) -> None
 @pytest.mark.parametrize("bits", [*BITS, "tiles"])
 @pytest.mark.parametrize("broadcast", [False, True])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 37), (40, 70)])
+@pytest.mark.quick(2)
 def test_custom_masks_of_every_query(queries: int, keys: int, broadcast: bool, bits: int | str) -> None:
     Case(queries, keys, 4, 2, batch=2, kind="custom", full=True, broadcast=broadcast, bits=bits).check()
 
@@ -332,6 +333,7 @@ def test_mask_of_size_one_broadcasts(queries: int, kind: str) -> None:
     ("window", "bits"), [*((window, 256) for window in (1, 16, 50, 1000, 1 << 40)), (50, "tiles"), (1 << 40, "tiles")]
 )
 @pytest.mark.parametrize(("queries", "keys"), [(1, 200), (40, 200), (200, 200)])
+@pytest.mark.quick(5)
 def test_windows(queries: int, keys: int, window: int, bits: int | str) -> None:
     Case(queries, keys, kind="sliding_window", window=window, bits=bits).check()
 
@@ -375,6 +377,7 @@ def test_a_bias_is_added_to_capped_scores(queries: int, keys: int, bits: int | s
 @pytest.mark.parametrize("bits", [*BITS, "tiles"])
 @pytest.mark.parametrize("element", ["f32", "f16"])
 @pytest.mark.parametrize(("queries", "keys"), [(1, 300), (5, 40)])
+@pytest.mark.quick(2)
 def test_a_row_of_the_least_bias_gives_the_mean(queries: int, keys: int, element: str, bits: int | str) -> None:
     case = Case(queries, keys, kind="bias", element=element, bits=bits)
     q, k, v, bias = case.inputs()
@@ -427,7 +430,7 @@ def test_visible_nan_reaches_its_rows_only() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind["kind"])
 @pytest.mark.parametrize(("queries", "bits"), [(1, 512), (1, 256), (6, 512), (6, 128), (6, "tiles")])
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 def test_cached_form(queries: int, kind: dict[str, Any], bits: int | str) -> None:
     case = Case(queries, 80, heads=4, kv_heads=2, batch=3, pos=(0, 33, 80 - queries), bits=bits, **kind)
     arrays = case.inputs()

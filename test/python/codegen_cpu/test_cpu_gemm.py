@@ -362,7 +362,7 @@ def random_blocks(scheme: str, n: int, k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("scheme", BLOCK_SCHEMES)
-@pytest.mark.quick(12)
+@pytest.mark.quick(2)
 def test_decoding_is_exact(scheme: str, target: str) -> None:
     """Products with rows of the identity are the elements as `formats.decode` gives them."""
     need(ALL_TARGETS[target])
@@ -410,7 +410,7 @@ def test_a_row_does_not_depend_on_the_batch(path: str, scheme: str, k: int, targ
 
 @pytest.mark.parametrize("target", ["512", "256", "128"])
 @pytest.mark.parametrize("path", ["panels", "int8", "dense", "transposed"])
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 def test_few_rows_do_not_depend_on_their_number(path: str, target: str) -> None:
     for scheme in {"panels": ("f32", "q4_0", "q6_k"), "int8": ("q5_1", "q2_k", "q4_k")}.get(path, ("f32",)):
         k = max(96, SCHEMES[scheme].block)

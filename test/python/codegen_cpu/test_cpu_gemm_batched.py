@@ -121,7 +121,7 @@ SIZES = [(1, 33, 17), (5, 1, 1), (8, 64, 64), (17, 31, 33), (3, 16, 5), (9, 65, 
 
 
 @pytest.mark.parametrize(("bits", "transpose", "dynamic"), products(BITS, [False, True], [False, True]))
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_batches_and_tails(bits: int, transpose: bool, dynamic: bool) -> None:
     programs = itertools.cycle([IDENTITY, MASKED, SWIGLU])
     sizes = itertools.cycle(SIZES)
@@ -132,7 +132,7 @@ def test_batches_and_tails(bits: int, transpose: bool, dynamic: bool) -> None:
 
 @pytest.mark.parametrize("bits", BITS)
 @pytest.mark.parametrize("element", ["f16", "bf16"])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_halves(bits: int, element: str) -> None:
     programs = itertools.cycle([IDENTITY, MASKED, SWIGLU])
     flags = itertools.cycle([(False, False), (True, False), (False, True), (True, True)])
@@ -175,7 +175,7 @@ def test_units_of_tiles_are_rows_where_the_right_operand_is_small(element: str, 
 
 
 @pytest.mark.parametrize("bits", BITS)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_long_k_is_done_in_blocks(bits: int) -> None:
     Case((2,), (2,), 9, 33, 2117, bits=bits).check()
     Case((2,), (2,), 9, 33, 2117, True, True, bits=bits).check()

@@ -52,7 +52,7 @@ def compile_options(name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", QUICK_AND_SLOW)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_kernels_run_as_loops_equal_the_references(name: str) -> None:
     case, options = CASES[name], compile_options(name)
     program = case.program()
@@ -123,7 +123,7 @@ def test_every_chip_has_a_version_of_ptx(chip: str) -> None:
 
 
 @pytest.mark.parametrize("ptx", [f"{version // 10}.{version % 10}" for version in chips.PTX_VERSIONS])
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 def test_every_version_of_ptx_is_written(ptx: str) -> None:
     assert f".version {ptx}\n" in rlx.emit(small(), "ptx", target="nvptx", chip="sm_80", ptx=ptx)
 

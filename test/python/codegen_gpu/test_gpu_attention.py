@@ -277,6 +277,7 @@ def test_many_queries_by_tensor_cores_of_warps(case: Case) -> None:
 
 
 @pytest.mark.parametrize("config", MMA_CONFIGS, ids=str)
+@pytest.mark.quick(2)
 def test_tiles_of_other_sizes_give_the_same_numbers(config: MmaConfig) -> None:
     case = Case(50, 90, size=64, kind="sliding_window", window=30, element="bf16", pos=(40,))
     check(case, lambda name, spec, chip: prefill_mma(name, spec, chip, config), "sm_80")

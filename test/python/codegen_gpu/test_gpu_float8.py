@@ -103,7 +103,7 @@ SIZES = [(40, 64), (7, 16), (24, 2 * 8 * 64 + 48), (16, 3 * 8 * 64)]
         *(pytest.param("sm_90a", sizes, m, marks=pytest.mark.slow) for sizes in SIZES for m in (1, 5, 8)),
     ],
 )
-@pytest.mark.quick(6)
+@pytest.mark.quick(1)
 def test_few_rows(chip: str, sizes: tuple[int, int], m: int) -> None:
     """Any number of rows up to 8, parts of a warp's step, more columns than the result has."""
     element, kinds = {1: ("bf16", (E4M3, E4M3)), 5: ("f32", (E4M3, E5M2)), 8: ("f16", (E5M2, E5M2))}[m]
@@ -305,7 +305,7 @@ def test_fast_sums_by_wgmma(tile: hopper.Tile) -> None:
 
 @pytest.mark.parametrize(("left", "right"), list(itertools.product((E4M3, E5M2), repeat=2)))
 @pytest.mark.parametrize("tile", [FITTING[0], FITTING[-1]], ids=["straight", "swapped"])
-@pytest.mark.quick(4)
+@pytest.mark.quick(1)
 def test_both_types_by_wgmma(tile: hopper.Tile, left: str, right: str) -> None:
     gemm = product(None, 64, 144, "f32", scales("f32"), (left, right))
     check(by_wgmma(gemm, tile), gemm, 9, HOPPER)

@@ -42,7 +42,7 @@ def indices_of(kind: str, rng: np.random.Generator, size: int, *shape: int) -> n
 
 @pytest.mark.parametrize("scheme", [name for name in formats.PLANE_FORMATS if name != "f32"])
 @pytest.mark.parametrize("layout", ["rows", "planes"])
-@pytest.mark.quick(6)
+@pytest.mark.quick(2)
 def test_rows_of_packed_tables(scheme: str, layout: str) -> None:
     """Bit for bit what decoding gives, in both layouts of every format."""
     n, k = 7, 512
@@ -182,6 +182,7 @@ def test_what_the_schedule_leaves_out() -> None:
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize("scheme", ["q6_k", "q8_0", "bf16"])
+@pytest.mark.quick(3)
 def test_code_is_small_and_reads_whole_vectors(scheme: str, chip: str) -> None:
     ptx = rlx.emit(module_of(scheme, 19, 256, tied=False), "ptx", target="nvptx", chip=chip)
     for own in assembled(ptx, chip).values():

@@ -335,7 +335,7 @@ def test_constant_weights_are_loaded_ahead():
 
 
 def test_benchmark_says_what_it_needs():
-    script = Path(__file__).parents[2] / "benchmarks" / "gpu" / "gemm.py"
+    script = Path(__file__).parents[3] / "benchmarks" / "gpu" / "gemm.py"
     told = subprocess.run([sys.executable, script, "--help"], capture_output=True, text=True, check=True)
     assert "cuBLAS" in told.stdout
     hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}

@@ -164,6 +164,7 @@ def test_groups_of_tiles():
 
 
 @pytest.mark.parametrize("m", [0, 1, 7, 16, 17, 31])
+@pytest.mark.quick(2)
 def test_few_rows_swapped(m):
     plain(TILES[-1], m, 136, 328)
 
@@ -188,7 +189,7 @@ def test_programs(tile, name, element):
 @pytest.mark.parametrize(
     ("number", "name"), products([1, 2, 3, 5], ["three", "swiglu", "relu_residual", "scaled"], meeting=1)
 )
-@pytest.mark.quick(6)
+@pytest.mark.quick(1)
 def test_programs_of_other_tiles(number, name):
     tile = TILES[number]
     if tile.shared_by(PROGRAMS[name].accumulators) is None:

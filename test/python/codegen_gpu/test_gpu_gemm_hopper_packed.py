@@ -71,7 +71,7 @@ def run(scheme: str, m: int, gemm: Gemm, *, constant: bool) -> None:
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_each_format(scheme):
     run(scheme, 40, gemm_of(72, 256 if scheme.endswith("k") else 96, element="bf16"), constant=True)
 

@@ -210,7 +210,7 @@ def test_tf32(tile: Tile, transpose: bool) -> None:
     ("number", "program", "transpose"),
     products(range(len(MMA_TILES)), ["bias_gelu_residual", "swiglu"], [True, False]),
 )
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 def test_ptxas_spills_nothing(number: int, program: str, transpose: bool, chip: str) -> None:
     gemm = product(None, 4096, 4096, PROGRAMS[program], transpose=transpose)
     kernel = with_tile(dataclasses.replace(gemm, constant=chip == "sm_90"), MMA_TILES[number], chip=chip)

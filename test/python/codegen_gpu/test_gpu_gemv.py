@@ -167,7 +167,7 @@ def test_every_format(scheme: str, quantised: bool, chip: str) -> None:
 
 @pytest.mark.parametrize("element", DTYPES)
 @pytest.mark.parametrize(("scheme", "chip"), pairs(DTYPES, ["bf16"]))
-@pytest.mark.quick(8)
+@pytest.mark.quick(4)
 def test_dense(scheme: str, element: str, chip: str) -> None:
     check(Case(scheme, 2, 520, 21, False, element, dense=scheme == element, chip=chip))
 
@@ -194,6 +194,7 @@ def test_lengths_of_rows(k: int, chip: str) -> None:
 
 
 @pytest.mark.parametrize(("k", "chip"), pairs([1, 7, 36, 100, 264, 1032], [7, 264]))
+@pytest.mark.quick(7)
 def test_lengths_of_dense_rows(k: int, chip: str) -> None:
     for scheme in ("f32", "bf16"):
         check(Case(scheme, 3, k, 11, False, scheme, dense=True, chip=chip))
@@ -213,7 +214,7 @@ def test_weights_in_columns(sizes: tuple[int, int, int], element: str) -> None:
 
 
 @pytest.mark.parametrize(("n", "chip"), pairs([1, 2, 3, 16, 133, 300], [1, 3, 133]))
-@pytest.mark.quick(7)
+@pytest.mark.quick(6)
 def test_numbers_of_rows(n: int, chip: str) -> None:
     check(Case("q4_k", n=n, chip=chip))
     check(Case("q8_0", k=64, n=n, chip=chip))
@@ -223,6 +224,7 @@ PROGRAMS = {"bias+silu": BIAS_SILU, "residual": RESIDUAL, "scaled": SCALED, "swi
 
 
 @pytest.mark.parametrize(("name", "element", "chip"), products(list(PROGRAMS), list(DTYPES), CHIPS, meeting=1))
+@pytest.mark.quick(3)
 def test_programs(name: str, element: str, chip: str) -> None:
     program = PROGRAMS[name]
     check(Case("q4_1", 3, n=21, quantised=False, element=element, program=program, chip=chip))

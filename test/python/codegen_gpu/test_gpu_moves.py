@@ -69,7 +69,7 @@ def transpose(dims: Dims, permutation: Sequence[int], dtype: str) -> MoveSpec:
         meeting=1,
     ),
 )
-@pytest.mark.quick(5)
+@pytest.mark.quick(1)
 def test_transposes_that_move_the_last_axis(case: tuple[Any, ...], dtype: str) -> None:
     dims, permutation = case
     spec = transpose(dims, permutation, dtype)

@@ -28,7 +28,7 @@ def values(rng: np.random.Generator, dtype: str, *shape: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("width", "dtype", "chip"), products([1, 7, 8, 33, 64], ["f32", "f16", "bf16"], ["sm_80", "sm_90a"])
 )
-@pytest.mark.quick(5)
+@pytest.mark.quick(2)
 def test_every_way_to_broadcast(width: int, dtype: str, chip: str) -> None:
     """Rows, one value a row, a vector, one value, rows that repeat: at sizes with and without whole vectors."""
     row = memref((None, None, width), dtype)

@@ -95,6 +95,7 @@ def test_any_axes(case: tuple[Any, ...], kinds: tuple[str, str]) -> None:
     ("kind", "dtype", "axes"),
     products(["sum", "mean", "max", "min", "prod"], ["f32", "i32", "f64", "i64"], [(0,), (1,), (0, 2)]),
 )
+@pytest.mark.quick(6)
 def test_every_kind(kind: str, dtype: str, axes: tuple[int, ...]) -> None:
     if kind == "mean" and dtype.startswith("i"):
         with pytest.raises(UnsupportedByTemplate, match=f"reductions by mean of {dtype} have no schedule"):
@@ -111,6 +112,7 @@ def test_every_kind(kind: str, dtype: str, axes: tuple[int, ...]) -> None:
         meeting=1,
     ),
 )
+@pytest.mark.quick(2)
 def test_long_ones_in_parts(case: tuple[Any, ...], dtype: str) -> None:
     dims, axes, n = case
     check_reduce(dims, axes, "sum", dtype, "sm_90a", {"n": n})
@@ -172,6 +174,7 @@ def check_scan(dims: Dims, axis: int, dtype: str, chip: str, sizes: dict[str, in
         meeting=1,
     ),
 )
+@pytest.mark.quick(3)
 def test_running_sums(case: tuple[Any, ...], kinds: tuple[str, bool]) -> None:
     dims, axis = case
     dtype, exclusive = kinds
@@ -185,7 +188,7 @@ def test_running_sums(case: tuple[Any, ...], kinds: tuple[str, bool]) -> None:
         [(("n",), 0, 5000), ((1, 4097), 1, 0), (("n", 8), 0, 1200), ((1, 700, 3), 1, 0)], [False, True], ["f32", "i32"]
     ),
 )
-@pytest.mark.quick(7)
+@pytest.mark.quick(3)
 def test_long_running_sums_in_parts(case: tuple[Any, ...], exclusive: bool, dtype: str) -> None:
     dims, axis, n = case
     check_scan(dims, axis, dtype, "sm_80", {"n": n}, exclusive=exclusive)

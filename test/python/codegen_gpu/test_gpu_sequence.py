@@ -75,7 +75,7 @@ def delta_inputs(n: int, dtype: str, b: int, s: int, *, state: bool) -> dict[str
         meeting=1,
     ),
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
     n, dtype = case
     module = delta(n, dtype, state=state)
@@ -87,7 +87,7 @@ def test_gated_delta_rule(case: tuple[Any, ...], state: bool) -> None:
     ("n", "dtype", "state"),
     [(1, "f32", True), (32, "f16", False), (33, "f32", True), (64, "bf16", True), (128, "bf16", True)],
 )
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_prompts_go_in_chunks(n: int, dtype: str, state: bool) -> None:
     """Whole chunks, a part of one at the end, and a chunk with a decay above one."""
     calls = [(0, PROMPT, False), (1, PROMPT, False), (2, PROMPT + 5, True)]
@@ -178,6 +178,7 @@ def test_depthwise_convolution(case: tuple[Any, ...], dtype: str) -> None:
 
 
 @pytest.mark.parametrize("chip", ["sm_80", "sm_90a"])
+@pytest.mark.quick(1)
 def test_code_keeps_its_memory_in_registers(chip: str) -> None:
     ptx = rlx.emit(delta(128, "bf16", state=True), "ptx", target="nvptx", chip=chip)
     found = {name.rpartition("_")[2]: own for name, own in assembled(ptx, chip).items()}

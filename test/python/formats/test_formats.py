@@ -101,6 +101,7 @@ def test_encode_equals_the_public_encoder(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SIMPLE_FORMATS)
+@pytest.mark.quick(2)
 def test_encode_equals_the_public_encoder_at_any_scale(name: str) -> None:
     """Bytes do, unless a scale is a subnormal f32, by which the public one divides; decoded values do always."""
     random = np.random.default_rng(2).uniform(-1, 1, (4, 64)).astype(np.float32)

@@ -264,6 +264,7 @@ def test_compiled_products_of_integers(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["own_three", "own_nested", "own_bits"])
+@pytest.mark.quick(1)
 def test_block_dot(name: str) -> None:
     """The integer product is near that of the decoded weight, interpreted and compiled."""
     k, n = 128, 9

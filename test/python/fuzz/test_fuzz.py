@@ -42,7 +42,7 @@ def test_every_operation_has_a_generator() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(GENERATORS))
-@pytest.mark.quick(50)
+@pytest.mark.quick(22)
 def test_generators_make_their_operation(name: str) -> None:
     """Of ten attempts, one succeeds; what can't be drawn says so by Skip, never by an error."""
     for attempt in range(10):

@@ -19,7 +19,7 @@ from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.shapes import Shapes
 
-MAP = Path(__file__).parents[2] / "docs" / "api-map.md"
+MAP = Path(__file__).parents[3] / "docs" / "api-map.md"
 
 
 class Graph:

@@ -439,7 +439,7 @@ def test_a_kernel_is_preferred_to_a_lowering() -> None:
 
 
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
-@pytest.mark.quick(7)
+@pytest.mark.quick(6)
 def test_every_element_type(dtype: str) -> None:
     def kernel(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.ascontiguousarray(x.T), y

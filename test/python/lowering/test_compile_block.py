@@ -174,7 +174,7 @@ SLOW = ("none", "custom", "causal, many heads", "cached window", "window", "pack
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in LAYERS])
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_decoder_block(name: str) -> None:
     """One executable for batches and sequences of several sizes, empty ones included."""
     layer = LAYERS[name]

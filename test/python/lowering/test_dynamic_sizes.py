@@ -55,7 +55,7 @@ MEETING: dict[str, tuple[Shapes, Build]] = {
 
 
 @pytest.mark.parametrize(("shapes", "build"), MEETING.values(), ids=list(MEETING))
-@pytest.mark.quick(5)
+@pytest.mark.quick(4)
 def test_only_what_is_1_in_its_type_is_broadcast(shapes: Shapes, build: Build) -> None:
     module = built(shapes, build)
     compiled = rlx.compile(module, cache=False)

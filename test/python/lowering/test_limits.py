@@ -180,6 +180,7 @@ run_pipeline(module, "canonicalize")
 
 
 @pytest.mark.parametrize("anchor", ["builtin.module", "func.func"])
+@pytest.mark.quick(1)
 def test_ctrl_c_ends_a_pipeline(anchor: str) -> None:
     """The pass that runs, wherever it does, asks; those that are left don't run; and the process goes on."""
     command = [sys.executable, "-c", _INTERRUPTED, ENDLESS, anchor]

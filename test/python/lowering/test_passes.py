@@ -198,6 +198,7 @@ def test_each_fusion_alone_keeps_the_meaning(seed: int, fusion: str) -> None:
 
 @pytest.mark.parametrize("templates", [(), ("all",)], ids=["templates", "generic"])
 @pytest.mark.parametrize("seed", [7, 8])
+@pytest.mark.quick(1)
 def test_random_programs_compile(seed: int, templates: tuple[str, ...]) -> None:
     program = RandomProgram(seed)
     module = GraphModule.from_text(program.text, stage="mir")

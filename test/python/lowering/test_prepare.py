@@ -100,7 +100,7 @@ def program(name: str) -> Program:
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_prepared_parameters_are_those_of_the_interpreter(name: str) -> None:
     p = program(name)
     _, params = p.values({"n": 1})

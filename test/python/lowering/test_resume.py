@@ -45,6 +45,7 @@ def results(given: GraphModule, **options: Any) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.quick(1)
 def test_text_of_a_stage_is_compiled_on_from(stage: str) -> None:
     again = GraphModule.from_text(rlx.emit(module(), stage))
     assert again.stage == stage
@@ -87,6 +88,7 @@ def test_edited_code_of_a_kernel_runs() -> None:
 
 
 @pytest.mark.parametrize("stage", STAGES)
+@pytest.mark.quick(1)
 def test_commands_go_on_from_files(stage: str, tmp_path: Path) -> None:
     (tmp_path / "m.mlir").write_text(rlx.emit(module(), stage))
     result = CliRunner().invoke(app, ["emit", str(tmp_path / "m.mlir"), "--stage", "asm"])
@@ -174,6 +176,7 @@ def test_parameters_that_are_none() -> None:
 
 
 @pytest.mark.parametrize("stage", ["gpu", "nvvm"])
+@pytest.mark.quick(1)
 def test_later_stages_are_looked_at_only(stage: str) -> None:
     text = rlx.emit(module(), stage, target="nvptx")
     with pytest.raises(

@@ -45,7 +45,7 @@ CASES: dict[str, Callable[[GraphModule], Any]] = {
 
 
 @pytest.mark.parametrize("build", CASES.values(), ids=CASES.keys())
-@pytest.mark.quick(7)
+@pytest.mark.quick(1)
 def test_results_without_elements(build: Callable[[GraphModule], Any]) -> None:
     m = GraphModule.mir("empty")
     y = build(m)

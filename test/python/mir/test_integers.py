@@ -77,6 +77,7 @@ def wanted(name: str, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 @by_dtype
 @pytest.mark.parametrize("name", DEFINITIONS)
+@pytest.mark.quick(9)
 def test_references_are_the_definitions(name, dtype):
     x, y = operands(dtype)
     got = REFERENCES[f"mir.{WORDS[name]}"](x, y)

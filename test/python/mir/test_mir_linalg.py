@@ -387,6 +387,7 @@ def test_integer_cumsum(dtype):
 
 
 @by_dtype
+@pytest.mark.quick(3)
 def test_softmax_and_cumsum(dtype):
     x = normal(3, 5, 4, dtype=dtype, scale=3)
     special = np.array([[1, np.nan, 2], [1, np.inf, 2], [-np.inf] * 3, [1000, 999, -np.inf]], dtype)
@@ -481,7 +482,7 @@ def random_blocks(scheme: str, n: int, k: int) -> PackedWeight:
 
 
 @by_dtype
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_dequant_matmul(dtype):
     x = normal(2, 3, 64, dtype=dtype)
     cases = []

@@ -122,6 +122,7 @@ def test_attention_types(dtype):
 
 @pytest.mark.parametrize("stored", [np.dtype(np.float16), BF16], ids=word)
 @pytest.mark.parametrize("kind", ["causal", "custom", "bias"])
+@pytest.mark.quick(3)
 def test_keys_narrower_than_queries(kind, stored):
     q, k, v = normal(2, 3, 16), normal(2, 5, 8, dtype=stored, seed=1), normal(2, 5, 8, dtype=stored, seed=2)
     mask = {"custom": [normal(2, 5, seed=3)], "bias": [normal(1, 4, 3, 5, seed=3)]}.get(kind, [])
@@ -180,6 +181,7 @@ def test_attention_edges():
 
 
 @by_dtype
+@pytest.mark.quick(2)
 def test_rope(dtype):
     x = normal(2, 3, 16, dtype=dtype)
     angle = normal(9, 4, seed=1, scale=3)

@@ -80,7 +80,7 @@ def test_conv_reference_of_an_image_that_is_too_small():
 
 
 @by_dtype
-@pytest.mark.quick(2)
+@pytest.mark.quick(1)
 def test_conv(dtype):
     def operands(n, ci, h, w, co, per_group, kh, kw):
         return normal(n, ci, h, w, dtype=dtype), normal(co, per_group, kh, kw, dtype=dtype, seed=1)

@@ -91,6 +91,7 @@ def test_too_much_is_a_budget(source: str) -> None:
     assert caught.value.budget == TOO_MUCH[source]
 
 
+@pytest.mark.slow
 def test_memory(tmp_path: Path) -> None:
     """Each in a process that may take 256 MiB, with the default budgets."""
     worker = campaign.make_worker("templates")

@@ -253,6 +253,7 @@ def test_example_of_a_pass_runs(tmp_path: Path) -> None:
     assert "applied: {'add_negated': 1}" in example("own_pass", tmp_path)
 
 
+@pytest.mark.slow
 def test_example_of_a_model_runs(tiny_llama: Path, tmp_path: Path) -> None:
     assert "tokens per second" in example("run_gguf", tmp_path, tiny_llama, "hello")
 

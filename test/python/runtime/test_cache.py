@@ -246,7 +246,7 @@ def test_keys_are_the_same_in_other_processes() -> None:
         lambda data: b"another file",
     ],
 )
-@pytest.mark.quick(3)
+@pytest.mark.quick(1)
 def test_a_damaged_entry_is_made_again(
     folder: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -208,7 +208,7 @@ def test_memory_is_given_back() -> None:
 def test_the_benchmark_of_launches(
     gpu: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = Path(__file__).parents[2] / "benchmarks" / "gpu" / "launches.py"
+    path = Path(__file__).parents[3] / "benchmarks" / "gpu" / "launches.py"
     arguments = ["--kernels", "2", "--copies", "4096", "--repeats", "1", "--json"]
     monkeypatch.setattr(sys, "argv", [str(path), *arguments])
     runpy.run_path(str(path), run_name="__main__")

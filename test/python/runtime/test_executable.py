@@ -179,6 +179,7 @@ def test_order_of_calls_names_the_line() -> None:
         (lambda: rlx.emit(layer().lower(), "hir"), StageError, "'layer' is past stage hir"),
     ],
 )
+@pytest.mark.quick(1)
 def test_options_that_are_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message) as raised:
         call()

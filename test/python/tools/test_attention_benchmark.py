@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "attention.py"
+SCRIPT = Path(__file__).parents[3] / "benchmarks" / "attention.py"
 SMALL = [
     "--heads",
     "9/3",

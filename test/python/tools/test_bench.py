@@ -180,6 +180,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         (("--model", "no.gguf", "--vs", ""), "no.gguf"),
     ],
 )
+@pytest.mark.quick(2)
 def test_wrong_requests(options: tuple[str, ...], text: str) -> None:
     assert text in rlx("bench", *options, status=1).stderr
 

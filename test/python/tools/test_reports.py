@@ -357,6 +357,7 @@ _PRINTED = {
 }
 
 
+@pytest.mark.slow
 def test_the_page_on_debugging_runs(tmp_path: Path) -> None:
     found = blocks("docs/debugging.md")
     assert {block.language for block in found} == {"python", "sh"}
