@@ -276,7 +276,7 @@ def test_the_reproducer_reproduces(monkeypatch: Patch) -> None:
         check=False,
     )
     assert done.returncode == 1
-    assert "pass 'lir-plan': the entry function may hold calls and reshapes only" in done.stderr
+    assert "pass 'lir-plan': the entry function may hold calls, reshapes and loops of calls only" in done.stderr
 
 
 # Options and arguments ----------------------------------------------------------------------------

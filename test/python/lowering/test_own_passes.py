@@ -54,7 +54,7 @@ def difference() -> GraphModule:
     return m
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="session", autouse=True)
 def loaded(tmp_path_factory: pytest.TempPathFactory) -> None:
     assert load_passes(write(tmp_path_factory.mktemp("passes"), "own_sums", "add")) == ["test-own-sums"]
 
