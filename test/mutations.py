@@ -46,7 +46,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
     ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
-    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "compile_ops")),
+    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "compile_ops")),
 )
 _BINARY = {
     ast.Add: "-",
