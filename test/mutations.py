@@ -37,7 +37,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/conv.py", ("cpu_conv",)),
     ("codegen/cpu/panels.py", ("cpu_gemm",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
-    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_choices", "gpu_tune")),
+    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_float8", "gpu_choices", "gpu_tune")),
     ("codegen/gpu/norm.py", ("gpu_norm",)),
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
