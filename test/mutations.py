@@ -37,7 +37,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("codegen/cpu/conv.py", ("cpu_conv",)),
     ("codegen/cpu/panels.py", ("cpu_gemm",)),
     ("codegen/gpu/attention_*.py", ("gpu_attention",)),
-    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_choices", "gpu_tune")),
+    ("codegen/gpu/gemv*.py", ("gpu_gemv", "gpu_float8", "gpu_choices", "gpu_tune")),
     ("codegen/gpu/norm.py", ("gpu_norm",)),
     ("codegen/gpu/reduce.py", ("gpu_reduce",)),
     ("codegen/gpu/recurrence*.py", ("gpu_sequence",)),
@@ -46,7 +46,7 @@ TARGETS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("lowering/hir_to_mir.py", ("lit:hir-to-mir", "llama", "families", "mtp_head", "compile_block")),
     ("lowering/plan.py", ("dynamic_sizes", "donation", "compile_ops")),
     ("lowering/outline.py", ("lit:outline", "split_kernels", "donation", "compile_ops")),
-    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "compile_ops")),
+    ("mir/[a-z]*.py", ("mir_reference", "mir_linalg", "float8", "compile_ops")),
 )
 _BINARY = {
     ast.Add: "-",
