@@ -216,7 +216,8 @@ def _lir(compilation: Compilation) -> list[str]:
 def _blocks(plan: PlanReader) -> list[str]:
     """Which calls are in loops and branches, those in others below these."""
     names = [name for name, _ in plan.symbols]
-    rows, depths = [], []
+    rows: list[str] = []
+    depths: list[int] = []
     for block in plan.blocks:
         depths.append(depths[block.parent] + 1 if block.parent >= 0 else 0)
         first, second = (_calls(*own) for own in ((block.begin, block.middle), (block.middle, block.end)))
