@@ -587,6 +587,7 @@ func.func @f(%x: tensor<4x8xf32>, %r: tensor<4x8xf32>, %g: tensor<8xf32>, %i: in
 """
 
 
+@pytest.mark.slow
 def test_rlx_reduce_keeps_what_is_interesting(tmp_path: Path) -> None:
     """The test is the command `rlx interesting`; here what `rlx-opt` prints has exp."""
     (tmp_path / "f.mlir").write_text(MODULE)

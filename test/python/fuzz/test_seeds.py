@@ -33,6 +33,7 @@ def output(folder: Path, **variables: str) -> list[str]:
     return [line for line in done.stdout.splitlines() if "RLX_TEST" in line or "order" in line or "seed " in line]
 
 
+@pytest.mark.slow
 def test_runs_can_be_had_again(tmp_path: Path) -> None:
     plain = output(tmp_path)
     assert plain[0] == "RLX_TEST_SEED=0"

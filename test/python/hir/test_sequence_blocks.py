@@ -265,6 +265,7 @@ def test_conv_transpose2d(stride, padding, output_padding, dilation, groups):
     ("stride", "padding", "output_padding"),
     [((1, 1), (0, 0), (0, 0)), ((2, 3), (1, 0), (0, 1)), ((1, 2), (0, 1), (0, 0))],
 )
+@pytest.mark.quick(1)
 def test_conv_transpose2d_multiplies_pixels_alone(stride, padding, output_padding, sizes):
     m = GraphModule.mir("m")
     x, w = m.input("x", [1, 2, *sizes]), m.param("w", [2, 2, 2, 3])

@@ -670,7 +670,7 @@ for _build, _sizes in (
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in CASES])
-@pytest.mark.quick(20)
+@pytest.mark.quick(12)
 def test_every_way_to_run(name: str) -> None:
     chosen = CASES[name]
     check(chosen.program(), chosen.sizes, templates=chosen.templates, **chosen.options)

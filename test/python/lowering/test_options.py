@@ -257,6 +257,7 @@ def _lines() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("line", list(_lines()))
+@pytest.mark.quick(3)
 def test_command_line(line: str, made: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RLX_DEBUG", "")
     if line.startswith(("cache", "models")):  # the others share what is compiled

@@ -222,6 +222,7 @@ SIZES = [(1, 1), (37, 5), (64, 6), (95, 17), (16, 1), (0, 3), (5, 0)]
 
 
 @pytest.mark.parametrize(("stage", "schemes"), [("hir", SCHEMES[:3]), ("mir", SCHEMES[3:])])
+@pytest.mark.quick(1)
 def test_compiled_products(stage: str, schemes: tuple[str, ...]) -> None:
     p = Program(stage)
     inputs = {k: p.input(f"x{k}", ["m", k]) for k, _ in SIZES}

@@ -85,6 +85,7 @@ def _check(found: Results, inputs: Results, way: str) -> None:
 
 
 @pytest.mark.parametrize("size", [LENGTH, "n"], ids=str)
+@pytest.mark.quick(1)
 def test_errors_do_not_grow_with_the_length(size: int | str) -> None:
     module, inputs = _build(size)
     _check(interpret(module, inputs), inputs, "interpreted")

@@ -390,6 +390,7 @@ def test_text_and_bytecode(dtype):
 
 
 @by_dtype
+@pytest.mark.quick(1)
 def test_compilation_goes_on_from_text_of_any_stage(dtype):
     given = inputs(dtype, 9)
     for stage in ("kernels", "lir", "linalg"):

@@ -49,6 +49,7 @@ def test_int8_activations_are_as_close_as_llama_cpp(int8: Model, tokens: list[in
     assert not found.clear_misses, found
 
 
+@pytest.mark.slow
 def test_int8_activations_on_varied_text(exact: Model, int8: Model) -> None:
     """llama.cpp 0.3.36 (its binding) is at 3.55e-3 and 96.5 % on the same tokens, by the same exact logits."""
     kl_mean, agreement = distance_on_texts(exact, int8)
@@ -81,6 +82,7 @@ def test_a_cache_of_another_type_is_refused(smollm2_path: Path) -> None:
 
 
 @pytest.mark.parametrize("length", [1, 600, 1100])
+@pytest.mark.quick(1)
 def test_chunks_equal_single_tokens(exact: Model, length: int) -> None:
     """A prompt in chunks of 512 gives what it gives when its end comes token by token."""
     ids = (exact.tokenize(TEXT) * (length // 8 + 1))[:length]

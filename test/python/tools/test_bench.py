@@ -139,6 +139,7 @@ def test_models_are_measured(tiny_llama: Path) -> None:
 # The command ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_bench(monkeypatch: pytest.MonkeyPatch) -> None:
     options = ("--kernels", "softmax", "--vs", "numpy", "--threads", "1", "--rounds", "3")
     text = rlx("bench", *options).stdout
