@@ -2,8 +2,27 @@
 #include "operands.h"
 
 #include <algorithm>
+#include <chrono>
 
 namespace rlx::runtime {
+
+int64_t nanosecondsNow() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+void Poll::nextStep() {
+  constexpr int64_t kPause = 20'000'000;
+  if (ask == nullptr)
+    return;
+  const int64_t now = nanosecondsNow();
+  if (last != 0 && now - last < kPause)
+    return;
+  if (last != 0) // the first step begins to wait
+    (*ask)();
+  last = now;
+}
 
 Operands::Operands(const PlanSpec &givenSpec, void *shared) : spec(givenSpec) {
   std::vector<const PlanSpec::Buffer *> buffers;

@@ -9,10 +9,26 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
 namespace rlx::runtime {
+
+/// Of a clock that never goes back.
+int64_t nanosecondsNow();
+
+/// Asks, now and then, whether to go on with a loop, whose steps may never end.
+class Poll {
+public:
+  /// `ask` throws where not; null asks nobody.
+  explicit Poll(const std::function<void()> *ask) : ask(ask) {}
+  void nextStep();
+
+private:
+  const std::function<void()> *ask;
+  int64_t last = 0; // nanoseconds
+};
 
 /// The addresses of a plan's operands, which move as its blocks run.
 ///

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cfenv>
-#include <chrono>
+#include <cstring>
 #include <limits>
 #include <sys/mman.h>
 
@@ -19,12 +19,6 @@ constexpr int64_t kWorkPerThread = 16384;
 
 int64_t roundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
-}
-
-int64_t nanosecondsNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
 }
 
 /// Results must not depend on a rounding or flush-to-zero mode that some library left in this
@@ -195,6 +189,36 @@ void Plan::runRange(void *context, int64_t begin, int64_t end, int thread) {
                        step.scratch + thread * step.scratchStride);
 }
 
+/// One run, as `Operands` asks for it.
+class Plan::Runner {
+public:
+  Runner(Plan &plan, const std::function<void()> *ask)
+      : plan(plan), poll(ask), before(plan.profiling ? nanosecondsNow() : 0) {}
+
+  void runCalls(size_t begin, size_t end) {
+    for (size_t i = plan.firstStep[begin]; i < plan.firstStep[end]; ++i) {
+      Step &step = plan.steps[i];
+      if (step.team > 1)
+        parallelFor(runRange, &step, step.units, step.team);
+      else if (step.units > 0)
+        step.kernel->compute(step.buffers, step.dims, 0, step.units, step.scratch);
+      if (plan.profiling) {
+        int64_t now = nanosecondsNow();
+        plan.nanoseconds[step.call] += now - before;
+        before = now;
+      }
+    }
+  }
+  bool holds(const void *flag) { return *static_cast<const uint8_t *>(flag) != 0; }
+  void copy(void *to, const void *from, size_t bytes) { std::memcpy(to, from, bytes); }
+  void nextStep() { poll.nextStep(); }
+
+private:
+  Plan &plan;
+  Poll poll;
+  int64_t before; // the end of the last call, where calls are measured
+};
+
 void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t> &params,
                const std::vector<uintptr_t> &outputs, const std::vector<int64_t> &sizes,
                const std::function<void()> *ask) {
@@ -213,25 +237,9 @@ void Plan::run(const std::vector<uintptr_t> &inputs, const std::vector<uintptr_t
   copyPositions(inputs, params);
   operands->place({nullptr, inputAddresses.data(), paramAddresses.data(), outputs.data()});
   DefaultFloatEnvironment environment;
-  before = profiling ? nanosecondsNow() : 0;
-  poll = Poll(ask);
-  operands->run(*this);
+  Runner runner(*this, ask);
+  operands->run(runner);
   profiledRuns += profiling;
-}
-
-void Plan::runCalls(size_t begin, size_t end) {
-  for (size_t i = firstStep[begin]; i < firstStep[end]; ++i) {
-    Step &step = steps[i];
-    if (step.team > 1)
-      parallelFor(runRange, &step, step.units, step.team);
-    else if (step.units > 0)
-      step.kernel->compute(step.buffers, step.dims, 0, step.units, step.scratch);
-    if (profiling) {
-      int64_t now = nanosecondsNow();
-      nanoseconds[step.call] += now - before;
-      before = now;
-    }
-  }
 }
 
 void Plan::profile(bool enabled) {

@@ -11,7 +11,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,11 +95,7 @@ private:
   void resize(const std::vector<int64_t> &sizes);
   static void runRange(void *step, int64_t begin, int64_t end, int thread);
 
-  friend class Operands; // asks for what follows
-  void runCalls(size_t begin, size_t end);
-  static bool holds(const void *flag) { return *static_cast<const uint8_t *>(flag) != 0; }
-  static void copy(void *to, const void *from, size_t bytes) { std::memcpy(to, from, bytes); }
-  void nextStep() { poll.nextStep(); }
+  class Runner;
 
   ForkSafeMutex turn;
   const std::shared_ptr<ObjectCode> code;
@@ -110,7 +106,6 @@ private:
   std::vector<Step> steps;
   std::vector<size_t> firstStep; // of each call
   std::optional<Operands> operands;
-  Poll poll{nullptr};
   std::vector<Copy> copies;
   std::vector<uintptr_t> inputAddresses, paramAddresses;
   std::optional<Memory> arena, scratch, shared;
@@ -119,7 +114,7 @@ private:
   uint64_t generation = 0; // of forks
 
   bool profiling = false;
-  int64_t profiledRuns = 0, before = 0;
+  int64_t profiledRuns = 0;
   std::vector<int64_t> nanoseconds;
 };
 

@@ -4,7 +4,6 @@
 #include "error.h"
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 namespace rlx::runtime {
@@ -91,6 +90,12 @@ void PlanSpec::fail(size_t call, const std::string &problem) const {
 
 void PlanSpec::failBlock(size_t block, const std::string &problem) const {
   throw InputError("block " + std::to_string(block) + ": " + problem);
+}
+
+void PlanSpec::fail(Owner owner, const std::string &problem) const {
+  if (owner.call < 0)
+    failBlock(owner.block, problem);
+  fail(size_t(owner.call), problem);
 }
 
 bool PlanSpec::isWithin(int block, int other) const {
@@ -341,12 +346,10 @@ void checkAddresses(const std::vector<uintptr_t> &addresses, const std::vector<s
 //===----------------------------------------------------------------------===//
 
 PlanSizes::PlanSizes(const PlanSpec &spec) : spec(spec) {
-  size_t dims = 0, buffers = 0;
+  size_t dims = 0;
   for (const PlanSpec::Call &call : spec.calls) {
     firstDim.push_back(dims);
-    firstBuffer.push_back(buffers);
     dims += call.dims.size();
-    buffers += call.buffers.size();
   }
   allDims.resize(dims);
 }
@@ -406,13 +409,8 @@ void PlanSizes::computeOperands(const std::vector<int64_t> &sizes) {
   forEachOperand(spec, [&](const PlanSpec::Buffer &buffer, Owner owner) {
     const int64_t offset = buffer.offset.evaluate(sizes);
     const bool inArena = buffer.source == Source::Arena;
-    if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes)) {
-      const std::string problem =
-          "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes";
-      if (owner.call < 0)
-        spec.failBlock(owner.block, problem);
-      spec.fail(owner.call, problem);
-    }
+    if (offset < 0 || (inArena && offset > spec.slots[buffer.index].bytes))
+      spec.fail(owner, "a buffer's offset is " + std::to_string(offset) + " bytes for these sizes");
     allOffsets.push_back(offset + (inArena ? spec.slots[buffer.index].offset : 0));
     for (const PlanSpec::Move &move : buffer.moves)
       allStrides.push_back(move.stride.evaluate(sizes));
@@ -472,20 +470,6 @@ void PlanSizes::checkRange(size_t number, const int32_t *values) const {
         std::to_string(value) + " to " + std::to_string(value + rows - 1) +
         " have to be among the " + std::to_string(limit) + " rows that " + own.where + " has");
   }
-}
-
-void Poll::nextStep() {
-  constexpr int64_t kPause = 20'000'000;
-  if (ask == nullptr)
-    return;
-  const int64_t now = std::chrono::duration_cast<std::chrono::nanoseconds>(
-                          std::chrono::steady_clock::now().time_since_epoch())
-                          .count();
-  if (last != 0 && now - last < kPause)
-    return;
-  if (last != 0) // the first step begins to wait
-    (*ask)();
-  last = now;
 }
 
 //===----------------------------------------------------------------------===//
@@ -649,11 +633,11 @@ void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kern
     return block >= 0;
   };
   size_t operand = 0, stride = 0, first = 0;
-  int last = -1;
+  Owner before = {-1, -1};
   forEachOperand(spec, [&](const PlanSpec::Buffer &buffer, Owner owner) {
-    if (owner.call != last)
-      first = operand; // of the call
-    last = owner.call;
+    if (owner.call != before.call || owner.block != before.block)
+      first = operand; // of the call or block
+    before = owner;
     std::optional<int64_t> bytes = layout.bytesOf(buffer.source, buffer.index);
     int64_t offset = layout.offsets()[operand];
     if (buffer.source == Source::Arena) {
@@ -665,22 +649,19 @@ void checkExtents(const PlanSpec &spec, const std::vector<KernelFunctions> &kern
     bool known = true;
     for (const PlanSpec::Move &move : buffer.moves) {
       const int64_t last = std::max<int64_t>(layout.steps(move.block) - 1, 0);
+      const int64_t own = layout.strides()[stride++];
       int64_t way = 0;
-      known = known && !__builtin_mul_overflow(layout.strides()[stride++], last, &way) &&
+      known = known && !__builtin_mul_overflow(own, last, &way) &&
               !__builtin_add_overflow(way < 0 ? least : largest, way, way < 0 ? &least : &largest);
     }
     const std::optional<int64_t> own = needed[operand];
     const bool isOutside =
         !known || least < 0 || (bytes && own && (largest > *bytes || *own > *bytes - largest));
-    if (isOutside && !runsNever(owner)) {
-      const std::string problem = "buffer " + std::to_string(operand - first) + " needs " +
-                                  std::to_string(own.value_or(0)) + " bytes from byte " +
-                                  std::to_string(least < 0 ? least : largest) +
-                                  " on, but there are " + std::to_string(bytes.value_or(0));
-      if (owner.call < 0)
-        spec.failBlock(owner.block, problem);
-      spec.fail(owner.call, problem);
-    }
+    if (isOutside && !runsNever(owner))
+      spec.fail(owner, "buffer " + std::to_string(operand - first) + " needs " +
+                           std::to_string(own.value_or(0)) + " bytes from byte " +
+                           std::to_string(least < 0 ? least : largest) + " on, but there are " +
+                           std::to_string(bytes.value_or(0)));
     ++operand;
   });
   if (sizes == Sizes::Maxima)

@@ -8,7 +8,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -52,6 +51,11 @@ struct Expr::Derived {
 };
 
 enum class Source : uint8_t { Arena, Input, Param, Output };
+
+/// What uses a buffer: a call, or a block where that is none.
+struct Owner {
+  int call, block;
+};
 
 /// What a plan is made from. Indices refer to the lists in here.
 struct PlanSpec {
@@ -137,6 +141,8 @@ struct PlanSpec {
   [[noreturn]] void fail(size_t call, const std::string &problem) const;
   /// "block 2"; throws InputError about it.
   [[noreturn]] void failBlock(size_t block, const std::string &problem) const;
+  /// Throws InputError about either.
+  [[noreturn]] void fail(Owner owner, const std::string &problem) const;
   /// Whether a block is another one, or in it.
   bool isWithin(int block, int other) const;
   /// The innermost block that each call is in; -1: none.
@@ -152,11 +158,6 @@ private:
   void validatePositions() const;
   void validateExtents(const std::vector<Extent> &extents, const std::vector<std::string> &names,
                        const char *kind) const;
-};
-
-/// What uses a buffer: a call, or a block where that is none.
-struct Owner {
-  int call, block;
 };
 
 /// Calls `visit(buffer, owner)` with the buffers of all calls, in order, and then those of all
@@ -200,8 +201,6 @@ public:
   /// Of each operand, in the order of `forEachOperand`, bytes from the start of the arena, input,
   /// parameter or output.
   const std::vector<int64_t> &offsets() const { return allOffsets; }
-  /// The same of the buffers of a call.
-  const int64_t *offsets(size_t call) const { return allOffsets.data() + firstBuffer[call]; }
   /// Of each operand, in this order, the strides of its moves.
   const std::vector<int64_t> &strides() const { return allStrides; }
   /// The steps of a block: of a `while`, how many there are at most.
@@ -232,24 +231,12 @@ private:
     int64_t count, rows, limit;
   };
   const PlanSpec &spec;
-  std::vector<size_t> firstDim, firstBuffer; // of each call, in the lists below
+  std::vector<size_t> firstDim; // of each call, in `allDims`
   std::vector<int64_t> allDims, allOffsets, allStrides, allSteps, allSwapped;
   std::vector<Range> ranges;
   std::vector<int64_t> allBytes[4]; // by source
   std::vector<int64_t> current;     // the sizes that this holds for
   bool known = false;
-};
-
-/// Asks, now and then, whether to go on with a loop, whose steps may never end.
-class Poll {
-public:
-  /// `ask` throws where not; null asks nobody.
-  explicit Poll(const std::function<void()> *ask) : ask(ask) {}
-  void nextStep();
-
-private:
-  const std::function<void()> *ask;
-  int64_t last = 0; // nanoseconds
 };
 
 /// What a kernel's code was compiled for: its buffers, each a dense array, and what it relies on.

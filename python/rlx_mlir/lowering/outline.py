@@ -462,11 +462,14 @@ def _is_in_place(old: ir.Value, new: ir.Value) -> bool:
 
     Likewise of what a loop carries, where the step gives the new value for it.
     """
-    return _is_given_up(old) and (is_carried_as(old, new) or (not _is_in_region(old) and _is_returned(new)))
+    return _is_given_up(old) and _replaces(old, new)
 
 
-def _is_in_region(argument: ir.Value) -> bool:
-    return argument.owner.owner.operation.name in REGIONS
+def _replaces(old: ir.Value, new: ir.Value) -> bool:
+    """Whether a value is returned, or given by a step of a loop for what is carried, in place of an argument."""
+    if old.owner.owner.operation.name in REGIONS:
+        return is_carried_as(old, new)
+    return _is_returned(new)
 
 
 def _is_given_up(old: ir.Value) -> bool:
@@ -491,7 +494,7 @@ def _is_overwritten(update: mir.DynamicUpdateSliceOp) -> bool:
     while isinstance(user, mir.DynamicUpdateSliceOp) and user.x == new:
         new = user.result
         user = only_user(new)
-    return is_carried_as(old, new) or (not _is_in_region(old) and _is_returned(new))
+    return _replaces(old, new)
 
 
 def _one(value: ir.Value) -> bool:

@@ -260,10 +260,7 @@ def hoist_params(module: ir.Operation) -> None:
     with function.operation.location:
         attributes = [_named(own, number) for number, own in enumerate(raw_argument_attributes(function))]
         labels = _labels(escaping, names)
-        with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
-            kind = ir.FunctionType.get([s.type for s in sources], [v.type for v in escaping])
-            prepare = func.FuncOp(_free_name(module, "prepare"), kind)
-        prepare.operation.attributes[ROLE] = ir.StringAttr.get(PREPARE)
+        prepare = _declare_prepare(module, [s.type for s in sources], [v.type for v in escaping])
         prepare.operation.attributes["arg_attrs"] = ir.ArrayAttr.get([attributes[s.arg_number] for s in sources])
         prepare.operation.attributes["res_attrs"] = ir.ArrayAttr.get(
             [dictionary(mir__name=ir.StringAttr.get(label)) for label in labels]
@@ -295,7 +292,10 @@ def prepare_constant(module: ir.AnyModule, constant: ir.AnyOp) -> ir.Value:
     function = entry_function(module)
     found = functions(module, PREPARE)
     with function.operation.location:
-        prepare = found[0] if found else _empty_prepare(module)
+        prepare = found[0] if found else _declare_prepare(module, [], [])
+        if not found:
+            with ir.InsertionPoint(prepare.add_entry_block()):
+                func.ReturnOp([])
         *_, end = operations(prepare, nested=False)
         names = [own["mir.name"] for own in result_attributes(prepare)]
         labels = ("constant:prepared", *(f"constant:prepared#{number + 2}" for number in range(len(names))))
@@ -313,12 +313,11 @@ def prepare_constant(module: ir.AnyModule, constant: ir.AnyOp) -> ir.Value:
     return argument
 
 
-def _empty_prepare(module: ir.AnyModule) -> ir.AnyOp:
+def _declare_prepare(module: ir.AnyModule, takes: list[ir.Type], gives: list[ir.Type]) -> ir.AnyOp:
+    """@prepare of these types, without a body."""
     with ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]):
-        prepare = func.FuncOp(_free_name(module, "prepare"), ir.FunctionType.get([], []))
+        prepare = func.FuncOp(_free_name(module, "prepare"), ir.FunctionType.get(takes, gives))
     prepare.operation.attributes[ROLE] = ir.StringAttr.get(PREPARE)
-    with ir.InsertionPoint(prepare.add_entry_block()):
-        func.ReturnOp([])
     return prepare
 
 

@@ -139,6 +139,8 @@ class PlanReader(RegionReader):
             self.sizes[op.results[0]] = self.sizes[operands[0]] * self.sizes[operands[1]]
         elif op.name == "arith.addi":
             self.sizes[op.results[0]] = self.sizes[operands[0]] + self.sizes[operands[1]]
+        elif op.name == "arith.subi":
+            self.sizes[op.results[0]] = self.sizes[operands[0]] - self.sizes[operands[1]]
         elif op.name == "arith.floordivsi":
             self.sizes[op.results[0]] = dims.floordiv(self.sizes[operands[0]], self.sizes[operands[1]])
         elif op.name == "arith.maxsi":

@@ -21,7 +21,6 @@ from rlx_mlir.runtime.sizes import Terms
 KINDS = frozenset(
     {
         "arith.cmpi",
-        "arith.subi",
         "memref.copy",
         "memref.load",
         "mir.entry_view",
@@ -111,9 +110,7 @@ class RegionReader(ABC):
     def read_in_region(self, op: ir.AnyOp) -> None:
         """Reads an operation of `KINDS`."""
         operands = list(op.operands)
-        if op.name == "arith.subi":
-            self.sizes[op.results[0]] = self.sizes[operands[0]] - self.sizes[operands[1]]
-        elif op.name == "arith.cmpi":
+        if op.name == "arith.cmpi":
             if int(op.attributes["predicate"].value) != arith.CmpIPredicate.slt or operands[0] not in self._counters:
                 raise CompileError("a planned function compares only whether a loop has taken fewer steps than it may")
             self._limits[op.results[0]] = self.sizes[operands[1]]

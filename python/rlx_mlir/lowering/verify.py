@@ -167,7 +167,7 @@ def _preparation(module: ir.Operation, entry: ir.AnyOp) -> Problems:
 
 #: What a planned function is made of.
 _PLANNED = frozenset(
-    {f"arith.{name}" for name in ("constant", "muli", "addi", "floordivsi", "maxsi")}
+    {f"arith.{name}" for name in ("constant", "muli", "addi", "subi", "floordivsi", "maxsi")}
     | {f"memref.{name}" for name in ("dim", "view", "reinterpret_cast", "cast")}
     | {"func.call", "func.return"}
     | KINDS

@@ -194,14 +194,9 @@ def yielded(region: ir.Region) -> list[ir.Value]:
     return values[1:] if isinstance(last, mir.ConditionOp) else values
 
 
-def carried_rules(
-    op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]
-) -> Iterator[tuple[Size, Size]]:
-    """Sizes that have to be equal: of what both branches give, or of what is carried before and after a step.
-
-    `inner` are those of values in the regions.
-    """
-    view, dims = op.opview, inner
+def carried_rules(op: ir.AnyOp, operands: Sequence[Dims]) -> Iterator[tuple[Size, Size]]:
+    """Sizes that have to be equal: of what both branches give, or of what is carried before and after a step."""
+    view, dims = op.opview, inner_dims(op, operands)
     if isinstance(view, mir.IfOp):
         pairs = [
             (dims[first], dims[second])

@@ -283,8 +283,7 @@ def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _carried(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
-    operands = [dims(value) for value in view.operation.operands]
-    return carried_rules(view, operands, inner_dims(view, operands))
+    return carried_rules(view, [dims(value) for value in view.operation.operands])
 
 
 def _outputs(weight: ir.Value, dims: DimsOf, transposed: object) -> Size:
