@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
-from rlx_mlir.hir.sizes import Size
 from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
 
 
 @composition(mir.FusedMatmulBiasActOp)
