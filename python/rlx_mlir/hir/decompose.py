@@ -10,13 +10,12 @@ from rlx_mlir.errors import CompileError, InputError, RlxError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.graph import empty_module
-from rlx_mlir.hir.inlining import inline_built
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.inlining import add_argument, inline_built
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, call_arguments
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
-from rlx_mlir.semantics.function import INPUT, argument_attributes, functions
+from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
 
 #: The operation that has what it is made of in a region.
@@ -93,9 +92,8 @@ def _wanted(*, every: bool, only: str) -> set[str]:
 def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
     """Puts what the composition builds in the place of the operation."""
     graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
-    operands = [
-        _argument(graph, operand.type, known) for operand, known in zip(op.operands, _named(op, dims), strict=True)
-    ]
+    named = zip(op.operands, _named(op, dims), strict=True)
+    operands = [add_argument(graph, operand.type, known) for operand, known in named]
     values, attributes = call_arguments(op, operands)
     built = COMPOSITIONS[op.name](graph, *values, **attributes)
     handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
@@ -113,16 +111,6 @@ def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> list[Dims]:
             name += "_"
         names[symbol] = Size.of(name)
     return [tuple(size.substituted(names) for size in dims[operand]) for operand in op.operands]
-
-
-def _argument(graph: Builders, type: ir.Type, dims: Dims) -> Value:
-    """A new argument of a graph, of any type; its sizes may be computed ones."""
-    name = f"operand{len(graph._block.arguments)}"
-    graph._all_dims()  # before there is the argument: its own follow from no symbols
-    handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
-    graph._signature.append(graph._function, name, type, argument_attributes(graph._context, name, INPUT, ()))
-    graph._all_dims()[handle] = dims
-    return graph._value(handle)
 
 
 def _check(op: ir.Operation, graph: Builders, handles: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:
