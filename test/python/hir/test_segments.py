@@ -107,8 +107,12 @@ def test_cuts():
     known = dict(given)
     for part in parts:
         part.verify()
-        known |= compile(part).run({name.name: known[name.name] for name in [*part.inputs, *part.params]})
-    for name, expected in compile(m).run(given).items():
+        executable = compile(part)
+        executable.set_params({value.name: known[value.name] for value in part.params})
+        known |= executable.run({value.name: known[value.name] for value in part.inputs})
+    whole = compile(m)
+    whole.set_params({"w": given["w"]})
+    for name, expected in whole.run({"x": given["x"]}).items():
         np.testing.assert_array_equal(known[name], expected)
 
 
