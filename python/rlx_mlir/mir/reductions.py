@@ -311,7 +311,7 @@ def _key(x: Scalar, width: int) -> Scalar:
 
 
 #: So many elements are found one after the other; more, where each costs as much as so many steps of sorting.
-_FEW, _SORT_STEPS = 16, 1
+_FEW, _SORT_STEPS = 16, 4
 
 
 def _first_of_sorted(op: ir.AnyOp, k: int, bits: int) -> list[ir.Value]:

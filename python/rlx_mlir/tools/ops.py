@@ -114,8 +114,8 @@ def codes(name: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]
     module = GraphModule.from_text(example(name), stage="mir")
     found: list[tuple[str, ...]] = []
     for target in (_CPU, _GPU):
-        compilation = Compilation(module, CompileOptions(**target))
         try:
+            compilation = Compilation(module, CompileOptions(**target))
             compilation.run(until="cpu" if target is _CPU else "gpu")
         except UnsupportedError:
             found.append(("refused",))
