@@ -29,6 +29,10 @@ KERNELS = named_pipeline(
 GENERIC = named_pipeline(
     "rlx-generic-kernels",
     "Lower kernels that no template covers",
+    (
+        "func.func(cpu-join-loops)",
+        "what element-wise operations make for each other stays in registers; on tensors",
+    ),
     ("kernel-destination-style", "before bufferisation, so that results are written where the caller wants them"),
     ("rlx-strip-signedness", "the bodies of loops say what has no sign; on kernels alone, @prepare has left"),
     ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),
