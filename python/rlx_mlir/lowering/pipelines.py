@@ -19,6 +19,7 @@ FUSE = named_pipeline(
 KERNELS = named_pipeline(
     "rlx-to-kernels",
     "Pack weights and outline kernels",
+    ("mir-widen-masks", "templates for attention read masks of numbers; the cast joins what makes the mask"),
     ("mir-pack-weights", "products read panels; after fusion, which joins weights in rows"),
     ("mir-keep-regions", "products in loops and branches get kernels of their own"),
     ("mir-hoist-invariants", "what a loop's steps share is outside; before parameters are prepared"),
