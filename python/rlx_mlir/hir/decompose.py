@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, InputError, RlxError
@@ -48,7 +49,7 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
             dims = propagate(function) if found else {}
             for op in found:
                 try:
-                    _decompose(op, dims)
+                    decompose_into(op, dims, COMPOSITIONS[op.name])
                 except RlxError as error:
                     raise CompileError(blame(op, error)) from error
             changed |= bool(found)
@@ -89,13 +90,21 @@ def _wanted(*, every: bool, only: str) -> set[str]:
     return (named or known) - with_kernels
 
 
-def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
-    """Puts what the composition builds in the place of the operation."""
+def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Callable[..., Any]) -> None:
+    """Puts what a composition builds in the place of an operation.
+
+    Args:
+        op: the operation.
+        dims: of all values of its function.
+        build: the composition, which is called as `compositions/registry.py` says.
+
+    Raises CompileError where types or sizes of what is built are others than the operation's.
+    """
     graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
     named = zip(op.operands, _named(op, dims), strict=True)
     operands = [add_argument(graph, operand.type, known) for operand, known in named]
     values, attributes = call_arguments(op, operands)
-    built = COMPOSITIONS[op.name](graph, *values, **attributes)
+    built = build(graph, *values, **attributes)
     handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
     _check(op, graph, handles, dims)
     inline_built(graph, op, handles, dims)
