@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlx_mlir.hir import place
-from rlx_mlir.hir.graph import shape_of
-from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.graph import pair, shape_of
+from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 

@@ -22,8 +22,9 @@ from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
-from rlx_mlir.hir.graph import Word, axes_of, integer
+from rlx_mlir.hir.graph import Word, axes_of, integer, pair
 from rlx_mlir.hir.indexing import index
+from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
@@ -49,18 +50,9 @@ def number(value: float | None) -> float | None:
         raise place.caller().error(f"a number is expected, but got {value!r}") from None
 
 
-def pair(entry: int | Sequence[int]) -> list[int]:
-    """A number for both dimensions of an image, or one for each; BuildError for what is neither."""
-    listed = list(entry) if isinstance(entry, Sequence) and not isinstance(entry, str | bytes) else [entry, entry]
-    try:
-        if len(listed) == 2:
-            return [integer(each, "number") for each in listed]
-    except InputError:
-        pass
-    raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
-
-
-class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, CustomBuilder, ControlBuilders):
+class Primitives(
+    Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders
+):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod
