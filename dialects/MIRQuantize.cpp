@@ -95,7 +95,13 @@ static LogicalResult inferByScales(const Site &site, StringRef name, Value opera
   FailureOr<Channels> channels = channelsOf(site, name, *type, adaptor.getAxisAttr()); // C1
   if (failed(channels))
     return failure();
-  ArrayRef<float> scales = adaptor.getScales();
+  SmallVector<float> scales;
+  for (Attribute entry : adaptor.getScales()) {
+    auto scale = dyn_cast<FloatAttr>(entry);
+    if (!scale || !scale.getType().isF32())
+      return site.error("expects the entries of 'scales' to be of f32, but got ", entry);
+    scales.push_back(scale.getValue().convertToFloat());
+  }
   ArrayRef<int32_t> zeroPoints = adaptor.getZeroPoints();
   int64_t count = scales.size();
   if (scales.size() != zeroPoints.size() || !sizesAgree(channels->count, count)) // C2

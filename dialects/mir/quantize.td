@@ -47,11 +47,11 @@ def MIR_QuantizeOp : MIR_InferredOp<"quantize"> {
     }
     ```
   }];
-  let arguments = (ins MIR_FloatTensor:$x, DenseF32ArrayAttr:$scales,
+  let arguments = (ins MIR_FloatTensor:$x, F32ArrayAttr:$scales,
       DenseI32ArrayAttr:$zero_points, OptionalAttr<I64Attr>:$axis);
   let results = (outs MIR_I8Tensor:$result);
   let assemblyFormat = [{
-    $x `scales` $scales `zero_points` $zero_points (`axis` $axis^)? attr-dict `:` type($x)
+    $x `scales` custom<Floats>($scales) `zero_points` $zero_points (`axis` $axis^)? attr-dict `:` type($x)
   }];
 }
 
@@ -77,11 +77,11 @@ def MIR_DequantizeOp : MIR_InferredOp<"dequantize"> {
     }
     ```
   }];
-  let arguments = (ins MIR_I8Tensor:$q, DenseF32ArrayAttr:$scales,
+  let arguments = (ins MIR_I8Tensor:$q, F32ArrayAttr:$scales,
       DenseI32ArrayAttr:$zero_points, OptionalAttr<I64Attr>:$axis);
   let results = (outs MIR_F32Tensor:$result);
   let assemblyFormat = [{
-    $q `scales` $scales `zero_points` $zero_points (`axis` $axis^)? attr-dict `:` type($q)
+    $q `scales` custom<Floats>($scales) `zero_points` $zero_points (`axis` $axis^)? attr-dict `:` type($q)
   }];
 }
 
@@ -102,7 +102,7 @@ def MIR_FakeQuantizeOp : MIR_InferredOp<"fake_quantize"> {
 
         per_batch  scale[c] = max(m[c] / qmax, 1e-12)
         ema        scale[c] = decay * state[c] + (1 - decay) * max(m[c] / qmax, 1e-12),
-                   without `state` and `decay` where state[c] isn't above 0
+                   and that maximum where state[c] <= 0
         fixed      scale[c] = max(state[c], 1e-12)
 
     With `ema`, `scale` is what the next call passes as `state`. Scales are computed in f32,
@@ -119,7 +119,7 @@ def MIR_FakeQuantizeOp : MIR_InferredOp<"fake_quantize"> {
 
     ```mlir
     func.func @f(%x: tensor<?x3xf32>, %s: tensor<3xf32>) -> (tensor<?x3xf32>, tensor<3xf32>) {
-      %y, %next = mir.fake_quantize %x state %s bits 4 axis 1 scale_mode<ema> decay 0.9
+      %y, %next = mir.fake_quantize %x state %s bits 4 axis 1 scale_mode ema decay 0.9
           : tensor<?x3xf32>, tensor<3xf32>
       return %y, %next : tensor<?x3xf32>, tensor<3xf32>
     }
@@ -159,7 +159,7 @@ def MIR_FakeQuantizeBackwardOp
 
     ```mlir
     func.func @f(%x: tensor<?x3xf32>, %s: tensor<1xf32>, %g: tensor<?x3xf32>) -> tensor<?x3xf32> {
-      %dx = mir.fake_quantize_backward %x, %s, %g bits 8 ste<tanh> : tensor<?x3xf32>, tensor<1xf32>
+      %dx = mir.fake_quantize_backward %x, %s, %g bits 8 ste tanh : tensor<?x3xf32>, tensor<1xf32>
       return %dx : tensor<?x3xf32>
     }
     ```

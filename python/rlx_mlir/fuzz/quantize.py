@@ -105,9 +105,7 @@ def fake_quantize_lsq_backward_scale(draft: Draft) -> None:
 def _product(draft: Draft, outputs: Dim) -> tuple[dict[str, object], dict[str, object]]:
     """What products of tensors of 8 bits share: a bias, zero points, and a factor."""
     bias = draft.optional(lambda: draft.like([outputs], "i32", reuse=0.3, param=0.8))
-    attributes: dict[str, object] = {
-        name: draft.choose([None, 0, 3, -128, 127]) for name in ("x_zp", "w_zp", "out_zp")
-    }
+    attributes: dict[str, object] = {name: draft.choose([None, 0, 3, -128, 127]) for name in ("x_zp", "w_zp", "out_zp")}
     attributes["mult"] = draft.choose([0.5, 0.001953125, 0.013, 0.0003, 7.0])
     return {"bias": bias}, attributes
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
-from rlx_mlir.attributes import elements_attribute
+from rlx_mlir.attributes import elements_attribute, floats_attribute
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
@@ -401,7 +401,7 @@ class Graph:
                 if value:
                     attributes[name] = ir.UnitAttr.get(context)
             elif name in _NUMBERS and isinstance(value, list):
-                attributes[name] = ir.DenseF32ArrayAttr.get([checks.real(name, entry) for entry in value], context)
+                attributes[name] = floats_attribute([checks.real(name, entry) for entry in value], context)
             elif name in _NUMBERS:
                 attributes[name] = ir.FloatAttr.get(ir.F32Type.get(context), value, loc=ir.Location.unknown(context))
             elif name in _SHORT and isinstance(value, list):

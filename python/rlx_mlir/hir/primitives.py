@@ -22,7 +22,7 @@ from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
-from rlx_mlir.hir.graph import Word, axes_of, integer, pair
+from rlx_mlir.hir.graph import Word, axes_of, pair
 from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
@@ -50,9 +50,7 @@ def number(value: float | None) -> float | None:
         raise place.caller().error(f"a number is expected, but got {value!r}") from None
 
 
-class Primitives(
-    Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders
-):
+class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

@@ -13,6 +13,8 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import elements_attribute, python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
+from rlx_mlir.formats import affine
+from rlx_mlir.formats.affine import BEYOND, by_channel, round_away, to_bytes
 from rlx_mlir.mir.conv import conv, conv_dims, convolved
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size
@@ -27,7 +29,7 @@ from rlx_mlir.mir.linalg import (
     size_of,
     tensor_type,
 )
-from rlx_mlir.mir.numerics import F32, narrow, widen
+from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.reductions import reduce_axes
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, absolute, accumulator, element, round_even, tanh
@@ -37,60 +39,21 @@ from rlx_mlir.rewriting import Rewriter
 LARGEST = {8: 127, 4: 7, 2: 1}
 #: The smallest scale of what is rounded in training.
 LEAST_SCALE = 1e-12
-#: Beyond what 8 bits hold, whatever the zero point: integers are cut here before it is added.
-_BEYOND = 512
 
 # ----------------------------------------------------------------------------------------------------------------------
 # References
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def away(x: np.ndarray) -> np.ndarray:
-    """The integer nearest to each float, of two the one that is farther from 0."""
-    whole = np.trunc(x)
-    return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole)
-
-
-def _by_channel(numbers: Sequence[float] | np.ndarray, rank: int, axis: int | None, dtype: np.dtype) -> np.ndarray:
-    """Numbers of channels along `axis` of a tensor, or the one of all."""
-    array = np.asarray(numbers).astype(dtype)
-    shape = [1] * rank
-    if axis is not None:
-        shape[axis] = -1
-    return array.reshape(shape)
-
-
-def _bytes(x: np.ndarray, zero_points: np.ndarray | int) -> np.ndarray:
-    """Floats rounded to integers, and these with the zero points added, as i8: saturated, NaN as 0."""
-    rounded = away(x).clip(-_BEYOND, _BEYOND - 1)
-    whole = np.where(np.isnan(rounded), 0, rounded).astype(np.int32)
-    return np.asarray(np.clip(whole + zero_points, -128, 127).astype(np.int8))
-
-
-@reference(mir.QuantizeOp)
-def quantize(
-    x: np.ndarray, *, scales: Sequence[float], zero_points: Sequence[int], axis: int | None = None
-) -> np.ndarray:
-    """clamp(round(x (1 / scale)) + zero point, -128, 127), ties away from 0; NaN counts as 0."""
-    wide = widen(x)
-    scale = _by_channel(scales, x.ndim, axis, wide.dtype)
-    return _bytes(wide * (1 / scale), _by_channel(zero_points, x.ndim, axis, np.dtype(np.int32)))
-
-
-@reference(mir.DequantizeOp)
-def dequantize(
-    q: np.ndarray, *, scales: Sequence[float], zero_points: Sequence[int], axis: int | None = None
-) -> np.ndarray:
-    """(q - zero point) scale, of f32."""
-    difference = q.astype(np.int32) - _by_channel(zero_points, q.ndim, axis, np.dtype(np.int32))
-    return np.asarray(difference.astype(np.float32) * _by_channel(scales, q.ndim, axis, F32))
+quantize = reference(mir.QuantizeOp)(affine.quantize)
+dequantize = reference(mir.DequantizeOp)(affine.dequantize)
 
 
 def _rounded(x: np.ndarray, scale: np.ndarray, bits: int, axis: int | None) -> np.ndarray:
     """clamp(round(x / scale), -largest, largest) scale, in the type of x, whose channels have scales of f32."""
     wide = widen(x)
-    scales = _by_channel(scale, x.ndim, axis, wide.dtype)
-    return narrow(away(wide / scales).clip(-LARGEST[bits], LARGEST[bits]) * scales, x.dtype)
+    scales = by_channel(scale, x.ndim, axis, wide.dtype)
+    return narrow(round_away(wide / scales).clip(-LARGEST[bits], LARGEST[bits]) * scales, x.dtype)
 
 
 def _others(rank: int, axis: int | None) -> tuple[int, ...]:
@@ -109,7 +72,7 @@ def fake_quantize(
     scale_mode: str = "per_batch",
     decay: float | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(clamp(round(x / scale), -largest, largest) scale, scale); the scale is by the mode, `ste` for gradients alone."""
+    """(clamp(round(x / scale), -largest, largest) scale, scale); the mode gives the scale, `ste` gradients alone."""
     least = np.float32(LEAST_SCALE)
     if scale_mode == "fixed":
         assert state is not None, "C3"
@@ -118,7 +81,8 @@ def fake_quantize(
         largest = np.max(np.abs(widen(x)), axis=_others(x.ndim, axis), initial=0).reshape(-1).astype(np.float32)
         scale = np.maximum(largest / np.float32(LARGEST[bits]), least)
         if scale_mode == "ema":
-            assert state is not None and decay is not None, "C3"
+            assert state is not None, "C3"
+            assert decay is not None, "C3"
             kept = np.float32(decay)
             scale = np.where(state <= 0, scale, kept * state + (np.float32(1) - kept) * scale)
     return _rounded(x, scale, bits, axis), scale
@@ -130,7 +94,7 @@ def fake_quantize_backward(
 ) -> np.ndarray:
     """The gradient of what is rounded with a scale, from that of the result, by the estimator `ste`."""
     wide, gradient = widen(x), widen(g)
-    s = _by_channel(scale, x.ndim, axis, wide.dtype)
+    s = by_channel(scale, x.ndim, axis, wide.dtype)
     largest = s * wide.dtype.type(LARGEST[bits])
     if ste == "clipped_identity":
         gradient = np.where(np.abs(wide) <= largest, gradient, 0)
@@ -143,7 +107,7 @@ def fake_quantize_backward(
 
 def _learned(scale: np.ndarray, x: np.ndarray, axis: int | None) -> np.ndarray:
     """Learned scales of the channels of x, in the type in which it is computed."""
-    return _by_channel(np.maximum(scale, np.float32(LEAST_SCALE)), x.ndim, axis, widen(x).dtype)
+    return by_channel(np.maximum(scale, np.float32(LEAST_SCALE)), x.ndim, axis, widen(x).dtype)
 
 
 @reference(mir.FakeQuantizeLsqOp)
@@ -167,7 +131,7 @@ def fake_quantize_lsq_backward_scale(
     """The sum of g times what the rounding of z = x / s adds to it, or the largest integer, over each channel."""
     z = widen(x) / _learned(scale, x, axis)
     largest = LARGEST[bits]
-    weight = np.where(np.abs(z) <= largest, away(z) - z, np.sign(z) * largest)
+    weight = np.where(np.abs(z) <= largest, round_away(z) - z, np.sign(z) * largest)
     return np.asarray((weight * widen(g)).sum(axis=_others(x.ndim, axis)).reshape(-1).astype(np.float32))
 
 
@@ -175,7 +139,7 @@ def _requantized(total: np.ndarray, bias: np.ndarray | None, mult: float, zero_p
     """Exact sums, with the bias of each output, the last dimension, as i8: i32 wraps around first."""
     if bias is not None:
         total = total + bias
-    return _bytes(total.astype(np.int32).astype(np.float32) * np.float32(mult), zero_point)
+    return to_bytes(total.astype(np.int32).astype(np.float32) * np.float32(mult), zero_point)
 
 
 @reference(mir.QMatmulOp)
@@ -324,7 +288,7 @@ def _word(attribute: ir.Attribute) -> str:
     return str(python_value(attribute))
 
 
-def round_away(x: Scalar) -> Scalar:
+def _nearest(x: Scalar) -> Scalar:
     """The integer nearest to x, of two the one that is farther from 0."""
     even = round_even(x)
     is_tie = absolute(x - even).compare("eq", 0.5)
@@ -333,7 +297,7 @@ def round_away(x: Scalar) -> Scalar:
 
 def _to_bytes(x: Scalar, zero_point: Scalar | float) -> Scalar:
     """A float rounded to an integer, and that with the zero point added, as i8: saturated, NaN as 0."""
-    rounded = round_away(x).max(-_BEYOND).min(_BEYOND - 1)
+    rounded = _nearest(x).max(-BEYOND).min(BEYOND - 1)
     number = rounded.compare("eq", rounded).select(rounded, 0)
     return (Scalar(arith.FPToSIOp(element("i32"), number.value).result) + zero_point).to("i8")
 
@@ -351,7 +315,7 @@ def _channelwise(
     vectors: Sequence[ir.Value],
     body: Callable[..., Scalar],
 ) -> ir.Value:
-    """A tensor whose elements are a function of those of others of its shape, widened, and of those of their channel."""
+    """A tensor of a function of the elements of others of its shape, widened, and of those of their channels."""
     type = ir.RankedTensorType(result)
     loops = range(type.rank)
     sizes: list[SizeLike] = [
@@ -412,7 +376,7 @@ def _rounding(op: ir.AnyOp, scale: ir.Value, floor: Callable[[Scalar], Scalar]) 
 
     def rounded(x: Scalar, scale: Scalar) -> Scalar:
         s = floor(scale).to(x.type)
-        return round_away(x / s).max(-largest).min(largest) * s
+        return _nearest(x / s).max(-largest).min(largest) * s
 
     return _channelwise(op, op.operation.results[0].type, [op.x], [scale], rounded)
 
@@ -494,7 +458,7 @@ def lower_fake_quantize_lsq_backward_scale(op: ir.AnyOp, rewriter: Rewriter) -> 
         outside = (z < 0).select(z.like(-largest), largest)
         # NaN is outside of every range, and stays what it is.
         outside = z.compare("eq", z).select(outside, z)
-        return g * (absolute(z) <= largest).select(round_away(z) - z, outside)
+        return g * (absolute(z) <= largest).select(_nearest(z) - z, outside)
 
     sizes = [size_of(op.x, dim) for dim in range(rank)]
     if axis is not None and not op.result.type.is_dynamic_dim(0):
@@ -540,9 +504,7 @@ def lower_q_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """q_matmul(x, w, b) -> sum += (x - x_zp) * (w - w_zp); generic: clamp(round((sum + b) * mult) + out_zp)"""
     sizes = [size_of(op.x, 0), size_of(op.weight, 1)]
     m, k, n = range(3)  # the innermost loop runs along rows of the weight
-    total = reduced(
-        3, [(op.x, [m, k]), (op.weight, [k, n])], sizes, [m, n], 0, _product(op), type=element("i32")
-    )
+    total = reduced(3, [(op.x, [m, k]), (op.weight, [k, n])], sizes, [m, n], 0, _product(op), type=element("i32"))
     rewriter.replace(op, _requantised(op, total, 1))
 
 

@@ -33,7 +33,7 @@ func.func @quantize_c2_one(%x: tensor<2x?xf32>) {
 // -----
 
 func.func @quantize_c3_zero(%x: tensor<2x?xf32>) {
-  // expected-error @below {{expects the entries of 'scales' to be finite and positive, but got 0.0}}
+  // expected-error @below {{expects the entries of 'scales' to be finite and positive, but got 0.000000e+00}}
   %q = mir.quantize %x scales [0.0] zero_points [0] : tensor<2x?xf32>
   return
 }
@@ -73,7 +73,7 @@ func.func @dequantize_c2_counts(%q: tensor<2x?xi8>) {
 // -----
 
 func.func @dequantize_c3_negative(%q: tensor<2x?xi8>) {
-  // expected-error @below {{expects the entries of 'scales' to be finite and positive, but got -0.5}}
+  // expected-error @below {{expects the entries of 'scales' to be finite and positive, but got -5.000000e-01}}
   %x = mir.dequantize %q scales [-0.5] zero_points [0] : tensor<2x?xi8>
   return
 }
@@ -106,7 +106,7 @@ func.func @fake_quantize_c2_axis(%x: tensor<2x?xf32>) {
 
 func.func @fake_quantize_c3_no_state(%x: tensor<2x?xf32>) {
   // expected-error @below {{expects 'state' with fixed}}
-  %y, %s = mir.fake_quantize %x bits 8 scale_mode<fixed> : tensor<2x?xf32>
+  %y, %s = mir.fake_quantize %x bits 8 scale_mode fixed : tensor<2x?xf32>
   return
 }
 
@@ -122,7 +122,7 @@ func.func @fake_quantize_c3_state(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
 
 func.func @fake_quantize_c3_no_decay(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
   // expected-error @below {{expects 'decay' with ema}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode<ema> : tensor<2x?xf32>, tensor<1xf32>
+  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode ema : tensor<2x?xf32>, tensor<1xf32>
   return
 }
 
@@ -130,7 +130,7 @@ func.func @fake_quantize_c3_no_decay(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
 
 func.func @fake_quantize_c3_decay(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
   // expected-error @below {{has no 'decay' with fixed}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode<fixed> decay 0.5 : tensor<2x?xf32>, tensor<1xf32>
+  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode fixed decay 0.5 : tensor<2x?xf32>, tensor<1xf32>
   return
 }
 
@@ -138,7 +138,7 @@ func.func @fake_quantize_c3_decay(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
 
 func.func @fake_quantize_c4_state(%x: tensor<2x?xf32>, %s: tensor<3xf32>) {
   // expected-error @below {{expects 'state' to be [2], as 'axis' is long, but got [3]}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 axis 0 scale_mode<fixed> : tensor<2x?xf32>, tensor<3xf32>
+  %y, %t = mir.fake_quantize %x state %s bits 8 axis 0 scale_mode fixed : tensor<2x?xf32>, tensor<3xf32>
   return
 }
 
@@ -146,7 +146,7 @@ func.func @fake_quantize_c4_state(%x: tensor<2x?xf32>, %s: tensor<3xf32>) {
 
 func.func @fake_quantize_c4_one(%x: tensor<2x?xf32>, %s: tensor<2xf32>) {
   // expected-error @below {{expects 'state' to be [1] where there is no 'axis', but got [2]}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode<fixed> : tensor<2x?xf32>, tensor<2xf32>
+  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode fixed : tensor<2x?xf32>, tensor<2xf32>
   return
 }
 
@@ -154,15 +154,15 @@ func.func @fake_quantize_c4_one(%x: tensor<2x?xf32>, %s: tensor<2xf32>) {
 
 func.func @fake_quantize_c4_rank(%x: tensor<2x?xf32>, %s: tensor<f32>) {
   // expected-error @below {{expects 'state' to be [1] where there is no 'axis', but got []}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode<fixed> : tensor<2x?xf32>, tensor<f32>
+  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode fixed : tensor<2x?xf32>, tensor<f32>
   return
 }
 
 // -----
 
 func.func @fake_quantize_c5_decay(%x: tensor<2x?xf32>, %s: tensor<1xf32>) {
-  // expected-error @below {{expects 'decay' to be from 0 to 1, but got 1.5}}
-  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode<ema> decay 1.5 : tensor<2x?xf32>, tensor<1xf32>
+  // expected-error @below {{expects 'decay' to be from 0 to 1, but got 1.500000e+00}}
+  %y, %t = mir.fake_quantize %x state %s bits 8 scale_mode ema decay 1.5 : tensor<2x?xf32>, tensor<1xf32>
   return
 }
 
@@ -313,7 +313,7 @@ func.func @q_matmul_c3_out_zp(%x: tensor<2x8xi8>, %w: tensor<8x4xi8>, %b: tensor
 // -----
 
 func.func @q_matmul_c4_mult(%x: tensor<2x8xi8>, %w: tensor<8x4xi8>, %b: tensor<3xi32>) {
-  // expected-error @below {{expects 'mult' to be finite and positive, but got 0.0}}
+  // expected-error @below {{expects 'mult' to be finite and positive, but got 0.000000e+00}}
   %y = mir.q_matmul %x, %w mult 0.0 : tensor<2x8xi8>, tensor<8x4xi8>
   return
 }
@@ -385,7 +385,15 @@ func.func @q_conv2d_c8_x_zp(%x: tensor<2x4x5x6xi8>, %w: tensor<8x4x3x2xi8>, %b: 
 // -----
 
 func.func @q_conv2d_c9_mult(%x: tensor<2x4x5x6xi8>, %w: tensor<8x4x3x2xi8>, %b: tensor<3xi32>) {
-  // expected-error @below {{expects 'mult' to be finite and positive, but got -0.5}}
+  // expected-error @below {{expects 'mult' to be finite and positive, but got -5.000000e-01}}
   %y = mir.q_conv2d %x, %w mult -0.5 : tensor<2x4x5x6xi8>, tensor<8x4x3x2xi8>
+  return
+}
+
+// -----
+
+func.func @quantize_c3_type(%x: tensor<2x?xf32>) {
+  // expected-error @below {{expects the entries of 'scales' to be of f32, but got 5.000000e-01 : f64}}
+  %q = "mir.quantize"(%x) <{scales = [0.5], zero_points = array<i32: 0>}> : (tensor<2x?xf32>) -> tensor<2x?xi8>
   return
 }

@@ -11,10 +11,18 @@ func.func @quantize(%x: tensor<?xbf16>) -> tensor<?xi8> {
   return %q : tensor<?xi8>
 }
 
+/// Numbers are printed such that they are read as they were.
+// CHECK-LABEL: func @exact
+//       CHECK:   scales [0.0122047244] zero_points [0]
+func.func @exact(%x: tensor<f32>) -> tensor<i8> {
+  %q = mir.quantize %x scales [0.0122047244] zero_points [0] : tensor<f32>
+  return %q : tensor<i8>
+}
+
 /// The number of scales is the size of the dimension.
 // CHECK-LABEL: func @quantize_channels
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x?xf64>)
-//       CHECK:   %[[Q:.+]] = mir.quantize %[[X]] scales [5.000000e-01, 3.000000e+00, 1.000000e-40] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>
+//       CHECK:   %[[Q:.+]] = mir.quantize %[[X]] scales [5.000000e-01, 3.000000e+00, 9.999946e-41] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>
 //       CHECK:   return %[[Q]] : tensor<2x3xi8>
 func.func @quantize_channels(%x: tensor<2x?xf64>) -> tensor<2x3xi8> {
   %q = mir.quantize %x scales [0.5, 3.0, 1.0e-40] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>
@@ -36,32 +44,32 @@ func.func @dequantize(%q: tensor<0x2xi8>, %s: tensor<i8>) -> (tensor<0x2xf32>, t
 // CHECK-LABEL: func @fake_quantize
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x?xf16>)
 //       CHECK:   %[[Y:.+]], %[[S:.+]] = mir.fake_quantize %[[X]] bits 8 : tensor<2x?xf16>
-//       CHECK:   %{{.+}}, %[[C:.+]] = mir.fake_quantize %[[X]] bits 2 axis 1 ste<hard_tanh> : tensor<2x?xf16>
+//       CHECK:   %{{.+}}, %[[C:.+]] = mir.fake_quantize %[[X]] bits 2 axis 1 ste hard_tanh : tensor<2x?xf16>
 //       CHECK:   return %[[Y]], %[[S]], %[[C]] : tensor<2x?xf16>, tensor<1xf32>, tensor<?xf32>
 func.func @fake_quantize(%x: tensor<2x?xf16>) -> (tensor<2x?xf16>, tensor<1xf32>, tensor<?xf32>) {
-  %y, %s = mir.fake_quantize %x bits 8 ste<identity> scale_mode<per_batch> : tensor<2x?xf16>
-  %z, %c = mir.fake_quantize %x bits 2 axis 1 ste<hard_tanh> : tensor<2x?xf16>
+  %y, %s = mir.fake_quantize %x bits 8 ste identity scale_mode per_batch : tensor<2x?xf16>
+  %z, %c = mir.fake_quantize %x bits 2 axis 1 ste hard_tanh : tensor<2x?xf16>
   return %y, %s, %c : tensor<2x?xf16>, tensor<1xf32>, tensor<?xf32>
 }
 
 // CHECK-LABEL: func @fake_quantize_state
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x?xf32>, %[[S:.+]]: tensor<3xf32>, %[[ONE:.+]]: tensor<1xf32>)
-//       CHECK:   %[[Y:.+]], %[[NEXT:.+]] = mir.fake_quantize %[[X]] state %[[S]] bits 4 axis 1 scale_mode<ema> decay 1.000000e+00 : tensor<2x?xf32>, tensor<3xf32>
-//       CHECK:   mir.fake_quantize %[[X]] state %[[ONE]] bits 4 scale_mode<fixed> : tensor<2x?xf32>, tensor<1xf32>
+//       CHECK:   %[[Y:.+]], %[[NEXT:.+]] = mir.fake_quantize %[[X]] state %[[S]] bits 4 axis 1 scale_mode ema decay 1.000000e+00 : tensor<2x?xf32>, tensor<3xf32>
+//       CHECK:   mir.fake_quantize %[[X]] state %[[ONE]] bits 4 scale_mode fixed : tensor<2x?xf32>, tensor<1xf32>
 //       CHECK:   return %[[Y]], %[[NEXT]] : tensor<2x3xf32>, tensor<3xf32>
 func.func @fake_quantize_state(%x: tensor<2x?xf32>, %s: tensor<3xf32>, %one: tensor<1xf32>) -> (tensor<2x3xf32>, tensor<3xf32>) {
-  %y, %next = mir.fake_quantize %x state %s bits 4 axis 1 scale_mode<ema> decay 1.0 : tensor<2x?xf32>, tensor<3xf32>
-  %z, %same = mir.fake_quantize %x state %one bits 4 scale_mode<fixed> : tensor<2x?xf32>, tensor<1xf32>
+  %y, %next = mir.fake_quantize %x state %s bits 4 axis 1 scale_mode ema decay 1.0 : tensor<2x?xf32>, tensor<3xf32>
+  %z, %same = mir.fake_quantize %x state %one bits 4 scale_mode fixed : tensor<2x?xf32>, tensor<1xf32>
   return %y, %next : tensor<2x3xf32>, tensor<3xf32>
 }
 
 // CHECK-LABEL: func @fake_quantize_backward
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x?xf32>, %[[S:.+]]: tensor<?xf32>)
-//       CHECK:   %[[D:.+]] = mir.fake_quantize_backward %[[X]], %[[S]], %[[X]] bits 8 axis 0 ste<tanh> : tensor<?x?xf32>, tensor<?xf32>
+//       CHECK:   %[[D:.+]] = mir.fake_quantize_backward %[[X]], %[[S]], %[[X]] bits 8 axis 0 ste tanh : tensor<?x?xf32>, tensor<?xf32>
 //       CHECK:   mir.fake_quantize_backward %[[X]], %[[S]], %[[X]] bits 8 axis 0 : tensor<?x?xf32>, tensor<?xf32>
 //       CHECK:   return %[[D]] : tensor<?x?xf32>
 func.func @fake_quantize_backward(%x: tensor<?x?xf32>, %s: tensor<?xf32>) -> tensor<?x?xf32> {
-  %d = mir.fake_quantize_backward %x, %s, %x bits 8 axis 0 ste<tanh> : tensor<?x?xf32>, tensor<?xf32>
+  %d = mir.fake_quantize_backward %x, %s, %x bits 8 axis 0 ste tanh : tensor<?x?xf32>, tensor<?xf32>
   %e = mir.fake_quantize_backward %x, %s, %x bits 8 axis 0 : tensor<?x?xf32>, tensor<?xf32>
   return %d : tensor<?x?xf32>
 }

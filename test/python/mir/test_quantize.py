@@ -182,7 +182,7 @@ def test_channels_of_open_size() -> None:
     given = numbers(2, 5, "f32")
     check(compiled.run(given), given)
     for run in (compiled.run, lambda inputs: interpret(module, inputs)):
-        with pytest.raises(InputError, match="'c' is 2"):
+        with pytest.raises(InputError, match=r"'mir.quantize'.* 2 and 3 were given"):
             run({**given, "x": given["x"][:, :2], "g": given["g"][:, :2]})
 
 
@@ -265,7 +265,9 @@ def convolution(x: np.ndarray, w: np.ndarray, bias: np.ndarray, zeros: tuple[int
     outputs, inputs, height, width = w.shape
     counts = [
         (size - d * (k - 1) - 1) // s + 1
-        for size, k, s, d in zip(padded.shape[2:], (height, width), GEOMETRY["stride"], GEOMETRY["dilation"], strict=True)
+        for size, k, s, d in zip(
+            padded.shape[2:], (height, width), GEOMETRY["stride"], GEOMETRY["dilation"], strict=True
+        )
     ]
     result = np.zeros((x.shape[0], outputs, *counts), np.int8)
     per_group = outputs // GEOMETRY["groups"]
@@ -349,7 +351,9 @@ def test_wrong_arguments() -> None:
     x, q = m.input("x", [2, 3]), m.input("q", [2, 3], "i8")
     with pytest.raises(BuildError, match="'scales' is a number, but got 'a'"):
         m.quantize(x, "a")  # type: ignore[arg-type]
-    with pytest.raises(BuildError, match="'zero_points' is a whole number from -2147483648 to 2147483647, but got 0.5"):
+    with pytest.raises(
+        BuildError, match=r"'zero_points' is a whole number from -2147483648 to 2147483647"
+    ):
         m.dequantize(q, 0.5, 0.5)  # type: ignore[arg-type]
     with pytest.raises(BuildError, match="expects the entries of 'zero_points' to be from -128 to 127, but got 300"):
         m.quantize(x, 0.5, 300)

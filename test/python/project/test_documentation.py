@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 HERE = (
     *("docs/control-flow.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/models.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
+    *("docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
 )
 
 #: What commands on a line stand for a value that the reader chooses.
