@@ -393,7 +393,7 @@ func.func @q_conv2d_c9_mult(%x: tensor<2x4x5x6xi8>, %w: tensor<8x4x3x2xi8>, %b: 
 // -----
 
 func.func @quantize_c3_type(%x: tensor<2x?xf32>) {
-  // expected-error @below {{expects the entries of 'scales' to be of f32, but got 5.000000e-01 : f64}}
+  // expected-error @below {{attribute 'scales' failed to satisfy constraint: 32-bit float array attribute}}
   %q = "mir.quantize"(%x) <{scales = [0.5], zero_points = array<i32: 0>}> : (tensor<2x?xf32>) -> tensor<2x?xi8>
   return
 }

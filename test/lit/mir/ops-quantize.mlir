@@ -22,7 +22,7 @@ func.func @exact(%x: tensor<f32>) -> tensor<i8> {
 /// The number of scales is the size of the dimension.
 // CHECK-LABEL: func @quantize_channels
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x?xf64>)
-//       CHECK:   %[[Q:.+]] = mir.quantize %[[X]] scales [5.000000e-01, 3.000000e+00, 9.999946e-41] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>
+//       CHECK:   %[[Q:.+]] = mir.quantize %[[X]] scales [5.000000e-01, 3.000000e+00, 9.999940e-41] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>
 //       CHECK:   return %[[Q]] : tensor<2x3xi8>
 func.func @quantize_channels(%x: tensor<2x?xf64>) -> tensor<2x3xi8> {
   %q = mir.quantize %x scales [0.5, 3.0, 1.0e-40] zero_points [0, 127, 1] axis -1 : tensor<2x?xf64>

@@ -4,7 +4,7 @@
 /// Ranges hold 0 exactly: those of x become -1 to 1.55, with 0 at 28 - 128. Weights are symmetric.
 // CHECK-LABEL: func @product
 //  CHECK-SAME:   (%[[X:.+]]: tensor<?x8xf32>, %[[W:.+]]: tensor<8x4xf32>, %[[B:.+]]: tensor<4xf32>)
-//        OPEN:   %[[QX:.+]] = mir.quantize %[[X]] scales [1.000000e-02] zero_points [-28]
+//        OPEN:   %[[QX:.+]] = mir.quantize %[[X]] scales [0.00999999977] zero_points [-28]
 //        EVEN:   %[[QX:.+]] = mir.quantize %[[X]] scales [0.0122047244] zero_points [0]
 //       CHECK:   %[[DX:.+]] = mir.dequantize %[[QX]]
 //       CHECK:   %[[QW:.+]] = mir.quantize %[[W]] scales [1.000000e+00] zero_points [0]
@@ -39,7 +39,7 @@ func.func @two_readers(%x: tensor<1x2x5x5xf32>, %w: tensor<3x2x3x3xf32>, %b: ten
 //  CHECK-SAME:   (%[[X:.+]]: tensor<2x2xf32>, %[[H:.+]]: tensor<2x2xbf16>)
 //       CHECK:   mir.matmul %[[X]], %[[X]] : tensor<2x2xf32>, tensor<2x2xf32>
 //       CHECK:   mir.matmul %[[H]], %[[H]]
-//       CHECK:   mir.quantize %[[X]] scales [1.000000e-06]
+//       CHECK:   mir.quantize %[[X]] scales [9.99999997E-7]
 func.func @others(%x: tensor<2x2xf32>, %h: tensor<2x2xbf16>) -> (tensor<2x2xf32>, tensor<2x2xbf16>, tensor<2x2xf32>) {
   %p = mir.matmul %x, %x : tensor<2x2xf32>, tensor<2x2xf32>
   %r = mir.matmul %h, %h {mir.ranges = [[0.0 : f32, 1.0 : f32], [0.0 : f32, 1.0 : f32], [0.0 : f32, 1.0 : f32]]} : tensor<2x2xbf16>, tensor<2x2xbf16>

@@ -329,18 +329,22 @@ def test_a_product_is_one_kernel() -> None:
 def test_emulated() -> None:
     """By the generic path, run by the emulator of PTX."""
     module = every_operation("f32")
-    executable = rlx.compile(module, target="cuda", chip="sm_80", cache=False)
-    with emulated_device("sm_80"):
+    with emulated_device("sm_80") as cuda:
+        executable = rlx.compile(module, target="cuda", chip="sm_80", cache=False)
         for n, m in [(1, 1), (2, 7)]:
             given = numbers(n, m, "f32", edges=True)
             check(executable.run(given), given)
+        assert not cuda.errors
+        del executable
 
 
 @pytest.mark.slow
 def test_products_emulated() -> None:
-    executable = rlx.compile(products(), target="cuda", chip="sm_80", cache=False)
-    with emulated_device("sm_80"):
+    with emulated_device("sm_80") as cuda:
+        executable = rlx.compile(products(), target="cuda", chip="sm_80", cache=False)
         check_products(executable.run)
+        assert not cuda.errors
+        del executable
 
 
 # -- builders --------------------------------------------------------------------------------------------------------

@@ -262,6 +262,12 @@ def test_blocks_about_gpus_run() -> None:
     assert not y[1000:].any()
 
 
+@pytest.mark.parametrize("document", ["docs/control-flow.md", "docs/quantisation.md", "docs/sizes.md"])
+def test_pages_run(document: str, tmp_path: Path) -> None:
+    """Their blocks, each page as one program."""
+    run_python(blocks(document, "python"), tmp_path)
+
+
 def test_the_tutorial_runs(tmp_path: Path) -> None:
     """Its blocks as one program; what its comments say is printed is printed."""
     found = blocks("docs/tutorial.md", "python")

@@ -117,7 +117,7 @@ def test_wrong_arguments() -> None:
     m, params = perceptron()
     with pytest.raises(InputError, match="'batches' is empty"):
         calibrate(m, [], params=params)
-    with pytest.raises(InputError, match="'method' is"):
+    with pytest.raises(InputError, match="'method' expects one of"):
         calibrate(m, batches((2, 7, 16)), params=params, method="mean")
     with pytest.raises(InputError, match="'percentile' is a number above 0 and at most 100, but got 101"):
         calibrate(m, batches((2, 7, 16)), params=params, percentile=101)
@@ -152,7 +152,7 @@ def test_network_of_8_bits(name: str, method: str) -> None:
     given = {"x": normal(*shape, seed=99)}
     want, got = interpret(module, given | params)["y"], interpret(found, given | params)["y"]
     cosine = np.sum(want * got) / np.sqrt(np.sum(want * want) * np.sum(got * got))
-    assert cosine > 0.995
+    assert cosine > (0.995 if method == "minmax" else 0.98)  # a few numbers saturate
     if method == "minmax":
         executable = compile_fresh(found)
         executable.set_params(params)
