@@ -311,7 +311,14 @@ def MIR_QConv2dOp : MIR_InferredOp<"q_conv2d"> {
 
     The sum and its rounding are those of `mir.q_matmul`.
 
-    - (C1) to (C6) are those of `mir.conv`.
+    - (C1) `x` and `weight` have four dimensions.
+    - (C2) `stride`, `padding` and `dilation` have two entries below 2^31; those of
+      `stride` and `dilation` are positive, those of `padding` aren't negative.
+    - (C3) `groups` is positive and divides Co.
+    - (C4) `x` has `groups` times as many channels as `weight` has in dimension 1.
+    - (C5) kH and kW are static, positive and below 2^31.
+    - (C6) `x` with its padding is at most one short of the kernel, spread by `dilation`,
+      and its sizes are below 2^63.
     - (C7) `bias` is [Co].
     - (C8) `x_zp`, `w_zp` and `out_zp` are from -128 to 127.
     - (C9) `mult` is finite and positive.

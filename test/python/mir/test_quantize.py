@@ -338,7 +338,6 @@ def test_emulated() -> None:
         del executable
 
 
-@pytest.mark.slow
 def test_products_emulated() -> None:
     with emulated_device("sm_80") as cuda:
         executable = rlx.compile(products(), target="cuda", chip="sm_80", cache=False)
