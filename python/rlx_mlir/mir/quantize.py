@@ -32,7 +32,7 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.reductions import reduce_axes
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, absolute, accumulator, element, round_even, tanh
+from rlx_mlir.mir.scalars import Scalar, absolute, accumulator, element, exp, round_even
 from rlx_mlir.rewriting import Rewriter
 
 #: The largest integer of so many bits, the smallest one of which isn't used.
@@ -99,7 +99,8 @@ def fake_quantize_backward(
     if ste == "clipped_identity":
         gradient = np.where(np.abs(wide) <= largest, gradient, 0)
     elif ste == "tanh":
-        gradient = gradient * (1 - np.square(np.tanh(wide / s)))
+        power = np.exp(np.abs(wide / s) * -2)  # 1 - tanh^2 would have no digits where tanh is near 1
+        gradient = gradient * (4 * power / ((1 + power) * (1 + power)))
     elif ste == "hard_tanh":
         gradient = gradient * np.maximum(1 - np.abs(wide / largest), 0)
     return narrow(gradient, x.dtype)
@@ -429,8 +430,8 @@ def lower_fake_quantize_backward(op: ir.AnyOp, rewriter: Rewriter) -> None:
         if ste == "clipped_identity":
             return (absolute(x) <= s * qmax).select(g, 0)
         if ste == "tanh":
-            value = tanh(x / s)
-            return g * (1 - value * value)
+            power = exp(absolute(x / s) * -2)
+            return g * (power * 4 / ((power + 1) * (power + 1)))
         return g * (1 - absolute(x / (s * qmax))).max(0)
 
     rewriter.replace(op, _channelwise(op, op.result.type, [op.x, op.g], [op.scale], gradient))
