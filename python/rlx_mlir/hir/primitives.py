@@ -25,6 +25,7 @@ from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of
 from rlx_mlir.hir.indexing import index
+from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, CustomBuilder, ControlBuilders):
+class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.scalars import Scalar, accumulator
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -103,27 +104,34 @@ def conv_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _padded(x: ir.Value, padding: Sequence[int]) -> ir.Value:
-    """x [N, C, H, W] with zeros around its last two dimensions."""
+def _padded(x: ir.Value, padding: Sequence[int], outside: int) -> ir.Value:
+    """x [N, C, H, W] with a number around its last two dimensions."""
     if not any(padding):
         return x
     own = sizes_of(x)
     before = [0, 0, *padding]
     sizes = [plus(size, 2 * p) for size, p in zip(own, before, strict=True)]
     if 0 in own:  # a slice of nothing may not start at the end
-        return filled(sizes, element_type(x), 0)
-    return write_slice(x, filled(sizes, element_type(x), 0), before, own)
+        return filled(sizes, element_type(x), outside)
+    return write_slice(x, filled(sizes, element_type(x), outside), before, own)
 
 
-@TO_LINALG.pattern(mir.ConvOp)
-def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """conv(x, w) -> x padded with zeros and split in groups; generic: result[n, g, o, i, j] += x[..] w[g, o, c, u, v]
+def convolved(
+    op: ir.AnyOp, body: Callable[[Scalar, Scalar, Scalar], Scalar], type: ir.Type | None = None, *, outside: int = 0
+) -> ir.Value:
+    """The sums of a convolution: of x padded and split in groups; result[n, g, o, i, j] += x[..] w[g, o, c, u, v]
 
     The innermost loop runs along a row of the result, where neighbours are independent of each other.
+
+    Args:
+        op: the convolution, with operands x and weight.
+        body: adds the product of an element and a weight to a sum.
+        type: of the sums, by default that in which x is computed.
+        outside: what is read outside of x.
     """
     stride, padding, dilation = (python_value(a) for a in (op.stride, op.padding, op.dilation))
     groups = python_value(op.groups)
-    padded = _padded(op.x, padding)
+    padded = _padded(op.x, padding, outside)
     batch, channels, *spatial = sizes_of(padded)
     outputs, inputs, *kernel = sizes_of(op.weight)
     if not isinstance(inputs, int):
@@ -133,8 +141,7 @@ def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
         for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
     ]
     if 0 in counts:  # indices of no position would leave what they index
-        rewriter.replace(op, filled([batch, outputs, *counts], element_type(op.x), 0))
-        return
+        return filled([batch, outputs, *counts], accumulator(element_type(op.x)) if type is None else type, 0)
     per_group = divided(outputs, groups)
     n, g, o, i, c, u, v, j = range(8)
 
@@ -153,6 +160,13 @@ def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
         [batch, groups, per_group, *counts],
         [n, g, o, i, j],
         0,
-        lambda x, w, total: total + x * w,
+        body,
+        type=type,
     )
-    rewriter.replace(op, converted(collapse(total, split), op.result.type))
+    return collapse(total, split)
+
+
+@TO_LINALG.pattern(mir.ConvOp)
+def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """conv(x, w) -> x padded with zeros; generic: result[n, g, o, i, j] += x[..] w[g, o, c, u, v]"""
+    rewriter.replace(op, converted(convolved(op, lambda x, w, total: total + x * w), op.result.type))

@@ -22,6 +22,7 @@ from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.control import REGIONS, captured, region_arguments, run_regions, yielded
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
+from rlx_mlir.mir.quantize import LARGEST, LEAST_SCALE
 from rlx_mlir.mir.scalars import integer_range
 
 
@@ -244,6 +245,32 @@ def _of_dequant_matmul(op: ir.AnyOp, known: Known) -> Interval:
 def _of_swiglu(op: ir.AnyOp, known: Known) -> Interval:
     x = known[op.x]
     return product(x, FUNCTIONS["silu"].interval(x))
+
+
+# Rounding to few bits -----------------------------------------------------------------------------
+
+
+@_rule(mir.DequantizeOp)
+def _of_dequantize(op: ir.AnyOp, known: Known) -> Interval:
+    q = known[op.q] if known[op.q].is_known else Interval(-128.0, 127.0)
+    channels = zip(python_value(op.scales), python_value(op.zero_points), strict=True)
+    return _hull(Interval((q.low - zero) * scale, (q.high - zero) * scale) for scale, zero in channels)
+
+
+@_rule(mir.FakeQuantizeOp)
+def _of_fake_quantize(op: ir.AnyOp, known: Known) -> list[Interval]:
+    x, largest = known[op.x].magnitude, LARGEST[python_value(op.bits)]
+    mode = python_value(op.scale_mode)
+    scale = 0.0 if mode == "fixed" else x / largest
+    if mode != "per_batch":
+        scale = max(scale, known[op.state].magnitude)
+    scale = max(scale, LEAST_SCALE)
+    return [_within(times(scale, largest)), Interval(LEAST_SCALE, scale) if mode != "ema" else _within(scale)]
+
+
+@_rule(mir.FakeQuantizeLsqOp)
+def _of_fake_quantize_lsq(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(times(max(known[op.scale].magnitude, LEAST_SCALE), LARGEST[python_value(op.bits)]))
 
 
 # Rows ---------------------------------------------------------------------------------------------

@@ -254,7 +254,7 @@ def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(dims(view.state), (q[0], q[2], q[3], q[3]))
 
 
-def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
+def _conv(view: mir.ConvOp | mir.QConv2dOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
     yield x[1], dims(view.weight)[1] * python_value(view.groups)
     yield _multiple(dims(view.weight)[0], python_value(view.groups))
@@ -263,6 +263,34 @@ def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
         x[2:], kernel, python_value(view.padding), python_value(view.dilation), strict=True
     ):
         yield size + 2 * padding, Size.of(dilation * (taps - 1)), True
+
+
+def _by_scales(view: mir.QuantizeOp | mir.DequantizeOp, dims: DimsOf) -> Iterable[Rule]:
+    if view.axis is not None:
+        (x,) = (dims(v) for v in view.operation.operands)
+        yield x[python_value(view.axis)], Size.of(len(python_value(view.scales)))
+
+
+def _rounded(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    """There are as many scales as indices along the axis; a gradient is as large as what it is of."""
+    x = dims(view.x)
+    scale = view.state if isinstance(view, mir.FakeQuantizeOp) else view.scale
+    if scale is not None:
+        yield Size.of(1) if view.axis is None else x[python_value(view.axis)], dims(scale)[0]
+    if hasattr(view, "g"):
+        yield from _equal(x, dims(view.g))
+
+
+def _q_matmul(view: mir.QMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    yield dims(view.x)[1], dims(view.weight)[0]
+    if view.bias is not None:
+        yield dims(view.bias)[0], dims(view.weight)[1]
+
+
+def _q_conv2d(view: mir.QConv2dOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _conv(view, dims)
+    if view.bias is not None:
+        yield dims(view.bias)[0], dims(view.weight)[0]
 
 
 def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
@@ -338,6 +366,11 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.attention": _attention,
     "mir.gated_delta_net": _gated_delta_net,
     "mir.conv": _conv,
+    **{f"mir.{name}": _by_scales for name in ("quantize", "dequantize")},
+    **{f"mir.fake_quantize{name}": _rounded for name in ("", "_backward", "_lsq", "_lsq_backward_x")},
+    "mir.fake_quantize_lsq_backward_scale": _rounded,
+    "mir.q_matmul": _q_matmul,
+    "mir.q_conv2d": _q_conv2d,
     "mir.gather": _gather,
     "mir.if": _carried,
     "mir.while": _carried,

@@ -18,7 +18,7 @@ import typer
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
+from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -127,6 +127,12 @@ app.command(
         "rlx tune graph.mlir --size tokens=64 --maximum tokens=512",
     )
 )(tune.tune)
+app.command(
+    epilog=example(
+        "rlx calibrate graph.mlir first.npz second.npz --params weights.npz -o ranges.mlir",
+        "rlx calibrate graph.mlir data/*.npz --method percentile --percentile 99.9 --quantize -o int8.mlir",
+    )
+)(calibrate.calibrate)
 app.command(
     epilog=example(
         "rlx profile smollm2",

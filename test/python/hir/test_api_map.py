@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
@@ -17,6 +18,7 @@ from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.shapes import Shapes
 
 MAP = Path(__file__).parents[3] / "docs" / "api-map.md"
@@ -39,6 +41,7 @@ class Graph:
         self.image, self.small = self.m.input("image", ["batch", 4, "height", 6]), self.m.param("small", [4])
         self.kernel = self.m.param("kernel", [4, 2, 3, 3])
         self.state = self.m.input("state", ["batch", 2, 8, 8])
+        self.codes = self.m.input("codes", ["batch", 4], "i8")
         rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
         self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
 
@@ -107,6 +110,21 @@ PRIMITIVES: dict[str, Any] = {
     "cast": lambda g, b: b.cast(g.x, "bf16"),
     "compare": lambda g, b: b.compare("ne", g.x, 0.5),
     "concat": lambda g, b: b.concat([g.x, g.y], -1),
+    "quantize": lambda g, b: b.quantize(g.x, 0.5, 3),
+    "quantize_per_channel": lambda g, b: b.quantize_per_channel(g.image, [0.5] * 4, np.arange(4), axis=1),
+    "dequantize": lambda g, b: b.dequantize(g.codes, 0.5),
+    "dequantize_per_channel": lambda g, b: b.dequantize_per_channel(g.codes, np.ones(4), [0] * 4, axis=1),
+    "fake_quantize": lambda g, b: b.fake_quantize(g.image, g.small, axis=1, scale_mode="ema", decay=0.9)[1],
+    "fake_quantize_backward": lambda g, b: b.fake_quantize_backward(g.image, g.small, g.image, axis=1, ste="tanh"),
+    "fake_quantize_lsq": lambda g, b: b.fake_quantize_lsq(g.image, g.small, bits=2, axis=1),
+    "fake_quantize_lsq_backward_x": lambda g, b: b.fake_quantize_lsq_backward_x(g.image, g.small, g.image, axis=1),
+    "fake_quantize_lsq_backward_scale": lambda g, b: b.fake_quantize_lsq_backward_scale(
+        g.image, g.small, g.image, axis=1
+    ),
+    "q_matmul": lambda g, b: b.q_matmul(g.codes, g.m.param("qw", [4, 3], "i8"), mult=0.5, x_zp=1),
+    "q_conv2d": lambda g, b: b.q_conv2d(
+        g.m.input("qi", ["batch", 4, 5, 6], "i8"), g.m.param("qk", [4, 2, 3, 3], "i8"), mult=0.5, groups=2
+    ),
     "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "scaled_matmul": lambda g, b: b.scaled_matmul(b.cast(g.x, "f8E4M3FN"), b.cast(g.w, "f8E4M3FN")),
@@ -183,7 +201,7 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders)
+    own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders)
     assert set().union(*map(builders, own)) == PRIMITIVES.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()

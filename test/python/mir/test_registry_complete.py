@@ -39,6 +39,8 @@ GENERIC = frozenset(
     for word in (
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
+        *("quantize", "dequantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
+        *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_matmul", "q_conv2d"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
     )
 )
