@@ -116,11 +116,11 @@ NUMBERS = (
         TESTS + "mir/test_sums.py -k errors_do_not_grow",
     ),
     fault(
-        "zeros-by-multiplication",
-        "hir/images.py",
-        "return self.where(np.zeros((1, 1, 1, 1), np.bool_), like, 0.0, name=name)",
-        "return self.mul(like, 0.0, name=name)",
-        TESTS + "hir/test_sequence_blocks.py -k conv_transpose",
+        "taps-between-pixels",
+        "mir/windows.py",
+        "(reach % stride).compare(\"eq\", index(rests[dim]))",
+        "(reach % stride).compare(\"ge\", 0)",
+        TESTS + "mir/test_image_operations.py -k pixels_that_exist",
     ),
     fault(
         "tail-of-gelu-cancels",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
+from rlx_mlir.fuzz import images as _images  # noqa: F401  (registers how operations on images are drawn)
 from rlx_mlir.fuzz import own as _own  # noqa: F401  (registers how operations of users are drawn)
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import (

@@ -81,7 +81,7 @@ def _spread(x: np.ndarray, weight: np.ndarray, windows: Windows, sizes: Sequence
                 x.shape[2:], tap, windows.stride, windows.padding, windows.dilation, strict=True
             )
         ]
-        there = [(0 <= place) & (place < size) for place, size in zip(places, sizes, strict=True)]
+        there = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
         own = pixels[..., there[0], :][..., there[1]]
         rows, columns = (place[inside] for place, inside in zip(places, there, strict=True))
         total[..., rows[:, None], columns] += np.einsum("ngcij,gco->ngoij", own, taps[(..., *tap)])

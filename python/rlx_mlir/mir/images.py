@@ -116,7 +116,7 @@ def axial_tables(
 def axial_rope2d(
     x: np.ndarray, *, end_x: int, end_y: int, head_dim: int, theta: float = 1e4, repeat_factor: int = 1
 ) -> np.ndarray:
-    """Neighbours (2c, 2c + 1) of each head rotated by angles of the token's column, or of its row in the second half."""
+    """Neighbours (2c, 2c + 1) of each head rotated by angles of the token's column, in the second half of its row."""
     wide = widen(x)
     pairs = wide.reshape(*x.shape[:2], -1, head_dim // 2, 2)
     cos, sin = (table[:, None] for table in axial_tables(end_x, end_y, head_dim, theta, repeat_factor, wide.dtype))

@@ -132,8 +132,8 @@ def spread(
 ) -> ir.Value:
     """For each pixel, the sum over the windows that it is in: [outer..., H, W] of `target`.
 
-    Pixels are counted from the first window's start, as q stride + r: neighbours of one r meet neighbouring windows, and
-    so vectors of them do. Only windows that exist are read, and nothing is multiplied with what doesn't.
+    Pixels are counted from the first window's start, as q stride + r: neighbours of one r meet neighbouring windows,
+    and so vectors of them do. Only windows that exist are read, and nothing is multiplied with what doesn't.
 
     Args:
         outer: sizes before those of the pixels; at least one.

@@ -40,6 +40,9 @@ GENERIC = frozenset(
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
+        *("pool", "max_pool2d_backward", "resize_nearest_2x"),
+        *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
+        *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
     )
 )
 
