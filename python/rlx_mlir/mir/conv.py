@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -30,8 +30,8 @@ from rlx_mlir.mir.linalg import (
 )
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, extract, index
-from rlx_mlir.mir.windows import Term, Windows, moved, spread, with_margin
+from rlx_mlir.mir.scalars import Scalar, extract
+from rlx_mlir.mir.windows import Meeting, Windows, moved, spread, with_margin
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -260,26 +260,24 @@ def lower_conv(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def _transposed(x: ir.Value, weight: ir.Value, sizes: Sequence[SizeLike], windows: Windows, groups: int) -> ir.Value:
     """The kernels [Ci, Co / groups, kH, kW] of the pixels of x [N, Ci, H, W], added where they fall: [N, Co, ...sizes].
 
-    A loop for each pixel of the result finds the pixels of x whose kernels reach it.
+    A loop for each pixel of the result finds the pixels of x whose kernels reach it. Channels aren't split in groups:
+    they are what threads share.
     """
     batch, channels, *pixels = sizes_of(x)
-    inputs, per_group, *kernel = sizes_of(weight)
+    inputs, per_group = sizes_of(weight)[:2]
     per_input = divided(inputs if isinstance(inputs, int) else channels, groups)
-    split = split_dims(x, [[0], [1, 2], [3], [4]], [batch, groups, per_input, *pixels])
-    taps = split_dims(weight, [[0, 1], [2], [3], [4]], [groups, per_input, per_group, *kernel])
 
-    def term(outer: Sequence[int], inner: Sequence[int], kernel: Sequence[int]) -> Term:
-        (n, g, o), (c,) = outer, inner
+    def term(meeting: Meeting) -> Callable[[Scalar], Scalar]:
+        (item, output), (own,) = meeting.outer, meeting.inner
+        place = output
+        if groups > 1:
+            width, depth = (Scalar(as_index(size)) for size in (per_group, per_input))
+            own, place = output // width * depth + own, output % width
+        factor = extract(weight, [own, place, *meeting.tap]).widen()
+        return lambda total: total + extract(x, [item, own, *meeting.window]).widen() * factor
 
-        def step(total: Scalar, row: Scalar, column: Scalar, weight: Scalar) -> Scalar:
-            pixel = extract(split, [index(n), index(g), index(c), row, column])
-            return total + pixel.widen() * weight.widen()
-
-        return Term([(taps, [g, c, o, *kernel])], step)
-
-    outer = [batch, groups, per_group]
-    found = spread(outer, [per_input], pixels, sizes, windows, term, element_type(x))
-    return collapse(found, [[0], [1, 2], [3], [4]])
+    outer = [batch, times(per_group, groups)]
+    return spread(outer, [per_input], pixels, sizes, windows, term, element_type(x))
 
 
 @TO_LINALG.pattern(mir.ConvTranspose2dOp)

@@ -229,7 +229,7 @@ def _finished(op: ir.AnyOp, grouped: ir.Value, operands: Sequence[tuple[ir.Value
 
 @TO_LINALG.pattern(mir.GroupNormOp)
 def lower_group_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """group_norm(x) -> mean and variance of each row [N, G, elements], then the formula over [N, G, channels, pixels]"""
+    """group_norm(x) -> mean and variance of each row [N, G, elements], then the formula over [N, G, C / G, pixels]"""
     groups = python_value(op.num_groups)
     grouped = _in_groups(op.x, groups)
     statistics = _statistics(grouped, python_value(op.eps))

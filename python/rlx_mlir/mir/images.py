@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.reductions import COMBINE, first_of, start_of
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, accumulator, element, extract, index
-from rlx_mlir.mir.windows import Term, Windows, moved, spread, where, with_margin
+from rlx_mlir.mir.windows import Meeting, Windows, moved, spread, where, with_margin
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -226,7 +226,8 @@ def _first_largest(x: ir.Value, windows: Windows, counts: Sequence[SizeLike]) ->
             for position, tap, s, p in zip((i, j), (u, v), windows.stride, windows.padding, strict=True)
         ]
         inside = [(place >= 0) & (place < bound) for place, bound in zip(places, bounds, strict=True)]
-        own = where(inside[0] & inside[1], lambda: extract(x, [index(n), index(c), *places]).widen(), best)
+        image = [index(n), index(c)]
+        own = where(inside[0] & inside[1], lambda: extract(x, [*image, *places]).widen(), best)
         wins = (own > best) | (own.compare("ne", own) & best.compare("eq", best)) | (at < 0)
         wins = wins & inside[0] & inside[1]
         return wins.select(own, best), wins.select((index(u) * windows.kernel[1] + index(v)).to("i32"), at)
@@ -245,15 +246,14 @@ def lower_max_pool2d_backward(op: ir.AnyOp, rewriter: Rewriter) -> None:
     largest = _first_largest(op.x, windows, counts)
     type = element_type(op.x)
 
-    def term(loops: Sequence[int], _: Sequence[int], taps: Sequence[int]) -> Term:
-        u, v = taps
+    def term(meeting: Meeting) -> Callable[[Scalar], Scalar]:
+        at, (u, v) = [*meeting.outer, *meeting.window], meeting.tap
+        tap = (u * windows.kernel[1] + v).to("i32")
 
-        def step(total: Scalar, row: Scalar, column: Scalar, _: Scalar) -> Scalar:
-            at = [*map(index, loops), row, column]
-            tap = (index(u) * windows.kernel[1] + index(v)).to("i32")
+        def added(total: Scalar) -> Scalar:
             return extract(largest, at).compare("eq", tap).select(total + extract(op.dy, at).widen(), total)
 
-        return Term([(empty(list(windows.kernel), type), taps)], step)
+        return added
 
     found = spread(outer, [], counts, [height, width], windows, term, type)
     rewriter.replace(op, converted(found, op.result.type))

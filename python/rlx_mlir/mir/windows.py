@@ -11,13 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlir.dialects import scf
-
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
-    Map,
     SizeLike,
     as_index,
     collapse,
@@ -109,16 +107,20 @@ def moved(position: int, tap: int, stride: int, dilation: int) -> ir.AffineExpr:
 
 
 @dataclass(frozen=True)
-class Term:
-    """What `spread` adds.
+class Meeting:
+    """Where a pixel meets a window, as index values.
 
     Attributes:
-        inputs: what is read, with its maps; one of them has the sizes of the kernel.
-        step: the sum with another term, for the sum, the row and the column of the window, and the inputs' scalars.
+        outer: the positions along the sizes before those of the pixel.
+        inner: those along further sizes that are summed along.
+        tap: the pixel's row and column in the window.
+        window: the window's row and column among the windows.
     """
 
-    inputs: Sequence[tuple[ir.Value, Map]]
-    step: Callable[..., Scalar]
+    outer: list[Scalar]
+    inner: list[Scalar]
+    tap: list[Scalar]
+    window: list[Scalar]
 
 
 def spread(
@@ -127,7 +129,7 @@ def spread(
     counts: Sequence[SizeLike],
     sizes: Sequence[SizeLike],
     windows: Windows,
-    term: Callable[[Sequence[int], Sequence[int], Sequence[int]], Term],
+    term: Callable[[Meeting], Callable[[Scalar], Scalar]],
     target: ir.Type,
 ) -> ir.Value:
     """For each pixel, the sum over the windows that it is in: [outer..., H, W] of `target`.
@@ -141,7 +143,8 @@ def spread(
         counts: of windows, in height and width.
         sizes: of the result's height and width.
         windows: their geometry.
-        term: what is added, for the numbers of the loops along `outer`, `inner` and the kernel.
+        term: reads what there is for every meeting, of windows or none; and gives a function that adds a term to a sum,
+            which is run where there is the window.
         target: the result's element type.
     """
     ahead = [p % s for p, s in zip(windows.padding, windows.stride, strict=True)]
@@ -153,23 +156,26 @@ def spread(
     column = within.stop + 2
     bounds = [Scalar(as_index(count)) for count in counts]
 
-    def window(dim: int, place: int) -> tuple[Scalar, Scalar]:
-        """Whether there is a window for which this pixel is the tap, and which one."""
+    def window(dim: int, place: int) -> tuple[Scalar, Scalar, Scalar]:
+        """Whether a window may have this pixel as the tap; whether there is that window; and which one it is."""
         stride = windows.stride[dim]
         reach = index(taps[dim]) * windows.dilation[dim]
         at = index(place) + windows.padding[dim] // stride - reach // stride
-        return (at >= 0) & (at < bounds[dim]) & (reach % stride).compare("eq", index(rests[dim])), at
+        return (reach % stride).compare("eq", index(rests[dim])), (at >= 0) & (at < bounds[dim]), at
 
-    def body(*scalars: Scalar) -> Scalar:
-        *own, total = scalars
-        (has_row, y), (has_column, x) = window(0, row), window(1, column)
-        return where(has_row & has_column, lambda: each.step(total, y, x, *own), total)
+    def body(_: Scalar, total: Scalar) -> Scalar:
+        (fits_row, has_row, y), (fits_column, has_column, x) = window(0, row), window(1, column)
+        outer_at, inner_at, tap = ([index(loop) for loop in loops] for loops in (range(first), within, taps))
+        meeting = Meeting(outer_at, inner_at, tap, [y, x])
+        # The first condition is one for a whole row, whose loop isn't run where it doesn't hold.
+        fits = fits_row & fits_column & has_row
+        add = term(meeting)
+        return where(fits, lambda: where(has_column, lambda: add(total), total), total)
 
     type = accumulator(target)
-    each = term(range(first), within, taps)
     total = generic(
         column + 1,
-        each.inputs,
+        [(empty([*inner, *windows.kernel], target), [*within, *taps])],  # sizes of loops; nothing reads it
         [(filled([*outer, *windows.stride, *places], type, 0), [*range(first), *rests, row, column])],
         body,
         reduction=[*within, *taps],
