@@ -16,6 +16,7 @@ from rlx_mlir.mir.dims import Size, is_never_negative, maximum
 from rlx_mlir.mir.linalg import (
     SizeLike,
     as_index,
+    cast_shape,
     collapse,
     converted,
     divided,
@@ -288,8 +289,7 @@ def lower_conv_transpose2d(op: ir.AnyOp, rewriter: Rewriter) -> None:
         sizes_of(op.x)[2:], windows.stride, windows.padding, windows.spans, python_value(op.output_padding), strict=True
     )
     sizes = [_extent(size, s, span + more - s - 2 * p) for size, s, p, span, more in steps]
-    found = _transposed(op.x, op.weight, sizes, windows, python_value(op.groups))
-    rewriter.replace(op, converted(found, op.result.type))
+    rewriter.replace(op, _transposed(op.x, op.weight, sizes, windows, python_value(op.groups)))
 
 
 def _extent(size: SizeLike, stride: int, own: int) -> SizeLike:
@@ -304,8 +304,9 @@ def _extent(size: SizeLike, stride: int, own: int) -> SizeLike:
 def lower_conv2d_backward_input(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """conv2d_backward_input(dy, w, x) -> the transposed convolution of dy with w, as large as x"""
     windows = Windows.of(op, op.weight.type.shape[2:])
-    found = _transposed(op.dy, op.weight, sizes_of(op.x)[2:], windows, python_value(op.groups))
-    rewriter.replace(op, converted(found, op.result.type))
+    sizes = sizes_of(op.x)
+    found = _transposed(op.dy, op.weight, sizes[2:], windows, python_value(op.groups))
+    rewriter.replace(op, cast_shape(found, sizes))  # batch and channels are those of other operands
 
 
 @TO_LINALG.pattern(mir.Conv2dBackwardWeightOp)

@@ -17,6 +17,7 @@ from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
     Map,
     SizeLike,
+    cast_shape,
     collapse,
     converted,
     count_as,
@@ -145,8 +146,8 @@ def channel_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Si
 
 Body: TypeAlias = Callable[..., Scalar]
 
-#: Of an image in groups, [N, G, channels, pixels]: its loops, and the maps of what groups and channels have.
-_LOOPS = range(4)
+#: Of an image in groups, [N, G, C / G, H, W]: its loops, and the maps of what groups and channels have.
+_LOOPS = range(5)
 _BY_GROUP: Map = [0, 1]
 _BY_CHANNEL: Map = [1, 2]
 
@@ -185,19 +186,25 @@ def _centred(x: Scalar, *means: Scalar) -> Scalar:
 
 
 def _in_groups(x: ir.Value, groups: int) -> ir.Value:
-    """x [N, C, H, W] as [N, G, C / G, H W]."""
+    """x [N, C, H, W] as [N, G, C / G, H, W]."""
     batch, channels, height, width = sizes_of(x)
     sizes: list[SizeLike] = [batch, groups, divided(channels, groups), height, width]
-    return collapse(split_dims(x, [[0], [1, 2], [3], [4]], sizes), [[0], [1], [2], [3, 4]])
+    return split_dims(x, [[0], [1, 2], [3], [4]], sizes)
+
+
+def _by_image(inputs: Sequence[tuple[ir.Value, Map]], sizes: Sequence[SizeLike], term: Body) -> ir.Value:
+    """The sum of terms of images in groups over height and width, [N, G, C / G], of rows first."""
+    rows = summed(5, inputs, sizes[:4], _LOOPS[:4], term)
+    return summed(4, [(rows, _LOOPS[:4])], sizes[:3], _LOOPS[:3])
 
 
 def _statistics(grouped: ir.Value, eps: float) -> Statistics:
     """Of an image in groups. The mean of the differences from the mean is subtracted from them in turn: without what
     the rounded mean lacks, a group of one large number isn't 0."""
-    rows = collapse(grouped, [[0], [1], [2, 3]])
-    outer = sizes_of(rows)[:2]
-    loops = range(3)
-    count = count_as([size_of(rows, 2)], accumulator(element_type(rows)))
+    rows = collapse(grouped, [[0], [1], [2, 3, 4]])
+    sizes = sizes_of(grouped)  # the sizes of views of views are no sizes that memory is planned for
+    outer, loops = sizes[:2], range(3)
+    count = count_as(sizes[2:], accumulator(element_type(rows)))
     operands: list[tuple[ir.Value, Map]] = [(rows, loops)]
     for _ in range(2):
         total = summed(3, operands, outer, _BY_GROUP, _centred)
@@ -221,15 +228,13 @@ def _finished(op: ir.AnyOp, grouped: ir.Value, operands: Sequence[tuple[ir.Value
     """A result of the shape of x: a function of its elements and of what groups and channels have."""
     target = element_type(op.x)
     result = (empty(sizes_of(grouped), target), _LOOPS)
-    own = generic(4, [(grouped, _LOOPS), *operands], [result], body)
-    height, width = sizes_of(op.x)[2:]
-    split = split_dims(own, [[0], [1], [2], [3, 4]], [*sizes_of(own)[:3], height, width])
-    return collapse(split, [[0], [1, 2], [3], [4]])
+    own = generic(5, [(grouped, _LOOPS), *operands], [result], body)
+    return cast_shape(collapse(own, [[0], [1, 2], [3], [4]]), sizes_of(op.x))
 
 
 @TO_LINALG.pattern(mir.GroupNormOp)
 def lower_group_norm(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """group_norm(x) -> mean and variance of each row [N, G, elements], then the formula over [N, G, C / G, pixels]"""
+    """group_norm(x) -> mean and variance of each row [N, G, elements], then the formula over [N, G, C / G, H, W]"""
     groups = python_value(op.num_groups)
     grouped = _in_groups(op.x, groups)
     statistics = _statistics(grouped, python_value(op.eps))
@@ -252,18 +257,17 @@ def lower_group_norm_backward_input(op: ir.AnyOp, rewriter: Rewriter) -> None:
     grouped, slopes = _in_groups(op.x, groups), _in_groups(op.dy, groups)
     statistics = _statistics(grouped, python_value(op.eps))
     gamma = _by_channel(op.gamma, groups)
-    outer = sizes_of(grouped)[:3]
-    operands: list[tuple[ir.Value, Map]] = [(slopes, _LOOPS), (gamma, _BY_CHANNEL)]
+    sizes = sizes_of(grouped)
 
     def mean(inputs: Sequence[tuple[ir.Value, Map]], term: Body) -> ir.Value:
-        """The mean over each group, in two sums."""
-        by_channel = summed(4, inputs, outer, [0, 1, 2], term)
-        total = summed(3, [(by_channel, range(3))], outer[:2], _BY_GROUP)
+        """The mean of terms of dy, gamma and others over each group, in two sums."""
+        by_channel = _by_image([(slopes, _LOOPS), (gamma, _BY_CHANNEL), *inputs], sizes, term)
+        total = summed(3, [(by_channel, range(3))], sizes[:2], _BY_GROUP)
         return elementwise(total.type, [total], lambda total: total / statistics.count)
 
-    of_slopes = mean(operands, lambda dy, gamma: dy * gamma)
+    of_slopes = mean([], lambda dy, gamma: dy * gamma)
     own = [(grouped, _LOOPS), *statistics.operands]
-    of_products = mean([*operands, *own], lambda dy, gamma, *x: dy * gamma * Statistics.normal(*x))
+    of_products = mean(own, lambda dy, gamma, *x: dy * gamma * Statistics.normal(*x))
     target = element_type(op.x)
 
     def finish(x: Scalar, *values: Scalar) -> Scalar:
@@ -272,7 +276,8 @@ def lower_group_norm_backward_input(op: ir.AnyOp, rewriter: Rewriter) -> None:
         return ((dy * gamma - slope - normal * product) / values[2]).to(target)
 
     means: list[tuple[ir.Value, Map]] = [(of_slopes, _BY_GROUP), (of_products, _BY_GROUP)]
-    rewriter.replace(op, _finished(op, grouped, [*statistics.operands, *operands, *means], finish))
+    operands = [*statistics.operands, (slopes, _LOOPS), (gamma, _BY_CHANNEL), *means]
+    rewriter.replace(op, _finished(op, grouped, operands, finish))
 
 
 @TO_LINALG.pattern(mir.GroupNormBackwardGammaOp)
@@ -281,8 +286,8 @@ def lower_group_norm_backward_gamma(op: ir.AnyOp, rewriter: Rewriter) -> None:
     groups = python_value(op.num_groups)
     grouped, slopes = _in_groups(op.x, groups), _in_groups(op.dy, groups)
     statistics = _statistics(grouped, python_value(op.eps))
-    outer = sizes_of(grouped)[:3]
     inputs = [(slopes, _LOOPS), (grouped, _LOOPS), *statistics.operands]
-    by_item = summed(4, inputs, outer, [0, 1, 2], lambda dy, *x: dy * Statistics.normal(*x))
-    total = summed(3, [(by_item, range(3))], outer[1:], [1, 2])
-    rewriter.replace(op, converted(collapse(total, [[0, 1]]), op.result.type))
+    by_item = _by_image(inputs, sizes_of(grouped), lambda dy, *x: dy * Statistics.normal(*x))
+    by_channel = collapse(by_item, [[0], [1, 2]])
+    total = summed(2, [(by_channel, range(2))], sizes_of(op.x)[1:2], [1])
+    rewriter.replace(op, converted(total, op.result.type))

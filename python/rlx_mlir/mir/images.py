@@ -118,7 +118,7 @@ def axial_rope2d(
 ) -> np.ndarray:
     """Neighbours (2c, 2c + 1) of each head rotated by angles of the token's column, in the second half of its row."""
     wide = widen(x)
-    pairs = wide.reshape(*x.shape[:2], -1, head_dim // 2, 2)
+    pairs = wide.reshape(*x.shape[:2], x.shape[2] // head_dim, head_dim // 2, 2)
     cos, sin = (table[:, None] for table in axial_tables(end_x, end_y, head_dim, theta, repeat_factor, wide.dtype))
     first, second = pairs[..., 0], pairs[..., 1]
     turned = np.stack([first * cos - second * sin, second * cos + first * sin], axis=-1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.registry import Builders, composition
 from rlx_mlir.hir.values import Value
@@ -17,8 +18,15 @@ def axial_rope2d(
 ) -> Value:
     """rope with tables of each token's column and row"""
     dtype = np.dtype(np.float64 if x.dtype == np.float64 else np.float32)
-    cos, sin = map(m.constant, axial_tables(end_x, end_y, head_dim, theta, repeat_factor, dtype))
-    return m.rope(x, cos, sin, head_dim=head_dim, style="interleaved")
+    tables = axial_tables(end_x, end_y, head_dim, theta, repeat_factor, dtype)
+    cos, sin = map(m.constant, tables)
+    if isinstance(x.shape[1], int):
+        return m.rope(x, cos, sin, head_dim=head_dim, style="interleaved")
+    # Tables may have more rows than there are tokens: reshapes there and back say that there are as many.
+    tokens = m.reshape(x, [-2, len(tables[0]), -2])
+    rotated = m.rope(tokens, cos, sin, head_dim=head_dim, style="interleaved")
+    back = {"new_shape": [-2, -3, -2], "sizes": ir.ArrayAttr.get([ir.StringAttr.get("d0", m._context)], m._context)}
+    return m._emit("mir.reshape", {"x": rotated, "like": [x]}, {**back, "like_dims": [1]})[0]
 
 
 @composition(mir.GroupNormBackwardBetaOp)
