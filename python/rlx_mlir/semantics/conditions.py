@@ -8,7 +8,6 @@ the rows of tables and caches that positions name, where these are an input or a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -304,12 +303,6 @@ def _group_norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(dims(view.dy), x)
 
 
-def _axial_rope2d(view: mir.AxialRope2dOp, dims: DimsOf) -> Iterable[Rule]:
-    _, tokens, width = dims(view.x)
-    yield tokens, Size.of(math.prod(map(python_value, (view.end_x, view.end_y, view.repeat_factor))))
-    yield _multiple(width, python_value(view.head_dim))
-
-
 def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
     shared = python_value(view.batch_dims)
     table, indices = dims(view.table), dims(view.indices)
@@ -389,7 +382,6 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.pool": _pool,
     "mir.max_pool2d_backward": _pool,
     **{f"mir.group_norm{word}": _group_norm for word in ("", "_backward_input", "_backward_gamma")},
-    "mir.axial_rope2d": _axial_rope2d,
     "mir.gather": _gather,
     "mir.if": _carried,
     "mir.while": _carried,

@@ -49,6 +49,11 @@ def taps(x: Pair, dy: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation:
                 yield window, tap, (row, column)
 
 
+def is_first(dtype: Any) -> bool:
+    """Whether tests of an element type have every case; those of the others have what differs by type."""
+    return np.dtype(dtype) == np.float32
+
+
 def geometry(attributes: dict[str, Any]) -> tuple[Pair, Pair, Pair]:
     return attributes.get("stride", (1, 1)), attributes.get("padding", (0, 0)), attributes.get("dilation", (1, 1))
 
@@ -130,17 +135,16 @@ def test_pools_of_integers(dtype: str, low: int, high: int) -> None:
 @by_dtype
 def test_pools_are_the_references(dtype: Any) -> None:
     cases = []
-    for kind, attributes in itertools.product(KINDS, POOLS):
-        name = f"{kind} {attributes}"
-        cases.append(case(name, build("pool", kind=kind, **attributes), normal(2, 3, 5, 7, dtype=dtype)))
-        cases.append(case(f"{name} dynamic", build("pool", kind=kind, **attributes), dyn(normal(1, 2, 7, 9))))
+    for kind, (number, attributes) in itertools.product(KINDS, enumerate(POOLS)):
+        image = normal(2, 3, 5, 7, dtype=dtype)
+        wrap = dyn if number % 2 else lambda x: x
+        if is_first(dtype) or number == 1:
+            cases.append(case(f"{kind} {attributes}", build("pool", kind=kind, **attributes), wrap(image)))
     x = normal(1, 1, 4, 9, dtype=dtype)
     x[0, 0, 1, 2:5] = np.nan, np.inf, -np.inf
-    cases += [case(f"{kind} special", build("pool", kind=kind, kernel_size=[2, 2]), x) for kind in KINDS]
-    cases += [
-        case(f"{kind} of nothing", build("pool", kind=kind, kernel_size=[2, 2]), dyn(x[:, :, :size], 2))
-        for kind, size in itertools.product(KINDS, (1, 2))
-    ]
+    for kind in KINDS if is_first(dtype) else ("max",):
+        square = build("pool", kind=kind, kernel_size=[2, 2])
+        cases += [case(f"{kind} special", square, x), case(f"{kind} of nothing", square, dyn(x[:, :, :1], 2))]
     check([*cases, case("of no items", build("pool", kind="max", kernel_size=[2, 2]), x[:0])])
 
 
@@ -236,10 +240,11 @@ def test_transposed_convolution_is_the_gradient(attributes: dict[str, Any]) -> N
 @by_dtype
 def test_convolutions_are_the_references(dtype: Any) -> None:
     cases: list[Case] = []
-    for attributes in CONVS:
+    for attributes in CONVS if is_first(dtype) else CONVS[3:4]:
         x, w, dy = convolved(attributes, dtype)
         sides = attributes | {"kernel_size": (3, 2)}
-        for name, wrap in (("", lambda x: x), (" dynamic", lambda x: dyn(x, 0, 2, 3))):
+        ways = [("", lambda x: x), (" dynamic", lambda x: dyn(x, 0, 2, 3))]
+        for name, wrap in ways if attributes == CONVS[3] else ways[1:]:
             cases += [
                 case(
                     f"transposed {attributes}{name}",
@@ -256,7 +261,10 @@ def test_convolutions_are_the_references(dtype: Any) -> None:
                     tolerance=None,
                 ),
             ]
-    x, w = normal(1, 2, 2, 3, dtype=dtype), normal(2, 3, 2, 2, dtype=dtype)
+    if not is_first(dtype):
+        check(cases)
+        return
+    x, w = normal(1, 2, 2, 3), normal(2, 3, 2, 2)
     odd = {"stride": (2, 2), "padding": (0, 3)}
     cases += [
         case("all channels dynamic", build("conv_transpose2d", groups=2), dyn(x), dyn(w, 0, 1)),
@@ -344,9 +352,11 @@ def test_group_norm_references(num_groups: int) -> None:
 @by_dtype
 def test_groups_are_the_references(dtype: Any) -> None:
     cases = []
-    for shape, count in (((2, 6, 3, 5), 3), ((1, 4, 1, 1), 4), ((3, 2, 4, 8), 1), ((0, 4, 2, 2), 2), ((2, 4, 0, 3), 2)):
+    shapes = (((2, 6, 3, 5), 3), ((1, 4, 1, 1), 4), ((3, 2, 4, 8), 1), ((0, 4, 2, 2), 2), ((2, 4, 0, 3), 2))
+    for shape, count in shapes if is_first(dtype) else shapes[:1]:
         x, gamma, beta, dy = groups_case(dtype, shape)
-        for name, wrap in (("", lambda x: x), (" dynamic", dyn)):
+        ways = [("", lambda x: x), (" dynamic", dyn)]
+        for name, wrap in ways if shape == shapes[0][0] else ways[1:]:
             given = {"num_groups": count, "eps": 0.25}
             image, slope = wrap(x), wrap(dy)
             cases += [
@@ -427,7 +437,7 @@ def test_axial_rope_of_another_number_of_tokens() -> None:
     executable = compile_fresh(m)
     executable.run({"x": np.ones((1, 6, 16), np.float32)})
     for tokens in (5, 7):
-        with pytest.raises(InputError, match=r"mir\.axial_rope2d"):
+        with pytest.raises(InputError, match=r"axial_rope2d.* expects that 16\*l is equal to 96"):
             executable.run({"x": np.ones((1, tokens, 16), np.float32)})
 
 
