@@ -118,8 +118,8 @@ NUMBERS = (
     fault(
         "taps-between-pixels",
         "mir/windows.py",
-        '(reach % stride).compare("eq", index(rests[dim]))',
-        '(reach % stride).compare("ge", 0)',
+        '(tap < size) & (rest % share).compare("eq", 0)',
+        '(tap < size) | (rest % share).compare("eq", 0)',
         TESTS + "mir/test_image_operations.py -k pixels_that_exist",
     ),
     fault(

@@ -88,7 +88,7 @@ def conv2d_backward_input(draft: Draft) -> None:
 @generates("mir.conv2d_backward_weight", sums=True)
 def conv2d_backward_weight(draft: Draft) -> None:
     x, weight, attributes, dy = convolution(draft)
-    draft.emit("mir.conv2d_backward_weight", {"x": x, "dy": dy}, {**attributes, "kernel_size": weight.shape[2:]})
+    draft.emit("mir.conv2d_backward_weight", {"x": x, "dy": dy}, {**attributes, "kernel_size": list(weight.shape[2:])})
 
 
 def groups(draft: Draft) -> tuple[Value, dict[str, Any]]:

@@ -14,6 +14,7 @@ from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
+    Map,
     SizeLike,
     as_index,
     collapse,
@@ -180,9 +181,9 @@ def resize_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Siz
 
 @TO_LINALG.pattern(mir.PoolOp)
 def lower_pool(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """pool(x) -> x with a margin that changes nothing; generic: result[n, c, i, j] = result[..] kind x[n, c, i', j']
+    """pool(x) -> x with a margin that changes nothing; then windows' columns combined, and of these their rows
 
-    The innermost loop runs along a row of the result, where neighbours are independent of each other.
+    The innermost loops run along rows, where neighbours are independent of each other.
     """
     kind, type = python_value(op.kind), element_type(op.x)
     windows = Windows.of(op, python_value(op.kernel_size))
@@ -192,19 +193,20 @@ def lower_pool(op: ir.AnyOp, rewriter: Rewriter) -> None:
         rewriter.replace(op, filled([batch, channels, *counts], type, 0))
         return
     start = first_of(kind, type)
-    n, c, i, u, v, j = range(6)
-    (s, t), (d, e) = windows.stride, windows.dilation
-    total = reduced(
-        6,
-        [
-            (with_margin(op.x, windows.padding, start), [n, c, moved(i, u, s, d), moved(j, v, t, e)]),
-            (empty(list(windows.kernel), type), [u, v]),  # sizes of loops; nothing reads it
-        ],
-        [batch, channels, *counts],
-        [n, c, i, j],
-        start,
-        lambda x, _, total: COMBINE[kind](x, total),
-    )
+    n, c, i, tap, j = range(5)
+
+    def combined(x: ir.Value, dim: int, sizes: Sequence[SizeLike]) -> ir.Value:
+        """The windows of one dimension."""
+        places: list[int | ir.AffineExpr] = [i, j]
+        places[dim] = moved((i, j)[dim], tap, windows.stride[dim], 1)
+        lengths = (empty([windows.kernel[dim]], type), [tap])  # the size of a loop; nothing reads it
+        inputs: list[tuple[ir.Value, Map]] = [(x, [n, c, *places]), lengths]
+        total = [batch, channels, *sizes]
+        return reduced(5, inputs, total, [n, c, i, j], start, lambda x, _, total: COMBINE[kind](x, total))
+
+    padded = with_margin(op.x, windows.padding, start)
+    columns = combined(padded, 0, [counts[0], sizes_of(padded)[3]])
+    total = combined(columns, 1, counts)
     if kind == "mean":
         count = windows.kernel[0] * windows.kernel[1]
         rewriter.replace(op, elementwise(op.result.type, [total], lambda total: total / count))

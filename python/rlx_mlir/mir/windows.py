@@ -7,6 +7,7 @@ pairs, for height and width.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -155,18 +156,24 @@ def spread(
     taps = (within.stop, within.stop + 1)
     column = within.stop + 2
     bounds = [Scalar(as_index(count)) for count in counts]
+    # Of the positions in a window, those that are `step` apart meet pixels of one r: only they are visited for it.
+    steps = [s // math.gcd(s, d) for s, d in zip(windows.stride, windows.dilation, strict=True)]
+    rounds = [-(-k // step) for k, step in zip(windows.kernel, steps, strict=True)]
 
-    def window(dim: int, place: int) -> tuple[Scalar, Scalar, Scalar]:
-        """Whether a window may have this pixel as the tap; whether there is that window; and which one it is."""
-        stride = windows.stride[dim]
-        reach = index(taps[dim]) * windows.dilation[dim]
-        at = index(place) + windows.padding[dim] // stride - reach // stride
-        return (reach % stride).compare("eq", index(rests[dim])), (at >= 0) & (at < bounds[dim]), at
+    def window(dim: int, place: int) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """A position in windows, whether they have it; where it is the pixel: which window, and whether there is it."""
+        stride, dilation, size = windows.stride[dim], windows.dilation[dim], windows.kernel[dim]
+        step, share = steps[dim], stride // steps[dim]
+        rest = index(rests[dim])
+        tap = rest // share * pow(dilation // share, -1, step) % step + index(taps[dim]) * step
+        fits = (tap < size) & (rest % share).compare("eq", 0)
+        at = index(place) + windows.padding[dim] // stride - tap * dilation // stride
+        return tap.min(size - 1), fits, at, (at >= 0) & (at < bounds[dim])
 
     def body(_: Scalar, total: Scalar) -> Scalar:
-        (fits_row, has_row, y), (fits_column, has_column, x) = window(0, row), window(1, column)
-        outer_at, inner_at, tap = ([index(loop) for loop in loops] for loops in (range(first), within, taps))
-        meeting = Meeting(outer_at, inner_at, tap, [y, x])
+        (u, fits_row, y, has_row), (v, fits_column, x, has_column) = window(0, row), window(1, column)
+        outer_at, inner_at = ([index(loop) for loop in loops] for loops in (range(first), within))
+        meeting = Meeting(outer_at, inner_at, [u, v], [y, x])
         # The first condition is one for a whole row, whose loop isn't run where it doesn't hold.
         fits = fits_row & fits_column & has_row
         add = term(meeting)
@@ -175,7 +182,7 @@ def spread(
     type = accumulator(target)
     total = generic(
         column + 1,
-        [(empty([*inner, *windows.kernel], target), [*within, *taps])],  # sizes of loops; nothing reads it
+        [(empty([*inner, *rounds], target), [*within, *taps])],  # sizes of loops; nothing reads it
         [(filled([*outer, *windows.stride, *places], type, 0), [*range(first), *rests, row, column])],
         body,
         reduction=[*within, *taps],
