@@ -120,7 +120,7 @@ NUMBERS = (
         "mir/windows.py",
         '(tap < size) & (rest % share).compare("eq", 0)',
         '(tap < size) | (rest % share).compare("eq", 0)',
-        TESTS + "mir/test_image_operations.py -k pixels_that_exist",
+        TESTS + "mir/test_image_operations.py -k convolutions_are",
     ),
     fault(
         "tail-of-gelu-cancels",

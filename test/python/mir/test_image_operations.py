@@ -164,6 +164,21 @@ def test_max_pool2d_backward_reference() -> None:
     assert padded.tolist() == [[[[1]]]]
 
 
+@by_dtype
+def test_gradients_of_pools_are_the_references(dtype: Any) -> None:
+    """With equal elements, infinities and NaN in windows, and windows that have none."""
+    x = np.random.default_rng(3).integers(0, 3, (2, 2, 5, 7)).astype(dtype)
+    x[0, 0, 1, 1:5] = np.nan, np.inf, -np.inf, np.nan
+    x[1, 1] = -np.inf
+    cases = []
+    for number, attributes in enumerate(POOLS if is_first(dtype) else POOLS[1:3]):
+        dy = normal(*ref("pool", x, kind="max", **attributes).shape, dtype=dtype)
+        wrap = dyn if number % 2 else lambda x: x
+        cases.append(case(f"{attributes}", build("max_pool2d_backward", **attributes), wrap(x), wrap(dy)))
+    one = build("max_pool2d_backward", kernel_size=(2, 1), padding=(1, 0))
+    check([*cases, case("of nothing", one, dyn(x[:, :, :0]), dyn(normal(2, 2, 1, 7, dtype=dtype)))])
+
+
 @pytest.mark.parametrize("attributes", POOLS, ids=str)
 def test_max_pool2d_backward_is_the_gradient(attributes: dict[str, Any]) -> None:
     """Of numbers without ties, the sum of y dy grows by dx where x does."""
