@@ -84,7 +84,7 @@ def MIR_MaxPool2dBackwardOp : MIR_Op<"max_pool2d_backward", [
 
     ```mlir
     func.func @f(%x: tensor<?x8x?x32xf32>, %dy: tensor<?x8x?x16xf32>) -> tensor<?x8x?x32xf32> {
-      %dx = mir.max_pool2d_backward %x, %dy kernel [3, 3] stride [2, 2] padding [1, 1]
+      %dx = mir.max_pool2d_backward %x, %dy kernel [3, 3] stride [1, 2] padding [1, 1]
           : tensor<?x8x?x32xf32>, tensor<?x8x?x16xf32>
       return %dx : tensor<?x8x?x32xf32>
     }
