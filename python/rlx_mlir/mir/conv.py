@@ -85,7 +85,7 @@ def _spread(x: np.ndarray, weight: np.ndarray, windows: Windows, sizes: Sequence
         there = [(place >= 0) & (place < size) for place, size in zip(places, sizes, strict=True)]
         own = pixels[..., there[0], :][..., there[1]]
         rows, columns = (place[inside] for place, inside in zip(places, there, strict=True))
-        total[..., rows[:, None], columns] += np.einsum("ngcij,gco->ngoij", own, taps[(..., *tap)])
+        total[..., rows[:, None], columns] += np.einsum("ngcij,gco->ngoij", own, taps[..., tap[0], tap[1]])
     return narrow(total.reshape(x.shape[0], groups * per_group, *sizes), x.dtype)
 
 
@@ -145,7 +145,7 @@ def conv2d_backward_weight(
     result = np.zeros((groups, outputs // groups, inputs, *kernel_size), own.dtype)
     for tap in np.ndindex(*kernel_size):
         rows, columns = windows.slices(tap, counts)
-        result[(..., *tap)] = np.einsum("ngcij,ngoij->goc", grouped[..., rows, columns], own)
+        result[..., tap[0], tap[1]] = np.einsum("ngcij,ngoij->goc", grouped[..., rows, columns], own)
     return narrow(result.reshape(outputs, inputs, *kernel_size), x.dtype)
 
 

@@ -65,7 +65,8 @@ def pool(
     padded = np.pad(wide, margin, constant_values=start)  # type: ignore[call-overload]
     total = np.full((*x.shape[:2], *counts), start, wide.dtype)
     for tap in np.ndindex(*kernel_size):
-        total = _UFUNCS[kind](total, padded[(..., *windows.slices(tap, counts))])
+        rows, columns = windows.slices(tap, counts)
+        total = _UFUNCS[kind](total, padded[..., rows, columns])
     if kind == "mean":
         total = total / wide.dtype.type(kernel_size[0] * kernel_size[1])
     return narrow(total, x.dtype)
@@ -83,16 +84,16 @@ def max_pool2d_backward(
     """Each element of `dy` added where the first largest element of its window is, or the first NaN."""
     wide = widen(dy)
     result = np.zeros(x.shape, wide.dtype)
-    for *image, i, j in np.ndindex(*dy.shape):
+    for n, c, i, j in np.ndindex(*dy.shape):
         begins = [at * s - p for at, s, p in zip((i, j), stride, padding, strict=True)]
         (top, bottom), (left, right) = (
             (max(begin, 0), max(min(begin + k, size), 0))
             for begin, k, size in zip(begins, kernel_size, x.shape[2:], strict=True)
         )
-        window = widen(x[(*image, slice(top, bottom), slice(left, right))])
+        window = widen(x[n, c, top:bottom, left:right])
         if window.size:
             row, column = np.unravel_index(np.argmax(window), window.shape)  # NaN counts as largest
-            result[(*image, top + row, left + column)] += wide[(*image, i, j)]
+            result[n, c, top + row, left + column] += wide[n, c, i, j]
     return narrow(result, x.dtype)
 
 
