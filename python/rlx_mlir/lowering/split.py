@@ -35,7 +35,7 @@ SMALL_BYTES = 16 * 1024
 
 #: Operations without effects on memory, by the beginnings of their names.
 PURE = ("arith.", "math.", "index.", "affine.apply", "memref.dim", "ub.")
-#: Operations with regions; those that give values aren't looked through.
+#: Operations with regions; those that give values aren't looked through, but choices of numbers.
 CONTROL = ("scf.for", "scf.if", "scf.yield")
 #: Operations that give another view of a buffer.
 VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.subview", "memref.reinterpret_cast")
@@ -163,9 +163,16 @@ def _accesses(top: ir.AnyOp) -> list[_Access] | None:
             root, dims = traced
             places = {below: first + 1 + dim for dim, below in dims.items()}
             accesses.append(_Access(op, root, places, first == 1))
-        elif not (op.name in CONTROL or op.name in VIEWS or _is_pure(op)) or (op.name in CONTROL and len(op.results)):
+        elif not (op.name in CONTROL or op.name in VIEWS or _is_pure(op)) or not _is_followed(op):
             return None
     return accesses
+
+
+def _is_followed(op: ir.AnyOp) -> bool:
+    """Whether what is in an operation's regions is all that is to know of it: no buffer comes out of them."""
+    if op.name == "scf.if":
+        return not any(isinstance(result.type, ir.MemRefType) for result in op.results)
+    return op.name not in CONTROL or not len(op.results)
 
 
 def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:

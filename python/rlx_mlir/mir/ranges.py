@@ -183,7 +183,9 @@ def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
     return x
 
 
-@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp)
+@_rule(
+    mir.ResizeNearest2xOp, mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp
+)
 def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]
 
@@ -325,6 +327,34 @@ def _of_attention(op: ir.AnyOp, known: Known) -> Interval:
 def _of_rope(op: ir.AnyOp, known: Known) -> Interval:
     x, tables = known[op.x].magnitude, known[op.cos].magnitude + known[op.sin].magnitude
     return _within(max(x, times(x, tables)))
+
+
+@_rule(mir.AxialRope2dOp)
+def _of_axial_rope(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(times(known[op.x].magnitude, 2.0))  # x cos + y sin
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+@_rule(mir.PoolOp)
+def _of_pool(op: ir.AnyOp, known: Known) -> Interval:
+    x, kind = known[op.x], python_value(op.kind)
+    kernel = python_value(op.kernel_size)
+    if kind == "mean":
+        return _hull([x, Interval(0.0, 0.0)])  # the padding counts
+    if kind == "sum":
+        count = float(math.prod(kernel))
+        return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
+    # Each window has a pixel where the padding is less than a window.
+    return x if kind != "prod" and all(map(int.__lt__, python_value(op.padding), kernel)) else ANYTHING
+
+
+@_rule(mir.GroupNormOp)
+def _of_group_norm(op: ir.AnyOp, known: Known) -> Interval:
+    count = math.prod(_size(op.x, axis) for axis in (1, 2, 3)) / python_value(op.num_groups)
+    scaled = _within(times(math.sqrt(count), known[op.gamma].magnitude))
+    return scaled if op.beta is None else Interval(scaled.low + known[op.beta].low, scaled.high + known[op.beta].high)
 
 
 # Arguments ----------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ from rlx_mlir.rewriting import Rewriter
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _start(kind: str, dtype: np.dtype) -> object:
+def start_of(kind: str, dtype: np.dtype) -> object:
     """The largest or smallest of no element."""
     if is_float_dtype(dtype):
         return -np.inf if kind == "max" else np.inf
@@ -75,7 +75,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
         return np.asarray(np.any(x, **along) if kind == "any" else np.all(x, **along))
     if kind in ("max", "min"):
         function: Callable[..., np.ndarray] = np.max if kind == "max" else np.min
-        total = function(wide, initial=_start(kind, wide.dtype), **along)
+        total = function(wide, initial=start_of(kind, wide.dtype), **along)
     elif kind == "prod":
         total = np.prod(wide, dtype=wide.dtype, **along)
     else:
@@ -173,7 +173,7 @@ def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 
 
 #: How a reduction combines an element with what is accumulated.
-_COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "sum": lambda x, total: total + x,
     "mean": lambda x, total: total + x,
     "max": lambda x, total: total.max(x),
@@ -184,7 +184,7 @@ _COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
 }
 
 
-def _first(kind: str, type: ir.Type) -> float:
+def first_of(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
     if kind in ("sum", "mean", "prod", "any", "all"):
         return 1 if kind in ("prod", "all") else 0
@@ -206,8 +206,8 @@ def reduce_axes(x: ir.Value, kind: str, axes: Collection[int], *, keep_dims: boo
         return reduce_axes(total, kind, [a for a in axes if a != last], keep_dims=keep_dims) if len(axes) > 1 else total
     map: list[int | None] = [None if dim in axes else dim for dim in loops if keep_dims or dim not in axes]
     sizes: list[SizeLike] = [1 if dim in axes else own[dim] for dim in loops if keep_dims or dim not in axes]
-    start = _first(kind, element_type(x))
-    return reduced(len(own), [(x, loops)], sizes, map, start, _COMBINE[kind])
+    start = first_of(kind, element_type(x))
+    return reduced(len(own), [(x, loops)], sizes, map, start, COMBINE[kind])
 
 
 def _sum_along(x: ir.Value, axis: int, *, keep_dims: bool) -> ir.Value:

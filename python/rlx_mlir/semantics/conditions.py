@@ -16,10 +16,12 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
+from rlx_mlir.mir.conv import transposed_sizes
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
+from rlx_mlir.mir.windows import Windows
 from rlx_mlir.rewriting import operations
 
 Dims = tuple[Size, ...]
@@ -255,14 +257,51 @@ def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
 
 
 def _conv(view: mir.ConvOp | mir.QConv2dOp, dims: DimsOf) -> Iterable[Rule]:
+def _windows(view: ir.AnyOp, dims: DimsOf, kernel: Sequence[int]) -> Iterable[Rule]:
+    """An image is at most one short of its windows; where it is the gradient of these, `dy` has one for each."""
+    windows, x = Windows.of(view, kernel), dims(view.x)
+    for size, span, padding in zip(x[2:], windows.spans, windows.padding, strict=True):
+        yield size + 2 * padding, Size.of(span - 1), True
+    if hasattr(view, "dy"):
+        yield from _equal(dims(view.dy)[2:], windows.counts(x[2:]))
+        yield dims(view.dy)[0], x[0]
+
+
+def _conv(view: mir.ConvOp | mir.Conv2dBackwardInputOp, dims: DimsOf) -> Iterable[Rule]:
+    weight = dims(view.weight)
+    yield dims(view.x)[1], weight[1] * python_value(view.groups)
+    yield _multiple(weight[0], python_value(view.groups))
+    yield from _windows(view, dims, view.weight.type.shape[2:])
+    if hasattr(view, "dy"):
+        yield dims(view.dy)[1], weight[0]
+
+
+def _conv_transpose2d(view: mir.ConvTranspose2dOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
-    yield x[1], dims(view.weight)[1] * python_value(view.groups)
-    yield _multiple(dims(view.weight)[0], python_value(view.groups))
-    kernel = view.weight.type.shape[2:]
-    for size, taps, padding, dilation in zip(
-        x[2:], kernel, python_value(view.padding), python_value(view.dilation), strict=True
-    ):
-        yield size + 2 * padding, Size.of(dilation * (taps - 1)), True
+    yield x[1], dims(view.weight)[0]
+    yield _multiple(x[1], python_value(view.groups))
+    yield from ((size, Size.of(0), True) for size in transposed_sizes(view, x))
+
+
+def _conv2d_backward_weight(view: mir.Conv2dBackwardWeightOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from (_multiple(dims(image)[1], python_value(view.groups)) for image in (view.x, view.dy))
+    yield from _windows(view, dims, python_value(view.kernel_size))
+
+
+def _pool(view: mir.PoolOp | mir.MaxPool2dBackwardOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _windows(view, dims, python_value(view.kernel_size))
+    if hasattr(view, "dy"):
+        yield dims(view.dy)[1], dims(view.x)[1]
+
+
+def _group_norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    yield _multiple(x[1], python_value(view.num_groups))
+    for vector in (getattr(view, "gamma", None), getattr(view, "beta", None)):
+        if vector is not None:
+            yield dims(vector)[0], x[1]
+    if hasattr(view, "dy"):
+        yield from _equal(dims(view.dy), x)
 
 
 def _by_scales(view: mir.QuantizeOp | mir.DequantizeOp, dims: DimsOf) -> Iterable[Rule]:
@@ -371,6 +410,12 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.fake_quantize_lsq_backward_scale": _rounded,
     "mir.q_matmul": _q_matmul,
     "mir.q_conv2d": _q_conv2d,
+    "mir.conv2d_backward_input": _conv,
+    "mir.conv2d_backward_weight": _conv2d_backward_weight,
+    "mir.conv_transpose2d": _conv_transpose2d,
+    "mir.pool": _pool,
+    "mir.max_pool2d_backward": _pool,
+    **{f"mir.group_norm{word}": _group_norm for word in ("", "_backward_input", "_backward_gamma")},
     "mir.gather": _gather,
     "mir.if": _carried,
     "mir.while": _carried,

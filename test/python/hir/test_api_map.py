@@ -166,9 +166,21 @@ PRIMITIVES: dict[str, Any] = {
 }
 
 IMAGES: dict[str, Any] = {
+    "axial_rope2d": lambda g, b: b.axial_rope2d(g.m.input("tokens", ["batch", 6, 32]), end_x=3, end_y=2, head_dim=8),
+    "conv2d_backward_input": lambda g, b: b.conv2d_backward_input(
+        b.conv2d(g.image, g.kernel, groups=2), g.kernel, g.image, groups=2
+    ),
+    "conv2d_backward_weight": lambda g, b: b.conv2d_backward_weight(
+        g.image, b.conv2d(g.image, g.kernel, groups=2), kernel_size=3, groups=2
+    ),
     "conv_transpose2d": lambda g, b: b.conv_transpose2d(g.image, g.kernel, stride=2, groups=4),
     "group_norm": lambda g, b: b.group_norm(g.image, g.small, g.small, num_groups=2),
+    "group_norm_backward_beta": lambda g, b: b.group_norm_backward_beta(g.image),
+    "group_norm_backward_gamma": lambda g, b: b.group_norm_backward_gamma(g.image, g.image, num_groups=2),
+    "group_norm_backward_input": lambda g, b: b.group_norm_backward_input(g.image, g.small, g.image, num_groups=2),
     "layer_norm2d": lambda g, b: b.layer_norm2d(g.image, g.small, g.small),
+    "maxpool2d_backward": lambda g, b: b.maxpool2d_backward(g.image, b.pool(g.image, "max", 2), kernel_size=2),
+    "pool": lambda g, b: b.pool(g.image, "mean", 2, stride=2),
     "resize_nearest_2x": lambda g, b: b.resize_nearest_2x(g.image),
 }
 

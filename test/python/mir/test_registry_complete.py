@@ -42,6 +42,9 @@ GENERIC = frozenset(
         *("quantize", "dequantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
         *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_matmul", "q_conv2d"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
+        *("pool", "max_pool2d_backward", "resize_nearest_2x"),
+        *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
+        *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
     )
 )
 
