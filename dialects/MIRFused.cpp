@@ -87,8 +87,8 @@ public:
                       ", but got ", *type);
   }
 
-  LogicalResult table(StringRef name, Value value, int64_t headDim) const { // C5
-    FailureOr<RankedTensorType> type = tensorType(location, op, name, value.getType());
+  LogicalResult tables(Value value, int64_t headDim) const { // C5
+    FailureOr<RankedTensorType> type = tensorType(location, op, "cos", value.getType());
     if (failed(type))
       return failure();
     int64_t length = hidden.getDimSize(1);
@@ -100,10 +100,9 @@ public:
                     sizesAgree) &&
         (element.isF32() || element == hidden.getElementType()))
       return success();
-    return inferError(location, op, "expects '", name, "' to be [P, head_dim / 2] of f32 or ",
+    return inferError(location, op, "expects 'cos' and 'sin' to be [P, head_dim / 2] of f32 or ",
                       hidden.getElementType(), ", with an even 'head_dim' and P at least ",
-                      sizeText(length), ", but 'head_dim' is ", headDim, " and '", name, "' ",
-                      *type);
+                      sizeText(length), ", but 'head_dim' is ", headDim, " and 'cos' ", *type);
   }
 
   /// The weights and the mask that both operations have.
@@ -143,8 +142,10 @@ LogicalResult FusedAttentionBlockOp::inferReturnTypes(MLIRContext *,
     return failure();
   if (bool(adaptor.getCos()) != bool(adaptor.getSin())) // C5
     return inferError(location, op, "expects 'cos' and 'sin' together, but got one of them");
-  if (adaptor.getCos() && (failed(checks.table("cos", adaptor.getCos(), headDim)) ||
-                           failed(checks.table("sin", adaptor.getSin(), headDim))))
+  if (adaptor.getCos() && adaptor.getCos().getType() != adaptor.getSin().getType()) // C5
+    return inferError(location, op, "expects 'cos' and 'sin' to have one type, but got ",
+                      adaptor.getCos().getType(), " and ", adaptor.getSin().getType());
+  if (adaptor.getCos() && failed(checks.tables(adaptor.getCos(), headDim)))
     return failure();
   results.push_back(checks.type());
   return success();

@@ -52,8 +52,8 @@ def MIR_FusedAttentionBlockOp : MIR_InferredOp<"fused_attention_block", [AttrSiz
       are of the element type of `hidden`.
     - (C4) `mask` is [B, S] or [B, H, S, S], of which all but the last may be 1, and of i1 or the
       element type of `hidden`.
-    - (C5) `cos` and `sin` are there together, with an even D. They are [P, D / 2], P being at
-      least S, and of f32 or the element type of `hidden`.
+    - (C5) `cos` and `sin` are there together, of one type, and D is even. They are [P, D / 2], P
+      being at least S, of f32 or the element type of `hidden`.
 
     ```mlir
     func.func @f(%h: tensor<1x?x8xf32>, %qkv: tensor<8x24xf32>, %o: tensor<8x8xf32>, %m: tensor<1x?xi1>,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_mlir.fuzz import algebra as _algebra  # noqa: F401  (registers how its operations are drawn)
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
 from rlx_mlir.fuzz import own as _own  # noqa: F401  (registers how operations of users are drawn)
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word

@@ -72,7 +72,7 @@ _ENUMS = {
 
 #: Attributes that are there or not, and those that are floats; numbers of others are integers.
 _FLAGS = ("exclusive", "gate_first", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
-_NUMBERS = ("eps", "scale", "softcap")
+_NUMBERS = ("eps", "eps1", "eps2", "scale", "softcap")
 #: What numbers of Python, and lists of them, become in constants.
 _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 

@@ -9,6 +9,10 @@ from rlx_mlir.mir import (
     custom,
     elementwise,
     fused,
+    grouped,
+    indexing,
+    linear,
+    loss,
     matmul,
     norms,
     quant,
@@ -17,6 +21,7 @@ from rlx_mlir.mir import (
     sampling,
     scaled,
     shape,
+    solve,
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
@@ -52,6 +57,10 @@ __all__ = [
     "elementwise",
     "evaluate",
     "fused",
+    "grouped",
+    "indexing",
+    "linear",
+    "loss",
     "matmul",
     "norms",
     "packing",
@@ -62,4 +71,5 @@ __all__ = [
     "sampling",
     "scaled",
     "shape",
+    "solve",
 ]
