@@ -97,7 +97,7 @@ func.func @lora_c4_n(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf
 // -----
 
 func.func @lora_c5_scale(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x16xf32>) {
-  // expected-error @below {{expects a finite 'scale', but got inf}}
+  // expected-error @below {{expects a finite 'scale', but got INF}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 0x7F800000 : tensor<3x8xf32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<2x16xf32>
   return
 }

@@ -40,8 +40,7 @@ GENERIC = frozenset(
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
-        *("dot_general", "dense_solve", "batched_dense_solve", "scatter_add"),
-        *("grouped_matmul", "dequant_grouped_matmul", "dequant_moe_weights"),
+        *("dot_general", "scatter_add", "dequant_grouped_matmul", "dequant_moe_weights"),
         *("softmax_cross_entropy_with_logits", "softmax_cross_entropy_backward"),
     )
 )
