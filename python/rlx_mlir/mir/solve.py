@@ -28,7 +28,6 @@ from rlx_mlir.mir.linalg import (
     result_size,
     split_dims,
     update_slice,
-    write_slice,
 )
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, absolute, element, extract, index
@@ -134,7 +133,8 @@ class _System:
     """The steps of elimination and of substitution, of all batch items at once.
 
     Rows aren't exchanged in memory: a step writes the pivot's row where the pivot belongs, and takes the row that was
-    there for the pivot's among those that it changes.
+    there for the pivot's among those that it changes. Parts keep dimensions of size 1: where they were dropped, and
+    others are 1, too, MLIR mistakes these for them.
     """
 
     def __init__(self, type: ir.Type, batch: SizeLike, n: SizeLike, right: SizeLike) -> None:
@@ -153,7 +153,7 @@ class _System:
 
     def _pivot(self, k: ir.Value, left: SizeLike, rows: ir.Value) -> ir.Value:
         """How far below row k the pivot of each batch item is: the first of the largest; NaN isn't larger."""
-        column = extract_slice(rows, [0, k, k], [self._batch, left, 1], drop=[2])
+        column = extract_slice(rows, [0, k, k], [self._batch, left, 1])
         start: list[tuple[ir.Value, Map]] = [
             (filled([self._batch], self._type, -1), [0]),
             (filled([self._batch], element("i64"), 0), [0]),
@@ -164,7 +164,7 @@ class _System:
             wins = size > best
             return wins.select(size, best), wins.select(index(1).to("i64"), at)
 
-        return generic(2, [(column, [0, 1])], start, better, reduction=[1])[1]
+        return generic(2, [(column, [0, 1, None])], start, better, reduction=[1])[1]
 
     def _exchanged(
         self, k: ir.Value, at: ir.Value, part: ir.Value, *, is_right: bool
@@ -172,14 +172,18 @@ class _System:
         """(the row that was at k, the pivot's, the part with the pivot's at k)"""
         width = self._right if is_right else self._n
         old, new = (self._lines[name, is_right] for name in ("old", "new"))
-        line = extract_slice(part, [0, k, 0], [self._batch, 1, width], drop=[1])
-        old = generic(2, [(line, [0, 1])], [(old, [0, 1])], lambda x, _: x)
+        line = extract_slice(part, [0, k, 0], [self._batch, 1, width])
+        old = generic(2, [(line, [0, None, 1])], [(old, [0, 1])], lambda x, _: x)
 
         def pick(at: Scalar, _: Scalar) -> Scalar:
             return extract(part, [index(0), Scalar(k) + at.to("index"), index(1)])
 
         new = generic(2, [(at, [0])], [(new, [0, 1])], pick)
-        return old, new, write_slice(new, part, [0, k, 0], [self._batch, 1, width], drop=[1])
+        return old, new, self._written(new, part, k, width)
+
+    def _written(self, line: ir.Value, part: ir.Value, k: ir.Value, width: SizeLike) -> ir.Value:
+        """The part with a line [batch, width] as its row k."""
+        return update_slice([(line, [0, 2])], part, [0, k, 0], [self._batch, 1, width], body=lambda x, _: x)
 
     def eliminate(self, k: ir.Value, rows: ir.Value, x: ir.Value) -> list[ir.Value]:
         """Step k: multiples of the pivot's row are taken from all rows below."""
@@ -189,17 +193,19 @@ class _System:
         old, new, rows = self._exchanged(k, at, rows, is_right=False)
         old_x, new_x, x = self._exchanged(k, at, x, is_right=True)
 
-        def is_moved(at: Scalar) -> Scalar:
-            return (index(1).to("i64") + 1).compare("eq", at)
+        def is_moved(row: Scalar, at: Scalar) -> Scalar:
+            return row.to("i64").compare("eq", at)
 
-        column = extract_slice(rows, [0, below, k], [batch, rest, 1], drop=[2])
-        head = [extract_slice(line, [0, k], [batch, 1], drop=[1]) for line in (old, new)]
+        column = extract_slice(rows, [0, 0, k], [batch, self._n, 1])
+        head = [extract_slice(line, [0, k], [batch, 1]) for line in (old, new)]
+        # Of all rows, also those above, which nothing reads: part of a tensor would be another one at each step.
         factors = generic(
             2,
-            [(column, [0, 1]), (at, [0]), *((value, [0]) for value in head)],
-            [(extract_slice(self._factors, [0, 0], [batch, rest]), [0, 1])],
-            lambda own, at, old, pivot, _: is_moved(at).select(old, own) / self._divisor(pivot),
+            [(column, [0, 1, None]), (at, [0]), *((value, [0, None]) for value in head)],
+            [(self._factors, [0, 1])],
+            lambda own, at, old, pivot, _: is_moved(index(1) - Scalar(k), at).select(old, own) / self._divisor(pivot),
         )
+        factors = extract_slice(factors, [0, below], [batch, rest])
 
         def changed(part: ir.Value, start: SizeLike, width: SizeLike, old: ir.Value, new: ir.Value) -> ir.Value:
             old, new = (extract_slice(line, [0, start], [batch, width]) for line in (old, new))
@@ -209,7 +215,7 @@ class _System:
                 part,
                 [0, below, start],
                 [batch, rest, width],
-                body=lambda factor, at, old, new, own: is_moved(at).select(old, own) - factor * new,
+                body=lambda factor, at, old, new, own: is_moved(index(1) + 1, at).select(old, own) - factor * new,
             )
 
         return [changed(rows, below, rest, old, new), changed(x, 0, self._right, old_x, new_x)]
@@ -218,18 +224,18 @@ class _System:
         """Step t: the unknown of row n - 1 - t, and what it takes from those of the rows above."""
         batch, right = self._batch, self._right
         k = (Scalar(as_index(self._n)) - Scalar(t) - 1).value
-        own = extract_slice(x, [0, k, 0], [batch, 1, right], drop=[1])
-        pivot = extract_slice(rows, [0, k, k], [batch, 1, 1], drop=[1, 2])
+        own = extract_slice(x, [0, k, 0], [batch, 1, right])
+        pivot = extract_slice(rows, [0, k, k], [batch, 1, 1])
         line = generic(
             2,
-            [(own, [0, 1]), (pivot, [0])],
+            [(own, [0, None, 1]), (pivot, [0, None, None])],
             [(self._lines["new", True], [0, 1])],
             lambda x, pivot, _: x / self._divisor(pivot),
         )
-        x = write_slice(line, x, [0, k, 0], [batch, 1, right], drop=[1])
-        column = extract_slice(rows, [0, 0, k], [batch, k, 1], drop=[2])
+        x = self._written(line, x, k, right)
+        column = extract_slice(rows, [0, 0, k], [batch, k, 1])
         return update_slice(
-            [(column, [0, 1]), (line, [0, 2])],
+            [(column, [0, 1, None]), (line, [0, 2])],
             x,
             [0, 0, 0],
             [batch, k, right],

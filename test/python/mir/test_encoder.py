@@ -102,11 +102,11 @@ def test_reference_of_layers(has_bias: bool) -> None:
     own = {name: w[name] for name in ("qkv_w", "out_w", "qkv_b", "out_b") if name in w}
     h = normalised(attended(hidden, mask, **own) + hidden, w["ln1_g"], w.get("ln1_b", 0.0), 0.25)
     inner = np.maximum(h @ w["fc1_w"] + w.get("fc1_b", 0), 0) @ w["fc2_w"] + w.get("fc2_b", 0)
-    want = normalised(inner + h, w["ln2_g"], w.get("ln2_b", 0.0), 1e-3)
+    want = normalised(inner + h, w["ln2_g"], w.get("ln2_b", 0.0), 2.0**-10)
     first = [w[name] for name in ("qkv_w", "out_w", "ln1_g", "fc1_w", "fc2_w", "ln2_g")]
     rest = [w.get(name) for name in ("qkv_b", "out_b", "ln1_b", "fc1_b", "fc2_b", "ln2_b")]
     found = REFERENCES["mir.fused_transformer_layer"](
-        hidden, *first, mask, *rest, num_heads=HEADS, head_dim=WIDTH, activation="relu", eps1=0.25, eps2=1e-3
+        hidden, *first, mask, *rest, num_heads=HEADS, head_dim=WIDTH, activation="relu", eps1=0.25, eps2=2.0**-10
     )
     np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-12)
 

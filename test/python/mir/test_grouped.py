@@ -94,7 +94,7 @@ def test_experts_of_symbolic_number() -> None:
     """Where there is no expert, there is no row."""
     module = GraphModule.mir("experts")
     x, w = module.input("x", ["t", 4]), module.input("w", ["e", 4, 3])
-    module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["t"], "i64"))})
+    module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["u"], "i64"))})
     executable = compile_fresh(module)
     given = {"x": normal(2, 4), "w": normal(5, 4, 3), "expert": np.array([4, 9])}
     np.testing.assert_allclose(executable.run(given)["y"], given["x"] @ given["w"][4], rtol=1e-5, atol=1e-6)

@@ -153,7 +153,7 @@ def systems(*shape: int, dtype: Any = np.float32, seed: int = 0) -> np.ndarray:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_solutions(dtype: type) -> None:
     cases = []
-    for n in (0, 1, 2, 7, 8, 17):
+    for n in (0, 1, 2, 8, 17):
         a, b = systems(n, n, dtype=dtype), normal(n, 3, dtype=dtype, seed=1)
         several = systems(2, n, n, dtype=dtype, seed=2)
         cases += [

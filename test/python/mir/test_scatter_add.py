@@ -51,7 +51,7 @@ def test_reference(axis: int) -> None:
 def test_floats(dtype: np.dtype) -> None:
     def updates(*shape: int) -> np.ndarray:
         own = normal(*shape, dtype=np.float32)
-        return (own + 1j * own[::-1]).astype(dtype) if dtype.kind == "c" else own.astype(dtype)
+        return np.asarray(own * (1 - 0.5j) if dtype.kind == "c" else own).astype(dtype)
 
     tolerance = 2e-5 if dtype.kind == "c" else None
     places = PLACES.astype(np.int32)
@@ -137,15 +137,6 @@ def test_narrow_types_are_rounded_once() -> None:
     module.set_outputs({"y": module.scatter_add(updates, np.zeros(300, np.int32), 1)})
     found = compile_fresh(module).run({"updates": np.ones((300, 4), BF16)})["y"]
     np.testing.assert_array_equal(found.astype(np.float32), 300)  # bf16 would stay at 256
-
-
-def test_units_of_work() -> None:
-    """Threads share the elements of entries."""
-    module = GraphModule.mir("units")
-    updates = module.input("updates", [64, 256])
-    module.set_outputs({"y": module.scatter_add(updates, module.input("ids", [64], "i32"), 16)})
-    (kernel,) = compile_fresh(module, threads=2).artifact.kernels
-    assert kernel.units([]) > 1
 
 
 @pytest.mark.parametrize("axis", [0, 1])
