@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir.hir.arguments import number
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import Word, shape_of
-from rlx_mlir.hir.result_types import check_sequence, number
+from rlx_mlir.hir.result_types import check_sequence
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Operand, Value
 

@@ -10,14 +10,16 @@ from rlx_mlir.errors import CompileError, InputError, RlxError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.graph import empty_module
-from rlx_mlir.hir.inlining import inline_built
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.inlining import add_argument, inline_built
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, call_arguments
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
-from rlx_mlir.semantics.function import INPUT, argument_attributes, functions
+from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
+
+#: The operation that has what it is made of in a region.
+FUNCTION = "mir.custom_fn"
 
 #: How deep compositions may build operations that are made of others, too.
 _DEPTH = 16
@@ -40,7 +42,9 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
     for _ in range(_DEPTH):
         changed = False
         for function in functions(module):
-            found = [op for op in operations(function) if op.name in wanted]
+            if FUNCTION in wanted:
+                _inline_functions(function)
+            found = [op for op in operations(function) if op.name in wanted - {FUNCTION}]
             dims = propagate(function) if found else {}
             for op in found:
                 try:
@@ -53,21 +57,43 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
     raise CompileError(f"compositions build operations that are made of others more than {_DEPTH} deep")
 
 
+def _inline_functions(function: ir.Operation) -> None:
+    """Puts what the first regions of `mir.custom_fn` compute in the place of these."""
+    while outer := [op for op in operations(function) if op.name == FUNCTION and not _is_in_function(op)]:
+        for op in outer:
+            block = op.regions[0].blocks[0]
+            for argument, operand in zip(list(block.arguments), op.operands, strict=True):
+                argument.replace_all_uses_with(operand)
+            *made, end = [each.operation for each in block.operations]
+            for each in made:
+                each.move_before(op)
+            for result, value in zip(op.results, list(end.operands), strict=True):
+                result.replace_all_uses_with(value)
+            op.erase()
+
+
+def _is_in_function(op: ir.Operation) -> bool:
+    """Whether it stands in a region of a `mir.custom_fn`."""
+    parent = op.parent
+    while parent is not None and parent.operation.name != FUNCTION:
+        parent = parent.operation.parent
+    return parent is not None
+
+
 def _wanted(*, every: bool, only: str) -> set[str]:
     """The names of the operations to decompose."""
-    named = {f"mir.{word}" for word in only.split("+") if word}
-    if unknown := sorted(named - COMPOSITIONS.keys()):
+    named, known = {f"mir.{word}" for word in only.split("+") if word}, {FUNCTION, *COMPOSITIONS}
+    if unknown := sorted(named - known):
         raise InputError(f"'only' names operations that are made of others, but {unknown[0]} is none")
     with_kernels = set() if every or named else {pattern.root for pattern in TO_LINALG}
-    return (named or set(COMPOSITIONS)) - with_kernels
+    return (named or known) - with_kernels
 
 
 def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
     """Puts what the composition builds in the place of the operation."""
     graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
-    operands = [
-        _argument(graph, operand.type, known) for operand, known in zip(op.operands, _named(op, dims), strict=True)
-    ]
+    named = zip(op.operands, _named(op, dims), strict=True)
+    operands = [add_argument(graph, operand.type, known) for operand, known in named]
     values, attributes = call_arguments(op, operands)
     built = COMPOSITIONS[op.name](graph, *values, **attributes)
     handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
@@ -85,16 +111,6 @@ def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> list[Dims]:
             name += "_"
         names[symbol] = Size.of(name)
     return [tuple(size.substituted(names) for size in dims[operand]) for operand in op.operands]
-
-
-def _argument(graph: Builders, type: ir.Type, dims: Dims) -> Value:
-    """A new argument of a graph, of any type; its sizes may be computed ones."""
-    name = f"operand{len(graph._block.arguments)}"
-    graph._all_dims()  # before there is the argument: its own follow from no symbols
-    handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
-    graph._signature.append(graph._function, name, type, argument_attributes(graph._context, name, INPUT, ()))
-    graph._all_dims()[handle] = dims
-    return graph._value(handle)
 
 
 def _check(op: ir.Operation, graph: Builders, handles: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:

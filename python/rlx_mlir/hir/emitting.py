@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
-from rlx_mlir.hir.types import ShapeLike
+from rlx_mlir.hir.types import DTypeLike, ShapeLike
 from rlx_mlir.hir.values import Value
 
 
@@ -19,6 +19,9 @@ class Emitting:
     def _context(self) -> ir.Context: ...
 
     @abstractmethod
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value: ...
+
+    @abstractmethod
     def _emit(
         self,
         op: str,
@@ -28,6 +31,6 @@ class Emitting:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
-        regions: Sequence[ir.Block] = (),
+        regions: Sequence[ir.Block | None] = (),
         **unknown: object,
     ) -> tuple[Value, ...]: ...

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlx_mlir.hir import place
+from rlx_mlir.hir.arguments import pair
+from rlx_mlir.hir.chains import Chains
 from rlx_mlir.hir.graph import shape_of
-from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 
@@ -24,7 +26,7 @@ _WIDER = {"float16": "f32", "bfloat16": "f32"}
 _LARGEST = 4096
 
 
-class Images(Primitives):
+class Images(Chains):
     """The builders; they take `name` as primitives do, for all that they are composed of."""
 
     def layer_norm2d(

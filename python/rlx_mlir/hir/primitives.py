@@ -19,13 +19,14 @@ from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.algebra import AlgebraBuilders
+from rlx_mlir.hir.arguments import number, pair, word
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
-from rlx_mlir.hir.graph import Word, axes_of, integer
+from rlx_mlir.hir.graph import Word, axes_of
 from rlx_mlir.hir.indexing import index
-from rlx_mlir.hir.result_types import check_flag, context_of, like, number, product_type
+from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
 from rlx_mlir.hir.values import Operand, Value
@@ -33,22 +34,6 @@ from rlx_mlir.mir.functions import of_arity
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-def word(enum: str, text: str | None) -> Word | None:
-    """A word of an enumeration as an attribute; None stays None."""
-    return None if text is None else Word(enum, text)
-
-
-def pair(entry: int | Sequence[int]) -> list[int]:
-    """A number for both dimensions of an image, or one for each; BuildError for what is neither."""
-    listed = list(entry) if isinstance(entry, Sequence) and not isinstance(entry, str | bytes) else [entry, entry]
-    try:
-        if len(listed) == 2:
-            return [integer(each, "number") for each in listed]
-    except InputError:
-        pass
-    raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
 class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, AlgebraBuilders, CustomBuilder, ControlBuilders):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Types of results that builders say beforehand, and what they ask of operands and attributes for that."""
+"""Types of results that builders say beforehand, and what they ask of operands for that."""
 
 from __future__ import annotations
 
@@ -13,22 +13,12 @@ from rlx_mlir.hir import place
 from rlx_mlir.hir.types import logical_shape
 from rlx_mlir.hir.values import Value
 
-__all__ = ["check_flag", "check_sequence", "context_of", "like", "number", "product_type", "sized"]
+__all__ = ["check_flag", "check_sequence", "context_of", "like", "product_type", "sized"]
 
 
 def check_sequence(op: str, given: object, what: str) -> None:
     if isinstance(given, str) or not isinstance(given, Iterable) or getattr(given, "ndim", 1) == 0:
         raise place.caller().error(f"'{op}' expects a sequence of {what}, but got {given!r}")
-
-
-def number(value: float | None) -> float | None:
-    """A float attribute; None stays None. BuildError for what is no number."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise place.caller().error(f"a number is expected, but got {value!r}") from None
 
 
 def check_flag(name: str, given: object) -> None:

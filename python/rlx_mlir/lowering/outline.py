@@ -586,15 +586,24 @@ def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value
     Types and attributes are unique in their context, so comparing them is cheap; printing a kernel is not.
     """
     numbers: dict[ir.Value, int] = {value: number for number, value in enumerate(inputs)}
-    described: list[object] = [tuple(value.type for value in inputs)]
-    for op in ops:
-        operands = tuple(numbers[value] for value in op.operands)
-        regions = tuple(str(region) for region in op.regions)
-        types = tuple(result.type for result in op.results)
-        described.append((op.name, operands, types, tuple(sorted(op.attributes.items(), key=itemgetter(0))), regions))
-        for result in op.results:
-            numbers[result] = len(numbers)
-    return *described, tuple(numbers[value] for value in outputs)
+    described = [_description(op, numbers) for op in ops]
+    return tuple(value.type for value in inputs), *described, tuple(numbers[value] for value in outputs)
+
+
+def _description(op: ir.AnyOp, numbers: dict[ir.Value, int]) -> tuple[object, ...]:
+    """What an operation does with values of these numbers; its results get numbers, too."""
+    operands = tuple(numbers[value] for value in op.operands)
+    types = tuple(result.type for result in op.results)
+    attributes = tuple(sorted(op.attributes.items(), key=itemgetter(0)))
+    regions = []
+    for region in op.regions:
+        for block in region.blocks:  # which sees its arguments alone
+            inside: dict[ir.Value, int] = {value: number for number, value in enumerate(block.arguments)}
+            own = [_description(inner.operation, inside) for inner in block.operations]
+            regions.append((tuple(value.type for value in block.arguments), *own))
+    for result in op.results:
+        numbers[result] = len(numbers)
+    return op.name, operands, types, attributes, tuple(regions)
 
 
 def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:

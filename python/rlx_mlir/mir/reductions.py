@@ -38,7 +38,19 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, integer_range, is_complex, is_float, joined
+from rlx_mlir.mir.scalars import (
+    Scalar,
+    accumulator,
+    element,
+    exp,
+    extract,
+    index,
+    integer_range,
+    is_complex,
+    is_float,
+    joined,
+)
+from rlx_mlir.mir.sorting import positions_in_order
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -298,12 +310,34 @@ def _key(x: Scalar, width: int) -> Scalar:
     return number.compare("ne", number).select(ordered.like(-(1 << (width - 1))), ordered)
 
 
+#: So many elements are found one after the other; more, where each costs as much as so many steps of sorting.
+_FEW, _SORT_STEPS = 16, 4
+
+
+def _first_of_sorted(op: ir.AnyOp, k: int, bits: int) -> list[ir.Value]:
+    """The first `k` elements of each sorted row, and their positions."""
+    *outer, _ = sizes_of(op.x)
+    keys = elementwise(tensor_type(sizes_of(op.x), element(f"i{bits}")), [op.x], lambda x: _key(x, bits))
+    at = extract_slice(positions_in_order(keys), [0] * (len(outer) + 1), [*outer, k])
+    rank = len(outer) + 1
+
+    def value(position: Scalar, _: Scalar) -> Scalar:
+        where = [*(index(dim) for dim in range(rank - 1)), position.to("index")]
+        return extract(op.x, where) + 0.0  # -0 + 0 is 0
+
+    target = empty([*outer, k], element_type(op.x))
+    return [generic(rank, [(at, range(rank))], [(target, range(rank))], value), at]
+
+
 @TO_LINALG.pattern(mir.TopKOp)
 def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found"""
-    outer = sizes_of(op.x)[:-1]
+    """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found; or sorted rows"""
+    *outer, count = sizes_of(op.x)
     k = python_value(op.k)
     bits = 64 if str(element_type(op.x)) == "f64" else 32
+    if k > _FEW and k > _SORT_STEPS * count.bit_length():
+        rewriter.replace(op, *_first_of_sorted(op, k, bits))
+        return
     least = -(1 << (bits - 1))
     rank = len(outer) + 1
     loops, kept = range(rank), range(rank - 1)

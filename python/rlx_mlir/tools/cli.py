@@ -535,6 +535,27 @@ def report(
         fusion.assert_clean()
 
 
+@app.command(epilog=example("rlx ops", "rlx ops norm", "rlx ops --json"))
+def ops(
+    only: Annotated[str, typer.Argument(help="A part of the names of those that are wanted; all by default.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the operations of MIR: what they stand for elsewhere, and what computes them on CPUs and GPUs."""
+    from rlx_mlir.stages import table
+    from rlx_mlir.tools import ops as operations
+
+    rows = []
+    with progress() as say:
+        for name in operations.matching(only):
+            if say is not None:
+                say(f"compiling the example of {name}")
+            rows.append(operations.row(name))
+    if as_json:
+        print_json([each.to_dict() for each in rows])
+        return
+    typer.echo("\n".join(table(operations.HEAD, [operations.cells(each) for each in rows])))
+
+
 @app.command(epilog=example("rlx models"))
 def models(
     verify: Annotated[

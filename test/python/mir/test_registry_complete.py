@@ -31,8 +31,8 @@ OPS: dict[str, Any] = {
     if issubclass(op, ir.OpView) and op is not ir.OpView
 }
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-#: What users register brings its own lowering, or a function to call.
-REGISTERED = frozenset({"mir.custom"})
+#: What users register brings its own lowering, or a function to call; what a region computes stands in its place.
+REGISTERED = frozenset({"mir.custom", "mir.custom_fn"})
 #: Operations that no class of kernels is for: they are computed by loops.
 GENERIC = frozenset(
     f"mir.{word}"
@@ -70,7 +70,7 @@ def lowers(name: str) -> bool:
 
 def has_class(name: str) -> bool:
     """Whether its kernel is of a class, or of none as is said; what is always made of others has no kernel."""
-    if name in COMPOSITIONS.keys() - {pattern.root for pattern in TO_LINALG}:
+    if name in (COMPOSITIONS.keys() | {"mir.custom_fn"}) - {pattern.root for pattern in TO_LINALG}:
         return True
     return ("generic" in kernel_class(name)) == (name in GENERIC)
 
