@@ -4,8 +4,10 @@
 A unit lists the expert's rows of x, and goes through them in chunks. For each, the unit's columns of the weight are
 copied to scratch, some of their rows at a time, so that they lie one after the other: as they stand, they are a row of
 the weight apart, which few sets of the cache would share. Tiles of rows and columns then multiply what was copied, and
-add to sums in scratch. Few rows take the weight as it comes from memory. **Lanes run over columns**; weights of f16 and bf16 are widened as they are copied. An expert
-without rows costs the search for them.
+add to sums in scratch. Few rows take the weight as it comes from memory.
+
+**Lanes run over columns**; weights of f16 and bf16 are widened as they are read. An expert without rows costs the
+search for them.
 """
 
 from __future__ import annotations
