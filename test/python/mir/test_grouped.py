@@ -3,15 +3,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
-from compile_harness import Program, compile_fresh
+from compile_harness import Program, compile_fresh, templates_of
 from compile_harness import check as check_program
 from gpu_harness import compile_emulated
 from linalg_harness import FLOATS, builder, case, check, dyn, normal, word
 
 from rlx_mlir import GraphModule, formats, interpret
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES, PackedWeight
 
@@ -88,6 +91,30 @@ def test_compiled_with_symbols() -> None:
     )
     for threads in (1, 2):
         check_program(p, [{"t": t} for t in (3, 0, 1, 33)], threads=threads)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("kind", ["i32", "i64", "f32"])
+@pytest.mark.quick(3)
+def test_template(dtype: str, kind: str) -> None:
+    """More rows than a chunk, more inputs than are copied at once, columns that are no whole vectors; single rows."""
+    module = GraphModule.mir("template")
+    x, w = module.input("x", ["t", "k"], dtype), module.input("w", [5, "k", "n"], dtype)
+    module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["t"], kind))})
+    executable = compile_fresh(module, threads=2)
+    assert set(templates_of(executable).values()) == {"grouped"}
+    rounding = {"f32": 1e-4, "bf16": 1e-2, "f16": 2e-3}[dtype]
+    for rows, k, n in ((300, 131, 137), (7, 259, 16), (1, 5, 1), (3, 0, 9), (0, 4, 8), (5, 130, 0)):
+        experts = np.random.default_rng(rows).choice([-3, 0, 0, 0, 0, 1, 1, 4, 9], rows).astype(DTYPES[kind])
+        if kind == "f32" and rows:
+            experts[0] = np.nan
+        given = {
+            "x": normal(rows, k, dtype=DTYPES[dtype]),
+            "w": normal(5, k, n, dtype=DTYPES[dtype], scale=max(k, 1) ** -0.5),
+            "expert": experts,
+        }
+        want, found = (run(given)["y"].astype(np.float64) for run in (partial(interpret, module), executable.run))
+        np.testing.assert_allclose(found, want, rtol=rounding, atol=rounding)
 
 
 def test_experts_of_symbolic_number() -> None:

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compile_harness import Program, compile_fresh
+from compile_harness import Program, compile_fresh, templates_of
 from compile_harness import check as check_program
 from gpu_harness import compile_emulated
 from linalg_harness import FLOATS, builder, case, check, dyn, normal, word
 
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES
 
@@ -210,6 +211,25 @@ def test_solutions_of_symbols() -> None:
         for executable in executables:
             for name, found in executable.run(given).items():
                 np.testing.assert_allclose(found, want[name], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_template_of_solutions(dtype: str) -> None:
+    """Around whole blocks and tiles; a batch item that has no solution leaves others alone."""
+    module = GraphModule.mir("template")
+    a, b = module.input("a", ["b", "n", "n"], dtype), module.input("b", ["b", "n", "k"], dtype)
+    module.set_outputs({"x": module.batched_dense_solve(a, b)})
+    executable = compile_fresh(module, threads=2)
+    assert set(templates_of(executable).values()) == {"solve"}
+    tolerance = 1e-4 if dtype == "f32" else 1e-12
+    for n, k in ((1, 1), (7, 2), (8, 8), (9, 17), (16, 1), (31, 9), (65, 3)):
+        given = {"a": systems(4, n, n, dtype=DTYPES[dtype]), "b": normal(4, n, k, dtype=DTYPES[dtype])}
+        given["a"][1, :, n // 2] = 0
+        given["a"][2, 0, 0] = np.nan
+        found = executable.run(given)["x"]
+        assert np.isnan(found[1:3]).all()
+        want = np.linalg.solve(given["a"][[0, 3]].astype(np.float64), given["b"][[0, 3]].astype(np.float64))
+        np.testing.assert_allclose(found[[0, 3]], want, rtol=tolerance, atol=tolerance)
 
 
 def test_solutions_on_gpus() -> None:
