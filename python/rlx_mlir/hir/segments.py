@@ -13,8 +13,8 @@ from rlx_mlir.hir.edit import Editing, Node
 from rlx_mlir.hir.inlining import add_argument
 from rlx_mlir.hir.types import ShapeLike
 from rlx_mlir.hir.values import Value
-from rlx_mlir.semantics.dims import add_results
-from rlx_mlir.semantics.function import INPUT, arguments, results, terminator
+from rlx_mlir.semantics.dims import add_results, type_dims
+from rlx_mlir.semantics.function import INPUT, PARAM, arguments, body, entry_function, results, terminator
 from rlx_mlir.semantics.ops import operation_classes
 
 
@@ -112,6 +112,48 @@ class Segments(Editing):
                 made[result].owner.operation.location = location
         found = [self._value(made[value]) for value in end.operands]
         return tuple(found) if isinstance(built, tuple | list) else found[0]
+
+    def inline(self, other: Any, operands: Mapping[str, Value], *, prefix: str = "") -> dict[str, Value]:
+        """What another module computes, as operations of this one.
+
+        Args:
+            other: at this module's stage; it isn't changed.
+            operands: what stands for its inputs, by name; for its parameters, too, where that isn't a parameter of the
+                same name.
+            prefix: what names of its parameters get before them, which are parameters of this module then.
+
+        Gives its outputs by name. Raises BuildError where an input has no operand, an operand is of another type or
+        named for none, a name is taken, or the stages differ.
+        """
+        here = place.caller()
+        if not isinstance(other, Segments) or other is self:
+            raise here.error(f"another module is expected, but got {checks.shown(other)}")
+        if other.stage != self.stage:
+            raise here.error(f"module '{other.name}' is at stage {other.stage}, but '{self.name}' at {self.stage}")
+        source = ir.Module.parse(other.bytecode(), self._context)  # type: ignore[attr-defined]  # types of this context
+        function = entry_function(source)
+        own = arguments(function)
+        if unknown := sorted(operands.keys() - {argument.name for argument in own}):
+            raise here.error(f"module '{other.name}' has no argument {unknown}")
+        given: dict[ir.Value, ir.Value] = {}
+        for argument, handle in zip(own, body(function).arguments, strict=True):
+            value = operands.get(argument.name)
+            if value is None and argument.kind == INPUT:
+                raise here.error(f"input '{argument.name}' of module '{other.name}' has no operand")
+            if value is None:
+                sizes = type_dims(argument.type, argument.symbols)
+                if f"{prefix}{argument.name}" in self._signature.names:
+                    raise here.error(f"module '{self.name}' already has an argument '{prefix}{argument.name}'")
+                value = add_argument(self, argument.type, sizes, f"{prefix}{argument.name}", PARAM)
+            given[handle] = self._read(value)
+            if given[handle].type != argument.type:
+                raise here.error(
+                    f"'{argument.name}' of module '{other.name}' is of {argument.type}, but got {given[handle].type}"
+                )
+        *ops, end = [op.operation for op in body(function).operations]
+        made = self._cloned(ops, given)
+        named = zip(results(function), end.operands, strict=True)
+        return {result.name: self._value(made[value]) for result, value in named}
 
     def _cloned(self, ops: Sequence[ir.Operation], known: Mapping[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
         """Appends copies of operations, with values for what they read of others; gives what stands for each value."""

@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.control import REGIONS, captured, region_arguments, run_regions, yielded
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
@@ -83,15 +84,36 @@ def intervals_of(op: ir.AnyOp, known: Known) -> list[Interval]:
 
 
 def _fitted(interval: Interval, element: ir.Type) -> Interval:
-    """The interval, or that of the element type where integers wrap around; anything for ends that are no numbers."""
+    """The interval, its ends numbers of the element type; all of these where integers wrap around.
+
+    Anything for ends that are no numbers.
+    """
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ANYTHING
     if isinstance(element, ir.ComplexType):  # a product's parts are more than those of its factors
         return ANYTHING
+    if str(element) in _NARROW:  # what is stored is rounded, outward at most
+        dtype = numpy_dtype(element)
+        return Interval(-_rounded_up(-interval.low, dtype), _rounded_up(interval.high, dtype))
     if not isinstance(element, ir.IntegerType):
         return interval
     least, most = map(float, integer_range(element))
     return interval if least <= interval.low and interval.high <= most else Interval(least, most)
+
+
+#: Element types of which ends of intervals mostly aren't numbers.
+_NARROW = ("f16", "bf16")
+
+
+def _rounded_up(end: float, dtype: np.dtype) -> float:
+    """The least number of a type that isn't below another one; that itself where it is beyond all of them."""
+    with np.errstate(over="ignore"):
+        near = np.array(end).astype(dtype)
+    if not np.isfinite(near):
+        return end
+    if float(near) < end:
+        near = np.nextafter(near, np.array(np.inf).astype(dtype))
+    return float(near) if np.isfinite(near) else end
 
 
 def _hull(listed: Iterable[Interval]) -> Interval:

@@ -140,3 +140,47 @@ def test_cuts_that_are_none():
         m.segments(other.nodes()[0].results[0])
     with pytest.raises(BuildError, match="is expected"):
         m.segments("x")
+
+
+# -- one module in another ---------------------------------------------------------------------------------------------
+
+
+def inner() -> GraphModule:
+    m = GraphModule.mir("inner")
+    x, w = m.input("x", ["n", 8]), m.param("w", [8, 8])
+    y = m.relu(m.matmul(x, w))
+    m.set_outputs({"y": y, "x": x})
+    return m
+
+
+def test_modules_in_others():
+    m = GraphModule.mir("outer")
+    x = m.input("x", ["n", 8])
+    first = m.inline(inner(), {"x": x}, prefix="first.")
+    second = m.inline(inner(), {"x": first["y"], "w": m.value("first.w")})
+    assert [value.name for value in m.params] == ["first.w"]
+    m.set_outputs({"z": m.add(second["y"], second["x"])})
+    m.verify()
+    given, w = random(3, 8), random(8, 8, seed=1)
+    hidden = np.maximum(given @ w, 0)
+    found = interpret(m, {"x": given, "first.w": w})["z"]
+    np.testing.assert_allclose(found, np.maximum(hidden @ w, 0) + hidden, rtol=1e-5, atol=1e-5)
+
+
+def test_modules_that_do_not_fit():
+    m = GraphModule.mir("outer")
+    x, y = m.input("x", ["n", 8]), m.input("y", ["n", 9])
+    m.param("w", [8, 8])
+    hir = GraphModule.hir("blocks")
+    for other, operands, message in (
+        (inner(), {}, "input 'x' of module 'inner' has no operand"),
+        (inner(), {"x": y, "w": x}, r"'x' of module 'inner' is of tensor<\?x8xf32>, but got tensor<\?x9xf32>"),
+        (inner(), {"x": x, "v": y}, r"module 'inner' has no argument \['v'\]"),
+        (inner(), {"x": x}, "module 'outer' already has an argument 'w'"),
+        (hir, {}, "module 'blocks' is at stage hir, but 'outer' at mir"),
+        (m, {}, "another module is expected"),
+        (None, {}, "another module is expected, but got None"),
+    ):
+        with pytest.raises(BuildError, match=message):
+            m.inline(other, operands)
+    assert not len(m)

@@ -80,6 +80,6 @@ def test_nothing_is_missing(name):
 def test_command():
     listed = json.loads(rlx("ops", "norm", "--json"))
     assert {each["name"] for each in listed} >= {"mir.layer_norm", "mir.rms_norm_backward_gamma"}
-    assert set(listed[0]) == {field for field in ops.Row.__dataclass_fields__}
+    assert set(listed[0]) == set(ops.Row.__dataclass_fields__)
     text = rlx("ops", "fused_swiglu")
     assert re.search(r"fused_swiglu +fused +FusedSwiGLU +kernels or parts +rows +rows", text)
