@@ -95,7 +95,7 @@ def scatter_add(draft: Draft) -> None:
     places = indices(draft, where, draft.largest(size) + draft.choose([0, 2]), (*INDICES, *UNSIGNED_INDICES))
     operands = {"updates": updates, "indices": places, "like": None}
     if isinstance(size, str) or draft.chance(0.3):
-        shape = [*draft.shape(axis, axis), size] if axis < 3 else [1] * axis + [size]
+        shape: list[Dim] = [*(draft.shape(axis, axis) if axis < 3 else [1] * axis), size]
         operands["like"] = draft.like(shape, draft.float_type())
     draft.emit("mir.scatter_add", operands, {"axis": axis, "size": size if operands["like"] is None else None})
 

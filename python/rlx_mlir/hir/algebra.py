@@ -12,7 +12,7 @@ from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import Word, shape_of
 from rlx_mlir.hir.result_types import check_sequence
 from rlx_mlir.hir.types import Options
-from rlx_mlir.hir.values import Operand, Value
+from rlx_mlir.hir.values import Value
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -151,7 +151,7 @@ class AlgebraBuilders(Emitting):
         hidden: Value,
         qkv_w: Value,
         out_w: Value,
-        mask: Operand,
+        mask: Value | np.ndarray,
         qkv_b: Value | None = None,
         out_b: Value | None = None,
         cos: Value | None = None,
@@ -171,7 +171,7 @@ class AlgebraBuilders(Emitting):
             qkv_b, out_b: as long as the columns of their weights.
             cos, sin: [P, head_dim / 2] with P >= S, by which queries and keys are rotated.
         """
-        operands = {"hidden": hidden, "qkv_w": qkv_w, "out_w": out_w, "mask": mask}
+        operands: dict[str, object] = {"hidden": hidden, "qkv_w": qkv_w, "out_w": out_w, "mask": mask}
         operands |= {"qkv_b": qkv_b, "out_b": out_b, "cos": cos, "sin": sin}
         attributes = {"num_heads": num_heads, "head_dim": head_dim}
         return self._emit("mir.fused_attention_block", operands, attributes, **options)[0]
@@ -185,7 +185,7 @@ class AlgebraBuilders(Emitting):
         fc1_w: Value,
         fc2_w: Value,
         ln2_g: Value,
-        mask: Operand,
+        mask: Value | np.ndarray,
         *,
         qkv_b: Value | None = None,
         out_b: Value | None = None,

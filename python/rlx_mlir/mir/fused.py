@@ -80,8 +80,9 @@ def fused_transformer_layer(
     """h = ln(attention block of hidden + hidden); ln(activation(h fc1) fc2 + h)"""
     own = widen(hidden)
     seen = mask if mask.dtype == np.bool_ else widen(mask)
-    weights = [None if x is None else widen(x) for x in (qkv_w, out_w, qkv_b, out_b)]
-    block = fused_attention_block(own, *weights[:2], seen, *weights[2:], num_heads=num_heads, head_dim=head_dim)
+    biases = (None if x is None else widen(x) for x in (qkv_b, out_b))
+    heads = {"num_heads": num_heads, "head_dim": head_dim}
+    block = fused_attention_block(own, widen(qkv_w), widen(out_w), seen, *biases, None, None, **heads)
     h = _normalised(block + own, ln1_g, ln1_b, eps1)
     inner = FUNCTIONS[activation].apply(_linear(h, fc1_w, fc1_b))
     return narrow(_normalised(_linear(inner, fc2_w, fc2_b) + h, ln2_g, ln2_b, eps2), hidden.dtype)

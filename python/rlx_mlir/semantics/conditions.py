@@ -339,7 +339,7 @@ def _encoder(view: mir.FusedAttentionBlockOp | mir.FusedTransformerLayerOp, dims
 
 def _attention_block(view: mir.FusedAttentionBlockOp, dims: DimsOf) -> Iterable[Rule]:
     yield from _encoder(view, dims)
-    if view.cos is not None:
+    if view.cos is not None and view.sin is not None:
         yield from _equal(dims(view.cos), dims(view.sin))
         yield dims(view.cos)[0], dims(view.hidden)[1], True
 

@@ -111,8 +111,9 @@ def test_reference_of_layers(has_bias: bool) -> None:
     np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "bf16", "f64"])
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "dtype", ["f32", pytest.param("bf16", marks=pytest.mark.slow), pytest.param("f64", marks=pytest.mark.slow)]
+)
 def test_compiled_blocks(dtype: str) -> None:
     p = Program()
     own: dict[str, Any] = {"hidden": p.input("hidden", ["b", "s", INNER], dtype)}
@@ -125,8 +126,9 @@ def test_compiled_blocks(dtype: str) -> None:
     check_program(p, [{"b": b, "s": s} for b, s in ((2, 5), (1, 1), (0, 3), (3, 9))])
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f16", "f64"])
-@pytest.mark.quick(1)
+@pytest.mark.parametrize(
+    "dtype", ["f16", pytest.param("f32", marks=pytest.mark.slow), pytest.param("f64", marks=pytest.mark.slow)]
+)
 def test_compiled_layers(dtype: str) -> None:
     p = Program()
     hidden = p.input("hidden", ["b", "s", INNER], dtype)
