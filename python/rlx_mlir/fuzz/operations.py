@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_mlir.fuzz import algebra as _algebra  # noqa: F401  (registers how its operations are drawn)
 from rlx_mlir.fuzz import backward as _backward  # noqa: F401  (registers how gradients are drawn)
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
 from rlx_mlir.fuzz import images as _images  # noqa: F401  (registers how operations on images are drawn)

@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.algebra import AlgebraBuilders
 from rlx_mlir.hir.arguments import number, pair, word
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders):
+class Primitives(
+    Shapes, ElementwiseBuilders, ComplexBuilders, AlgebraBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders
+):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

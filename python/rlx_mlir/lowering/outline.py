@@ -35,6 +35,9 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
 
+#: Classes whose templates read operands from memory, not tables of numbers in the kernel.
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
+
 #: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
 MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
@@ -168,7 +171,7 @@ def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
         return False
     if op.name in ROW_WISE and _is_row_wise(op.opview):
         return len(shape_of(op.results[0])) > 1
-    return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in ("attention", "norm", "recurrence")
+    return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in _OF_ARRAYS
 
 
 def _join_in_groups(block: ir.Block) -> None:
@@ -356,6 +359,10 @@ def _single_class(view: ir.AnyOp) -> str:
         return OWN
     if isinstance(view, mir.ConvOp):
         return "conv2d"
+    if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
+        return "solve"
+    if isinstance(view, mir.GroupedMatmulOp):
+        return "grouped"
     if isinstance(view, mir.ReduceOp):
         return "reduce"
     if isinstance(view, mir.CumsumOp):

@@ -40,6 +40,9 @@ CONTROL = ("scf.for", "scf.if", "scf.yield")
 #: Operations that give another view of a buffer.
 VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.subview", "memref.reinterpret_cast")
 
+#: What may stand between loops that are looked through, such as what indices that are read say.
+BETWEEN = ("memref.load", "scf.yield", *VIEWS)
+
 
 @compiler_pass("cpu-split-kernels", dependent=("arith", "memref", "scf"))
 def split_kernels(module: ir.Operation) -> None:
@@ -84,7 +87,7 @@ class _Nest:
     op: ir.AnyOp
     accesses: list[_Access]
     loops: list[ir.AnyOp] = field(default_factory=list)
-    """The loops that stand in one another, nothing but index arithmetic between them."""
+    """The loops that stand in one another, nothing but loads and index arithmetic between them."""
 
     def roots(self, *, written: bool) -> list[ir.Value]:
         return list(dict.fromkeys(a.root for a in self.accesses if a.is_store == written))
@@ -180,7 +183,7 @@ def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:
     loops: list[ir.AnyOp] = []
     while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:
         loops.append(op)
-        inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in ("scf.yield", *VIEWS))]
+        inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in BETWEEN)]
         op = inner[0] if len(inner) == 1 else None
     return loops
 

@@ -12,6 +12,10 @@ from rlx_mlir.mir import (
     fused,
     group_norms,
     images,
+    grouped,
+    indexing,
+    linear,
+    loss,
     matmul,
     norms,
     quant,
@@ -21,6 +25,7 @@ from rlx_mlir.mir import (
     sampling,
     scaled,
     shape,
+    solve,
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
@@ -59,6 +64,10 @@ __all__ = [
     "fused",
     "group_norms",
     "images",
+    "grouped",
+    "indexing",
+    "linear",
+    "loss",
     "matmul",
     "norms",
     "packing",
@@ -70,4 +79,5 @@ __all__ = [
     "sampling",
     "scaled",
     "shape",
+    "solve",
 ]

@@ -50,6 +50,12 @@ def sizes_of(value: ir.Value) -> list[SizeLike]:
     return [size_of(value, dim) for dim in range(ir.RankedTensorType(value.type).rank)]
 
 
+def result_size(result: ir.Value, dim: int, source: ir.Value, at: int) -> SizeLike:
+    """The size of a dimension of a result, which is that of a source's: the static one of the two."""
+    type = ir.RankedTensorType(result.type)
+    return size_of(source, at) if type.is_dynamic_dim(dim) else int(type.get_dim_size(dim))
+
+
 def times(*sizes: SizeLike) -> SizeLike:
     """The product of sizes."""
     static = 1
@@ -317,11 +323,28 @@ def write_slice(
     What is written is `body` of the source's elements. The part is written by a loop: a plain insertion becomes a copy
     of strided memory, which calls a library.
     """
+    loops = range(len(sizes) - len(drop))
+    return update_slice([(source, loops)], target, offsets, sizes, drop=drop, body=lambda x, _: body(x))
+
+
+def update_slice(
+    inputs: Sequence[tuple[ir.Value, Map]],
+    target: ir.Value,
+    offsets: Sequence[SizeLike],
+    sizes: Sequence[SizeLike],
+    *,
+    drop: Collection[int] = (),
+    body: Callable[..., Scalar],
+) -> ir.Value:
+    """The target with part of it changed, by loops along its dimensions but those in `drop`, of size 1.
+
+    The new elements are `body` of those of the inputs, whose maps are given, and of the old one.
+    """
     if _holds_nothing(target, sizes):
         return target
     part = extract_slice(target, offsets, sizes, drop=drop)
     loops = range(len(sizes) - len(drop))
-    written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: body(x))
+    written = generic(len(loops), inputs, [(part, loops)], body)
     static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
     return tensor.InsertSliceOp(written, target, *dynamic, *static).result
 

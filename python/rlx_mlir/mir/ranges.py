@@ -243,6 +243,34 @@ def _of_dequant_matmul(op: ir.AnyOp, known: Known) -> Interval:
     return _contract(known[op.x], op.weight, _size(op.x, -1), True, known)
 
 
+def _sums(x: Interval, y: Interval, length: float) -> Interval:
+    """Sums of so many products."""
+    return _within(times(times(x.magnitude, y.magnitude), length))
+
+
+@_rule(mir.DotGeneralOp)
+def _of_dot_general(op: ir.AnyOp, known: Known) -> Interval:
+    length = math.prod(_size(op.lhs, axis) for axis in python_value(op.lhs_contracting))
+    return _sums(known[op.lhs], known[op.rhs], length)
+
+
+@_rule(mir.GroupedMatmulOp)
+def _of_grouped_matmul(op: ir.AnyOp, known: Known) -> Interval:
+    return _sums(known[op.x], known[op.weight], _size(op.x, -1))
+
+
+@_rule(mir.ScatterAddOp)
+def _of_scatter_add(op: ir.AnyOp, known: Known) -> Interval:
+    # All entries may have one index, and where there is none it is 0.
+    x, count = known[op.updates], math.prod(_size(op.indices, axis) for axis in range(op.indices.type.rank))
+    return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
+
+
+@_rule(mir.SoftmaxCrossEntropyBackwardOp)
+def _of_cross_entropy_backward(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(known[op.d_loss].magnitude)
+
+
 @_rule(mir.FusedSwigluOp)
 def _of_swiglu(op: ir.AnyOp, known: Known) -> Interval:
     x = known[op.x]

@@ -336,10 +336,90 @@ def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
     shared = python_value(view.batch_dims)
     table, indices = dims(view.table), dims(view.indices)
     yield from _equal(table[:shared], indices[:shared])
-    # An index is clamped to the entries that there are: there must be one, but where there is no index either.
-    entries, count = table[python_value(view.axis)], product(indices)
+    yield from _entry_for_each(table[python_value(view.axis)], product(indices))
+
+
+def _scatter_add(view: mir.ScatterAddOp, dims: DimsOf) -> Iterable[Rule]:
+    indices, axis = dims(view.indices), python_value(view.axis)
+    yield from _equal(dims(view.updates)[axis : axis + len(indices)], indices)
+
+
+def _dot_general(view: mir.DotGeneralOp, dims: DimsOf) -> Iterable[Rule]:
+    lhs, rhs = dims(view.lhs), dims(view.rhs)
+    for pairs in ((view.lhs_contracting, view.rhs_contracting), (view.lhs_batch, view.rhs_batch)):
+        yield from ((lhs[a], rhs[b]) for a, b in zip(*map(python_value, pairs), strict=True))
+
+
+def _lora_matmul(view: mir.LoraMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    weight, a, b = dims(view.weight), dims(view.a), dims(view.b)
+    return [(dims(view.x)[-1], weight[0]), (a[0], weight[0]), (a[1], b[0]), (b[1], weight[1])]
+
+
+def _solve(view: mir.DenseSolveOp | mir.BatchedDenseSolveOp, dims: DimsOf) -> Iterable[Rule]:
+    a, b = dims(view.a), dims(view.b)
+    yield a[-2], a[-1]
+    yield from _equal(b[: len(a) - 1], a[:-1])
+
+
+def _entry_for_each(entries: Size, count: Size) -> Iterable[Rule]:
+    """There is an entry that indices are clamped to, where there is an index."""
     if entries.constant is None or entries.constant == 0:
         yield (entries, Size.of(1), True) if count.constant else (entries * count, count, True)
+
+
+def _grouped_matmul(view: mir.GroupedMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    x, weight = dims(view.x), dims(view.weight)
+    yield from [(x[1], weight[1]), (x[0], dims(view.expert)[0])]
+    yield from _entry_for_each(weight[0], x[0])
+
+
+def _dequant_grouped_matmul(view: mir.DequantGroupedMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    return [(x[1], _inner(view.weight)), (x[0], dims(view.expert)[0])]
+
+
+def _cross_entropy(view: mir.SoftmaxCrossEntropyWithLogitsOp, dims: DimsOf) -> Iterable[Rule]:
+    rows, classes = dims(view.logits)
+    yield rows, dims(view.labels)[0]
+    yield from _entry_for_each(classes, rows)
+
+
+def _cross_entropy_backward(view: mir.SoftmaxCrossEntropyBackwardOp, dims: DimsOf) -> Iterable[Rule]:
+    rows = dims(view.logits)[0]
+    return [(rows, dims(view.labels)[0]), (rows, dims(view.d_loss)[0])]
+
+
+def _encoder(view: mir.FusedAttentionBlockOp | mir.FusedTransformerLayerOp, dims: DimsOf) -> Iterable[Rule]:
+    """What both have; the products and norms that they become have the rules of theirs."""
+    batch, length, inner = dims(view.hidden)
+    heads = python_value(view.num_heads)
+    width = Size.of(heads * python_value(view.head_dim))
+    yield from _equal(dims(view.qkv_w), (inner, 3 * width))
+    yield from _equal(dims(view.out_w), (width, inner))
+    for bias, size in ((view.qkv_b, 3 * width), (view.out_b, inner)):
+        if bias is not None:
+            yield dims(bias)[0], size
+    mask = dims(view.mask)
+    full = (batch, Size.of(heads), length, length) if len(mask) == 4 else (batch, length)
+    yield from ((size, own) for size, own in zip(mask, full, strict=True) if size.constant != 1)
+
+
+def _attention_block(view: mir.FusedAttentionBlockOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _encoder(view, dims)
+    if view.cos is not None and view.sin is not None:
+        yield from _equal(dims(view.cos), dims(view.sin))
+        yield dims(view.cos)[0], dims(view.hidden)[1], True
+
+
+def _transformer_layer(view: mir.FusedTransformerLayerOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _encoder(view, dims)
+    inner, outer = dims(view.hidden)[2], dims(view.fc1_w)[1]
+    yield from _equal((*dims(view.fc1_w), *dims(view.fc2_w)), (inner, outer, outer, inner))
+    for vector in (view.ln1_g, view.ln1_b, view.ln2_g, view.ln2_b, view.fc2_b):
+        if vector is not None:
+            yield dims(vector)[0], inner
+    if view.fc1_b is not None:
+        yield dims(view.fc1_b)[0], outer
 
 
 def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
@@ -417,6 +497,17 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.max_pool2d_backward": _pool,
     **{f"mir.group_norm{word}": _group_norm for word in ("", "_backward_input", "_backward_gamma")},
     "mir.gather": _gather,
+    "mir.scatter_add": _scatter_add,
+    "mir.dot_general": _dot_general,
+    "mir.lora_matmul": _lora_matmul,
+    "mir.dense_solve": _solve,
+    "mir.batched_dense_solve": _solve,
+    "mir.grouped_matmul": _grouped_matmul,
+    "mir.dequant_grouped_matmul": _dequant_grouped_matmul,
+    "mir.softmax_cross_entropy_with_logits": _cross_entropy,
+    "mir.softmax_cross_entropy_backward": _cross_entropy_backward,
+    "mir.fused_attention_block": _attention_block,
+    "mir.fused_transformer_layer": _transformer_layer,
     "mir.if": _carried,
     "mir.while": _carried,
     "mir.scan": _carried,

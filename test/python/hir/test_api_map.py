@@ -13,6 +13,7 @@ import pytest
 
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
 from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.hir.algebra import AlgebraBuilders
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
@@ -42,6 +43,7 @@ class Graph:
         self.kernel = self.m.param("kernel", [4, 2, 3, 3])
         self.state = self.m.input("state", ["batch", 2, 8, 8])
         self.codes = self.m.input("codes", ["batch", 4], "i8")
+        self.rows, self.experts = self.m.input("rows", ["batch", 32]), self.m.input("experts", ["batch"], "i32")
         rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
         self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
 
@@ -78,6 +80,9 @@ class Graph:
         values, indices = b.top_k(self.m.input("last", ["batch", 32]), 3)
         floats = [self.m.input(name, ["batch", size]) for name, size in (("controls", 3), ("draws", 16))]
         return b.sample(values, indices, *floats, self.m.input("chosen", ["batch", 16], "i32"), self.pos)[0]
+
+    def encoder(self) -> list[Value]:
+        return [self.m.param(name, shape) for name, shape in (("qkv", [32, 96]), ("out", [32, 32]))]
 
     def quantized(self, b: Any) -> Any:
         return b.block_dot(*b.block_quantize(self.x), self.packed)
@@ -165,6 +170,26 @@ PRIMITIVES: dict[str, Any] = {
     "where": lambda g, b: b.where(b.lt(g.x, 0), 0.0, g.x),
 }
 
+ALGEBRA: dict[str, Any] = {
+    "batched_dense_solve": lambda g, b: b.batched_dense_solve(b.matmul(g.x, g.y, transpose_rhs=True), g.x),
+    "dense_solve": lambda g, b: b.dense_solve(b.narrow(g.w, 1, 0, 32), g.w),
+    "dequant_grouped_matmul": lambda g, b: b.dequant_grouped_matmul(g.rows, g.packed, g.experts, experts=4),
+    "dequant_moe_weights": lambda g, b: b.dequant_moe_weights(g.packed, experts=4),
+    "dot_general": lambda g, b: b.dot_general(g.x, g.w, lhs_contracting=[2], rhs_contracting=[0]),
+    "fused_attention_block": lambda g, b: b.fused_attention_block(g.x, *g.encoder(), g.mask, **g.heads),
+    "fused_transformer_layer": lambda g, b: b.fused_transformer_layer(
+        g.x, *g.encoder(), g.gamma, g.w, g.t, g.gamma, g.mask, ln1_b=g.gamma, **g.heads
+    ),
+    "gather_backward": lambda g, b: b.gather_backward(g.x, g.ids, g.cos),
+    "grouped_matmul": lambda g, b: b.grouped_matmul(g.rows, b.reshape(g.w, [4, 32, 16]), g.experts),
+    "lora_matmul": lambda g, b: b.lora_matmul(g.x, g.w, b.narrow(g.w, 1, 0, 4), b.narrow(g.w, 0, 0, 4), scale=0.5),
+    "scatter_add": lambda g, b: b.scatter_add(g.x, g.ids, 7),
+    "softmax_cross_entropy_backward": lambda g, b: b.softmax_cross_entropy_backward(
+        g.rows, g.experts, b.sum(g.rows, 1)
+    ),
+    "softmax_cross_entropy_with_logits": lambda g, b: b.softmax_cross_entropy_with_logits(g.rows, g.experts),
+}
+
 IMAGES: dict[str, Any] = {
     "axial_rope2d": lambda g, b: b.axial_rope2d(g.m.input("tokens", ["batch", 6, 32]), end_x=3, end_y=2, head_dim=8),
     "conv2d_backward_input": lambda g, b: b.conv2d_backward_input(
@@ -215,17 +240,18 @@ def builders(owner: type) -> set[str]:
 def test_every_builder_is_called_here():
     own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders)
     assert set().union(*map(builders, own)) == PRIMITIVES.keys()
+    assert builders(AlgebraBuilders) == ALGEBRA.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Blocks) == BLOCKS.keys()
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.parametrize("name", [*PRIMITIVES, *IMAGES])
+@pytest.mark.parametrize("name", [*PRIMITIVES, *ALGEBRA, *IMAGES])
 @pytest.mark.quick(27)
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)
-    built = (PRIMITIVES | IMAGES)[name](g, g.m.primitives)
+    built = (PRIMITIVES | ALGEBRA | IMAGES)[name](g, g.m.primitives)
     assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
     g.m.set_outputs(built)
     g.m.verify()

@@ -72,6 +72,12 @@ def gathered(p: Program) -> Value:
     return p.m.gather(p.param("table", [50, 24]), p.m.cast(p.input("x", ["b", "s"], make=_rows), "i32"), axis=0)
 
 
+def scattered(p: Program) -> Value:
+    """Sums of entries, whose elements are independent of each other: an index is read for all of them."""
+    x = p.input("x", ["s", 200])
+    return p.m.scatter_add(x, p.m.cast(p.input("i", ["s"], make=_rows), "i32"), x)
+
+
 def _rows(rng, shape):  # type: ignore[no-untyped-def]
     return rng.integers(0, 50, shape)
 
@@ -96,6 +102,7 @@ BUILDS: dict[Build, str | None] = {
     activations: "150",
     gathered: "dim",
     larger_images: "10",
+    scattered: "200",
     sum_of_all: None,
 }
 

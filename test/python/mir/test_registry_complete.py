@@ -45,6 +45,8 @@ GENERIC = frozenset(
         *("pool", "max_pool2d_backward", "resize_nearest_2x"),
         *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
         *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
+        *("dot_general", "scatter_add", "dequant_grouped_matmul", "dequant_moe_weights"),
+        *("softmax_cross_entropy_with_logits", "softmax_cross_entropy_backward"),
     )
 )
 
