@@ -200,12 +200,12 @@ def stages(
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
-    custom = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}}"
+    made = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}},mir-decompose"
     regions = "gpu-select-branches,mir-unroll-scans" if options.is_gpu else "mir-unroll-scans"
     joined = APART if apart else f"{regions},rlx-fuse,{quantize}rlx-to-kernels"
     steps = [
         ("mir", f"hir-to-mir{{policy={policy}}}"),
-        ("kernels", f"inline,symbol-dce,{custom},{wide}{joined}"),
+        ("kernels", f"inline,symbol-dce,{made},{wide}{joined}"),
         ("lir", f'lir-plan{{maxima="{maxima}"}}'),
         ("linalg", f"{templates},func.func(mir-to-linalg)"),
         ("cpu", "rlx-generic-kernels"),
@@ -215,7 +215,7 @@ def stages(
         schedules = f"chip={options.chip} disable={disable} choices={format_choices(options.choices)}"
         assemble = f"gpu-assemble-ptx{{chip={options.chip} cubin={options.machine_code}}}"
         steps[1:] = [
-            ("kernels", f"inline,symbol-dce,{custom},{wide}{regions},rlx-fuse,{quantize}rlx-gpu-to-kernels"),
+            ("kernels", f"inline,symbol-dce,{made},{wide}{regions},rlx-fuse,{quantize}rlx-gpu-to-kernels"),
             steps[2],
             ("linalg", f"gpu-apply-schedules{{{schedules}}},func.func(mir-to-linalg)"),
             ("gpu", f"rlx-gpu-launch,gpu-chain-launches{{chip={options.chip}}}"),

@@ -10,6 +10,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.errors import CompileError, RlxError, UnsupportedError
+from rlx_mlir.hir.inlining import inline_built
 from rlx_mlir.hir.module import GraphModule
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.custom import dims_of, inferred, parameters_of, registered, spec_of
@@ -61,21 +62,7 @@ def _lower(op: ir.Operation, dims: dict[ir.Value, Dims], *, kernels: bool) -> bo
         raise UnsupportedError(f"'{own.name}' has a kernel, which CPUs call, but GPUs need a lowering")
     graph = GraphModule._empty("lowering", "mir", "direct", op.context)
     built = _build(own, op, graph, [dims[operand] for operand in op.operands])
-    for argument, operand in zip(list(graph._block.arguments), op.operands, strict=True):
-        argument.replace_all_uses_with(operand)
-    made = [each.operation for each in graph._block.operations][:-1]
-    for each in made:
-        each.move_before(op)
-        each.location = op.location
-        for inner in operations(each):
-            inner.location = op.location
-    handles = dict(zip(graph._block.arguments, op.operands, strict=True))
-    for result, value in zip(op.results, built, strict=True):
-        replacement = handles.get(value, value)
-        dims.setdefault(replacement, dims[result])
-        result.replace_all_uses_with(replacement)
-    graph.invalidate("mir-lower-custom")
-    op.erase()
+    inline_built(graph, op, built, dims)
     return True
 
 

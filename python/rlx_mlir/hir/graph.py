@@ -92,6 +92,19 @@ class Word:
         return ir.Attribute.parse(f"#mir<{self.enum} {self.text}>", context)
 
 
+def empty_module(name: str, context: ir.Context, here: place.Place) -> ir.Module:
+    """A module whose entry function has no arguments, and returns nothing."""
+    with context, here.location(context, name):
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            nothing = ir.TypeAttr.get(ir.FunctionType.get([], []))
+            attributes = {"sym_name": ir.StringAttr.get(name), "function_type": nothing}
+            function = ir.Operation.create("func.func", attributes=attributes, regions=1)
+            with ir.InsertionPoint(function.regions[0].blocks.append()):
+                ir.Operation.create("func.return")
+    return module
+
+
 class Graph:
     """A module with one entry function, to which operations are appended before its return.
 

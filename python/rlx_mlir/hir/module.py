@@ -16,7 +16,7 @@ from rlx_mlir.errors import InputError, StageError, shortened
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.edit import Editing
-from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build
+from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build, empty_module
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
 from rlx_mlir.hir.types import Options, first_message
@@ -91,16 +91,7 @@ class GraphModule(Blocks, Editing):
         here = place.caller()
         if not checks.is_text(name) or not name:
             raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
-        context = ir.new_context() if context is None else context
-        with context, here.location(context, name):
-            module = ir.Module.create()
-            with ir.InsertionPoint(module.body):
-                nothing = ir.TypeAttr.get(ir.FunctionType.get([], []))
-                attributes = {"sym_name": ir.StringAttr.get(name), "function_type": nothing}
-                function = ir.Operation.create("func.func", attributes=attributes, regions=1)
-                with ir.InsertionPoint(function.regions[0].blocks.append()):
-                    ir.Operation.create("func.return")
-        return cls(module, stage, policy)
+        return cls(empty_module(name, ir.new_context() if context is None else context, here), stage, policy)
 
     @classmethod
     def from_ir(cls, module: ir.Module, *, stage: str | None = None) -> GraphModule:

@@ -12,7 +12,7 @@ from rlx_mlir.lowering.hir_to_mir import PATTERNS
 from rlx_mlir.lowering.regions import GPU_ALIGNMENT, starts_at
 from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.custom import registered
-from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, TERMINATORS, TO_LINALG
+from rlx_mlir.mir.registry import COMPOSITIONS, DIM_RULES, PREPARE_ONLY, TERMINATORS, TO_LINALG
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.function import function_name, functions, role
 from rlx_mlir.semantics.ops import operation_classes
@@ -31,7 +31,7 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", 
         gpu: it is compiled for a GPU.
     """
     lowered = {pattern.root for pattern in PATTERNS.select(policy)}
-    on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY
+    on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY | COMPOSITIONS.keys()
     found = []
     for function in functions(module):
         for op in operations(function):

@@ -20,9 +20,19 @@ from rlx_mlir.mir import (
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
-from rlx_mlir.mir.registry import DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, evaluate, result_dims
+from rlx_mlir.mir.registry import (
+    COMPOSITIONS,
+    DIM_RULES,
+    PREPARE_ONLY,
+    REFERENCES,
+    TERMINATORS,
+    TO_LINALG,
+    evaluate,
+    result_dims,
+)
 
 __all__ = [
+    "COMPOSITIONS",
     "COSTS",
     "DIM_RULES",
     "PREPARE_ONLY",

@@ -23,6 +23,7 @@ from rlx_mlir.mir.packed import PackedWeight
 from rlx_mlir.rewriting import PatternSet
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Value = TypeVar("Value")
 
 #: Numpy function of each operation, by the operation's name: operands by position (None where an optional one is
 #: absent, a `PackedWeight` where the type is packed, all of them for a variadic one, a list for each of several
@@ -46,6 +47,10 @@ DIM_RULES: dict[str, Callable[[Any, Sequence[Any]], Any]] = {}
 
 #: Patterns from MIR to linalg, tensor, arith, math and scf on tensors.
 TO_LINALG = PatternSet()
+
+#: What each operation that is made of others is made of, by name: functions that build it of the builders of a graph.
+#: `hir/compositions/` has them, and says how they are called; `mir-decompose` puts what they build in its place.
+COMPOSITIONS: dict[str, Callable[..., Any]] = {}
 
 #: Operations that run only when parameters are set, through their reference: they have no pattern in TO_LINALG.
 PREPARE_ONLY = frozenset({"mir.repack"})
@@ -104,17 +109,7 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
     """
     operation = op.operation
     name = operation.name
-    inherent = [key for key in operation.attributes if "." not in key]  # others belong to dialects, such as `mir.wide`
-    attributes = {key: python_value(operation.attributes[key]) for key in inherent}
-    segments = attributes.pop("operandSegmentSizes", None)
-    values = list(operands)
-    if segments is not None:
-        present = iter(values)
-        several = [kind < 0 for kind in type(op.opview)._ODS_OPERAND_SEGMENTS]
-        values = [
-            list(islice(present, size)) if many else next(present) if size else None
-            for size, many in zip(segments, several, strict=True)
-        ]
+    values, attributes = call_arguments(op, operands)
     declared = operation.results[0].type
     if "result_dtype" in _parameters(name):
         attributes["result_dtype"] = numpy_dtype(declared.element_type)
@@ -128,6 +123,28 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
         attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in operation.regions]
     results = REFERENCES[name](*values, **attributes)
     return list(results) if isinstance(results, tuple) else [results]
+
+
+def call_arguments(op: ir.AnyOp, operands: Sequence[Value]) -> tuple[list[Any], dict[str, Any]]:
+    """What references and compositions are called with: arguments by position, and attributes by keyword.
+
+    Args:
+        op: the operation.
+        operands: what stands for each of its operands, in order.
+    """
+    operation = op.operation
+    inherent = [key for key in operation.attributes if "." not in key]  # others belong to dialects, such as `mir.wide`
+    attributes = {key: python_value(operation.attributes[key]) for key in inherent}
+    segments = attributes.pop("operandSegmentSizes", None)
+    values: list[Any] = list(operands)
+    if segments is not None:
+        present = iter(values)
+        several = [kind < 0 for kind in type(op.opview)._ODS_OPERAND_SEGMENTS]
+        values = [
+            list(islice(present, size)) if many else next(present) if size else None
+            for size, many in zip(segments, several, strict=True)
+        ]
+    return values, attributes
 
 
 def _result_types(op: ir.AnyOp, operands: Sequence[Any]) -> list[tuple[np.dtype[Any], tuple[int, ...]]]:

@@ -155,7 +155,9 @@ def fusion_report(
         skipped: names of passes that aren't run.
     """
     copy = clone(module)
-    run_pipeline(copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-unroll-scans")
+    run_pipeline(
+        copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-decompose,mir-unroll-scans"
+    )
     before = count_operations(copy)
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
     ((_, fuse),) = with_passes([("mir", f"rlx-fuse{quantize}")], {}, skipped)

@@ -88,7 +88,12 @@ class PythonPass:
 
 
 #: Whose import registers passes and pipelines: by name, since nothing here depends on which there are.
-_HOMES = ("rlx_mlir.lowering", "rlx_mlir.hir.custom_lowering", "rlx_mlir.verify.verify_numerics")
+_HOMES = (
+    "rlx_mlir.lowering",
+    "rlx_mlir.hir.custom_lowering",
+    "rlx_mlir.hir.decompose",
+    "rlx_mlir.verify.verify_numerics",
+)
 
 PASSES: dict[str, PythonPass] = {}
 _lock = threading.Lock()

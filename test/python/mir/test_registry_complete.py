@@ -18,7 +18,7 @@ from rlx_mlir.codegen.gpu.emit import DeviceEmitter, pointer
 from rlx_mlir.dialects import mir
 from rlx_mlir.fuzz.operations import GENERATORS
 from rlx_mlir.lowering import fuse, groups, outline
-from rlx_mlir.mir import COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, ranges
+from rlx_mlir.mir import COMPOSITIONS, COSTS, DIM_RULES, PREPARE_ONLY, REFERENCES, TERMINATORS, TO_LINALG, ranges
 from rlx_mlir.mir.functions import FUNCTIONS
 from rlx_mlir.mir.registry import PLANNED
 from rlx_mlir.rewriting import run_pipeline
@@ -59,6 +59,18 @@ def kernel_class(name: str) -> str:
         run_pipeline(module, "builtin.module(mir-outline-kernels)")
         operations = [op.operation for op in module.body.operations]
         return " ".join(str(op.attributes[outline.CLASS].value) for op in operations if outline.CLASS in op.attributes)
+
+
+def lowers(name: str) -> bool:
+    """Whether loops compute it, or what it is made of."""
+    return name in {pattern.root for pattern in TO_LINALG} | COMPOSITIONS.keys() | PREPARE_ONLY | REGISTERED
+
+
+def has_class(name: str) -> bool:
+    """Whether its kernel is of a class, or of none as is said; what is always made of others has no kernel."""
+    if name in COMPOSITIONS.keys() - {pattern.root for pattern in TO_LINALG}:
+        return True
+    return ("generic" in kernel_class(name)) == (name in GENERIC)
 
 
 def builds(name: str) -> bool:
@@ -103,8 +115,8 @@ def lit_text() -> str:
 PARTS: dict[str, Callable[[str], bool]] = {
     "reference": lambda name: name in REFERENCES,
     "dim rule": lambda name: name in DIM_RULES,
-    "lowering to linalg": lambda name: name in {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY | REGISTERED,
-    "kernel class": lambda name: ("generic" in kernel_class(name)) == (name in GENERIC),
+    "lowering to linalg": lowers,
+    "kernel class": has_class,
     "fuzzer": lambda name: name in GENERATORS,
     "documented example": lambda name: name in example(name),
     "round trip in lit": lambda name: re.search(rf"\b{re.escape(name)}\b", lit_text()) is not None,
@@ -225,7 +237,9 @@ def test_a_function_of_elements_stands_in_three_files():
 def test_nothing_is_left_over():
     """No entry for an operation that doesn't exist, and no pattern for one that only runs in preparation."""
     roots = {pattern.root for pattern in TO_LINALG}
-    known = REFERENCES.keys() | DIM_RULES.keys() | roots | PREPARE_ONLY  # HIR has its entries there, too
+    known = (
+        REFERENCES.keys() | DIM_RULES.keys() | COMPOSITIONS.keys() | roots | PREPARE_ONLY
+    )  # HIR has its entries there, too
     assert not {name for name in known if name.startswith("mir.")} - OPS.keys()
     assert not roots & PREPARE_ONLY
     assert {record.name for record in FUNCTIONS.values()} == set(functions_of_the_dialect())

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `mir-decompose`: operations that are made of others become these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_mlir import ir
+from rlx_mlir.errors import CompileError, InputError, RlxError
+from rlx_mlir.hir import place
+from rlx_mlir.hir.compositions.registry import Builders
+from rlx_mlir.hir.graph import empty_module
+from rlx_mlir.hir.inlining import inline_built
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, call_arguments
+from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.semantics.dims import Dims, is_known, propagate
+from rlx_mlir.semantics.function import INPUT, argument_attributes, functions
+from rlx_mlir.unsupported import blame
+
+#: How deep compositions may build operations that are made of others, too.
+_DEPTH = 16
+
+
+@compiler_pass(
+    "mir-decompose",
+    dependent=("mir",),
+    options={
+        "all": Option("also those that have kernels of their own, such as fused ones", False),
+        "only": Option("names of operations, without `mir.` and joined by `+`; no others are decomposed", ""),
+    },
+)
+def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
+    """Replace operations that are made of others by these; runs before fusion, which goes on with them.
+
+    Types and sizes of what is built are checked to be those of the operation.
+    """
+    wanted = _wanted(every=all, only=only)
+    for _ in range(_DEPTH):
+        changed = False
+        for function in functions(module):
+            found = [op for op in operations(function) if op.name in wanted]
+            dims = propagate(function) if found else {}
+            for op in found:
+                try:
+                    _decompose(op, dims)
+                except RlxError as error:
+                    raise CompileError(blame(op, error)) from error
+            changed |= bool(found)
+        if not changed:
+            return
+    raise CompileError(f"compositions build operations that are made of others more than {_DEPTH} deep")
+
+
+def _wanted(*, every: bool, only: str) -> set[str]:
+    """The names of the operations to decompose."""
+    named = {f"mir.{word}" for word in only.split("+") if word}
+    if unknown := sorted(named - COMPOSITIONS.keys()):
+        raise InputError(f"'only' names operations that are made of others, but {unknown[0]} is none")
+    with_kernels = set() if every or named else {pattern.root for pattern in TO_LINALG}
+    return (named or set(COMPOSITIONS)) - with_kernels
+
+
+def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
+    """Puts what the composition builds in the place of the operation."""
+    graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
+    operands = [
+        _argument(graph, operand.type, known) for operand, known in zip(op.operands, _named(op, dims), strict=True)
+    ]
+    values, attributes = call_arguments(op, operands)
+    built = COMPOSITIONS[op.name](graph, *values, **attributes)
+    handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
+    _check(op, graph, handles, dims)
+    inline_built(graph, op, handles, dims)
+
+
+def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> list[Dims]:
+    """The dimensions of the operands, with names for what nothing is known of: builders speak of sizes by name."""
+    symbols = {symbol for operand in op.operands for size in dims[operand] for symbol in size.symbols}
+    names = {symbol: Size.of(symbol) for symbol in symbols}
+    for number, symbol in enumerate(sorted(symbol for symbol in symbols if not is_known(Size.of(symbol)))):
+        name = f"size_{number}"
+        while name in symbols:
+            name += "_"
+        names[symbol] = Size.of(name)
+    return [tuple(size.substituted(names) for size in dims[operand]) for operand in op.operands]
+
+
+def _argument(graph: Builders, type: ir.Type, dims: Dims) -> Value:
+    """A new argument of a graph, of any type; its sizes may be computed ones."""
+    name = f"operand{len(graph._block.arguments)}"
+    graph._all_dims()  # before there is the argument: its own follow from no symbols
+    handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
+    graph._signature.append(graph._function, name, type, argument_attributes(graph._context, name, INPUT, ()))
+    graph._all_dims()[handle] = dims
+    return graph._value(handle)
+
+
+def _check(op: ir.Operation, graph: Builders, handles: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:
+    """Raises CompileError where a composition gives others than the operation has."""
+    expected, found = [result.type for result in op.results], [handle.type for handle in handles]
+    if expected != found:
+        raise CompileError(
+            f"its composition gives {', '.join(map(str, found))}, but it has {', '.join(map(str, expected))}"
+        )
+    for result, handle in zip(op.results, handles, strict=True):
+        for dim, (own, other) in enumerate(zip(dims[result], graph._all_dims()[handle], strict=True)):
+            if is_known(own) and own != other:
+                raise CompileError(f"dimension {dim} of its composition is {other}, but its own is {own}")
