@@ -53,8 +53,8 @@ static LogicalResult checkImage(std::optional<Location> location,
   if (failed(checkRange(location, op, "width", own.width.getInt(), kMaxSide)) ||
       failed(checkRange(location, op, "height", own.height.getInt(), kMaxSide)) ||
       failed(checkRange(location, op, "tile_size", own.tile_size.getInt(), kMaxSide)) ||
-      failed(checkRange(location, op, "max_list_entries", own.max_list_entries.getInt(),
-                        kMaxEntries)))
+      failed(
+          checkRange(location, op, "max_list_entries", own.max_list_entries.getInt(), kMaxEntries)))
     return failure();
   return checkFloat(location, op, "alpha_cutoff", own.alpha_cutoff, "above 0 and at most 1",
                     [](double value) { return value > 0 && value <= 1; });
@@ -69,14 +69,12 @@ static LogicalResult checkMeta(std::optional<Location> location, StringRef op, V
   return inferError(location, op, "expects 'meta' to have ", kMeta, " numbers, but got ", *length);
 }
 
-template <typename Properties>
-static int64_t imageSize(const Properties &own) {
+template <typename Properties> static int64_t imageSize(const Properties &own) {
   return 4 * own.width.getInt() * own.height.getInt();
 }
 
 /// What a vector that is prepared has beside the numbers of splats.
-template <typename Properties>
-static int64_t sharedSize(const Properties &own) {
+template <typename Properties> static int64_t sharedSize(const Properties &own) {
   int64_t width = own.width.getInt(), height = own.height.getInt(), side = own.tile_size.getInt();
   int64_t tiles = llvm::divideCeil(width, side) * llvm::divideCeil(height, side);
   return own.max_list_entries.getInt() + 2 * tiles + 3 * width * height + kParameters;
@@ -111,8 +109,7 @@ static FailureOr<Scene> checkScene(std::optional<Location> location, typename Op
                         " numbers for each of ", sizeText(splats), " splats, but got ", *length);
     splats = *length / count;
   }
-  FailureOr<int64_t> coefficients =
-      lengthOf(location, op, "sh_coeffs", adaptor.getShCoeffs());
+  FailureOr<int64_t> coefficients = lengthOf(location, op, "sh_coeffs", adaptor.getShCoeffs());
   if (failed(coefficients))
     return failure();
   if (ShapedType::isStatic(*coefficients)) { // C2
@@ -124,7 +121,9 @@ static FailureOr<Scene> checkScene(std::optional<Location> location, typename Op
   if (failed(checkMeta(location, op, adaptor.getMeta())) || // C3
       failed(checkImage<Op>(location, own)) ||              // C4, C5
       failed(checkFloat(location, op, "radius_scale", own.radius_scale, "positive and finite",
-                        isPositive))) // C6
+                        isPositive)) || // C6
+      failed(checkFloat(location, op, "transmittance_threshold", own.transmittance_threshold,
+                        "from 0 to 1", isFraction))) // C7
     return failure();
   return Scene{splats, *coefficients};
 }
@@ -181,9 +180,7 @@ LogicalResult GaussianSplatRenderOp::inferReturnTypes(MLIRContext *context,
                                                       Adaptor adaptor,
                                                       SmallVectorImpl<Type> &results) {
   Properties own = propertiesOf<GaussianSplatRenderOp>(context, adaptor);
-  if (failed(checkScene<GaussianSplatRenderOp>(location, adaptor, own)) ||
-      failed(checkFloat(location, getOperationName(), "transmittance_threshold",
-                        own.transmittance_threshold, "from 0 to 1", isFraction))) // C7
+  if (failed(checkScene<GaussianSplatRenderOp>(location, adaptor, own)))
     return failure();
   results.push_back(vectorOf(context, imageSize(own)));
   return success();
@@ -196,9 +193,7 @@ LogicalResult GaussianSplatRenderBackwardOp::inferReturnTypes(MLIRContext *conte
   StringRef op = getOperationName();
   Properties own = propertiesOf<GaussianSplatRenderBackwardOp>(context, adaptor);
   FailureOr<Scene> scene = checkScene<GaussianSplatRenderBackwardOp>(location, adaptor, own);
-  if (failed(scene) ||
-      failed(checkFloat(location, op, "transmittance_threshold", own.transmittance_threshold,
-                        "from 0 to 1", isFraction))) // C7
+  if (failed(scene))
     return failure();
   FailureOr<int64_t> length = lengthOf(location, op, "d_rgba", adaptor.getDRgba());
   if (failed(length))

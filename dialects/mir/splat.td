@@ -28,7 +28,7 @@ defvar splatRadius = (ins DefaultValuedAttr<F32Attr, "1.6f">:$radius_scale);
 defvar splatStop = (ins DefaultValuedAttr<F32Attr, "0.01f">:$transmittance_threshold);
 
 def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
-    !con(splatImage, splatRadius)> {
+    !con(splatImage, splatRadius, splatStop)> {
   let summary = "splats as a camera sees them, in lists of the tiles that they touch";
   let description = [{
     N splats, each with a mean position, the natural logarithms of three standard deviations,
@@ -58,7 +58,8 @@ def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
     the inverse axes of that space [n, 3], rotations [n, 4], the lists one after the other
     [max_list_entries], their begins and ends [T, 2] (2^32 and 0 of an empty one), directions of
     the pixels' rays [width height, 3], and 11 parameters: width, height, tile_size, tiles in a
-    row, alpha_cutoff, the background's color to the power of 2.2, and three zeros.
+    row, alpha_cutoff, transmittance_threshold, which has no other use here, the color of
+    the background to the power of 2.2, and two zeros.
 
     - (C1) `positions` has 3 N numbers, `scales` and `colors` as many, `rotations` 4 N and
       `opacities` N.
@@ -68,6 +69,7 @@ def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
       2^22.
     - (C5) `alpha_cutoff` is above 0 and at most 1.
     - (C6) `radius_scale` is positive and finite.
+    - (C7) `transmittance_threshold` is from 0 to 1.
 
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
@@ -128,8 +130,7 @@ def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
     `mir.gaussian_splat_rasterize` of what `mir.gaussian_splat_prepare` gives: [height, width, 4]
     as a vector. Where there is no splat, it is zeros.
 
-    - (C1) to (C6) as of `mir.gaussian_splat_prepare`.
-    - (C7) `transmittance_threshold` is from 0 to 1.
+    - (C1) to (C7) as of `mir.gaussian_splat_prepare`.
 
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,

@@ -8,6 +8,7 @@ from typing import Any
 
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
 from rlx_mlir.fuzz import own as _own  # noqa: F401  (registers how operations of users are drawn)
+from rlx_mlir.fuzz import spectra as _spectra  # noqa: F401  (registers how transforms, scans and splats are drawn)
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import (
     GENERATORS,

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
-from rlx_mlir.hir.types import ShapeLike
+from rlx_mlir.hir.types import DTypeLike, ShapeLike
 from rlx_mlir.hir.values import Value
 
 
@@ -31,3 +31,6 @@ class Emitting:
         regions: Sequence[ir.Block] = (),
         **unknown: object,
     ) -> tuple[Value, ...]: ...
+
+    @abstractmethod
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value: ...

@@ -12,6 +12,8 @@ import numpy as np
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import shape_of
 from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.spectra import Spectra
+from rlx_mlir.hir.splats import Splats
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 
@@ -24,7 +26,7 @@ _WIDER = {"float16": "f32", "bfloat16": "f32"}
 _LARGEST = 4096
 
 
-class Images(Primitives):
+class Images(Spectra, Splats):
     """The builders; they take `name` as primitives do, for all that they are composed of."""
 
     def layer_norm2d(

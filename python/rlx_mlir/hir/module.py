@@ -19,7 +19,7 @@ from rlx_mlir.hir.edit import Editing
 from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build, empty_module
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
-from rlx_mlir.hir.types import Options, first_message
+from rlx_mlir.hir.types import DTypeLike, Options, first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations, run_pipeline
@@ -411,6 +411,9 @@ class _PrimitiveView(Images):
 
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
+
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
+        return self._module.constant(value, dtype, name=name)
 
     def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         return self._module._binary(kind, lhs, rhs, **options)

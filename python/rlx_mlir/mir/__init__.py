@@ -8,6 +8,7 @@ from rlx_mlir.mir import (
     conv,
     custom,
     elementwise,
+    fft,
     fused,
     matmul,
     norms,
@@ -17,6 +18,7 @@ from rlx_mlir.mir import (
     sampling,
     scaled,
     shape,
+    state_space,
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
@@ -51,6 +53,7 @@ __all__ = [
     "custom",
     "elementwise",
     "evaluate",
+    "fft",
     "fused",
     "matmul",
     "norms",
@@ -62,4 +65,5 @@ __all__ = [
     "sampling",
     "scaled",
     "shape",
+    "state_space",
 ]

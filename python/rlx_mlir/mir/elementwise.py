@@ -32,6 +32,22 @@ from rlx_mlir.mir.algebra import (
 )
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.formulas import (
+    ABSOLUTE,
+    ATAN,
+    COMPLEX_EXP,
+    COMPLEX_LOG,
+    COMPLEX_SQRT,
+    COS,
+    EXP,
+    LOG,
+    ROUND,
+    RSQRT,
+    SIN,
+    SQRT,
+    TAN,
+    TANH,
+)
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
 from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula, unsigned_power_formula
 from rlx_mlir.mir.intervals import (
@@ -60,18 +76,7 @@ def _erfc(x: np.ndarray) -> np.ndarray:
     return np.asarray(values).astype(x.dtype)
 
 
-EXP = Primitive("exp", np.exp)
-LOG = Primitive("log", np.log)
-TANH = Primitive("tanh", np.tanh)
-SQRT = Primitive("sqrt", np.sqrt)
-RSQRT = Primitive("rsqrt", lambda x: 1 / np.sqrt(x), expansion=formula(lambda x: 1 / SQRT(x)))
-SIN = Primitive("sin", np.sin)
-COS = Primitive("cos", np.cos)
-TAN = Primitive("tan", np.tan)
-ATAN = Primitive("atan", np.arctan)
 ERFC = Primitive("erfc", _erfc)
-ABSOLUTE = Primitive("absf", np.abs)
-ROUND = Primitive("roundeven", np.rint)
 
 
 def _sign(x: Symbol) -> Symbol:
@@ -239,6 +244,8 @@ register(
         formula(EXP),
         increasing(_exp),
         derivatives=(formula(EXP),),
+        complexes=True,
+        of_complex=COMPLEX_EXP,
     )
 )
 
@@ -249,6 +256,8 @@ register(
         formula(LOG),
         anything,
         derivatives=(formula(lambda x: 1 / x),),
+        complexes=True,
+        of_complex=COMPLEX_LOG,
         domain="positive",
     )
 )
@@ -307,6 +316,8 @@ register(
         lambda x: Interval(math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else ANYTHING,
         Rounding.ROUNDED,
         derivatives=(formula(lambda x: 0.5 / SQRT(x)),),
+        complexes=True,
+        of_complex=COMPLEX_SQRT,
         domain="positive",
     )
 )

@@ -455,6 +455,9 @@ def extract(source: ir.Value, positions: Sequence[Scalar]) -> Scalar:
 
 def compute(record: Elementwise, *operands: Scalar) -> Scalar:
     """A function of elements, by its formula."""
+    if record.of_complex is not None and is_complex(operands[0].type):
+        given = [part for x in operands for part in (x.re, x.im)]
+        return joined(*(_run(part, *given) for part in record.of_complex))
     return _run(record.formula_for(operands[0].word), *operands)
 
 

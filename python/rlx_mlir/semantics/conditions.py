@@ -254,6 +254,22 @@ def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(dims(view.state), (q[0], q[2], q[3], q[3]))
 
 
+def _selective_scan(view: mir.SelectiveScanOp, dims: DimsOf) -> Iterable[Rule]:
+    (batch, steps, channels), n = dims(view.x), dims(view.a)[1]
+    yield dims(view.a)[0], channels
+    yield from _equal(dims(view.delta), dims(view.x))
+    for value in (view.b, view.c):
+        yield from _equal(dims(value), (batch, steps, n))
+    if view.state is not None:
+        yield from _equal(dims(view.state), (batch, channels, n))
+
+
+def _of_one_shape(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    first, *others = (dims(value) for value in view.operation.operands)
+    for other in others:
+        yield from _equal(other, first)
+
+
 def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
     yield x[1], dims(view.weight)[1] * python_value(view.groups)
@@ -337,6 +353,8 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.sample": _sample,
     "mir.attention": _attention,
     "mir.gated_delta_net": _gated_delta_net,
+    "mir.selective_scan": _selective_scan,
+    "mir.complex_norm_sq_backward": _of_one_shape,
     "mir.conv": _conv,
     "mir.gather": _gather,
     "mir.if": _carried,
