@@ -33,6 +33,8 @@ static bool isCount(int64_t number) { return number > 0 && number <= INT32_MAX; 
 
 int64_t AttentionOp::getKvHeads() { return getNumKvHeads().value_or(getNumHeads()); }
 
+int64_t AttentionBackwardOp::getKvHeads() { return getNumKvHeads().value_or(getNumHeads()); }
+
 namespace {
 /// What the shape of an operand says in its layout; `heads` and `headDim` are one product, in
 /// `headDim`, where the layout is packed.
@@ -63,7 +65,8 @@ static FailureOr<HeadShape> headShape(ArrayRef<int64_t> shape, HeadLayout layout
 }
 
 /// Checks that an operand holds `heads` heads of `headDim` elements.
-static LogicalResult verifyHeads(AttentionOp op, StringRef name, HeadShape shape, int64_t heads) {
+template <typename Op>
+static LogicalResult verifyHeads(Op op, StringRef name, HeadShape shape, int64_t heads) {
   int64_t headDim = op.getHeadDim();
   if (op.getLayout() == HeadLayout::Packed) {
     if (sizesAgree(shape.headDim, heads * headDim))
@@ -79,7 +82,7 @@ static LogicalResult verifyHeads(AttentionOp op, StringRef name, HeadShape shape
          << sizeText(shape.heads) << " of " << sizeText(shape.headDim);
 }
 
-static LogicalResult verifyMask(AttentionOp op, HeadShape q, HeadShape k) {
+template <typename Op> static LogicalResult verifyMask(Op op, HeadShape q, HeadShape k) {
   MaskKind kind = op.getMaskKind();
   bool wanted = kind == MaskKind::Custom || kind == MaskKind::Bias;
   if (wanted != bool(op.getMask())) // C5
@@ -105,47 +108,58 @@ static LogicalResult verifyMask(AttentionOp op, HeadShape q, HeadShape k) {
   return success();
 }
 
-LogicalResult AttentionOp::verify() {
-  ArrayRef<int64_t> qShape = getQ().getType().getShape(), kShape = getK().getType().getShape();
-  FailureOr<HeadShape> q = headShape(qShape, getLayout()), k = headShape(kShape, getLayout());
+/// The rules of attention, which its gradients have, too.
+template <typename Op> static LogicalResult verifyAttention(Op op) {
+  ArrayRef<int64_t> qShape = op.getQ().getType().getShape(),
+                    kShape = op.getK().getType().getShape();
+  FailureOr<HeadShape> q = headShape(qShape, op.getLayout()), k = headShape(kShape, op.getLayout());
   if (failed(q) || failed(k) || qShape.size() != kShape.size()) // C1
-    return emitOpError("expects 'q' and 'k' to have the rank of layout ")
-           << stringifyHeadLayout(getLayout()) << ", "
-           << (getLayout() == HeadLayout::Packed ? "both 2 or both 3" : "4")
+    return op.emitOpError("expects 'q' and 'k' to have the rank of layout ")
+           << stringifyHeadLayout(op.getLayout()) << ", "
+           << (op.getLayout() == HeadLayout::Packed ? "both 2 or both 3" : "4")
            << ", but their ranks are " << qShape.size() << " and " << kShape.size();
-  int64_t heads = getNumHeads(), kvHeads = getKvHeads(), headDim = getHeadDim();
+  int64_t heads = op.getNumHeads(), kvHeads = op.getKvHeads(), headDim = op.getHeadDim();
   if (!isCount(heads) || !isCount(kvHeads) || !isCount(headDim) || heads % kvHeads != 0) // C2
-    return emitOpError("expects positive 'num_heads', 'num_kv_heads' and 'head_dim', with "
-                       "'num_heads' a multiple of 'num_kv_heads', but got ")
+    return op.emitOpError("expects positive 'num_heads', 'num_kv_heads' and 'head_dim', with "
+                          "'num_heads' a multiple of 'num_kv_heads', but got ")
            << heads << ", " << kvHeads << " and " << headDim;
-  if (failed(verifyHeads(*this, "q", *q, heads)) || failed(verifyHeads(*this, "k", *k, kvHeads)))
+  if (failed(verifyHeads(op, "q", *q, heads)) || failed(verifyHeads(op, "k", *k, kvHeads)))
     return failure();                  // C3
   if (!sizesAgree(q->batch, k->batch)) // C4
-    return emitOpError("expects 'q' and 'k' to have the same batch, but got ")
+    return op.emitOpError("expects 'q' and 'k' to have the same batch, but got ")
            << q->batch << " and " << k->batch;
-  Type element = getQ().getType().getElementType(), stored = getK().getType().getElementType();
+  Type element = op.getQ().getType().getElementType(),
+       stored = op.getK().getType().getElementType();
   if (!isStorageFor(stored, element)) // C10
-    return emitOpError("expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where "
-                       "that is f32, but 'q' is of ")
+    return op.emitOpError(
+               "expects 'k' and 'v' to have the element type of 'q', or f16 or bf16 where "
+               "that is f32, but 'q' is of ")
            << element << " and 'k' of " << stored;
-  if (failed(verifyMask(*this, *q, *k)))
+  if (failed(verifyMask(op, *q, *k)))
     return failure();
-  bool sliding = getMaskKind() == MaskKind::SlidingWindow;
-  if (sliding != bool(getWindowAttr())) // C7
-    return emitOpError("expects 'window' exactly with mask_kind sliding_window, but mask_kind is ")
-           << stringifyMaskKind(getMaskKind()) << " and 'window' is "
+  bool sliding = op.getMaskKind() == MaskKind::SlidingWindow;
+  if (sliding != bool(op.getWindowAttr())) // C7
+    return op.emitOpError(
+               "expects 'window' exactly with mask_kind sliding_window, but mask_kind is ")
+           << stringifyMaskKind(op.getMaskKind()) << " and 'window' is "
            << (sliding ? "absent" : "present");
-  if (sliding && int64_t(*getWindow()) <= 0) // C7
-    return emitOpError("expects a positive 'window', but got ") << int64_t(*getWindow());
-  if (failed(verifyPositions(*this, getPos(), q->batch))) // C8
+  if (sliding && int64_t(*op.getWindow()) <= 0) // C7
+    return op.emitOpError("expects a positive 'window', but got ") << int64_t(*op.getWindow());
+  if (failed(verifyPositions(op, op.getPos(), q->batch))) // C8
     return failure();
-  if (getScale() && !getScale()->isFinite()) // C9
-    return emitOpError("expects a finite 'scale', but got ") << getScaleAttr().getValueAsDouble();
-  if (getSoftcap() && !(getSoftcap()->isFinite() && getSoftcapAttr().getValueAsDouble() > 0)) // C9
-    return emitOpError("expects a positive, finite 'softcap', but got ")
-           << getSoftcapAttr().getValueAsDouble();
+  if (op.getScale() && !op.getScale()->isFinite()) // C9
+    return op.emitOpError("expects a finite 'scale', but got ")
+           << op.getScaleAttr().getValueAsDouble();
+  if (op.getSoftcap() &&
+      !(op.getSoftcap()->isFinite() && op.getSoftcapAttr().getValueAsDouble() > 0)) // C9
+    return op.emitOpError("expects a positive, finite 'softcap', but got ")
+           << op.getSoftcapAttr().getValueAsDouble();
   return success();
 }
+
+LogicalResult AttentionOp::verify() { return verifyAttention(*this); }
+
+LogicalResult AttentionBackwardOp::verify() { return verifyAttention(*this); }
 
 //===----------------------------------------------------------------------===//
 // RopeOp

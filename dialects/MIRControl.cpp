@@ -147,6 +147,11 @@ LogicalResult ScanOp::verify() {
     return emitOpError() << "expects 'length' not to be negative, but got " << *length;
   if (!length && getXs().empty()) // C5
     return emitOpError("expects 'length' or one of 'xs'");
+  std::optional<int64_t> checkpoints = getCheckpoints();
+  if (checkpoints &&
+      (*checkpoints < 1 || (ShapedType::isStatic(getSteps()) && *checkpoints > getSteps()))) // C7
+    return emitOpError() << "expects 'checkpoints' to be from 1 to the number of steps, "
+                         << sizeText(getSteps()) << ", but got " << *checkpoints;
   SmallVector<Type> entries;
   int64_t steps = getXs().empty() || tensorOf(getXs()[0].getType()).getRank() == 0
                       ? ShapedType::kDynamic
@@ -188,6 +193,38 @@ void ScanOp::getSuccessorRegions(RegionBranchPoint, SmallVectorImpl<RegionSucces
 }
 
 OperandRange ScanOp::getEntrySuccessorOperands(RegionSuccessor) { return getInits(); }
+
+//===----------------------------------------------------------------------===//
+// CustomFn
+//===----------------------------------------------------------------------===//
+
+LogicalResult CustomFnOp::verify() {
+  if (getResults().empty()) // C5
+    return emitOpError("expects a result");
+  TypeRange inputs = getInputs().getTypes(), outputs = getResults().getTypes();
+  if (failed(checkArguments(*this, "function", getFunction(), joined({inputs}))) || // C1
+      failed(checkYielded(*this, "function", getFunction(), outputs)))              // C2
+    return failure();
+  if (!getVjp().empty() && // C3
+      (failed(checkArguments(*this, "vjp", getVjp(), joined({inputs, outputs, outputs}))) ||
+       failed(checkYielded(*this, "vjp", getVjp(), inputs))))
+    return failure();
+  if (!getJvp().empty() && // C4
+      (failed(checkArguments(*this, "jvp", getJvp(), joined({inputs, inputs}))) ||
+       failed(checkYielded(*this, "jvp", getJvp(), outputs))))
+    return failure();
+  return success();
+}
+
+void CustomFnOp::getSuccessorRegions(RegionBranchPoint point,
+                                     SmallVectorImpl<RegionSuccessor> &regions) {
+  if (point.isParent())
+    regions.emplace_back(&getFunction(), getFunction().getArguments());
+  else
+    regions.emplace_back(getOperation(), getResults());
+}
+
+OperandRange CustomFnOp::getEntrySuccessorOperands(RegionSuccessor) { return getInputs(); }
 
 //===----------------------------------------------------------------------===//
 // Yield

@@ -6,6 +6,7 @@
 #define RLX_MIR
 
 include "mir/attention.td"
+include "mir/backward.td"
 include "mir/base.td"
 include "mir/complex.td"
 include "mir/control.td"

@@ -96,6 +96,70 @@ def MIR_AttentionOp : MIR_Op<"attention", [
   let hasVerifier = 1;
 }
 
+def MIR_AttentionBackwardOp : MIR_Op<"attention_backward", [
+    AttrSizedOperandSegments, AllTypesMatch<["q", "dy", "dq"]>, AllTypesMatch<["k", "v", "dk", "dv"]>]> {
+  let summary = "gradients of attention by queries, keys and values";
+  let description = [{
+    Where `dy` is the gradient by the result of `mir.attention` of the same operands and
+    attributes, the gradients by `q`, `k` and `v`. With the weights p = softmax(s) of the
+    forward operation, which are computed again, of each batch, head and query i:
+
+        dp_j = <dy_i, v_j>
+        ds_j = p_j * (dp_j - sum_j p_j * dp_j)
+        ds_j = ds_j * (1 - (c_j / softcap)^2)    with softcap; c_j is the capped score
+        dq_i = scale * sum_j ds_j * k_j
+        dk_j = scale * sum_i ds_j * q_i          over the heads that share the key, too
+        dv_j = sum_i p_j * dy_i
+
+    Keys that aren't seen have the weight 0, and queries that see none the gradient 0.
+    Nothing is computed for `mask`, `pos` and what they hide. All is computed in f32 (f64
+    for f64) and rounded once.
+
+    The constraints are those of `mir.attention`:
+
+    - (C1) `q` and `k` have the rank of `layout`.
+    - (C2) `num_heads`, `num_kv_heads` and `head_dim` are positive and below 2^31, and
+      `num_kv_heads` divides `num_heads`.
+    - (C3) `q` holds `num_heads` and `k` `num_kv_heads` heads of `head_dim` elements.
+    - (C4) `q` and `k` have the same batch.
+    - (C5) `mask` is present exactly with mask_kind custom and bias.
+    - (C6) `mask` has the shape that `mir.attention` says; its element type is that of `q`,
+      or i1 for custom.
+    - (C7) `window` is present exactly with mask_kind sliding_window, and positive.
+    - (C8) `pos` has one entry per batch.
+    - (C9) `scale` is finite, and `softcap` is positive and finite.
+    - (C10) `k` and `v` have the element type of `q`; where that is f32, they may also be
+      of f16 or bf16.
+
+    ```mlir
+    func.func @f(%q: tensor<1x?x64xf32>, %k: tensor<1x?x32xf32>, %v: tensor<1x?x32xf32>,
+                 %dy: tensor<1x?x64xf32>) -> (tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>) {
+      %dq, %dk, %dv = mir.attention_backward %q, %k, %v, %dy heads 8 kv_heads 4 head_dim 8 masked causal
+          : tensor<1x?x64xf32>, tensor<1x?x32xf32>
+      return %dq, %dk, %dv : tensor<1x?x64xf32>, tensor<1x?x32xf32>, tensor<1x?x32xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$q, MIR_FloatTensor:$k, MIR_FloatTensor:$v, MIR_FloatTensor:$dy,
+      Optional<MIR_MaskTensor>:$mask, Optional<MIR_PositionTensor>:$pos,
+      I64Attr:$num_heads, OptionalAttr<I64Attr>:$num_kv_heads, I64Attr:$head_dim,
+      DefaultValuedAttr<MIR_MaskKindAttr, "MaskKind::None">:$mask_kind,
+      OptionalAttr<I64Attr>:$window, OptionalAttr<F32Attr>:$scale, OptionalAttr<F32Attr>:$softcap,
+      DefaultValuedAttr<MIR_HeadLayoutAttr, "HeadLayout::Packed">:$layout);
+  let results = (outs MIR_FloatTensor:$dq, MIR_FloatTensor:$dk, MIR_FloatTensor:$dv);
+  let assemblyFormat = [{
+    $q `,` $k `,` $v `,` $dy (`mask` `(` $mask^ `:` type($mask) `)`)? (`pos` `(` $pos^ `:` type($pos) `)`)?
+    `heads` $num_heads (`kv_heads` $num_kv_heads^)? `head_dim` $head_dim (`layout` `` $layout^)?
+    (`masked` `` $mask_kind^)? (`window` $window^)? (`scale` $scale^)? (`softcap` $softcap^)?
+    attr-dict `:` type($q) `,` type($k)
+  }];
+  let extraClassDeclaration = [{
+    /// Heads of keys and values: `num_kv_heads`, or as many as there are query heads.
+    int64_t getKvHeads();
+  }];
+  let hasVerifier = 1;
+}
+
 def MIR_RopeOp : MIR_Op<"rope", [
     AllTypesMatch<["x", "result"]>, AllTypesMatch<["cos", "sin"]>]> {
   let summary = "rotary position embedding";

@@ -24,12 +24,12 @@ class MIR_RegionOp<string mnemonic, list<Trait> traits = []>
   let hasVerifier = 1;
 }
 
-def MIR_YieldOp : MIR_Op<"yield", [Terminator, ParentOneOf<["IfOp", "ScanOp", "WhileOp"]>,
+def MIR_YieldOp : MIR_Op<"yield", [Terminator, ParentOneOf<["CustomFnOp", "IfOp", "ScanOp", "WhileOp"]>,
     DeclareOpInterfaceMethods<RegionBranchTerminatorOpInterface>]> {
   let summary = "what a region gives";
   let description = [{
-    Ends a region of `mir.if`, `mir.scan` or the second one of `mir.while`, and gives its
-    values to the operation.
+    Ends a region of `mir.if`, `mir.scan`, `mir.custom_fn` or the second one of `mir.while`,
+    and gives its values to the operation.
 
     ```mlir
     func.func @f(%p: tensor<i1>, %x: tensor<4xf32>) -> tensor<4xf32> {
@@ -172,6 +172,10 @@ def MIR_ScanOp : MIR_RegionOp<"scan", [AttrSizedOperandSegments]> {
     results stay where they belong: `ys[t]` is what the body yields for `xs[t]`. Where L is
     0, the carried results are `inits`.
 
+    `checkpoints` says how many of the L carried values a gradient of the operation keeps:
+    those after step ceil((k + 1) L / checkpoints) - 1, for k from 0. It computes the others
+    again. Results don't depend on it.
+
     - (C1) The region has as arguments the carried values, of the types of `inits`, then one
       entry of each of `xs`, of its type without the first dimension, then `captures`.
     - (C2) The region yields the carried values, of the types of `inits`, and an entry of each
@@ -182,6 +186,7 @@ def MIR_ScanOp : MIR_RegionOp<"scan", [AttrSizedOperandSegments]> {
       `length` where that is given.
     - (C5) There is `length` or one of `xs`; `length` isn't negative.
     - (C6) There is a result.
+    - (C7) `checkpoints` is from 1 to L.
 
     ```mlir
     func.func @mean(%x: tensor<?x4xf32>, %start: tensor<4xf32>, %decay: tensor<f32>)
@@ -200,17 +205,63 @@ def MIR_ScanOp : MIR_RegionOp<"scan", [AttrSizedOperandSegments]> {
   }];
   let arguments = (ins Variadic<MIR_StoredTensor>:$inits, Variadic<MIR_StoredTensor>:$xs,
       Variadic<MIR_AnyStoredTensor>:$captures, OptionalAttr<I64Attr>:$length,
-      UnitAttr:$reverse);
+      UnitAttr:$reverse, OptionalAttr<I64Attr>:$checkpoints);
   let results = (outs Variadic<MIR_StoredTensor>:$results);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = [{
     `(` $inits `)` (`over` `(` $xs^ `)`)? (`with` `(` $captures^ `)`)? (`length` $length^)?
-    (`reverse` $reverse^)? attr-dict `:` functional-type(operands, $results) $body
+    (`reverse` $reverse^)? (`checkpoints` $checkpoints^)? attr-dict
+    `:` functional-type(operands, $results) $body
   }];
   let extraClassDeclaration = [{
     /// Steps, where that is known: `length`, or the first size of `xs`; else dynamic.
     int64_t getSteps();
   }];
+}
+
+def MIR_CustomFnOp : Op<MIR_Dialect, "custom_fn", [NoMemoryEffect, IsolatedFromAbove,
+    DeclareOpInterfaceMethods<RegionBranchOpInterface, ["getEntrySuccessorOperands"]>]> {
+  let summary = "a function with gradients of its own";
+  let description = [{
+    Runs the first region on `inputs`; what it yields are the results. The other regions, which
+    may be left out, say what gradients of it are, in place of those of its operations:
+
+    - `vjp` takes the inputs, the results, and a gradient by each result; it yields a gradient
+      by each input.
+    - `jvp` takes the inputs, and a tangent of each; it yields a tangent of each result.
+
+    Where the operation isn't differentiated, its first region stands in its place.
+
+    - (C1) The first region has the arguments `inputs`, of their types.
+    - (C2) The first region yields values of the types of the results.
+    - (C3) `vjp` isn't there, or has as arguments the inputs, the results, and the results again,
+      of their types, and yields values of the types of the inputs.
+    - (C4) `jvp` isn't there, or has as arguments the inputs, and the inputs again, of their types,
+      and yields values of the types of the results.
+    - (C5) There is a result.
+
+    ```mlir
+    func.func @f(%x: tensor<?x4xf32>) -> tensor<?x4xf32> {
+      %y = mir.custom_fn(%x) : (tensor<?x4xf32>) -> tensor<?x4xf32> {
+      ^bb0(%a: tensor<?x4xf32>):
+        %b = mir.round %a : tensor<?x4xf32>
+        mir.yield %b : tensor<?x4xf32>
+      } vjp {
+      ^bb0(%a: tensor<?x4xf32>, %b: tensor<?x4xf32>, %db: tensor<?x4xf32>):
+        mir.yield %db : tensor<?x4xf32>
+      }
+      return %y : tensor<?x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<MIR_AnyStoredTensor>:$inputs);
+  let results = (outs Variadic<MIR_StoredTensor>:$results);
+  let regions = (region SizedRegion<1>:$function, MaxSizedRegion<1>:$vjp, MaxSizedRegion<1>:$jvp);
+  let assemblyFormat = [{
+    `(` $inputs `)` attr-dict `:` functional-type($inputs, $results) $function
+    (`vjp` $vjp^)? (`jvp` $jvp^)?
+  }];
+  let hasVerifier = 1;
 }
 
 def MIR_EntryViewOp : MIR_Op<"entry_view"> {

@@ -102,6 +102,7 @@ def scan(draft: Draft) -> None:
     other = draft.like(entry, word(xs))
     step, length = _step(draft, other), draft.integer(0, 5)
     only, reverse, stacks = draft.chance(0.2), draft.chance(0.4), draft.chance(0.7)
+    kept = 1 if length and only and draft.chance(0.3) else None
 
     def body(carried: Value, *given: Value) -> tuple[Value, Value | None]:
         following = m.add(m.mul(step(carried), 0.5), m.mul(given[0], 0.5)) if given else step(carried)
@@ -110,5 +111,26 @@ def scan(draft: Draft) -> None:
     sequences = None if only else xs
     _built(
         draft,
-        lambda: m.scan(body, init, sequences, length=length if sequences is None else None, reverse=reverse),
+        lambda: m.scan(
+            body, init, sequences, length=length if sequences is None else None, reverse=reverse, checkpoints=kept
+        ),
     )
+
+
+@generates("mir.custom_fn")
+def function(draft: Draft) -> None:
+    m = draft.module
+    x, other = _pair(draft)
+    steps = [draft.choose(STEPS) for _ in range(draft.integer(1, 3))]
+
+    def run(value: Value, own: Value) -> Value:
+        for step in steps:
+            value = step(m, value, own)
+        return value
+
+    gradients: dict[str, Callable[..., Any]] = {}
+    if draft.chance(0.5):
+        gradients["vjp"] = lambda value, own, result, dy: (m.mul(dy, own), m.mul(dy, result))
+    if draft.chance(0.5):
+        gradients["jvp"] = lambda value, own, dx, down: m.add(dx, m.mul(down, value))
+    _built(draft, lambda: m.custom_fn(run, x, other, **gradients))

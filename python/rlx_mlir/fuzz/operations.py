@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_mlir.fuzz import backward as _backward  # noqa: F401  (registers how gradients are drawn)
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
 from rlx_mlir.fuzz import own as _own  # noqa: F401  (registers how operations of users are drawn)
 from rlx_mlir.fuzz import spectra as _spectra  # noqa: F401  (registers how transforms, scans and splats are drawn)
@@ -69,8 +70,8 @@ def room_for(draft: Draft, tokens: Dim) -> int:
     return draft.largest(tokens) + draft.choose([0, 1, 5, 16])
 
 
-@generates("mir.attention", sums=True)
-def attention(draft: Draft) -> None:
+def attended(draft: Draft) -> tuple[dict[str, Value | None], dict[str, object]]:
+    """(operands, attributes) of attention."""
     h, kv, d = heads(draft)
     dtype, layout = draft.float_type(), draft.choose(["packed", "packed", "bhsd", "bshd"])
     batch, queries = draft.dim(most=3), draft.dim(most=33)
@@ -93,12 +94,25 @@ def attention(draft: Draft) -> None:
     q, k = operand(queries, h), operand(keys, kv)
     v = k if draft.chance(0.1) else operand(keys, kv)
     mask, attributes = masking(draft, (batch, h, queries, keys), dtype)
-    operands = {"q": q, "k": k, "v": v, "mask": mask}
+    operands: dict[str, Value | None] = {"q": q, "k": k, "v": v, "mask": mask}
     operands["pos"] = position(draft, batch, keys, queries) if use_pos else None
     attributes |= scaling(draft)
     attributes |= {"num_heads": h, "num_kv_heads": kv if kv != h or draft.chance(0.5) else None, "head_dim": d}
     attributes["layout"] = Word("head_layout", layout) if layout != "packed" else None
-    draft.emit("mir.attention", operands, attributes)
+    return operands, attributes
+
+
+@generates("mir.attention", sums=True)
+def attention(draft: Draft) -> None:
+    draft.emit("mir.attention", *attended(draft))
+
+
+@generates("mir.attention_backward", sums=True)
+def attention_backward(draft: Draft) -> None:
+    operands, attributes = attended(draft)
+    q = operands["q"]
+    assert q is not None
+    draft.emit("mir.attention_backward", {**operands, "dy": draft.like(q.shape, word(q), param=0.05)}, attributes)
 
 
 @generates("hir.attention", sums=True)

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rlx_mlir.hir import place
+from rlx_mlir.hir.arguments import number, word
 from rlx_mlir.hir.graph import Graph, Word
 from rlx_mlir.hir.images import Images
-from rlx_mlir.hir.primitives import Primitives, number, word
+from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 

@@ -195,6 +195,7 @@ class ControlBuilders(Emitting):
         *,
         length: int | None = None,
         reverse: bool = False,
+        checkpoints: int | None = None,
         **options: Unpack[Options],
     ) -> Any:
         """A function for each entry of sequences, which carries values from step to step.
@@ -207,11 +208,12 @@ class ControlBuilders(Emitting):
             xs: values along whose first dimension the steps go, all of one size there: one, or a tuple.
             length: number of steps; needed where there are no `xs`.
             reverse: from the last entry to the first; what is stacked stays beside its entries.
+            checkpoints: how many of the carried values gradients keep; they compute the others again.
 
         Gives `(carried, stacked)`, as the body does.
         """
         here = place.caller()
-        length = _number("length", length, here)
+        length, kept = _number("length", length, here), _number("checkpoints", checkpoints, here)
         inits, several = self._handles("'init' of 'mir.scan'", init, here)
         sequences, _ = self._handles("'xs' of 'mir.scan'", () if xs is None else xs, here)
         dims = self._all_dims()
@@ -235,7 +237,7 @@ class ControlBuilders(Emitting):
             "inits": [self._value(value) for value in inits],
             "xs": [self._value(value) for value in sequences],
         }
-        attributes = {"length": length, "reverse": checks.flag("reverse", reverse)}
+        attributes = {"length": length, "reverse": checks.flag("reverse", reverse), "checkpoints": kept}
         steps = ir.RankedTensorType(sequences[0].type).shape[0] if length is None and sequences else length
         with self._building() as regions:
             region = Region(self, [*((value.type, dims[value]) for value in inits), *entries])
@@ -254,6 +256,57 @@ class ControlBuilders(Emitting):
             tuple(last) if several else last[0],
             None if tuple_of is None else tuple(all_of) if tuple_of else all_of[0],
         )
+
+    def custom_fn(
+        self,
+        function: Callable[..., Values],
+        *inputs: Value,
+        vjp: Callable[..., Values] | None = None,
+        jvp: Callable[..., Values] | None = None,
+        **options: Unpack[Options],
+    ) -> Any:
+        """What a function builds of the inputs, with gradients of its own in place of those of its operations.
+
+        Args:
+            function: of the inputs; gives one value or a tuple. It reads nothing else of the graph but constants.
+            inputs: what it is of.
+            vjp: of the inputs, the results, and a gradient by each result, one after the other; gives a gradient by
+                each input.
+            jvp: of the inputs, and a tangent of each; gives a tangent of each result.
+
+        Gives a value, or a tuple of them, as the function does.
+        """
+        here = place.caller()
+        given, _ = self._handles("an input of 'mir.custom_fn'", inputs, here)
+        dims = self._all_dims()
+        with self._building() as regions:
+
+            def build(name: str, run: Callable[..., Values], arguments: Sequence[ir.Value]) -> tuple[list[Any], bool]:
+                region = Region(self, [(value.type, dims[value]) for value in arguments])
+                regions.append(region)
+                values = [self._value(value) for value in region.block_arguments]
+                read = self._reader(f"'{name}' of 'mir.custom_fn'", here)
+                found = region.build(_callback(name, run, values, here), values, read)
+                region.end("mir.yield", found[0])
+                if outside := region.outside():
+                    raise here.error(
+                        f"'{name}' of 'mir.custom_fn' reads '{self._value(outside[0])._label}' of the graph around it: "
+                        "give it as an input"
+                    )
+                return found
+
+            results, several = build("function", function, given)
+            types = [value.type for value in results]
+            blocks: list[ir.Block | None] = [regions[0].block]
+            for name, run, arguments in (
+                ("vjp", vjp, [*given, *results, *results]),
+                ("jvp", jvp, [*given, *given]),
+            ):
+                if run is not None:
+                    build(name, run, arguments)
+                blocks.append(None if run is None else regions[-1].block)
+            found = self._emit("mir.custom_fn", {"inputs": list(inputs)}, result=types, regions=blocks, **options)
+        return tuple(found) if several else found[0]
 
     # -- what they share ---------------------------------------------------------------------------------------------
 

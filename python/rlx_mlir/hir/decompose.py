@@ -19,6 +19,9 @@ from rlx_mlir.semantics.dims import Dims, is_known, propagate
 from rlx_mlir.semantics.function import INPUT, argument_attributes, functions
 from rlx_mlir.unsupported import blame
 
+#: The operation that has what it is made of in a region.
+FUNCTION = "mir.custom_fn"
+
 #: How deep compositions may build operations that are made of others, too.
 _DEPTH = 16
 
@@ -40,7 +43,9 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
     for _ in range(_DEPTH):
         changed = False
         for function in functions(module):
-            found = [op for op in operations(function) if op.name in wanted]
+            if FUNCTION in wanted:
+                _inline_functions(function)
+            found = [op for op in operations(function) if op.name in wanted - {FUNCTION}]
             dims = propagate(function) if found else {}
             for op in found:
                 try:
@@ -53,13 +58,36 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
     raise CompileError(f"compositions build operations that are made of others more than {_DEPTH} deep")
 
 
+def _inline_functions(function: ir.Operation) -> None:
+    """Puts what the first regions of `mir.custom_fn` compute in the place of these."""
+    while outer := [op for op in operations(function) if op.name == FUNCTION and not _is_in_function(op)]:
+        for op in outer:
+            block = op.regions[0].blocks[0]
+            for argument, operand in zip(list(block.arguments), op.operands, strict=True):
+                argument.replace_all_uses_with(operand)
+            *made, end = [each.operation for each in block.operations]
+            for each in made:
+                each.move_before(op)
+            for result, value in zip(op.results, list(end.operands), strict=True):
+                result.replace_all_uses_with(value)
+            op.erase()
+
+
+def _is_in_function(op: ir.Operation) -> bool:
+    """Whether it stands in a region of a `mir.custom_fn`."""
+    parent = op.parent
+    while parent is not None and parent.operation.name != FUNCTION:
+        parent = parent.operation.parent
+    return parent is not None
+
+
 def _wanted(*, every: bool, only: str) -> set[str]:
     """The names of the operations to decompose."""
-    named = {f"mir.{word}" for word in only.split("+") if word}
-    if unknown := sorted(named - COMPOSITIONS.keys()):
+    named, known = {f"mir.{word}" for word in only.split("+") if word}, {FUNCTION, *COMPOSITIONS}
+    if unknown := sorted(named - known):
         raise InputError(f"'only' names operations that are made of others, but {unknown[0]} is none")
     with_kernels = set() if every or named else {pattern.root for pattern in TO_LINALG}
-    return (named or set(COMPOSITIONS)) - with_kernels
+    return (named or known) - with_kernels
 
 
 def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:

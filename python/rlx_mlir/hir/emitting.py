@@ -19,6 +19,9 @@ class Emitting:
     def _context(self) -> ir.Context: ...
 
     @abstractmethod
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value: ...
+
+    @abstractmethod
     def _emit(
         self,
         op: str,
@@ -28,7 +31,7 @@ class Emitting:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
-        regions: Sequence[ir.Block] = (),
+        regions: Sequence[ir.Block | None] = (),
         **unknown: object,
     ) -> tuple[Value, ...]: ...
 

@@ -418,7 +418,7 @@ class Graph:
         name: str | None = None,
         shape: ShapeLike | None = None,
         result: ir.Type | list[ir.Type] | None = None,
-        regions: Sequence[ir.Block] = (),
+        regions: Sequence[ir.Block | None] = (),
         **unknown: object,
     ) -> tuple[Value, ...]:
         """Appends an operation; its result types are inferred, its verifier runs at once.
@@ -429,7 +429,7 @@ class Graph:
             name: of the block, inside of the scopes.
             shape: what the caller believes the first result's shape to be; None entries aren't compared.
             result: type of the result, for operations that can't infer it; a list where they have any number.
-            regions: the block of each region, which the operation takes.
+            regions: the block of each region, which the operation takes; None where it is empty.
             unknown: keywords that the builder doesn't have, which are an error.
 
         Raises BuildError at the caller's line, in the words of the verifier; nothing is appended then.
@@ -469,7 +469,8 @@ class Graph:
             with self._context, location, self._insertion_point:
                 built = operation_classes()[op](**values).operation
                 for region, block in zip(built.regions, regions, strict=True):
-                    block.append_to(region)
+                    if block is not None:
+                        block.append_to(region)
                 built.verify()
             self._check_shape(built, shape)
             label = scopes or default_label(built)
@@ -480,7 +481,8 @@ class Graph:
             if built is not None:
                 text = _explained(text, built, {key: values[key] for key in operands if key in values})
                 for block in regions:  # handles of what is inside go on to exist
-                    block.append_to(self._kept[-1].regions[0])
+                    if block is not None:
+                        block.append_to(self._kept[-1].regions[0])
                 built.erase()
             for constant in reversed(constants):
                 self._all_dims().pop(constant)

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlx_mlir.hir import place
+from rlx_mlir.hir.arguments import pair
 from rlx_mlir.hir.graph import shape_of
-from rlx_mlir.hir.primitives import Primitives, pair
+from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.scans import ScanBuilders
 from rlx_mlir.hir.spectra import Spectra
 from rlx_mlir.hir.splats import Splats
 from rlx_mlir.hir.types import Options
@@ -26,7 +28,7 @@ _WIDER = {"float16": "f32", "bfloat16": "f32"}
 _LARGEST = 4096
 
 
-class Images(Spectra, Splats):
+class Images(ScanBuilders, Spectra, Splats):
     """The builders; they take `name` as primitives do, for all that they are composed of."""
 
     def layer_norm2d(

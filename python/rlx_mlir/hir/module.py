@@ -409,6 +409,10 @@ class _PrimitiveView(Images):
     def __init__(self, module: GraphModule) -> None:
         self._module = module
 
+    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
+        """That of the module."""
+        return self._module.constant(value, dtype, name=name)
+
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 

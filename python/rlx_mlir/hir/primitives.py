@@ -18,11 +18,12 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.arguments import number, pair, word
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
 from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
-from rlx_mlir.hir.graph import Word, axes_of, integer
+from rlx_mlir.hir.graph import Word, axes_of
 from rlx_mlir.hir.indexing import index
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
@@ -32,32 +33,6 @@ from rlx_mlir.mir.functions import of_arity
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-
-def word(enum: str, text: str | None) -> Word | None:
-    """A word of an enumeration as an attribute; None stays None."""
-    return None if text is None else Word(enum, text)
-
-
-def number(value: float | None) -> float | None:
-    """A float attribute; None stays None. BuildError for what is no number."""
-    if value is None:
-        return None
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise place.caller().error(f"a number is expected, but got {value!r}") from None
-
-
-def pair(entry: int | Sequence[int]) -> list[int]:
-    """A number for both dimensions of an image, or one for each; BuildError for what is neither."""
-    listed = list(entry) if isinstance(entry, Sequence) and not isinstance(entry, str | bytes) else [entry, entry]
-    try:
-        if len(listed) == 2:
-            return [integer(each, "number") for each in listed]
-    except InputError:
-        pass
-    raise place.caller().error(f"a number, or a pair for height and width, is expected, but got {entry!r}"[:400])
 
 
 class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, CustomBuilder, ControlBuilders):

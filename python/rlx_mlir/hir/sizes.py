@@ -121,7 +121,8 @@ def split_shape(own: Sequence[int | str], new_shape: NewShape, followed: Followe
         else:
             entries.append(-2 if i < len(own) and own[i] == str(size) else size)
     others = [i for i, entry in enumerate(entries) if isinstance(entry, Size)]
-    if len(others) + entries.count(-1) == 1 and others:
+    empty = 0 in own  # what the rest leaves of no element could be any size
+    if len(others) + entries.count(-1) == 1 and others and not (empty and followed.has(entries[others[0]])):
         entries[others[0]] = -1
     elif others:
         _fill(own, entries, others, followed)

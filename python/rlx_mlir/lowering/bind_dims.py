@@ -137,12 +137,15 @@ class _Binder:
 
     def _regions(self, op: ir.Operation, dims: dict[ir.Value, tuple[Size, ...]]) -> None:
         """Gives the arguments of regions the types of what they are, and results those of what regions give."""
-        for region in op.regions:
-            for argument, type in zip(region.blocks[0].arguments, argument_types(op), strict=True):
+        for number, region in enumerate(op.regions):
+            if not len(region.blocks):
+                continue
+            for argument, type in zip(region.blocks[0].arguments, argument_types(op, number), strict=True):
                 argument.set_type(type)
             self._infer_block(region.blocks[0], dims)
-        for result in op.results:
-            result.set_type(self._bound_type(result, dims))
+            if number == 0:  # further regions may read results
+                for result in op.results:
+                    result.set_type(self._bound_type(result, dims))
         self._verified(op, op.verify)
 
     def _rebuild(self, op: ir.Operation, dims: dict[ir.Value, tuple[Size, ...]]) -> None:

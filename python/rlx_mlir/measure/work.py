@@ -15,7 +15,7 @@ from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.lowering.functions import KERNEL, entry_function, functions
 from rlx_mlir.lowering.lir import argument_dims
 from rlx_mlir.lowering.outline import CLASS
-from rlx_mlir.mir.control import REGIONS, region_arguments, steps_of
+from rlx_mlir.mir.control import REGIONS, region_arguments, run_regions, steps_of
 from rlx_mlir.mir.cost import Shape, Sizes, cost_of
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.rewriting import operations
@@ -158,7 +158,7 @@ class ModuleWork:
                 steps = 1
                 if op.name == "mir.scan":
                     steps = steps_of(op.opview, [tuple(map(Size.of, shape)) for shape in given]).constant or 0
-                for region in op.regions:
+                for region in run_regions(op):
                     shapes.update(zip(region.blocks[0].arguments, inside, strict=True))
                     yield from self._walk_block(region.blocks[0], shapes, position, times * steps)
             if len(op.results):

@@ -3,6 +3,7 @@
 
 from rlx_mlir.mir import (
     attention,
+    backward,
     complexes,
     control,
     conv,
@@ -46,6 +47,7 @@ __all__ = [
     "Packing",
     "Sizes",
     "attention",
+    "backward",
     "complexes",
     "control",
     "conv",

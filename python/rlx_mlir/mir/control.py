@@ -38,7 +38,7 @@ Dims = tuple[Size, ...]
 Item = TypeVar("Item")
 
 #: Operations that have regions.
-REGIONS = frozenset({"mir.if", "mir.scan", "mir.while"})
+REGIONS = frozenset({"mir.custom_fn", "mir.if", "mir.scan", "mir.while"})
 
 #: Operations of MIR whose results are views of their operands once they are buffers.
 _VIEWS = (mir.ReshapeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ConstantOp)
@@ -79,8 +79,9 @@ def scan(
     result_types: Callable[[], Sequence[tuple[np.dtype[Any], Sequence[int]]]],
     length: int | None = None,
     reverse: bool = False,
+    checkpoints: int | None = None,
 ) -> tuple[Any, ...]:
-    """The carried values after the last step, and what each step gives beside them."""
+    """The carried values after the last step, and what each step gives beside them; `checkpoints` are of gradients."""
     counts = {len(x) for x in xs} | ({length} if length is not None else set())
     if len(counts) != 1:
         raise InputError(f"mir.scan: the sequences have {', '.join(map(str, sorted(counts)))} entries, but one number")
@@ -97,9 +98,21 @@ def scan(
     return *carried, *(np.stack(each) for each in zip(*entries, strict=True))
 
 
+@reference(mir.CustomFnOp)
+def custom_fn(*inputs: Any, regions: Sequence[Run]) -> tuple[Any, ...]:
+    """What the first region gives; the others are of gradients."""
+    return tuple(regions[0](inputs))
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Dimensions
 # ----------------------------------------------------------------------------------------------------------------------
+
+
+def run_regions(op: ir.AnyOp) -> list[ir.Region]:
+    """The regions that run where an operation does: those of gradients don't."""
+    regions = list(op.operation.regions)
+    return regions[:1] if op.operation.name == "mir.custom_fn" else regions
 
 
 def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
@@ -110,9 +123,12 @@ def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
     found: dict[ir.Value, Dims] = {}
     if op.operation.name not in REGIONS:
         return found
-    given = region_arguments(op, operands, lambda dims: dims[1:])
-    for region in op.operation.regions:
+    results: list[Dims] = []
+    for number, region in enumerate(op.operation.regions):
+        if not len(region.blocks):
+            continue
         block = region.blocks[0]
+        given = region_arguments(op, operands, lambda dims: dims[1:], number, results)
         found.update(zip(block.arguments, given, strict=True))
         for inner in block.operations:
             own = [found[operand] for operand in inner.operation.operands]
@@ -120,22 +136,40 @@ def inner_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> dict[ir.Value, Dims]:
             found.update(nested)
             if len(inner.operation.results):
                 found.update(zip(inner.operation.results, _result_dims(inner, own, nested), strict=True))
+        results = results or [found[value] for value in yielded(region)]
     return found
 
 
-def argument_types(op: ir.AnyOp) -> list[ir.Type]:
-    """The types that the arguments of an operation's regions have, from those of its operands."""
+def argument_types(op: ir.AnyOp, number: int = 0) -> list[ir.Type]:
+    """The types that the arguments of an operation's region have, from those of its operands and its results."""
 
     def entry(type: ir.Type) -> ir.Type:
         kind = ir.RankedTensorType(type)
         return ir.RankedTensorType.get(kind.shape[1:], kind.element_type)
 
-    return region_arguments(op, [operand.type for operand in op.operation.operands], entry)
+    operands, results = ([value.type for value in values] for values in (op.operation.operands, op.operation.results))
+    return region_arguments(op, operands, entry, number, results)
 
 
-def region_arguments(op: ir.AnyOp, operands: Sequence[Item], entry: Callable[[Item], Item]) -> list[Item]:
-    """What the arguments of regions have, from what the operands have; `entry` gives that of an entry of a sequence."""
+def region_arguments(
+    op: ir.AnyOp,
+    operands: Sequence[Item],
+    entry: Callable[[Item], Item],
+    number: int = 0,
+    results: Sequence[Item] = (),
+) -> list[Item]:
+    """What the arguments of a region have, from what the operands have.
+
+    Args:
+        op: the operation.
+        operands: what its operands have.
+        entry: gives that of an entry of a sequence.
+        number: of the region.
+        results: what the results have: gradients read them.
+    """
     view, given = op.operation.opview, list(operands)
+    if isinstance(view, mir.CustomFnOp) and number:
+        return [*given, *results, *results] if number == 1 else [*given, *given]
     if isinstance(view, mir.IfOp):
         return given[1:]
     if isinstance(view, mir.ScanOp):
@@ -150,6 +184,8 @@ def captured(value: ir.Value) -> ir.Value | None:
     if not isinstance(owner, ir.Block) or owner.owner.operation.name not in REGIONS:
         return None
     op, number = owner.owner.operation.opview, ir.BlockArgument(value).arg_number
+    if isinstance(op, mir.CustomFnOp):
+        return op.inputs[number] if owner.region == op.function else None
     first = len(owner.arguments) - len(op.captures)
     given: ir.Value | None = op.captures[number - first] if number >= first else None
     return given
@@ -197,6 +233,8 @@ def yielded(region: ir.Region) -> list[ir.Value]:
 def carried_rules(op: ir.AnyOp, operands: Sequence[Dims]) -> Iterator[tuple[Size, Size]]:
     """Sizes that have to be equal: of what both branches give, or of what is carried before and after a step."""
     view, dims = op.opview, inner_dims(op, operands)
+    if isinstance(view, mir.CustomFnOp):
+        return
     if isinstance(view, mir.IfOp):
         pairs = [
             (dims[first], dims[second])
@@ -220,10 +258,10 @@ def steps_of(op: ir.AnyOp, operands: Sequence[Dims]) -> Size:
 
 
 def given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, Dims]) -> list[Dims]:
-    """Of a choice, the dimensions that the first region gives; of a loop, those of `inits` and of what is stacked."""
+    """Of loops, the dimensions of `inits` and of what is stacked; of others, those that the first region gives."""
     view = op.operation.opview
-    if isinstance(view, mir.IfOp):
-        return [inner[value] for value in yielded(view.then_region)]
+    if isinstance(view, mir.IfOp | mir.CustomFnOp):
+        return [inner[value] for value in yielded(op.operation.regions[0])]
     carried = list(operands[: len(view.inits)])
     if isinstance(view, mir.WhileOp):
         return carried
@@ -231,7 +269,7 @@ def given_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value, 
     return [*carried, *((steps, *inner[value]) for value in yielded(view.body)[len(carried) :])]
 
 
-@dim_rule(mir.IfOp, mir.WhileOp, mir.ScanOp)
+@dim_rule(mir.CustomFnOp, mir.IfOp, mir.WhileOp, mir.ScanOp)
 def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
     """As `given_dims` says."""
     found = given_dims(op, operands, inner_dims(op, operands))
@@ -243,14 +281,14 @@ def region_dims(op: ir.AnyOp, operands: Sequence[Dims]) -> Any:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@cost(mir.IfOp, mir.WhileOp, mir.ScanOp)
+@cost(mir.CustomFnOp, mir.IfOp, mir.WhileOp, mir.ScanOp)
 def region_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     """Of a choice the dearer region, of a scan all steps; of a loop by a condition one step: nobody knows how many."""
     operands = [tuple(map(Size.of, sizes[value])) for value in op.operation.operands]
     shapes = {value: tuple(size.evaluate({}) for size in dims) for value, dims in inner_dims(op, operands).items()}
     inner = Sizes(shapes, sizes.position)
-    flops = [sum(cost_of(each, inner).flops for each in region.blocks[0].operations) for region in op.operation.regions]
-    if isinstance(op.opview, mir.IfOp):
+    flops = [sum(cost_of(each, inner).flops for each in region.blocks[0].operations) for region in run_regions(op)]
+    if isinstance(op.opview, mir.IfOp | mir.CustomFnOp):
         return Cost(max(flops))
     steps = steps_of(op, operands).evaluate({}) if isinstance(op.opview, mir.ScanOp) else 1
     return Cost(steps * sum(flops))

@@ -194,7 +194,7 @@ RELU = register(
         formula(lambda x: maximum(x, 0.0)),
         lambda x: Interval(max(x.low, 0.0), max(x.high, 0.0)),
         Rounding.EXACT,
-        derivatives=(formula(lambda x: select(0 - x < 0, 1.0, x * 0.0)),),
+        derivatives=(formula(lambda x: select(0 - x < 0, 1.0, maximum(minimum(x, 0.0), 0.0))),),  # NaN stays NaN
         activation=True,
     )
 )
@@ -315,7 +315,7 @@ register(
         formula(SQRT),
         lambda x: Interval(math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else ANYTHING,
         Rounding.ROUNDED,
-        derivatives=(formula(lambda x: 0.5 / SQRT(x)),),
+        derivatives=(formula(lambda x: select(0 - x < 0, 0.5 / SQRT(x), 0.0)),),  # 0 where there is no slope
         complexes=True,
         of_complex=COMPLEX_SQRT,
         domain="positive",
@@ -335,7 +335,7 @@ register(
         "1 / sqrt(x).",
         formula(RSQRT),
         _rsqrt_interval,
-        derivatives=(formula(lambda x: RSQRT(x) * -0.5 / x),),
+        derivatives=(formula(lambda x: select(0 - x < 0, RSQRT(x) * -0.5 / x, 0.0)),),
         domain="positive",
     )
 )

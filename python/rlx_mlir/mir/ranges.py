@@ -18,7 +18,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
-from rlx_mlir.mir.control import REGIONS, captured, region_arguments, yielded
+from rlx_mlir.mir.control import REGIONS, captured, region_arguments, run_regions, yielded
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
 from rlx_mlir.mir.scalars import integer_range
@@ -330,11 +330,14 @@ def _analyse_regions(
     """The same of what is in regions; returns the intervals of the results."""
     view = op.opview
     given = region_arguments(op, list(op.operands), lambda value: value)
-    for region in op.regions:
+    for region in run_regions(op):
         for argument, operand in zip(region.blocks[0].arguments, given, strict=True):
             known.intervals[argument] = known[operand]
             if operand in known.weights and captured(argument) is not None:
                 known.weights[argument] = known.weights[operand]
+    if isinstance(view, mir.CustomFnOp):
+        yield from analyse(_without_end(view.function), known)
+        return [known[value] for value in yielded(view.function)]
     if isinstance(view, mir.IfOp):
         for region in op.regions:
             yield from analyse(_without_end(region), known)

@@ -120,7 +120,8 @@ def evaluate(op: ir.AnyOp, operands: Sequence[object], inner: Evaluate | None = 
     if "result_types" in _parameters(name):
         attributes["result_types"] = partial(_result_types, op, operands)
     if "regions" in _parameters(name):
-        attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in operation.regions]
+        present = [region for region in operation.regions if len(region.blocks)]
+        attributes["regions"] = [_runner(region.blocks[0], inner or evaluate) for region in present]
     results = REFERENCES[name](*values, **attributes)
     return list(results) if isinstance(results, tuple) else [results]
 

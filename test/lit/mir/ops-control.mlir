@@ -112,3 +112,48 @@ func.func @entry_view(%x: memref<?x4xf32>, %p: memref<8xi1>, %t: index) -> (memr
   %q = mir.entry_view %p[%t] : memref<8xi1> to memref<i1>
   return %y, %q : memref<4xf32>, memref<i1>
 }
+
+// CHECK-LABEL: func @scan_with_checkpoints
+//       CHECK:   mir.scan (%{{.+}}) length 6 checkpoints 2 : (tensor<f32>) -> tensor<f32> {
+func.func @scan_with_checkpoints(%x: tensor<f32>) -> tensor<f32> {
+  %y = mir.scan (%x) length 6 checkpoints 2 : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    %b = mir.tanh %a : tensor<f32>
+    mir.yield %b : tensor<f32>
+  }
+  return %y : tensor<f32>
+}
+
+/// Regions of gradients are there or empty.
+// CHECK-LABEL: func @custom_fn
+//  CHECK-SAME:   (%[[X:.+]]: tensor<?x4xf32>, %[[W:.+]]: tensor<4xf32>)
+//       CHECK:   %[[Y:.+]] = mir.custom_fn(%[[X]], %[[W]]) : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32> {
+//       CHECK:   ^bb0(%[[A:.+]]: tensor<?x4xf32>, %[[B:.+]]: tensor<4xf32>):
+//       CHECK:     %[[C:.+]] = mir.mul %[[A]], %[[B]]
+//       CHECK:     mir.yield %[[C]]
+//       CHECK:   } vjp {
+//       CHECK:   ^bb0(%{{.+}}: tensor<?x4xf32>, %[[V:.+]]: tensor<4xf32>, %{{.+}}: tensor<?x4xf32>, %[[D:.+]]: tensor<?x4xf32>):
+//       CHECK:     mir.yield %[[D]], %[[V]] : tensor<?x4xf32>, tensor<4xf32>
+//       CHECK:   }
+//       CHECK:   mir.custom_fn(%[[Y]])
+//       CHECK:   } jvp {
+//       CHECK:   ^bb0(%{{.+}}: tensor<?x4xf32>, %[[T:.+]]: tensor<?x4xf32>):
+//       CHECK:     mir.yield %[[T]]
+func.func @custom_fn(%x: tensor<?x4xf32>, %w: tensor<4xf32>) -> tensor<?x4xf32> {
+  %y = mir.custom_fn(%x, %w) : (tensor<?x4xf32>, tensor<4xf32>) -> tensor<?x4xf32> {
+  ^bb0(%a: tensor<?x4xf32>, %b: tensor<4xf32>):
+    %c = mir.mul %a, %b : tensor<?x4xf32>, tensor<4xf32>
+    mir.yield %c : tensor<?x4xf32>
+  } vjp {
+  ^bb0(%a: tensor<?x4xf32>, %b: tensor<4xf32>, %c: tensor<?x4xf32>, %d: tensor<?x4xf32>):
+    mir.yield %d, %b : tensor<?x4xf32>, tensor<4xf32>
+  }
+  %z = mir.custom_fn(%y) : (tensor<?x4xf32>) -> tensor<?x4xf32> {
+  ^bb0(%a: tensor<?x4xf32>):
+    mir.yield %a : tensor<?x4xf32>
+  } jvp {
+  ^bb0(%a: tensor<?x4xf32>, %t: tensor<?x4xf32>):
+    mir.yield %t : tensor<?x4xf32>
+  }
+  return %z : tensor<?x4xf32>
+}

@@ -273,7 +273,7 @@ func.func @scan_c6_nothing(%x: tensor<8xf32>) {
 // -----
 
 func.func @yield_elsewhere(%x: tensor<f32>) {
-  // expected-error @below {{expects parent op to be one of 'mir.if, mir.scan, mir.while'}}
+  // expected-error @below {{expects parent op to be one of 'mir.custom_fn, mir.if, mir.scan, mir.while'}}
   "mir.yield"(%x) : (tensor<f32>) -> ()
 }
 
@@ -313,5 +313,105 @@ func.func @entry_view_c2_elements(%x: memref<8x4xf32>, %t: index) {
 func.func @entry_view_c3_strides(%x: memref<8x4xf32, strided<[8, 1]>>, %t: index) {
   // expected-error @below {{expects elements that lie one after the other, but got 'memref<8x4xf32, strided<[8, 1]>>'}}
   %y = mir.entry_view %x[%t] : memref<8x4xf32, strided<[8, 1]>> to memref<4xf32>
+  return
+}
+
+// -----
+
+func.func @scan_c7_checkpoints(%x: tensor<f32>) {
+  // expected-error @below {{expects 'checkpoints' to be from 1 to the number of steps, 6, but got 7}}
+  %y = mir.scan (%x) length 6 checkpoints 7 : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c1_arguments(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects the arguments of region 'function' to be ('tensor<f32>'), but got ('tensor<2xf32>')}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<2xf32> {
+  ^bb0(%a: tensor<2xf32>):
+    mir.yield %a : tensor<2xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c2_results(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects region 'function' to yield ('tensor<2xf32>'), but got ('tensor<f32>')}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<2xf32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c3_arguments(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects the arguments of region 'vjp' to be ('tensor<f32>', 'tensor<f32>', 'tensor<f32>'), but got ('tensor<f32>', 'tensor<f32>')}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  } vjp {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    mir.yield %b : tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c3_yielded(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects region 'vjp' to yield ('tensor<f32>'), but got ('tensor<f32>', 'tensor<f32>')}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  } vjp {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>, %c: tensor<f32>):
+    mir.yield %b, %c : tensor<f32>, tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c4_arguments(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects the arguments of region 'jvp' to be ('tensor<f32>', 'tensor<f32>'), but got ('tensor<f32>')}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  } jvp {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c4_yielded(%x: tensor<f32>, %z: tensor<2xf32>) {
+  // expected-error @below {{expects region 'jvp' to yield ('tensor<f32>'), but got ()}}
+  %y = mir.custom_fn(%x) : (tensor<f32>) -> tensor<f32> {
+  ^bb0(%a: tensor<f32>):
+    mir.yield %a : tensor<f32>
+  } jvp {
+  ^bb0(%a: tensor<f32>, %b: tensor<f32>):
+    "mir.yield"() : () -> ()
+  }
+  return
+}
+
+// -----
+
+func.func @custom_fn_c5_results(%x: tensor<f32>) {
+  // expected-error @below {{expects a result}}
+  mir.custom_fn(%x) : (tensor<f32>) -> () {
+  ^bb0(%a: tensor<f32>):
+    "mir.yield"() : () -> ()
+  }
   return
 }

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Gradients of attention, from products and weights that are computed again."""
+
+from __future__ import annotations
+
+import math
+
+from rlx_mlir.dialects import mir
+from rlx_mlir.hir.compositions.registry import Builders, composition, narrow, wide
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+
+
+def split_heads(m: Builders, x: Value, heads: int, layout: str) -> Value:
+    """An operand of any layout as [B, heads, S, D]."""
+    if layout == "bhsd":
+        return x
+    if layout == "packed":
+        batched = x if x.ndim == 3 else m.reshape(x, [1, *x.shape])
+        x = m.reshape(batched, [*batched.shape[:2], heads, Size.of(batched.shape[2]) // heads])
+    return m.transpose(x, [0, 2, 1, 3])
+
+
+def merge_heads(m: Builders, x: Value, layout: str, like: Value) -> Value:
+    """[B, heads, S, D] in the layout of an operand, whose sizes the result has."""
+    if layout == "bhsd":
+        return x
+    together = m.transpose(x, [0, 2, 1, 3])
+    return together if layout == "bshd" else m.reshape(together, like.shape)
+
+
+def visible_keys(
+    m: Builders, q: Value, k: Value, mask_kind: str, mask: Value | None, pos: Value | None, window: int | None
+) -> Value | None:
+    """Which keys each query of q [B, H, Sq, D] may see of k [B, H, Sk, D]: i1 that broadcasts; None for all of them."""
+    key = m.iota([k.shape[2]], 0, "i32")
+    seen: list[Value] = []
+    if pos is not None:
+        offset = m.reshape(pos, [-1, 1, 1, 1])
+        seen.append(m.lt(key, m.add(offset, m.dim(q, 2, "i32"))))
+    else:
+        offset = m.sub(m.dim(k, 2, "i32"), m.dim(q, 2, "i32"))
+    if mask_kind in ("causal", "sliding_window"):
+        position = m.add(m.reshape(m.iota([q.shape[2]], 0, "i32"), [-1, 1]), offset)
+        seen.append(m.le(key, position))
+        if window is not None:
+            seen.append(m.gt(key, m.sub(position, window)))
+    if mask_kind == "custom":
+        assert mask is not None, "C5"
+        shown = mask if mask.dtype.name == "bool" else m.ge(wide(m, mask)[0], 0.5)
+        seen.append(m.reshape(shown, [shown.shape[0], 1, 1, shown.shape[1]]) if shown.ndim == 2 else shown)
+    if not seen:
+        return None
+    found = seen[0]
+    for other in seen[1:]:
+        found = m.bitwise_and(found, other)
+    return found
+
+
+@composition(mir.AttentionBackwardOp)
+def attention_backward(
+    m: Builders,
+    q: Value,
+    k: Value,
+    v: Value,
+    dy: Value,
+    mask: Value | None = None,
+    pos: Value | None = None,
+    *,
+    num_heads: int,
+    head_dim: int,
+    num_kv_heads: int | None = None,
+    mask_kind: str = "none",
+    window: int | None = None,
+    scale: float | None = None,
+    softcap: float | None = None,
+    layout: str = "packed",
+) -> tuple[Value, Value, Value]:
+    """ds = p (dp - sum(p dp)) of the weights p = softmax(scale q k^T) and dp = dy v^T; then products of them."""
+    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+    group = num_heads // kv_heads
+    queries, gradient = (split_heads(m, x, num_heads, layout) for x in wide(m, q, dy))
+    keys, values = (split_heads(m, m.cast(x, queries.dtype), kv_heads, layout) for x in (k, v))
+    batch, _, rows, _ = queries.shape
+    columns = keys.shape[2]
+
+    def heads(x: Value) -> Value:
+        """[B, H, Sq, n] as [B, Hkv, G Sq, n]: the queries of a group are rows of one product."""
+        return m.reshape(x, [batch, kv_heads, Size.of(rows) * group, x.shape[3]])
+
+    def apart(x: Value) -> Value:
+        """Inverse of `heads`."""
+        return m.reshape(x, [batch, num_heads, rows, x.shape[3]])
+
+    factor = 1 / math.sqrt(head_dim) if scale is None else scale
+    scores = m.mul(apart(m.matmul(heads(queries), keys, transpose_rhs=True)), factor)
+    steepness: Value | None = None
+    if softcap is not None:
+        capped = m.tanh(m.div(scores, softcap))
+        scores, steepness = m.mul(capped, softcap), m.sub(1.0, m.mul(capped, capped))
+    if mask_kind == "bias":
+        assert mask is not None, "C5"
+        scores = m.add(scores, wide(m, mask)[0])
+    seen = visible_keys(m, queries, keys, mask_kind, mask, pos, window)
+
+    def shown(x: Value, otherwise: float) -> Value:
+        return x if seen is None else m.where(seen, x, otherwise)
+
+    all_seen = seen is None and mask_kind != "bias"
+    weights = m.softmax(scores, -1) if all_seen else _weights(m, shown(scores, -math.inf))
+    by_weight = shown(apart(m.matmul(heads(gradient), values, transpose_rhs=True)), 0.0)
+    mean = m.sum(m.mul(weights, by_weight), -1, keep_dims=True)
+    by_score = m.mul(weights, m.sub(by_weight, mean))
+    if steepness is not None:
+        by_score = shown(m.mul(by_score, steepness), 0.0)
+    by_score = m.mul(by_score, factor)
+
+    def across(x: Value) -> Value:
+        """[B, H, Sq, Sk] as [B, Hkv, Sk, G Sq]."""
+        return m.transpose(m.reshape(x, [batch, kv_heads, Size.of(rows) * group, columns]), [0, 1, 3, 2])
+
+    dq = apart(m.matmul(heads(by_score), keys))
+    dk = m.matmul(across(by_score), heads(queries))
+    dv = m.matmul(across(weights), heads(gradient))
+    merged = [narrow(m, merge_heads(m, x, layout, like), like) for x, like in ((dq, q), (dk, k), (dv, v))]
+    return merged[0], merged[1], merged[2]
+
+
+def _weights(m: Builders, scores: Value) -> Value:
+    """softmax(scores), and zeros in rows that are -inf throughout."""
+    largest = m.max(scores, -1, keep_dims=True)
+    lowest = m.eq(largest, -math.inf)
+    powers = m.exp(m.sub(scores, m.where(lowest, 0.0, largest)))
+    return m.where(lowest, 0.0, m.div(powers, m.sum(powers, -1, keep_dims=True)))
