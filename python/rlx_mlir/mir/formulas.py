@@ -63,7 +63,7 @@ def _roots(a: Symbol, b: Symbol) -> tuple[Symbol, Symbol]:
     x, y = ABSOLUTE(a), ABSOLUTE(b)
     large = maximum(x, y)
     ratio = _ratio(large, minimum(x, y))
-    first = SQRT(x * 0.5 + large * 0.5 * SQRT(ratio * ratio + 1.0))
+    first = SQRT(x * 0.125 + large * 0.125 * SQRT(ratio * ratio + 1.0)) * 2.0  # the sum itself may overflow
     second = select(equal(first, 0.0), 0.0, y / (first * 2.0))
     is_infinite = equal(y, math.inf)
     return select(is_infinite, math.inf, first), select(is_infinite, math.inf, second)

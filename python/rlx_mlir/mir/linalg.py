@@ -332,7 +332,7 @@ def insert_slice(
     if _holds_nothing(target, sizes):
         return target
     static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
-    return tensor.InsertSliceOp(written, target, *dynamic, *static).result
+    return tensor.InsertSliceOp(source, target, *dynamic, *static).result
 
 
 def _holds_nothing(value: ir.Value, sizes: Sequence[SizeLike]) -> bool:

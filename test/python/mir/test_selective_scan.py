@@ -14,7 +14,7 @@ from linalg_harness import FLOATS, case, check, dyn, word
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
 from rlx_mlir.dialects import mir
-from rlx_mlir.errors import BuildError
+from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES
 from rlx_mlir.mir.state_space import STEPS
 
@@ -141,7 +141,7 @@ def test_kernels_for_gpus_run_as_loops():
 def test_sizes_that_do_not_fit():
     module = program("f32")
     given = dict(zip(NAMES, operands(2, 3, 4, 16), strict=True))
-    with pytest.raises(rlx.RlxError, match="channels"):
+    with pytest.raises(InputError, match="channels"):
         interpret(module, {**given, "a": given["a"][:3]})
     wrong = GraphModule.mir("wrong")
     x, a, b = wrong.input("x", ["b", "s", 8]), wrong.input("a", [7, 4]), wrong.input("b", ["b", "s", 4])
