@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""How transforms, selective scans and Gaussian splats are drawn: of finite values, as what infinities give isn't fixed."""
+"""How transforms, selective scans and Gaussian splats are drawn: of finite values; what others give isn't fixed."""
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ class ComplexBuilders(Emitting):
         return self._emit("mir.complex_norm_sq", {"z": z}, **options)[0]
 
     def complex_norm_sq_backward(self, z: Value, g: Value, **options: Unpack[Options]) -> Value:
-        """g a + g b i of each a + bi of z: the gradient by the conjugate of z, where g is that of complex_norm_sq(z)."""
+        """g a + g b i of each a + bi of z: the gradient by its conjugate, where g is that by complex_norm_sq(z)."""
         return self._emit("mir.complex_norm_sq_backward", {"z": z, "g": g}, **options)[0]

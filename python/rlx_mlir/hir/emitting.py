@@ -34,6 +34,3 @@ class Emitting:
         regions: Sequence[ir.Block | None] = (),
         **unknown: object,
     ) -> tuple[Value, ...]: ...
-
-    @abstractmethod
-    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value: ...

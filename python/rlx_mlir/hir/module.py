@@ -416,9 +416,6 @@ class _PrimitiveView(Images):
     def _emit(self, *arguments: Any, **options: Any) -> tuple[Value, ...]:
         return self._module._emit(*arguments, **options)
 
-    def constant(self, value: object, dtype: DTypeLike | None = None, *, name: str | None = None) -> Value:
-        return self._module.constant(value, dtype, name=name)
-
     def _binary(self, kind: str, lhs: Operand, rhs: Operand, **options: Unpack[Options]) -> Value:
         return self._module._binary(kind, lhs, rhs, **options)
 

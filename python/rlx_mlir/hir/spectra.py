@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Builders of Fourier transforms and of what is computed with them, under numpy's conventions.
 
-Along the last dimension, which is static, rows are complex<f32>, or real blocks of f32 or f64: N real parts, then the N
-imaginary ones. Spectra of real signals are pairs of real and imaginary parts. `norm` is that of `numpy.fft`: backward
-(an inverse is divided by N), forward (the other direction is) or ortho (both are by sqrt(N)). No length is padded unless
-a builder says so.
+Along the last dimension, which is static, rows are complex<f32>, or real blocks of f32 or f64: N real parts, then the
+N imaginary ones. Spectra of real signals are pairs of real and imaginary parts. `norm` is that of `numpy.fft`: backward
+(an inverse is divided by N), forward (the other direction is) or ortho (both are by sqrt(N)). No length is padded
+unless a builder says so.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ class Spectra(Primitives):
 
     # -- what is computed with them ----------------------------------------------------------------------------------
 
-    def stft(
-        self, x: Value, frame_len: int, hop: int, *, norm: str = "backward", name: str | None = None
-    ) -> Value:
+    def stft(self, x: Value, frame_len: int, hop: int, *, norm: str = "backward", name: str | None = None) -> Value:
         """Transforms of frames of real rows [.., L]: [F, .., 2 (frame_len // 2 + 1)], the parts of `rfft` in a row.
 
         Frame f is x[.., f hop : f hop + frame_len], for each f for which that is there. There is no window, and nothing
@@ -214,9 +212,7 @@ class Spectra(Primitives):
         power = self.add(multiply(re, re), multiply(im, im), name=name)
         return self.mul(power, 1 / bins if bins else 1.0, name=name)
 
-    def psd_real(
-        self, x: Value, *, n: int | None = None, norm: str = "backward", name: str | None = None
-    ) -> Value:
+    def psd_real(self, x: Value, *, n: int | None = None, norm: str = "backward", name: str | None = None) -> Value:
         """`psd` of `rfft` of real rows: it is divided by the number of its bins, N // 2 + 1."""
         return Spectra.psd(self, *Spectra.rfft(self, x, n=n, norm=norm, name=name), name=name)
 
@@ -226,7 +222,9 @@ class Spectra(Primitives):
 
     def rfftfreq_tensor(self, n: int, d: float = 1.0, *, name: str | None = None) -> Value:
         """Those of `rfft` as numpy's `rfftfreq`: 0, 1, .., n // 2 over n d, of f64."""
-        return self.constant(np.fft.rfftfreq(_count(n, "n", "rfftfreq_tensor", _LONGEST), _spacing(d)), "f64", name=name)
+        return self.constant(
+            np.fft.rfftfreq(_count(n, "n", "rfftfreq_tensor", _LONGEST), _spacing(d)), "f64", name=name
+        )
 
     # -- what they share ---------------------------------------------------------------------------------------------
 

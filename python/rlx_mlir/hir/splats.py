@@ -83,6 +83,18 @@ class Splats(Primitives):
         prepared = Splats.gaussian_splat_prepare(self, *scene, **options)
         return Splats.gaussian_splat_rasterize(self, prepared, scene[-1], **shared)
 
+    def gaussian_splat_render_backward(
+        self, *operands: Value, loss_grad_clip: float | None = None, **options: Unpack[SceneOptions]
+    ) -> Value:
+        """The gradients by positions, scales, rotations, opacities, colors and sh_coeffs, one after the other.
+
+        Args:
+            operands: those of `gaussian_splat_render`, and the gradient by its result, whose opacities don't count.
+            loss_grad_clip: bounds what comes in, from -loss_grad_clip to that; without it nothing is bounded.
+        """
+        named = _named("render_backward", operands, (*_SCENE, "d_rgba"))
+        return self._splats("render_backward", named, options, loss_grad_clip=loss_grad_clip)
+
     def gaussian_splat_render_meta(
         self,
         position: Sequence[float],
@@ -112,16 +124,18 @@ class Splats(Primitives):
             raise place.caller().error(f"'gaussian_splat_render_meta': {error}") from None
         return self.constant(line, name=name)
 
-    def _splats(self, word: str, operands: dict[str, object], options: SceneOptions | ImageOptions) -> Value:
-        attributes = {key: value for key, value in options.items() if key not in _OPTIONS}
+    def _splats(
+        self, word: str, operands: dict[str, object], options: SceneOptions | ImageOptions, **more: float | None
+    ) -> Value:
+        attributes = {key: value for key, value in options.items() if key not in _OPTIONS} | more
         own: Options = {key: options[key] for key in _OPTIONS if key in options}  # type: ignore[assignment, misc, literal-required]
         return self._emit(f"mir.gaussian_splat_{word}", operands, attributes, **own)[0]
 
 
-def _named(word: str, scene: Sequence[Value]) -> dict[str, object]:
+def _named(word: str, given: Sequence[Value], names: Sequence[str] = _SCENE) -> dict[str, object]:
     """The operands by name; BuildError where they aren't as many."""
-    if len(scene) != len(_SCENE):
+    if len(given) != len(names):
         raise place.caller().error(
-            f"'gaussian_splat_{word}' expects {', '.join(_SCENE)}, {len(_SCENE)} values, but got {len(scene)}"
+            f"'gaussian_splat_{word}' expects {', '.join(names)}, {len(names)} values, but got {len(given)}"
         )
-    return dict(zip(_SCENE, scene, strict=True))
+    return dict(zip(names, given, strict=True))

@@ -19,6 +19,10 @@ from rlx_mlir.mir import (
     sampling,
     scaled,
     shape,
+    splat_gradient,
+    splat_gradient_loops,
+    splat_loops,
+    splats,
     state_space,
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
@@ -67,5 +71,9 @@ __all__ = [
     "sampling",
     "scaled",
     "shape",
+    "splat_gradient",
+    "splat_gradient_loops",
+    "splat_loops",
+    "splats",
     "state_space",
 ]

@@ -46,7 +46,7 @@ def transform(z: np.ndarray, *, inverse: bool, norm: str) -> np.ndarray:
 
 @reference(mir.FftOp)
 def fft(x: np.ndarray, *, inverse: bool = False, norm: str = "backward") -> np.ndarray:
-    """The transform along the last dimension, rounded once; f32 and f64 hold the real parts, then the imaginary ones."""
+    """The transform along the last dimension, rounded once; f32 and f64 hold real parts, then imaginary ones."""
     if x.dtype.kind == "c":
         return transform(x.astype(np.complex128), inverse=inverse, norm=norm).astype(np.complex64)
     half = x.shape[-1] // 2
@@ -122,8 +122,10 @@ class _Table:
     def of(cls, numbers: np.ndarray, type: ir.Type) -> _Table:
         dtype = F32 if str(type) == "f32" else np.dtype(np.float64)
         parts = (np.ascontiguousarray(part, dtype) for part in (numbers.real, numbers.imag))
-        made = [arith.ConstantOp(ir.RankedTensorType.get(part.shape, type), elements_attribute(part, type)).result
-                for part in parts]
+        made = [
+            arith.ConstantOp(ir.RankedTensorType.get(part.shape, type), elements_attribute(part, type)).result
+            for part in parts
+        ]
         return cls(*made)
 
     def operands(self, map: Map) -> list[tuple[ir.Value, Map]]:
@@ -239,9 +241,7 @@ class _Transform:
     def __init__(self, lead: list[SizeLike], part: ir.Type) -> None:
         self._lead, self._part = lead, part
 
-    def parts(
-        self, sizes: Sequence[int], operands: list[tuple[ir.Value, Map]], body: Callable[..., Parts]
-    ) -> _Rows:
+    def parts(self, sizes: Sequence[int], operands: list[tuple[ir.Value, Map]], body: Callable[..., Parts]) -> _Rows:
         """Rows in two tensors."""
         loops = list(range(len(self._lead) + len(sizes)))
         outputs: list[tuple[ir.Value, Map]] = [(empty([*self._lead, *sizes], self._part), loops) for _ in range(2)]
@@ -257,9 +257,7 @@ class _Transform:
         made = generic(len(loops), operands, [output], lambda *scalars: joined(*body(*scalars[:-1])))
         return _Rows((self._flat(made, len(sizes)),), self._lead, math.prod(sizes))
 
-    def blocks(
-        self, sizes: Sequence[int], operands: list[tuple[ir.Value, Map]], body: Callable[..., Parts]
-    ) -> _Rows:
+    def blocks(self, sizes: Sequence[int], operands: list[tuple[ir.Value, Map]], body: Callable[..., Parts]) -> _Rows:
         """Rows with both parts side by side, each written by a nest of its own."""
         rank = len(self._lead)
         loops = list(range(rank + len(sizes)))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The gradient of images of Gaussian splats in numpy.
 
-The opacity of a splat along a ray is o e^(-4.5 |P|^2), where P = l + t d is the point nearest to its mean of the line from
-the camera l in the direction d, both in the frame where the splat is a ball: l = rot(q, camera - position) / r and
+The opacity of a splat along a ray is o e^(-4.5 |P|^2), where P = l + t d is the point nearest to its mean of the line
+from the camera l in the direction d, both in the frame where the splat is a ball: l = rot(q, camera - position) / r and
 d = rot(q, ray) / r. P is the shortest, so that |P|^2 has the gradients 2 P by l and 2 t P by d.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -42,7 +43,7 @@ def gradient_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[S
 
 @cost(mir.GaussianSplatRenderBackwardOp)
 def gradient_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
-    """Thrice the image, and for each entry and pixel of its tile the entries of its list, as if it were the only one."""
+    """Thrice the image, and for each entry and pixel of its tile the entries of its list, as if that were short."""
     image = Image.of(op)
     entries, pixels = image.max_list_entries, image.tile_size**2
     return Cost(180 * image.pixels * entries + entries * pixels * (200 + 10 * entries))
@@ -129,14 +130,12 @@ def render_backward(
     return np.concatenate([result, np.zeros(total - len(result), result.dtype)]).astype(positions.dtype)
 
 
-def _sums(
-    prepared: np.ndarray, meta: np.ndarray, gradient: np.ndarray, image: Image, threshold: float
-) -> _Sums:
+def _sums(prepared: np.ndarray, meta: np.ndarray, gradient: np.ndarray, image: Image, threshold: float) -> _Sums:
     """Over all pixels, tile by tile: forwards for what reaches each entry, then backwards for what is behind it."""
     dtype, n = prepared.dtype.type, (len(prepared) - image.shared) // OF_SPLAT
     starts = np.cumsum([0, 4 * n, n, 3 * n, 3 * n, 4 * n, image.max_list_entries, 2 * image.tiles, 3 * image.pixels])
     color, valid, local, inverse, turn, listed, ranges, rays = (
-        prepared[start:stop] for start, stop in zip(starts[:-1], starts[1:], strict=True)
+        prepared[start:stop] for start, stop in pairwise(starts)
     )
     color, local, inverse, turn = color.reshape(n, 4), local.reshape(n, 3), inverse.reshape(n, 3), turn.reshape(n, 4)
     rays = rays.reshape(image.height, image.width, 3)

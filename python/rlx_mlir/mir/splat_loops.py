@@ -37,8 +37,8 @@ from rlx_mlir.mir.linalg import (
     write_slice,
 )
 from rlx_mlir.mir.registry import TO_LINALG
-from rlx_mlir.mir.scalars import Scalar, absolute, compute, constant, element, exp, extract, index, sqrt
-from rlx_mlir.mir.splats import ALL_BANDS, BAND0, BAND1, LEAST_AXIS, META, NOWHERE, OF_SPLAT, PARAMETERS, Image
+from rlx_mlir.mir.scalars import Scalar, absolute, compute, element, exp, extract, index, sqrt
+from rlx_mlir.mir.splats import ALL_BANDS, BAND0, BAND1, LEAST_AXIS, NOWHERE, OF_SPLAT, Image
 from rlx_mlir.rewriting import Rewriter
 
 #: Three numbers, as those of a place or a direction.
@@ -450,9 +450,7 @@ class _Lists:
             is_here = place.compare("eq", index(0).to(i64)) & (splat >= 0)
             return is_here.select(splat.to("f32"), total)
 
-        listed = generic(
-            2, [(places, [1]), (splats, [1])], [(filled([self._most], f32, 0), [0])], put, reduction=[1]
-        )
+        listed = generic(2, [(places, [1]), (splats, [1])], [(filled([self._most], f32, 0), [0])], put, reduction=[1])
         counts = [(filled([image.tiles], i64, 0), [0]) for _ in range(2)]
 
         def count(tile: Scalar, first: Scalar, last: Scalar) -> tuple[Scalar, Scalar]:
@@ -475,7 +473,7 @@ class _Lists:
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _joined(values: Sequence[ir.Value]) -> ir.Value:
+def joined(values: Sequence[ir.Value]) -> ir.Value:
     """Tensors [N] beside each other: [N k] as a vector."""
     count = len(values)
 
@@ -492,9 +490,45 @@ def _joined(values: Sequence[ir.Value]) -> ir.Value:
 @TO_LINALG.pattern(mir.GaussianSplatPrepareOp)
 def lower_prepare(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gaussian_splat_prepare -> generics: of splats, of pairs of splats, of entries and splats, of pairs of entries"""
-    image, f32 = Image.of(op), element("f32")
-    scene = Scene(op, image)
-    count = scene.count
+    rewriter.replace(op, prepared(Scene(op, Image.of(op))))
+
+
+def prepared(scene: Scene) -> ir.Value:
+    """The vector that images are made of."""
+    op, image, count, f32 = scene.op, scene.image, scene.count, element("f32")
+    *outlines, distance = _seen(scene)
+    lists, seen = outlines[:7], outlines[7:]
+    listed, ranges = _Lists(image, lists, distance).made()
+
+    def direction(*scalars: Scalar) -> tuple[Scalar, ...]:
+        return Camera.of(scalars).ray(index(1).to("f32"), index(0).to("f32"), image)
+
+    rays = generic(2, scene.camera, tensors(3, [image.height, image.width], f32), direction)
+    rays = [collapse(value, [[0, 1]]) for value in rays]
+    total = max(count, 1) if isinstance(count, int) else Scalar(count).max(1).value
+    parts: list[tuple[ir.Value, SizeLike, SizeLike]] = []
+    at: SizeLike = 0
+    for values in ([*scene.shades(), scene.opacities], seen[:1], seen[1:4], seen[4:7]):
+        width = len(values)
+        parts.append((joined(values) if width > 1 else values[0], at, times(width, count)))
+        at = plus(at, times(width, total))
+    parts.append((collapse(scene.rotations, [[0, 1]]), at, times(4, count)))
+    shared = [(listed, image.max_list_entries), (collapse(ranges, [[0, 1]]), 2 * image.tiles)]
+    shared += [(joined(rays), 3 * image.pixels), *_parameters(op, image)]
+    at = times(OF_SPLAT, total)
+    for value, size in shared:
+        parts.append((value, at, size))
+        at = plus(at, size)
+    result = filled([plus(at, 2)], f32, 0)
+    for value, start, size in parts:
+        result = write_slice(value, result, [start], [size])
+    return result
+
+
+def _seen(scene: Scene) -> list[ir.Value]:
+    """Of each splat: what its lists are made of (7 tensors), whether it is seen, the camera in its frame, the inverse
+    axes of that, and its distance."""
+    op, image, count, f32 = scene.op, scene.image, scene.count, element("f32")
     ratio = float(python_value(op.radius_scale))
     splat = [*scene.of_splat(scene.positions, 3), *scene.of_splat(scene.scales, 3)]
     splat += [*scene.of_splat(scene.rotations, 4), (scene.opacities, [0])]
@@ -516,34 +550,8 @@ def lower_prepare(op: ir.AnyOp, rewriter: Rewriter) -> None:
         return *lists, found, *local, *inverse, sqrt(dot(away, away))
 
     outputs = [*tensors(2, [count], element("i1")), *tensors(13, [count], f32)]
-    *outlines, distance = generic(1, [*splat, *scene.camera, *far], outputs, see)
-    lists, seen = outlines[:7], outlines[7:]
-    listed, ranges = _Lists(image, lists, distance).made()
-
-    def direction(*scalars: Scalar) -> tuple[Scalar, ...]:
-        return Camera.of(scalars).ray(index(1).to("f32"), index(0).to("f32"), image)
-
-    rays = generic(2, scene.camera, tensors(3, [image.height, image.width], f32), direction)
-    rays = [collapse(value, [[0, 1]]) for value in rays]
-    total = Scalar(as_index(count)).max(1).value if not isinstance(count, int) else max(count, 1)
-    parts: list[tuple[ir.Value, SizeLike, SizeLike]] = []
-    at: SizeLike = 0
-    own = [[*scene.shades(), scene.opacities], seen[:1], seen[1:4], seen[4:7]]
-    for values in own:
-        width = len(values)
-        parts.append((_joined(values) if width > 1 else values[0], at, times(width, count)))
-        at = plus(at, times(width, total))
-    parts.append((collapse(scene.rotations, [[0, 1]]), at, times(4, count)))
-    shared = [(listed, image.max_list_entries), (collapse(ranges, [[0, 1]]), 2 * image.tiles)]
-    shared += [(_joined(rays), 3 * image.pixels), *_parameters(op, image)]
-    at = times(OF_SPLAT, total)
-    for value, size in shared:
-        parts.append((value, at, size))
-        at = plus(at, size)
-    result = filled([plus(at, 2)], f32, 0)
-    for value, start, size in parts:
-        result = write_slice(value, result, [start], [size])
-    rewriter.replace(op, result)
+    made: list[ir.Value] = generic(1, [*splat, *scene.camera, *far], outputs, see)
+    return made
 
 
 def _parameters(op: ir.AnyOp, image: Image) -> list[tuple[ir.Value, int]]:
@@ -557,7 +565,7 @@ def _parameters(op: ir.AnyOp, image: Image) -> list[tuple[ir.Value, int]]:
     return [(table, 6), (generic(1, [(behind, [0])], [target], lambda x, _: shown(x)), 3)]
 
 
-class _Prepared:
+class Prepared:
     """What was prepared of splats, as bodies read it: positions are kept within the vector, whatever it holds."""
 
     def __init__(self, prepared: ir.Value, image: Image) -> None:
@@ -591,10 +599,19 @@ class _Prepared:
         x, y, z = (extract(self._values, [at + part]) for part in range(3))
         return x, y, z
 
+    def number(self, entry: Scalar) -> Scalar:
+        """The number of an entry's splat."""
+        return self._position(extract(self._values, [self._lists + entry]), Scalar(as_index(self._count)) - 1)
+
+    def color(self, entry: Scalar) -> Vector:
+        """The color of an entry's splat."""
+        at = self.number(entry) * 4
+        red, green, blue = (extract(self._values, [at + part]) for part in range(3))
+        return red, green, blue
+
     def splat(self, entry: Scalar) -> tuple[Vector, Scalar, Scalar, Vector, Vector, Turn]:
         """Color, opacity, visibility, camera, inverse axes and rotation of an entry's splat."""
-        last = Scalar(as_index(self._count)) - 1
-        number = self._position(extract(self._values, [self._lists + entry]), last)
+        number = self.number(entry)
 
         def read(part: int) -> list[Scalar]:
             start, width = self._parts[part]
@@ -618,35 +635,40 @@ def density(local: Vector, inverse: Vector, turn: Turn, opacity: Scalar, ray: Ve
     return hits.select(alpha, 0.0)
 
 
+def blended(prepared: Prepared, image: Image, threshold: float, like: Scalar) -> tuple[Scalar, ...]:
+    """At the pixel of a nest along rows and columns: whether its list is empty, the color of splats, and what of the
+    background is left."""
+    row, column = index(0), index(1)
+    begin, end = prepared.bounds((row // image.tile_size) * image.columns + column // image.tile_size)
+    ray = prepared.ray(row * image.width + column)
+
+    def entry(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
+        *total, left = (Scalar(value) for value in carried)
+        color, opacity, valid, local, inverse, turn = prepared.splat(Scalar(number))
+        alpha = density(local, inverse, turn, opacity, ray, image.alpha_cutoff)
+        goes_on = (left < threshold).compare("eq", 0)
+        counts = (valid > 0.0) & (alpha >= image.alpha_cutoff) & goes_on
+        alpha = counts.select(alpha, 0.0)
+        weight = left * alpha
+        parts = [(part + weight * own).value for part, own in zip(total, color, strict=True)]
+        return [*parts, (left * (alpha.like(1) - alpha)).value]
+
+    start = [like.like(0).value] * 3 + [like.like(1).value]
+    return begin >= end, *map(Scalar, for_each(begin.value, end.value, start, entry))
+
+
 @TO_LINALG.pattern(mir.GaussianSplatRasterizeOp)
 def lower_rasterize(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """gaussian_splat_rasterize -> generic: scf.for over the entries of a pixel's tile, in the body"""
     image, f32 = Image.of(op), element("f32")
-    prepared = _Prepared(op.prepared, image)
+    own = Prepared(op.prepared, image)
     threshold = float(python_value(op.transmittance_threshold))
 
-    def pixel(*scalars: Scalar) -> tuple[Scalar, ...]:
-        background = scalars[:3]
-        row, column = index(0), index(1)
-        begin, end = prepared.bounds((row // image.tile_size) * image.columns + column // image.tile_size)
-        ray = prepared.ray(row * image.width + column)
-
-        def entry(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            *total, left = (Scalar(value) for value in carried)
-            color, opacity, valid, local, inverse, turn = prepared.splat(Scalar(number))
-            alpha = density(local, inverse, turn, opacity, ray, image.alpha_cutoff)
-            goes_on = (left < threshold).compare("eq", 0)
-            counts = (valid > 0.0) & (alpha >= image.alpha_cutoff) & goes_on
-            alpha = counts.select(alpha, 0.0)
-            weight = left * alpha
-            parts = [(part + weight * own).value for part, own in zip(total, color, strict=True)]
-            return [*parts, (left * (alpha.like(1) - alpha)).value]
-
-        zero, one = background[0].like(0), background[0].like(1)
-        *total, left = map(Scalar, for_each(begin.value, end.value, [*[zero.value] * 3, one.value], entry))
-        is_empty = begin >= end
-        colors = [shown(is_empty.select(own, part + left * own)) for part, own in zip(total, background, strict=True)]
-        return *colors, is_empty.select(one, one - left)
+    def pixel(*background: Scalar) -> tuple[Scalar, ...]:
+        is_empty, *total, left = blended(own, image, threshold, background[0])
+        zipped = zip(total, background[:3], strict=True)
+        colors = [shown(is_empty.select(behind, part + left * behind)) for part, behind in zipped]
+        return *colors, is_empty.select(left.like(1), left.like(1) - left)
 
     made = generic(2, numbers(op.meta, range(12, 15)), tensors(4, [image.height, image.width], f32), pixel)
-    rewriter.replace(op, _joined([collapse(value, [[0, 1]]) for value in made]))
+    rewriter.replace(op, joined([collapse(value, [[0, 1]]) for value in made]))

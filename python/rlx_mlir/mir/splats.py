@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -119,7 +120,7 @@ def _unit(v: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Camera:
-    """Where pixels are seen from: a position, the rows right, up and forward, and the distance of the image in pixels."""
+    """Where pixels are seen from: a position, right, up and forward as rows, the distance of the image in pixels."""
 
     position: np.ndarray
     basis: np.ndarray
@@ -262,7 +263,9 @@ def outlines(scene: Scene, camera: Camera, image: Image, radius_scale: float) ->
         depth = p0[:, 2] * p0[:, 2] - pa[:, 2] * pa[:, 2] - pb[:, 2] * pb[:, 2]
         offset = -(pa[:, :2] * pa[:, 2:] + pb[:, :2] * pb[:, 2:]) / depth[:, None]
         products = [(0, 0), (0, 1), (1, 1)]
-        spread = [(pa[:, i] * pa[:, j] + pb[:, i] * pb[:, j]) / depth + offset[:, i] * offset[:, j] for i, j in products]
+        spread = [
+            (pa[:, i] * pa[:, j] + pb[:, i] * pb[:, j]) / depth + offset[:, i] * offset[:, j] for i, j in products
+        ]
         center = (middle + offset) * camera.focal + np.array([image.width, image.height], dtype) * dtype(0.5)
         xx, xy, yy = (s * camera.focal * camera.focal for s in spread)
     everywhere = ~((distance > dtype(1 + 1e-6)) & (p0[:, 2] > dtype(1e-12)) & (depth > dtype(1e-12)))
@@ -399,7 +402,7 @@ def rasterize(
     n = (len(prepared) - image.shared) // OF_SPLAT
     bounds = np.cumsum([0, 4 * n, n, 3 * n, 3 * n, 4 * n, max_list_entries, 2 * image.tiles, 3 * image.pixels])
     color, valid, local, inverse, turn, listed, ranges, rays = (
-        prepared[start:stop] for start, stop in zip(bounds[:-1], bounds[1:], strict=True)
+        prepared[start:stop] for start, stop in pairwise(bounds)
     )
     background = np.maximum(meta[12:15], 0) ** dtype(2.2)
     rays = rays.reshape(height, width, 3)

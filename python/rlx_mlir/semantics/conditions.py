@@ -20,6 +20,7 @@ from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
+from rlx_mlir.mir.splats import META, OF_SPLAT, Image
 from rlx_mlir.rewriting import operations
 
 Dims = tuple[Size, ...]
@@ -264,6 +265,22 @@ def _selective_scan(view: mir.SelectiveScanOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(dims(view.state), (batch, channels, n))
 
 
+def _splats(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    (count,) = dims(view.opacities)
+    for value, size in ((view.positions, 3), (view.scales, 3), (view.rotations, 4), (view.colors, 3)):
+        yield dims(value)[0], count * size
+    yield dims(view.meta)[0], Size.of(META)
+    if isinstance(view, mir.GaussianSplatRenderBackwardOp):
+        yield dims(view.d_rgba)[0], Size.of(4 * Image.of(view).pixels)
+
+
+def _rasterized(view: mir.GaussianSplatRasterizeOp, dims: DimsOf) -> Iterable[Rule]:
+    (length,), shared = dims(view.prepared), Image.of(view).shared
+    yield dims(view.meta)[0], Size.of(META)
+    yield length, Size.of(shared + OF_SPLAT), True
+    yield _multiple(length - shared, OF_SPLAT)
+
+
 def _of_one_shape(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
     first, *others = (dims(value) for value in view.operation.operands)
     for other in others:
@@ -355,6 +372,8 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.gated_delta_net": _gated_delta_net,
     "mir.selective_scan": _selective_scan,
     "mir.complex_norm_sq_backward": _of_one_shape,
+    **{f"mir.gaussian_splat_{name}": _splats for name in ("prepare", "render", "render_backward")},
+    "mir.gaussian_splat_rasterize": _rasterized,
     "mir.conv": _conv,
     "mir.gather": _gather,
     "mir.if": _carried,

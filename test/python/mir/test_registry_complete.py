@@ -39,7 +39,9 @@ GENERIC = frozenset(
     for word in (
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
-        *("complex", "real", "imag", "conjugate", "complex_norm_sq"),
+        *("complex", "real", "imag", "conjugate", "complex_norm_sq", "complex_norm_sq_backward"),
+        *("fft", "selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
+        "gaussian_splat_render_backward",
     )
 )
 

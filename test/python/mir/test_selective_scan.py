@@ -33,7 +33,9 @@ def operands(
     delta, a = rng.random((batch, steps, channels)), -rng.random((channels, n)) - 0.1
     found = [value.astype(dtype) for value in (x, delta, a, b, c)]
     if state:
-        found.append(rng.standard_normal((batch, channels, n)).astype(np.float64 if dtype == np.float64 else np.float32))
+        found.append(
+            rng.standard_normal((batch, channels, n)).astype(np.float64 if dtype == np.float64 else np.float32)
+        )
     return found
 
 
@@ -78,7 +80,15 @@ def test_a_sequence_in_parts_is_the_sequence():
 @pytest.mark.parametrize("dtype", FLOATS, ids=word)
 def test_loops_are_the_reference(dtype):
     cases = []
-    for sizes in ((2, 5, 9, 4), (1, 1, 1, 1), (2, 0, 3, 4), (0, 3, 3, 4), (2, 3, 0, 4), (2, 3, 5, 0), (1, STEPS + 2, 3, 17)):
+    for sizes in (
+        (2, 5, 9, 4),
+        (1, 1, 1, 1),
+        (2, 0, 3, 4),
+        (0, 3, 3, 4),
+        (2, 3, 0, 4),
+        (2, 3, 5, 0),
+        (1, STEPS + 2, 3, 17),
+    ):
         given = operands(*sizes, dtype)
         cases.append(case(f"{sizes}", build, *given))
         cases.append(case(f"{sizes} dynamic", build, *map(dyn, given)))

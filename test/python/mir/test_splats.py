@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Gaussian splats: images against densities from covariance matrices, gradients against differences, loops against both."""
+"""Gaussian splats: images against densities of covariance matrices, gradients against differences, and loops."""
 
 from __future__ import annotations
 
@@ -113,7 +113,9 @@ def test_what_is_prepared():
     assert len(used)
     assert (ranges[ranges[:, 0] == NOWHERE, 1] == 0).all()
     assert (used[:, 1] - used[:, 0] == 1).all()
-    np.testing.assert_allclose(found[-11:-2], [21, 13, 8, 3, CUTOFF, THRESHOLD, *given["meta"][12:15] ** 2.2], rtol=1e-6)
+    np.testing.assert_allclose(
+        found[-11:-2], [21, 13, 8, 3, CUTOFF, THRESHOLD, *given["meta"][12:15] ** 2.2], rtol=1e-6
+    )
 
 
 def test_lists_end_where_they_are_full():
@@ -201,7 +203,15 @@ def test_gradients_are_clipped():
 def program(n: int | None, count: int, view: dict[str, Any], *, gradient: bool = False) -> GraphModule:
     """All operations; n is None for a number of splats that isn't known."""
     module = GraphModule.mir("splats")
-    sizes = {"positions": 3, "scales": 3, "rotations": 4, "opacities": 1, "colors": 3, "sh_coeffs": 3 * count, "meta": 23}
+    sizes = {
+        "positions": 3,
+        "scales": 3,
+        "rotations": 4,
+        "opacities": 1,
+        "colors": 3,
+        "sh_coeffs": 3 * count,
+        "meta": 23,
+    }
     shapes = {name: size if name == "meta" else name if n is None else size * n for name, size in sizes.items()}
     values = [module.input(name, [shape]) for name, shape in shapes.items()]
     prepared = module.gaussian_splat_prepare(*values, **view)
@@ -277,7 +287,7 @@ def test_builders():
     line = meta()
     line[12:15] = 0.3
     np.testing.assert_allclose(found["rendered"], reference("render", *given.values(), line, **VIEW), atol=2e-5)
-    with pytest.raises(BuildError, match="'gaussian_splat_render' expects positions, scales, .* 7 values, but got 2"):
+    with pytest.raises(BuildError, match=r"'gaussian_splat_render' expects positions, scales, .* 7 values, but got 2"):
         module.gaussian_splat_render(*values[:2])
     with pytest.raises(BuildError, match="'gaussian_splat_render_meta'"):
         module.gaussian_splat_render_meta((1, 2), (0, 0, 0))
