@@ -9,15 +9,22 @@ include "mir/base.td"
 
 def MIR_F32Vector : MIR_VectorOf<F32>;
 
+/// How attributes are written.
+defvar splatImageFormat = "(`width` $width^)? (`height` $height^)? (`tile_size` $tile_size^)?"
+    "(`max_list_entries` $max_list_entries^)? (`alpha_cutoff` $alpha_cutoff^)?";
+defvar splatStopFormat = "(`transmittance_threshold` $transmittance_threshold^)?";
+
 /// The seven operands that say what is seen, and from where; constraints C1 to C3.
-class MIR_SceneOp<string mnemonic, dag more, dag attributes>
+class MIR_SceneOp<string mnemonic, dag more, dag attributes, string last = "">
     : MIR_InferredOp<mnemonic> {
   dag scene = (ins MIR_F32Vector:$positions, MIR_F32Vector:$scales, MIR_F32Vector:$rotations,
       MIR_F32Vector:$opacities, MIR_F32Vector:$colors, MIR_F32Vector:$sh_coeffs,
       MIR_F32Vector:$meta);
   let arguments = !con(scene, more, attributes);
   let results = (outs MIR_F32Vector:$result);
-  let assemblyFormat = "operands attr-dict `:` type(operands)";
+  let assemblyFormat = !strconcat("operands ", splatImageFormat,
+      "(`radius_scale` $radius_scale^)?", splatStopFormat, last,
+      "attr-dict `:` type(operands)");
 }
 
 defvar splatImage = (ins DefaultValuedAttr<I64Attr, "64">:$width,
@@ -74,7 +81,7 @@ def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
                  %meta: tensor<23xf32>) -> tensor<?xf32> {
-      %seen = mir.gaussian_splat_prepare %p, %p, %q, %o, %p, %sh, %meta {height = 48 : i64}
+      %seen = mir.gaussian_splat_prepare %p, %p, %q, %o, %p, %sh, %meta height 48
           : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<0xf32>, tensor<23xf32>
       return %seen : tensor<?xf32>
     }
@@ -112,7 +119,7 @@ def MIR_GaussianSplatRasterizeOp : MIR_InferredOp<"gaussian_splat_rasterize"> {
 
     ```mlir
     func.func @f(%prepared: tensor<?xf32>, %meta: tensor<23xf32>) -> tensor<12288xf32> {
-      %image = mir.gaussian_splat_rasterize %prepared, %meta {height = 48 : i64}
+      %image = mir.gaussian_splat_rasterize %prepared, %meta height 48
           : tensor<?xf32>, tensor<23xf32>
       return %image : tensor<12288xf32>
     }
@@ -120,7 +127,8 @@ def MIR_GaussianSplatRasterizeOp : MIR_InferredOp<"gaussian_splat_rasterize"> {
   }];
   let arguments = !con((ins MIR_F32Vector:$prepared, MIR_F32Vector:$meta), splatImage, splatStop);
   let results = (outs MIR_F32Vector:$result);
-  let assemblyFormat = "operands attr-dict `:` type(operands)";
+  let assemblyFormat = !strconcat("operands ", splatImageFormat, splatStopFormat,
+      "attr-dict `:` type(operands)");
 }
 
 def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
@@ -135,7 +143,7 @@ def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
                  %meta: tensor<23xf32>) -> tensor<12288xf32> {
-      %image = mir.gaussian_splat_render %p, %p, %q, %o, %p, %sh, %meta {height = 48 : i64}
+      %image = mir.gaussian_splat_render %p, %p, %q, %o, %p, %sh, %meta height 48
           : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<0xf32>, tensor<23xf32>
       return %image : tensor<12288xf32>
     }
@@ -145,7 +153,8 @@ def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
 
 def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backward",
     (ins MIR_F32Vector:$d_rgba),
-    !con(splatImage, splatRadius, splatStop, (ins OptionalAttr<F32Attr>:$loss_grad_clip))> {
+    !con(splatImage, splatRadius, splatStop, (ins OptionalAttr<F32Attr>:$loss_grad_clip)),
+    "(`loss_grad_clip` $loss_grad_clip^)?"> {
   let summary = "gradient of gaussian_splat_render";
   let description = [{
     The gradient by `positions`, `scales`, `rotations`, `opacities`, `colors` and `sh_coeffs`, one
@@ -162,7 +171,7 @@ def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backw
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
                  %meta: tensor<23xf32>, %d: tensor<12288xf32>) -> tensor<?xf32> {
-      %g = mir.gaussian_splat_render_backward %p, %p, %q, %o, %p, %sh, %meta, %d {height = 48 : i64}
+      %g = mir.gaussian_splat_render_backward %p, %p, %q, %o, %p, %sh, %meta, %d height 48
           : tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<?xf32>, tensor<0xf32>, tensor<23xf32>, tensor<12288xf32>
       return %g : tensor<?xf32>
     }

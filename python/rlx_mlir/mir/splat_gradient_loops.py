@@ -143,13 +143,14 @@ class _Pixels:
         begin, end = self._prepared.bounds(tile.max(0).to("index"))
         end = exists.select(end, begin)
         zero, one = wanted[0].like(0), wanted[0].like(1)
+        own, *pixel = (index(loop) for loop in range(3))  # the loop inside has no positions of the nest
 
         def entry(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
             left, own_left, own_alpha, inner, behind = (Scalar(value) for value in carried)
             at = Scalar(number)
             goes_on = (left < self._threshold).compare("eq", 0)
-            alpha = goes_on.select(extract(alphas, [at, index(1), index(2)]), 0.0)
-            is_own, is_after = at.compare("eq", index(0)), at > index(0)
+            alpha = goes_on.select(extract(alphas, [at, *pixel]), 0.0)
+            is_own, is_after = at.compare("eq", own), at > own
             own_left, own_alpha = is_own.select(left, own_left), is_own.select(alpha, own_alpha)
             added = inner * alpha * dot(wanted, self._prepared.color(at))
             behind = is_after.select(behind + added, behind)

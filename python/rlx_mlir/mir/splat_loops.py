@@ -650,7 +650,7 @@ def blended(prepared: Prepared, image: Image, threshold: float, like: Scalar) ->
         counts = (valid > 0.0) & (alpha >= image.alpha_cutoff) & goes_on
         alpha = counts.select(alpha, 0.0)
         weight = left * alpha
-        parts = [(part + weight * own).value for part, own in zip(total, color, strict=True)]
+        parts = [counts.select(part + weight * own, part).value for part, own in zip(total, color, strict=True)]
         return [*parts, (left * (alpha.like(1) - alpha)).value]
 
     start = [like.like(0).value] * 3 + [like.like(1).value]

@@ -421,8 +421,10 @@ def rasterize(
                 continue
             own = (x[3 * i : 3 * i + 3] for x in (local, inverse))
             alpha = alphas(*own, turn[4 * i : 4 * i + 4], color[4 * i + 3], rays[part], alpha_cutoff)
-            alpha = np.where((alpha >= dtype(alpha_cutoff)) & ~(left < dtype(transmittance_threshold)), alpha, 0)
-            total = total + (left * alpha)[..., None] * color[4 * i : 4 * i + 3]
+            hit = (alpha >= dtype(alpha_cutoff)) & ~(left < dtype(transmittance_threshold))
+            alpha = np.where(hit, alpha, 0)
+            after = total + (left * alpha)[..., None] * color[4 * i : 4 * i + 3]
+            total = np.where(hit[..., None], after, total)
             left = left * (1 - alpha)
         shown = np.maximum(total + left[..., None] * meta[12:15], 0) ** dtype(2.2)
         result[part] = np.concatenate([shown, (1 - left)[..., None]], -1)

@@ -45,11 +45,3 @@ func.func @fft_of_complex_f64(%x: tensor<8xcomplex<f64>>) {
   %y = mir.fft %x : tensor<8xcomplex<f64>>
   return
 }
-
-// -----
-
-func.func @fft_norm(%x: tensor<8xf32>) {
-  // expected-error @below {{expected one of [backward, forward, ortho] for which direction of a transform is scaled, got: none}}
-  %y = mir.fft %x norm none : tensor<8xf32>
-  return
-}

@@ -66,7 +66,7 @@ func.func @splat_c3_meta(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>
 
 func.func @splat_c4_width(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'width' to be from 1 to 16384, but got 0}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {width = 0 : i64} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m width 0 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -74,7 +74,7 @@ func.func @splat_c4_width(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32
 
 func.func @splat_c4_height(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'height' to be from 1 to 16384, but got 16385}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {height = 16385 : i64} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m height 16385 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -82,7 +82,7 @@ func.func @splat_c4_height(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf3
 
 func.func @splat_c4_tile_size(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'tile_size' to be from 1 to 16384, but got -1}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {tile_size = -1 : i64} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m tile_size -1 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -90,7 +90,7 @@ func.func @splat_c4_tile_size(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8
 
 func.func @splat_c4_entries(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'max_list_entries' to be from 1 to 4194304, but got 0}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {max_list_entries = 0 : i64} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m max_list_entries 0 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -98,7 +98,7 @@ func.func @splat_c4_entries(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf
 
 func.func @splat_c5_cutoff(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'alpha_cutoff' to be above 0 and at most 1, but got 0.000000}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {alpha_cutoff = 0.0 : f32} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m alpha_cutoff 0.0 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -106,7 +106,7 @@ func.func @splat_c5_cutoff(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf3
 
 func.func @splat_c6_radius(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_prepare' op expects 'radius_scale' to be positive and finite, but got inf}}
-  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m {radius_scale = 0x7F800000 : f32} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_prepare %p, %s, %q, %o, %c, %sh, %m radius_scale 0x7F800000 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -114,7 +114,7 @@ func.func @splat_c6_radius(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf3
 
 func.func @splat_c7_threshold(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_render' op expects 'transmittance_threshold' to be from 0 to 1, but got 1.500000}}
-  %y = mir.gaussian_splat_render %p, %s, %q, %o, %c, %sh, %m {transmittance_threshold = 1.5 : f32} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_render %p, %s, %q, %o, %c, %sh, %m transmittance_threshold 1.5 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>
   return
 }
 
@@ -130,7 +130,7 @@ func.func @backward_c8_d_rgba(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8
 
 func.func @backward_c9_clip(%p: tensor<6xf32>, %s: tensor<6xf32>, %q: tensor<8xf32>, %o: tensor<2xf32>, %c: tensor<6xf32>, %sh: tensor<0xf32>, %m: tensor<23xf32>, %d: tensor<16384xf32>) {
   // expected-error @below {{'mir.gaussian_splat_render_backward' op expects 'loss_grad_clip' to be positive and finite, but got 0.000000}}
-  %y = mir.gaussian_splat_render_backward %p, %s, %q, %o, %c, %sh, %m, %d {loss_grad_clip = 0.0 : f32} : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>, tensor<16384xf32>
+  %y = mir.gaussian_splat_render_backward %p, %s, %q, %o, %c, %sh, %m, %d loss_grad_clip 0.0 : tensor<6xf32>, tensor<6xf32>, tensor<8xf32>, tensor<2xf32>, tensor<6xf32>, tensor<0xf32>, tensor<23xf32>, tensor<16384xf32>
   return
 }
 
@@ -162,7 +162,7 @@ func.func @rasterize_c2_meta(%p: tensor<12937xf32>, %m: tensor<24xf32>) {
 
 func.func @rasterize_c3_width(%p: tensor<?xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_rasterize' op expects 'width' to be from 1 to 16384, but got 0}}
-  %y = mir.gaussian_splat_rasterize %p, %m {width = 0 : i64} : tensor<?xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_rasterize %p, %m width 0 : tensor<?xf32>, tensor<23xf32>
   return
 }
 
@@ -170,7 +170,7 @@ func.func @rasterize_c3_width(%p: tensor<?xf32>, %m: tensor<23xf32>) {
 
 func.func @rasterize_c4_cutoff(%p: tensor<?xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_rasterize' op expects 'alpha_cutoff' to be above 0 and at most 1, but got 2.000000}}
-  %y = mir.gaussian_splat_rasterize %p, %m {alpha_cutoff = 2.0 : f32} : tensor<?xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_rasterize %p, %m alpha_cutoff 2.0 : tensor<?xf32>, tensor<23xf32>
   return
 }
 
@@ -178,6 +178,6 @@ func.func @rasterize_c4_cutoff(%p: tensor<?xf32>, %m: tensor<23xf32>) {
 
 func.func @rasterize_c5_threshold(%p: tensor<?xf32>, %m: tensor<23xf32>) {
   // expected-error @below {{'mir.gaussian_splat_rasterize' op expects 'transmittance_threshold' to be from 0 to 1, but got -1.000000}}
-  %y = mir.gaussian_splat_rasterize %p, %m {transmittance_threshold = -1.0 : f32} : tensor<?xf32>, tensor<23xf32>
+  %y = mir.gaussian_splat_rasterize %p, %m transmittance_threshold -1.0 : tensor<?xf32>, tensor<23xf32>
   return
 }

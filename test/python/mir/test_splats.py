@@ -17,7 +17,7 @@ from rlx_mlir.mir.splats import BAND0, NOWHERE, OF_SPLAT, Camera, Image, Scene
 
 NAMES = ("positions", "scales", "rotations", "opacities", "colors", "sh_coeffs", "meta")
 VIEW = {"width": 21, "height": 13, "tile_size": 8, "max_list_entries": 64}
-CUTOFF, SCALE, THRESHOLD = np.float32(1 / 255), np.float32(1.6), np.float32(0.01)
+CUTOFF, SCALE, THRESHOLD = 1 / 255, 1.6, 0.01
 
 
 def meta(eye: Any = (0.3, -0.2, -4.0), fov: float = 50.0, dtype: Any = np.float32) -> np.ndarray:
