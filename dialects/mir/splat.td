@@ -9,6 +9,17 @@ include "mir/base.td"
 
 def MIR_F32Vector : MIR_VectorOf<F32>;
 
+/// The constraints of the operands and attributes that say what is seen.
+defvar splatRules = [{    - (C1) `positions` has 3 N numbers, `scales` and `colors` as many, `rotations` 4 N and
+      `opacities` N.
+    - (C2) `sh_coeffs` has a multiple of 3 N numbers.
+    - (C3) `meta` has 23 numbers.
+    - (C4) `width`, `height` and `tile_size` are from 1 to 2^14, `max_list_entries` is from 1 to
+      2^22.
+    - (C5) `alpha_cutoff` is above 0 and at most 1.
+    - (C6) `radius_scale` is positive and finite.
+    - (C7) `transmittance_threshold` is from 0 to 1.}];
+
 /// How attributes are written.
 defvar splatImageFormat = "(`width` $width^)? (`height` $height^)? (`tile_size` $tile_size^)?"
     "(`max_list_entries` $max_list_entries^)? (`alpha_cutoff` $alpha_cutoff^)?";
@@ -37,7 +48,7 @@ defvar splatStop = (ins DefaultValuedAttr<F32Attr, "0.01f">:$transmittance_thres
 def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
     !con(splatImage, splatRadius, splatStop)> {
   let summary = "splats as a camera sees them, in lists of the tiles that they touch";
-  let description = [{
+  let description = !strconcat([{
     N splats, each with a mean position, the natural logarithms of three standard deviations,
     the rotation by a quaternion (w, x, y, z), which isn't normalised, an opacity, which is
     clamped to 0 and 1, and a color: a linear one, or coefficients of spherical harmonics,
@@ -61,22 +72,15 @@ def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
     touches, in the order of their distances: `max_list_entries` entries, and no more.
 
     The result is one vector of numbers, for n = max(N, 1) splats and T tiles: color and opacity
-    [n, 4], whether it is visible [n], the camera in a space where the splat is a ball [n, 3],
-    the inverse axes of that space [n, 3], rotations [n, 4], the lists one after the other
+    [n, 4], whether it is visible [n], the camera in the splat's frame, in which its axes of
+    3 e^scale radius_scale have length one [n, 3], the inverses of these axes [n, 3], rotations
+    [n, 4], the lists one after the other
     [max_list_entries], their begins and ends [T, 2] (2^32 and 0 of an empty one), directions of
     the pixels' rays [width height, 3], and 11 parameters: width, height, tile_size, tiles in a
     row, alpha_cutoff, transmittance_threshold, which has no other use here, the color of
     the background to the power of 2.2, and two zeros.
 
-    - (C1) `positions` has 3 N numbers, `scales` and `colors` as many, `rotations` 4 N and
-      `opacities` N.
-    - (C2) `sh_coeffs` has a multiple of 3 N numbers.
-    - (C3) `meta` has 23 numbers.
-    - (C4) `width`, `height` and `tile_size` are from 1 to 2^14, `max_list_entries` is from 1 to
-      2^22.
-    - (C5) `alpha_cutoff` is above 0 and at most 1.
-    - (C6) `radius_scale` is positive and finite.
-    - (C7) `transmittance_threshold` is from 0 to 1.
+}], splatRules, [{
 
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
@@ -86,7 +90,7 @@ def MIR_GaussianSplatPrepareOp : MIR_SceneOp<"gaussian_splat_prepare", (ins),
       return %seen : tensor<?xf32>
     }
     ```
-  }];
+  }]);
 }
 
 def MIR_GaussianSplatRasterizeOp : MIR_InferredOp<"gaussian_splat_rasterize"> {
@@ -100,8 +104,8 @@ def MIR_GaussianSplatRasterizeOp : MIR_InferredOp<"gaussian_splat_rasterize"> {
 
     where alpha, the opacity times the density of the splat along the pixel's ray, is at least
     `alpha_cutoff`, and the splat is visible; nothing follows once T is below
-    `transmittance_threshold`. With P the part of the camera's position, in the space where the
-    splat is a ball, that is at right angles to the ray there:
+    `transmittance_threshold`. With P the part of the camera's position, in the splat's frame (see
+    `mir.gaussian_splat_prepare`), that is at right angles to the ray there:
 
         alpha = opacity e^(-4.5 |P|^2)
 
@@ -134,11 +138,11 @@ def MIR_GaussianSplatRasterizeOp : MIR_InferredOp<"gaussian_splat_rasterize"> {
 def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
     !con(splatImage, splatRadius, splatStop)> {
   let summary = "an image of Gaussian splats";
-  let description = [{
+  let description = !strconcat([{
     `mir.gaussian_splat_rasterize` of what `mir.gaussian_splat_prepare` gives: [height, width, 4]
     as a vector. Where there is no splat, it is zeros.
 
-    - (C1) to (C7) as of `mir.gaussian_splat_prepare`.
+}], splatRules, [{
 
     ```mlir
     func.func @f(%p: tensor<?xf32>, %q: tensor<?xf32>, %o: tensor<?xf32>, %sh: tensor<0xf32>,
@@ -148,7 +152,7 @@ def MIR_GaussianSplatRenderOp : MIR_SceneOp<"gaussian_splat_render", (ins),
       return %image : tensor<12288xf32>
     }
     ```
-  }];
+  }]);
 }
 
 def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backward",
@@ -156,7 +160,7 @@ def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backw
     !con(splatImage, splatRadius, splatStop, (ins OptionalAttr<F32Attr>:$loss_grad_clip)),
     "(`loss_grad_clip` $loss_grad_clip^)?"> {
   let summary = "gradient of gaussian_splat_render";
-  let description = [{
+  let description = !strconcat([{
     The gradient by `positions`, `scales`, `rotations`, `opacities`, `colors` and `sh_coeffs`, one
     after the other in one vector, of sum(d_rgba * gaussian_splat_render(...)), without the
     opacity's part of `d_rgba`: with entries of `d_rgba` clamped to `loss_grad_clip` where it is
@@ -164,7 +168,7 @@ def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backw
     where it ends are taken as constants. The gradient by `sh_coeffs` is 3 N zeros where there
     are none: they count as one coefficient each.
 
-    - (C1) to (C7) as of `mir.gaussian_splat_render`.
+}], splatRules, [{
     - (C8) `d_rgba` has 4 width height numbers.
     - (C9) `loss_grad_clip` is positive and finite.
 
@@ -176,7 +180,7 @@ def MIR_GaussianSplatRenderBackwardOp : MIR_SceneOp<"gaussian_splat_render_backw
       return %g : tensor<?xf32>
     }
     ```
-  }];
+  }]);
 }
 
 #endif // RLX_MIR_SPLAT
