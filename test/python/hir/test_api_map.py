@@ -52,7 +52,7 @@ class Graph:
     def scene(self) -> list[Value]:
         sizes = {"positions": 6, "scales": 6, "rotations": 8, "opacities": 2, "colors": 6, "sh_coeffs": 0, "meta": 23}
         values = {value.name: value for value in self.m.inputs}
-        return [values.get(name) or self.m.input(name, [size]) for name, size in sizes.items()]
+        return [values[name] if name in values else self.m.input(name, [size]) for name, size in sizes.items()]
 
     @property
     def heads(self) -> dict[str, int]:

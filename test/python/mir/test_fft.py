@@ -22,7 +22,7 @@ DTYPES = ("f32", "f64", "complex<f32>")
 NORMS = ("backward", "forward", "ortho")
 #: One; every small factor, alone and with others; powers of two around the stages' sizes; larger primes.
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 11, 12, 13, 16, 17, 26, 30, 31, 32, 34, 60, 64, 97, 100, 125, 128, 143)
-QUICK = (1, 2, 8, 13, 30, 64, 97)
+QUICK = (1, 2, 13, 30, 34)
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:
@@ -121,8 +121,14 @@ def _norm(word: str) -> Any:
     return ir.Attribute.parse(f"#mir<fft_norm {word}>")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("n", [1, 12, 64, 97, pytest.param(1000, marks=pytest.mark.slow)])
+#: Run by default; other combinations are slow.
+COMPILED = ((1, "f32"), (12, "f64"), (64, "complex<f32>"), (97, "f32"))
+ALL = [(n, dtype) for n in (1, 12, 64, 97, 1000) for dtype in DTYPES]
+
+
+@pytest.mark.parametrize(
+    ("n", "dtype"), [pytest.param(*pair, marks=[] if pair in COMPILED else [pytest.mark.slow]) for pair in ALL]
+)
 def test_compiled_for_any_number_of_rows(n, dtype):
     module = program(n, dtype, inverse=n % 2 == 0)
     executables = [rlx.compile(module, threads=threads, cache=False) for threads in (1, 2)]
@@ -143,13 +149,13 @@ def test_error_of_long_transforms(n):
     assert error(complexes(executable.run({"x": x})["y"]), np.fft.fft(complexes(x))) < 1e-6
 
 
-@pytest.mark.parametrize("norm", NORMS)
-def test_an_inverse_gives_back_what_was_transformed(norm):
+def test_an_inverse_gives_back_what_was_transformed():
     module = GraphModule.mir("both")
-    x = module.input("x", ["rows", 2 * 60])
-    module.set_outputs({"y": module.fft(module.fft(x, norm=norm), inverse=True, norm=norm)})
-    given = stored(numbers(3, 60), "f32")
-    np.testing.assert_allclose(rlx.compile(module, cache=False).run({"x": given})["y"], given, atol=1e-6)
+    x = module.input("x", ["rows", 2 * 30])
+    module.set_outputs({norm: module.fft(module.fft(x, norm=norm), inverse=True, norm=norm) for norm in NORMS})
+    given = stored(numbers(3, 30), "f32")
+    for found in rlx.compile(module, cache=False).run({"x": given}).values():
+        np.testing.assert_allclose(found, given, atol=1e-6)
 
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -184,30 +190,44 @@ def near(got: np.ndarray, want: np.ndarray) -> None:
     np.testing.assert_allclose(got, want, rtol=2e-5, atol=3e-6 * max(float(np.abs(want).max(initial=1)), 1.0))
 
 
-@pytest.mark.parametrize(("length", "n"), [(8, None), (7, None), (1, None), (12, 20), (20, 9), (97, None)])
+#: (length, n): run by default, and slow.
+FEW_REAL, MORE_REAL = [(8, None), (7, 12)], [(7, None), (1, None), (12, 20), (20, 9), (97, None)]
+
+
+def slowly(quick: list[Any], slow: list[Any]) -> list[Any]:
+    return [*quick, *(pytest.param(*entry, marks=pytest.mark.slow) for entry in slow)]
+
+
+@pytest.mark.parametrize(("length", "n"), slowly(FEW_REAL, MORE_REAL))
 def test_rfft_is_that_of_numpy(length, n):
     x = real(3, length)
-    for norm in NORMS if length == 8 else NORMS[:1]:
-        re, im = built(lambda m, x, norm=norm: m.rfft(x, n=n, norm=norm), {"x": x})
+    found = built(lambda m, x: sum((m.rfft(x, n=n, norm=norm) for norm in NORMS), ()), {"x": x})
+    for norm, re, im in zip(NORMS, found[::2], found[1::2], strict=True):
         want = np.fft.rfft(x.astype(np.float64), n, norm=norm)
         near(re, want.real)
         near(im, want.imag)
 
 
 def test_transforms_of_real_rows():
-    x = real(2, 15, dtype=np.float64)
+    x = real(2, 9, dtype=np.float64)
     want = np.fft.fft(x)
-    for name in ("fft_real", "fft_batch_real"):
-        re, im = built(lambda m, x, name=name: getattr(m, name)(x), {"x": x}, stage="hir")
-        near(re, want.real)
-        near(im, want.imag)
-    (padded,) = built(lambda m, x: m.pad_last_axis_to_pow2(x), {"x": x})
-    np.testing.assert_array_equal(padded, np.pad(x, [(0, 0), (0, 1)]))
-    (same,) = built(lambda m, x: m.neg(m.pad_last_axis_to_pow2(x)), {"x": x[:, :8]})
-    np.testing.assert_array_equal(same, -x[:, :8])
+    found = built(
+        lambda m, x: (
+            *m.fft_real(x),
+            *m.fft_batch_real(x),
+            m.pad_last_axis_to_pow2(x),
+            m.neg(m.pad_last_axis_to_pow2(x[:, :8])),
+        ),
+        {"x": x},
+        stage="hir",
+    )
+    for got, part in zip(found, [want.real, want.imag] * 2, strict=False):
+        near(got, part)
+    np.testing.assert_array_equal(found[4], np.pad(x, [(0, 0), (0, 7)]))
+    np.testing.assert_array_equal(found[5], -x[:, :8])
 
 
-@pytest.mark.parametrize(("bins", "n"), [(5, None), (5, 9), (2, None), (2, 3), (1, 1), (9, 8), (4, 12)])
+@pytest.mark.parametrize(("bins", "n"), slowly([(5, None), (5, 9), (4, 12)], [(2, None), (2, 3), (1, 1), (9, 8)]))
 def test_irfft_is_that_of_numpy(bins, n):
     """Imaginary parts that can't be of real rows are dropped, as numpy drops them."""
     re, im = real(3, bins), real(3, bins, seed=1)
@@ -226,25 +246,24 @@ def test_spectra_of_blocks():
 
 def test_transforms_along_dimensions():
     z = numbers(3, 4, 5).astype(np.complex64)
-    wide = z.astype(np.complex128)
-    (y,) = built(lambda m, z: m.fft_axis(z, 1), {"z": z})
-    near(y, np.fft.fft(wide, axis=1))
-    (y,) = built(lambda m, z: m.fft_axis(z, -1, inverse=True, norm="forward"), {"z": z})
-    near(y, np.fft.ifft(wide, axis=-1, norm="forward"))
-    (y,) = built(lambda m, z: m.fft_norm(z, "ortho"), {"z": z})
-    near(y, np.fft.fft(wide, norm="ortho"))
-    (y,) = built(lambda m, z: m.fftn(z, norm="ortho"), {"z": z}, symbolic=False)
-    near(y, np.fft.fftn(wide, norm="ortho"))
-    (y,) = built(lambda m, z: m.ifftn(z, [2, -2, 1]), {"z": z})
-    near(y, np.fft.ifftn(wide, axes=[1, 2]))
-    (y,) = built(lambda m, z: m.neg(m.fftn(z, [])), {"z": z})
-    np.testing.assert_array_equal(y, -z)
     block = stored(numbers(5, 3), "f32")
-    (y,) = built(lambda m, x: m.fftn(x, [-1]), {"x": block})
-    near(complexes(y), np.fft.fft(complexes(block)))
+    cases: list[tuple[Callable[..., Any], Callable[..., Any]]] = [
+        (lambda m, z: m.fft_axis(z, 1), lambda z: np.fft.fft(z, axis=1)),
+        (lambda m, z: m.fft_axis(z, -1, inverse=True, norm="forward"), lambda z: np.fft.ifft(z, norm="forward")),
+        (lambda m, z: m.fft_norm(z, "ortho"), lambda z: np.fft.fft(z, norm="ortho")),
+        (lambda m, z: m.fftn(z, norm="ortho"), lambda z: np.fft.fftn(z, norm="ortho")),
+        (lambda m, z: m.ifftn(z, [2, -2, 1]), lambda z: np.fft.ifftn(z, axes=[1, 2])),
+        (lambda m, z: m.neg(m.fftn(z, [])), lambda z: -z),
+    ]
+    found = built(
+        lambda m, z, x: (*(build(m, z) for build, _ in cases), m.fftn(x, [-1])), {"z": z, "x": block}, symbolic=False
+    )
+    for got, (_, numpy) in zip(found, cases, strict=False):
+        near(got, numpy(z.astype(np.complex128)))
+    near(complexes(found[-1]), np.fft.fft(complexes(block)))
 
 
-@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("symbolic", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_stft(symbolic):
     """Frames by themselves; the signal's length may be a symbol."""
     x, frame, hop = real(2, 29), 8, 5
@@ -261,23 +280,20 @@ def test_stft(symbolic):
             near(got["y"], want)
 
 
-@pytest.mark.parametrize(("la", "lb", "n_fft"), [(5, 3, None), (1, 1, None), (17, 16, 100)])
+@pytest.mark.parametrize(("la", "lb", "n_fft"), slowly([(5, 3, None)], [(1, 1, None), (17, 16, 100)]))
 def test_convolution(la, lb, n_fft):
     a, b = real(3, la), real(3, lb)
-    (y,) = built(lambda m, a, b: m.fft_conv1d(a, b, n_fft), {"a": a, "b": b})
+    found = built(lambda m, a, b: (m.fft_conv1d(a, b, n_fft), m.fft_conv1d(a, b, norm="forward")), {"a": a, "b": b})
     want = np.stack([np.convolve(x, y) for x, y in zip(a.astype(np.float64), b, strict=True)])
-    near(y, want)
-    if la == 5:
-        (y,) = built(lambda m, a, b: m.fft_conv1d(a, b, norm="forward"), {"a": a, "b": b})
-        near(y, want / 8)
+    near(found[0], want)
+    near(found[1], want / (1 << (la + lb - 2).bit_length()))
 
 
 def test_densities_and_frequencies():
     re, im = real(2, 5), real(2, 5, seed=1)
-    (y,) = built(lambda m, re, im: m.psd(re, im), {"re": re, "im": im})
-    near(y, (re**2 + im**2) / 5)
-    (y,) = built(lambda m, x: m.psd_real(x), {"x": re})
-    near(y, np.abs(np.fft.rfft(re)) ** 2 / 3)
+    density, of_rows = built(lambda m, re, im: (m.psd(re, im), m.psd_real(re)), {"re": re, "im": im})
+    near(density, (re**2 + im**2) / 5)
+    near(of_rows, np.abs(np.fft.rfft(re)) ** 2 / 3)
     for n in (1, 2, 5, 8):
         module = GraphModule.mir("frequencies")
         outputs = {"all": module.fftfreq_tensor(n, 0.5), "half": module.rfftfreq_tensor(n)}
@@ -317,7 +333,7 @@ def test_errors_name_what_is_wrong():
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n", [12, 97])
+@pytest.mark.parametrize("n", [12, pytest.param(97, marks=pytest.mark.slow)])
 def test_kernels_for_gpus_run_as_loops(n):
     module = program(n, "f32")
     executable = compile_emulated(module)
