@@ -6,38 +6,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from mlir.dialects import arith
 
 from rlx_mlir import ir
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
-    SizeLike,
-    as_index,
+    Map,
     converted,
-    divided,
     element_type,
     empty,
-    extract_slice,
     filled,
-    for_each,
     generic,
-    index_constant,
-    insert_slice,
-    plus,
     size_of,
     sizes_of,
-    times,
 )
 from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, exp
+from rlx_mlir.mir.scalars import Scalar, accumulator, exp_in_loop
 from rlx_mlir.rewriting import Rewriter
-
-#: Steps of a channel that are taken before the next channel's: what they read of memory is in the nearest cache then
-#: for the channels beside it.
-STEPS = 64
 
 
 @reference(mir.SelectiveScanOp)
@@ -70,54 +57,36 @@ def selective_scan_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> l
 
 @TO_LINALG.pattern(mir.SelectiveScanOp)
 def lower_selective_scan(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """selective_scan -> scf.for over parts of the sequence, generic: batch items, channels, steps, and states
+    """selective_scan -> generic: batch items, steps, states, and channels, which lie beside each other in memory
 
-    The states of a channel are changed in place from step to step, which are a reduction's.
+    States are changed in place from step to step, along a reduction.
     """
-    batch, steps, channels = sizes_of(op.x)
+    batch, _, channels = sizes_of(op.x)
     n = size_of(op.a, 1)
     narrow_type = element_type(op.x)
     wide = accumulator(narrow_type)
+    item, step, state, channel = range(4)
+    turned: Map = [0, 2, 1]
+    rates = generic(2, [(op.a, [1, 0])], [(empty([n, channels], wide), [0, 1])], lambda a, _: a.widen())
+    start = (empty([batch, n, channels], wide), [0, 1, 2])
     if op.state is None:
-        memory = filled([batch, channels, n], wide, 0)
+        memory = filled([batch, n, channels], wide, 0)
     else:
-        cell = [0, 1, 2]
-        memory = generic(3, [(op.state, cell)], [(empty([batch, channels, n], wide), cell)], lambda state, _: state)
-    result = filled(sizes_of(op.x), wide, 0)
-    if isinstance(steps, int) and steps <= STEPS:
-        result, memory = _advance([op.x, op.delta, op.a, op.b, op.c], result, memory)
-        rewriter.replace(op, converted(result, op.result.type), memory)
-        return
-
-    def part(number: ir.Value, result: ir.Value, memory: ir.Value) -> list[ir.Value]:
-        start = times(number, STEPS)
-        rest = arith.SubIOp(as_index(steps), as_index(start)).result
-        count = arith.MinUIOp(rest, index_constant(STEPS)).result
-
-        def own(value: ir.Value, width: SizeLike) -> ir.Value:
-            return extract_slice(value, [0, start, 0], [batch, count, width])
-
-        operands = [own(op.x, channels), own(op.delta, channels), op.a, own(op.b, n), own(op.c, n)]
-        found, memory = _advance(operands, own(result, channels), memory)
-        return [insert_slice(found, result, [0, start, 0], [batch, count, channels]), memory]
-
-    parts = divided(plus(steps, STEPS - 1), STEPS)
-    result, memory = for_each(0, parts, [result, memory], part)
-    rewriter.replace(op, converted(result, op.result.type), memory)
-
-
-def _advance(operands: Sequence[ir.Value], result: ir.Value, memory: ir.Value) -> list[ir.Value]:
-    """Some steps: x, delta, a, b and c, the sums of the result, which are zeros, and the states before them."""
-    item, channel, step, state = range(4)
-    by_channel, by_state, cell = [item, step, channel], [item, step, state], [item, channel, state]
-    maps = [by_channel, by_channel, [channel, state], by_state, by_state]
+        memory = generic(3, [(op.state, turned)], [start], lambda state, _: state)
+    by_channel, by_state = [item, step, channel], [item, step, state]
+    operands: list[tuple[ir.Value, Map]] = [(op.x, by_channel), (op.delta, by_channel), (rates, [state, channel])]
+    operands += [(op.b, by_state), (op.c, by_state)]
 
     def body(*scalars: Scalar) -> tuple[Scalar, Scalar]:
         x, delta, a, b, c = (scalar.widen() for scalar in scalars[:5])
         total, before = scalars[5:]
-        after = exp(delta * a) * before + delta * x * b
+        after = exp_in_loop(delta * a) * before + delta * x * b
         return total + c * after, after
 
-    outputs = [(result, by_channel), (memory, cell)]
-    found: list[ir.Value] = generic(4, list(zip(operands, maps, strict=True)), outputs, body, reduction=[step, state])
-    return found
+    outputs: list[tuple[ir.Value, Map]] = [(filled(sizes_of(op.x), wide, 0), by_channel)]
+    outputs.append((memory, [item, state, channel]))
+    result, memory = generic(4, operands, outputs, body, reduction=[step, state])
+    last = (empty([batch, channels, n], wide), [0, 1, 2])
+    rewriter.replace(
+        op, converted(result, op.result.type), generic(3, [(memory, turned)], [last], lambda state, _: state)
+    )

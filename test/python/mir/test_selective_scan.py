@@ -16,12 +16,10 @@ from rlx_mlir import GraphModule, interpret
 from rlx_mlir.dialects import mir
 from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.mir import REFERENCES
-from rlx_mlir.mir.state_space import STEPS
 
 DTYPES: dict[str, Any] = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 NAMES = ("x", "delta", "a", "b", "c", "state")
-#: None, one, and around the steps that are taken before the next channel's.
-LENGTHS = (0, 1, STEPS - 1, STEPS, STEPS + 1, 2 * STEPS + 3)
+LENGTHS = (0, 1, 2, 7, 64, 131)
 
 
 def operands(
@@ -87,7 +85,7 @@ def test_loops_are_the_reference(dtype):
         (0, 3, 3, 4),
         (2, 3, 0, 4),
         (2, 3, 5, 0),
-        (1, STEPS + 2, 3, 17),
+        (1, 66, 3, 17),
     ):
         given = operands(*sizes, dtype)
         cases.append(case(f"{sizes}", build, *given))
@@ -122,6 +120,22 @@ def test_compiled_for_any_length(dtype):
                 np.testing.assert_allclose(got[name].astype(np.float64), array, atol=tolerance * scale, rtol=0)
 
 
+def test_decays_of_any_size():
+    """Where e^(delta a) is 0, small, 1, large or infinite, or isn't a number."""
+    steps = np.array([0, 1e-30, 1, 50, 86, 87, 88.7, 100, 1e30, np.inf, np.nan], np.float32)
+    for sign in (-1, 1):
+        module = GraphModule.mir("decays")
+        given = {name: module.input(name, shape) for name, shape in (("x", [1, 1, 11]), ("d", [1, 1, 11]))}
+        a, b, state = module.input("a", [11, 1]), module.input("b", [1, 1, 1]), module.input("s", [1, 11, 1])
+        module.set_outputs({"y": module.selective_scan(given["x"], given["d"], a, b, b, state)[1]})
+        arrays = {"x": np.zeros((1, 1, 11)), "d": steps.reshape(1, 1, 11), "a": np.full((11, 1), sign)}
+        arrays |= {"b": np.ones((1, 1, 1)), "s": np.ones((1, 11, 1))}
+        with np.errstate(all="ignore"):
+            want = np.exp(sign * steps.astype(np.float64)).astype(np.float32) + steps * 0
+        found = rlx.compile(module, cache=False).run({name: x.astype(np.float32) for name, x in arrays.items()})
+        np.testing.assert_allclose(found["y"].reshape(-1), want, rtol=3e-7, atol=2.5e-38)
+
+
 def test_bits_do_not_depend_on_threads():
     given = dict(zip(NAMES, operands(1, 70, 200, 16), strict=True))
     rate = {"a": given.pop("a")}
@@ -138,7 +152,7 @@ def test_bits_do_not_depend_on_threads():
 def test_kernels_for_gpus_run_as_loops():
     module = program("f32", "channels", 4)
     executable = compile_emulated(module)
-    for steps in (0, 1, STEPS + 1):
+    for steps in (0, 1, 9):
         given = dict(zip(NAMES, operands(2, steps, 3, 4), strict=True))
         want = interpret(module, given)
         rate = {"a": given.pop("a")}
