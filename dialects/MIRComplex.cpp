@@ -43,6 +43,23 @@ INFER_PART(ImagOp)
 INFER_PART(ComplexNormSqOp)
 #undef INFER_PART
 
+LogicalResult ComplexNormSqBackwardOp::inferReturnTypes(MLIRContext *,
+                                                        std::optional<Location> location,
+                                                        Adaptor adaptor,
+                                                        SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> z = tensorType(location, op, "z", adaptor.getZ().getType());
+  FailureOr<RankedTensorType> g = tensorType(location, op, "g", adaptor.getG().getType());
+  if (failed(z) || failed(g))
+    return failure();
+  FailureOr<SmallVector<int64_t>> shape = joinShapes(z->getShape(), g->getShape());
+  if (failed(shape)) // C1
+    return inferError(location, op, "expects 'z' and 'g' to have one shape, but got ",
+                      shapeText(z->getShape()), " and ", shapeText(g->getShape()));
+  results.push_back(RankedTensorType::get(*shape, z->getElementType()));
+  return success();
+}
+
 OpFoldResult ConjugateOp::fold(FoldAdaptor) {
   auto inner = getZ().getDefiningOp<ConjugateOp>(); // conjugate(conjugate(z)) -> z
   return inner ? OpFoldResult(inner.getZ()) : OpFoldResult();

@@ -11,9 +11,7 @@ using namespace rlx::mir;
 
 /// Whether two shapes can be one.
 static bool shapesAgree(ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs) {
-  return lhs.size() == rhs.size() && llvm::all_of(llvm::zip_equal(lhs, rhs), [](auto pair) {
-           return sizesAgree(std::get<0>(pair), std::get<1>(pair));
-         });
+  return llvm::equal(lhs, rhs, sizesAgree);
 }
 
 LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
@@ -51,6 +49,50 @@ LogicalResult GatedDeltaNetOp::inferReturnTypes(MLIRContext *context,
                       shapeText(state->getShape()));
   if (state->getElementType() != wide) // C4
     return inferError(location, op, "expects 'state' to be of ", wide, " where 'q' is of ", element,
+                      ", but got ", state->getElementType());
+  results.push_back(*state);
+  return success();
+}
+
+LogicalResult SelectiveScanOp::inferReturnTypes(MLIRContext *context,
+                                                std::optional<Location> location, Adaptor adaptor,
+                                                SmallVectorImpl<Type> &results) {
+  StringRef op = getOperationName();
+  FailureOr<RankedTensorType> x = tensorType(location, op, "x", adaptor.getX().getType());
+  FailureOr<RankedTensorType> a = tensorType(location, op, "a", adaptor.getA().getType());
+  FailureOr<RankedTensorType> b = tensorType(location, op, "b", adaptor.getB().getType());
+  if (failed(x) || failed(a) || failed(b))
+    return failure();
+  if (x->getRank() != 3) // C1
+    return inferError(location, op, "expects 'x' to have three dimensions, but its rank is ",
+                      x->getRank());
+  ArrayRef<int64_t> shape = x->getShape();
+  Type element = x->getElementType();
+  int64_t dynamic = ShapedType::kDynamic;
+  if (!shapesAgree(a->getShape(), {shape[2], dynamic}) || a->getElementType() != element) // C2
+    return inferError(location, op, "expects 'a' to be [", sizeText(shape[2]), ", n] of ", element,
+                      ", but got ", *a);
+  int64_t n = a->getDimSize(1);
+  int64_t inputs[] = {shape[0], shape[1], n};
+  if (!shapesAgree(b->getShape(), inputs) || b->getElementType() != element) // C3
+    return inferError(location, op, "expects 'b' and 'c' to be ", shapeText(inputs), " of ",
+                      element, ", but got ", *b);
+  int64_t memory[] = {shape[0], shape[2], ShapedType::isDynamic(n) ? b->getDimSize(2) : n};
+  Type wide = element.isF64() ? element : Type(Float32Type::get(context));
+  results.push_back(*x);
+  if (!adaptor.getState()) {
+    results.push_back(RankedTensorType::get(memory, wide));
+    return success();
+  }
+  FailureOr<RankedTensorType> state =
+      tensorType(location, op, "state", adaptor.getState().getType());
+  if (failed(state))
+    return failure();
+  if (!shapesAgree(state->getShape(), memory)) // C4
+    return inferError(location, op, "expects 'state' to be ", shapeText(memory), ", but got ",
+                      shapeText(state->getShape()));
+  if (state->getElementType() != wide) // C5
+    return inferError(location, op, "expects 'state' to be of ", wide, " where 'x' is of ", element,
                       ", but got ", state->getElementType());
   results.push_back(*state);
   return success();

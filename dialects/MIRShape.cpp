@@ -28,6 +28,14 @@ FailureOr<int64_t> rlx::mir::joinSizes(int64_t lhs, int64_t rhs) {
   return ShapedType::isDynamic(lhs) ? rhs : lhs;
 }
 
+FailureOr<SmallVector<int64_t>> rlx::mir::joinShapes(ArrayRef<int64_t> lhs, ArrayRef<int64_t> rhs) {
+  if (!llvm::equal(lhs, rhs, sizesAgree))
+    return failure();
+  return SmallVector<int64_t>(llvm::map_range(llvm::zip_equal(lhs, rhs), [](auto pair) {
+    return *joinSizes(std::get<0>(pair), std::get<1>(pair));
+  }));
+}
+
 FailureOr<SmallVector<int64_t>> rlx::mir::broadcastShapes(ArrayRef<int64_t> lhs,
                                                           ArrayRef<int64_t> rhs) {
   if (lhs.size() < rhs.size())

@@ -28,6 +28,10 @@ bool sizesAgree(int64_t lhs, int64_t rhs);
 /// differ.
 llvm::FailureOr<int64_t> joinSizes(int64_t lhs, int64_t rhs);
 
+/// The shape that two tensors share, size by size; failure where they differ.
+llvm::FailureOr<llvm::SmallVector<int64_t>> joinShapes(llvm::ArrayRef<int64_t> lhs,
+                                                       llvm::ArrayRef<int64_t> rhs);
+
 /// Numpy's rule for shapes aligned at the last dimension. Only a size that is 1 in the type is
 /// repeated: a dynamic size that meets another is equal to it at run time.
 llvm::FailureOr<llvm::SmallVector<int64_t>> broadcastShapes(llvm::ArrayRef<int64_t> lhs,

@@ -81,4 +81,29 @@ def MIR_ConjugateOp : MIR_Op<"conjugate", [AllTypesMatch<["z", "result"]>]> {
   let hasFolder = 1;
 }
 
+def MIR_ComplexNormSqBackwardOp : MIR_InferredOp<"complex_norm_sq_backward"> {
+  let summary = "gradient of the squares of magnitudes";
+  let description = [{
+    Of each element of `z`, a + bi, and of the gradient `g` of `mir.complex_norm_sq` there:
+
+        result = g a + g b i
+
+    The gradient by a complex number w is that by its conjugate, as in Wirtinger's calculus,
+    half of (gradient by the real part) + i (gradient by the imaginary part). Each part is
+    rounded to f32.
+
+    - (C1) `z` and `g` have one shape.
+
+    ```mlir
+    func.func @f(%z: tensor<?x8xcomplex<f32>>, %g: tensor<?x8xf32>) -> tensor<?x8xcomplex<f32>> {
+      %d = mir.complex_norm_sq_backward %z, %g : tensor<?x8xcomplex<f32>>, tensor<?x8xf32>
+      return %d : tensor<?x8xcomplex<f32>>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_ComplexTensor:$z, MIR_F32Tensor:$g);
+  let results = (outs MIR_ComplexTensor:$result);
+  let assemblyFormat = "$z `,` $g attr-dict `:` type($z) `,` type($g)";
+}
+
 #endif // RLX_MIR_COMPLEX

@@ -112,15 +112,19 @@ def MIR_SigmoidOp : MIR_UnaryOp<"sigmoid", "logistic function",
 def MIR_TanhOp : MIR_UnaryOp<"tanh", "hyperbolic tangent",
     "tanh(x)", "Infinities give -1 and 1.">;
 def MIR_ExpOp : MIR_UnaryOp<"exp", "exponential function",
-    "e^x", "Overflow gives inf, underflow 0.">;
+    "e^x", "Overflow gives inf, underflow 0. Of complex numbers, a + bi, it is "
+    "e^a cos(b) + e^a sin(b) i, and e^a + bi where b is 0.", MIR_FieldTensor>;
 def MIR_LogOp : MIR_UnaryOp<"log", "natural logarithm",
-    "ln(x)", "0 gives -inf, negative numbers give NaN.">;
+    "ln(x)", "0 gives -inf, negative numbers give NaN. Of complex numbers, z = a + bi, it is "
+    "ln|z| + arg(z) i with the angle arg(z) from -pi to pi, whose sign is that of b, zero's too.",
+    MIR_FieldTensor>;
 def MIR_ErfcOp : MIR_UnaryOp<"erfc", "complementary error function",
     "2 / sqrt(pi) * (integral of e^(-t^2) from t = x to inf)",
     "It is 1 - erf(x), with all its digits where erf(x) is near 1: large numbers give small ones, "
     "not 0. Infinities give 2 and 0.">;
 def MIR_SqrtOp : MIR_UnaryOp<"sqrt", "square root",
-    "sqrt(x)", "Negative numbers give NaN.">;
+    "sqrt(x)", "Negative numbers give NaN. Of complex numbers, a + bi, it is the root whose real "
+    "part isn't negative; the sign of its imaginary part is that of b, zero's too.", MIR_FieldTensor>;
 def MIR_RsqrtOp : MIR_UnaryOp<"rsqrt", "reciprocal of the square root",
     "1 / sqrt(x)", "0 gives inf, negative numbers give NaN.">;
 def MIR_NegOp : MIR_UnaryOp<"neg", "negation",

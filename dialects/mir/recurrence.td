@@ -60,4 +60,46 @@ def MIR_GatedDeltaNetOp : MIR_InferredOp<"gated_delta_net", [
   }];
 }
 
+def MIR_SelectiveScanOp : MIR_InferredOp<"selective_scan", [
+    AllTypesMatch<["x", "delta"]>, AllTypesMatch<["b", "c"]>]> {
+  let summary = "state space model whose input, output and step depend on the token";
+  let description = [{
+    A state H for each batch item and channel, of n numbers, as in Mamba. `x` and `delta`, the
+    step, are [B, S, h], `a` is [h, n], `b` and `c` are [B, S, n]. For t = 0, 1, ..., S - 1, at
+    each batch item and channel:
+
+        H[m] = exp(delta[t] * a[m]) * H[m] + delta[t] * b[t, m] * x[t]
+        result[t] = sum over m of c[t, m] * H[m]
+
+    H starts as `state`, [B, h, n], and as zeros where there is none. `state_out` is H after the
+    last step, so `state` where S is 0: it is what the next call passes as `state`. What models
+    have around it isn't part of it: softplus of the step, the term D x, a gate.
+
+    Computed in f32 (f64 for f64); `result` is rounded once, to the element type of `x`. `state`
+    and `state_out` are of the type in which it is computed.
+
+    - (C1) `x` has three dimensions.
+    - (C2) `a` is [h, n], of the element type of `x`.
+    - (C3) `b` and `c` are [B, S, n], of the element type of `x`.
+    - (C4) `state` is [B, h, n].
+    - (C5) `state` is of f32, or of f64 where `x` is.
+
+    ```mlir
+    func.func @f(%x: tensor<1x?x8xbf16>, %a: tensor<8x4xbf16>, %b: tensor<1x?x4xbf16>,
+                 %state: tensor<1x8x4xf32>) -> (tensor<1x?x8xbf16>, tensor<1x8x4xf32>) {
+      %y, %next = mir.selective_scan %x, %x, %a, %b, %b state %state
+          : tensor<1x?x8xbf16>, tensor<8x4xbf16>, tensor<1x?x4xbf16>, tensor<1x8x4xf32>
+      return %y, %next : tensor<1x?x8xbf16>, tensor<1x8x4xf32>
+    }
+    ```
+  }];
+  let arguments = (ins MIR_FloatTensor:$x, MIR_FloatTensor:$delta, MIR_FloatTensor:$a,
+      MIR_FloatTensor:$b, MIR_FloatTensor:$c, Optional<MIR_FloatTensor>:$state);
+  let results = (outs MIR_FloatTensor:$result, MIR_FloatTensor:$state_out);
+  let assemblyFormat = [{
+    $x `,` $delta `,` $a `,` $b `,` $c (`state` $state^)? attr-dict
+    `:` type($x) `,` type($a) `,` type($b) (`,` type($state)^)?
+  }];
+}
+
 #endif // RLX_MIR_RECURRENCE

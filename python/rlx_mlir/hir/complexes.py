@@ -35,3 +35,7 @@ class ComplexBuilders(Emitting):
     def complex_norm_sq(self, z: Value, **options: Unpack[Options]) -> Value:
         """a^2 + b^2 of each a + bi, of f32."""
         return self._emit("mir.complex_norm_sq", {"z": z}, **options)[0]
+
+    def complex_norm_sq_backward(self, z: Value, g: Value, **options: Unpack[Options]) -> Value:
+        """g a + g b i of each a + bi of z: the gradient by its conjugate, where g is that by complex_norm_sq(z)."""
+        return self._emit("mir.complex_norm_sq_backward", {"z": z, "g": g}, **options)[0]

@@ -64,6 +64,7 @@ _ENUMS = {
     "rope_style": mir.RopeStyle,
     "head_layout": mir.HeadLayout,
     "compare_kind": mir.CompareKind,
+    "fft_norm": mir.FftNorm,
     "reduce_kind": mir.ReduceKind,
     "scaled_scheme": mir.ScaledScheme,
     "layout": mir.Layout,
@@ -73,8 +74,11 @@ _ENUMS = {
 
 
 #: Attributes that are there or not, and those that are floats; numbers of others are integers, of 32 bits or of 64.
-_FLAGS = ("exclusive", "gate_first", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
-_NUMBERS = ("decay", "eps", "eps1", "eps2", "mult", "scale", "scales", "softcap", "theta")
+_FLAGS = ("exclusive", "gate_first", "inverse", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
+_NUMBERS = (
+    *("decay", "eps", "eps1", "eps2", "mult", "scale", "scales", "softcap", "theta"),
+    *("radius_scale", "alpha_cutoff", "transmittance_threshold", "loss_grad_clip"),
+)
 _SHORT = ("out_zp", "w_zp", "x_zp", "zero_points")
 #: What numbers of Python, and lists of them, become in constants.
 _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}

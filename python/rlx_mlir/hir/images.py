@@ -10,6 +10,8 @@ from rlx_mlir.hir.arguments import number, pair
 from rlx_mlir.hir.chains import Chains
 from rlx_mlir.hir.graph import Word
 from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.spectra import Spectra
+from rlx_mlir.hir.splats import Splats
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Operand, Value
 
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 Pair = int | Sequence[int]
 
 
-class Images(Chains):
+class Images(Chains, Spectra, Splats):
     """The builders."""
 
     # -- windows -----------------------------------------------------------------------------------------------------

@@ -609,6 +609,28 @@ class Primitives(
         result, state_out = self._emit("mir.gated_delta_net", operands, **options)
         return result, state_out
 
+    def selective_scan(
+        self,
+        x: Value,
+        delta: Value,
+        a: Value,
+        b: Value,
+        c: Value,
+        state: Value | None = None,
+        **options: Unpack[Options],
+    ) -> tuple[Value, Value]:
+        """The recurrence of Mamba: (result [B, S, h], state [B, h, n] after the last token).
+
+        Args:
+            x, delta: [B, S, h], what comes in and the size of the step, which is positive.
+            a: [h, n], the rate at which each state of a channel decays, which is negative.
+            b, c: [B, S, n], how x goes into the states, and these into the result.
+            state: [B, h, n] f32 (f64 where x is), what the call before gave; zeros without it.
+        """
+        operands = {"x": x, "delta": delta, "a": a, "b": b, "c": c, "state": state}
+        result, state_out = self._emit("mir.selective_scan", operands, **options)
+        return result, state_out
+
     def cache_update(self, cache: Value, new: Value, pos: Value, **options: Unpack[Options]) -> Value:
         """cache [B, P, E] with rows pos[b], pos[b] + 1, … replaced by those of new [B, S, E]."""
         return self._emit("mir.cache_update", {"cache": cache, "new": new, "pos": pos}, **options)[0]

@@ -9,6 +9,7 @@ from rlx_mlir.mir import (
     conv,
     custom,
     elementwise,
+    fft,
     fused,
     group_norms,
     images,
@@ -26,6 +27,11 @@ from rlx_mlir.mir import (
     scaled,
     shape,
     solve,
+    splat_gradient,
+    splat_gradient_loops,
+    splat_loops,
+    splats,
+    state_space,
 )
 from rlx_mlir.mir.cost import COSTS, Cost, Sizes, cost_of
 from rlx_mlir.mir.packed import PackedWeight, Packing, packing
@@ -61,6 +67,7 @@ __all__ = [
     "custom",
     "elementwise",
     "evaluate",
+    "fft",
     "fused",
     "group_norms",
     "images",
@@ -80,4 +87,9 @@ __all__ = [
     "scaled",
     "shape",
     "solve",
+    "splat_gradient",
+    "splat_gradient_loops",
+    "splat_loops",
+    "splats",
+    "state_space",
 ]

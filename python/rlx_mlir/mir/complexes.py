@@ -50,6 +50,12 @@ def complex_norm_sq(z: np.ndarray) -> np.ndarray:
     return np.asarray(z.real * z.real + z.imag * z.imag)
 
 
+@reference(mir.ComplexNormSqBackwardOp)
+def complex_norm_sq_backward(z: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """g a + g b i of a + bi, part by part."""
+    return joined_parts(g * z.real, g * z.imag)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # Costs and dimensions
 # ----------------------------------------------------------------------------------------------------------------------
@@ -58,8 +64,9 @@ def complex_norm_sq(z: np.ndarray) -> np.ndarray:
 cost(mir.ConjugateOp)(per_element(1))
 #: Two squares and their sum.
 cost(mir.ComplexNormSqOp)(per_element(3))
+cost(mir.ComplexNormSqBackwardOp)(per_element(2))
 
-dim_rule(mir.ComplexOp)(broadcast_dims)
+dim_rule(mir.ComplexOp, mir.ComplexNormSqBackwardOp)(broadcast_dims)
 dim_rule(mir.RealOp, mir.ImagOp, mir.ConjugateOp, mir.ComplexNormSqOp)(same_dims)
 
 
@@ -96,3 +103,9 @@ def lower_conjugate(op: ir.AnyOp, rewriter: Rewriter) -> None:
 def lower_complex_norm_sq(op: ir.AnyOp, rewriter: Rewriter) -> None:
     """complex_norm_sq(z) -> generic: a^2 + b^2"""
     rewriter.replace(op, elementwise(op.result.type, [op.z], lambda z: z.re * z.re + z.im * z.im))
+
+
+@TO_LINALG.pattern(mir.ComplexNormSqBackwardOp)
+def lower_complex_norm_sq_backward(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """complex_norm_sq_backward(z, g) -> generic: g a + g b i"""
+    rewriter.replace(op, elementwise(op.result.type, [op.z, op.g], lambda z, g: joined(g * z.re, g * z.im)))

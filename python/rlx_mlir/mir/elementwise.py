@@ -33,6 +33,22 @@ from rlx_mlir.mir.algebra import (
 )
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size, broadcast
+from rlx_mlir.mir.formulas import (
+    ABSOLUTE,
+    ATAN,
+    COMPLEX_EXP,
+    COMPLEX_LOG,
+    COMPLEX_SQRT,
+    COS,
+    EXP,
+    LOG,
+    ROUND,
+    RSQRT,
+    SIN,
+    SQRT,
+    TAN,
+    TANH,
+)
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise, Rounding, register
 from rlx_mlir.mir.integers import DIVISION, LOGIC, integer_power, integer_power_formula, unsigned_power_formula
 from rlx_mlir.mir.intervals import (
@@ -61,18 +77,7 @@ def _erfc(x: np.ndarray) -> np.ndarray:
     return np.asarray(values).astype(x.dtype)
 
 
-EXP = Primitive("exp", np.exp)
-LOG = Primitive("log", np.log)
-TANH = Primitive("tanh", np.tanh)
-SQRT = Primitive("sqrt", np.sqrt)
-RSQRT = Primitive("rsqrt", lambda x: 1 / np.sqrt(x), expansion=formula(lambda x: 1 / SQRT(x)))
-SIN = Primitive("sin", np.sin)
-COS = Primitive("cos", np.cos)
-TAN = Primitive("tan", np.tan)
-ATAN = Primitive("atan", np.arctan)
 ERFC = Primitive("erfc", _erfc)
-ABSOLUTE = Primitive("absf", np.abs)
-ROUND = Primitive("roundeven", np.rint)
 
 
 def _sign(x: Symbol) -> Symbol:
@@ -240,6 +245,8 @@ register(
         formula(EXP),
         increasing(_exp),
         derivatives=(formula(EXP),),
+        complexes=True,
+        of_complex=COMPLEX_EXP,
     )
 )
 
@@ -250,6 +257,8 @@ register(
         formula(LOG),
         anything,
         derivatives=(formula(lambda x: 1 / x),),
+        complexes=True,
+        of_complex=COMPLEX_LOG,
         domain="positive",
     )
 )
@@ -308,6 +317,8 @@ register(
         lambda x: Interval(math.sqrt(x.low), math.sqrt(x.high)) if x.low >= 0 else ANYTHING,
         Rounding.ROUNDED,
         derivatives=(formula(lambda x: select(0 - x < 0, 0.5 / SQRT(x), 0.0)),),  # 0 where there is no slope
+        complexes=True,
+        of_complex=COMPLEX_SQRT,
         domain="positive",
     )
 )

@@ -16,6 +16,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.mir.algebra import Formula
 from rlx_mlir.mir.intervals import Rule
+from rlx_mlir.mir.numerics import joined_parts
 
 
 class Rounding(Enum):
@@ -48,6 +49,8 @@ class Elementwise:
         floats, integers, complexes, conditions: what operands may be: floats, integers, complex numbers, and i1.
         of_integers: the formula on integers of so many bits, where it is another one.
         of_unsigned: that on integers without sign, where it is yet another one.
+        of_complex: the real and the imaginary part on complex numbers, as formulas of the parts of all operands; None
+            where the formula itself is right.
         activation: whether products take it into their kernel (`mir.fused_matmul_bias_act`).
         domain: what the fuzzer draws half of the operands from: `normal` numbers, or `positive` ones.
         periodic: whether multiples of a period are subtracted first: its errors are absolute.
@@ -69,6 +72,7 @@ class Elementwise:
     conditions: bool = False
     of_integers: Callable[[int], Formula] | None = None
     of_unsigned: Callable[[int], Formula] | None = None
+    of_complex: tuple[Formula, Formula] | None = None
     activation: bool = False
     domain: str = "normal"
     periodic: bool = False
@@ -107,6 +111,9 @@ class Elementwise:
         if self.reference is not None:
             return np.asarray(self.reference(*operands))
         dtype = operands[0].dtype
+        if self.of_complex is not None and dtype.kind == "c":
+            given = [part for x in operands for part in (x.real, x.imag)]
+            return joined_parts(*(part.evaluate(*given) for part in self.of_complex))
         of_bits = self.of_unsigned if dtype.kind == "u" else None
         return np.asarray((self.formula if of_bits is None else of_bits(8 * dtype.itemsize)).evaluate(*operands))
 

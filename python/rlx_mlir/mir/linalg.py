@@ -345,8 +345,17 @@ def update_slice(
     part = extract_slice(target, offsets, sizes, drop=drop)
     loops = range(len(sizes) - len(drop))
     written = generic(len(loops), inputs, [(part, loops)], body)
+    return insert_slice(written, target, offsets, sizes)
+
+
+def insert_slice(
+    source: ir.Value, target: ir.Value, offsets: Sequence[SizeLike], sizes: Sequence[SizeLike]
+) -> ir.Value:
+    """The target with part of it replaced by the source, which was made with that part as its destination."""
+    if _holds_nothing(target, sizes):
+        return target
     static, dynamic = zip(*(_split(list(numbers)) for numbers in (offsets, sizes, [1] * len(sizes))), strict=True)
-    return tensor.InsertSliceOp(written, target, *dynamic, *static).result
+    return tensor.InsertSliceOp(source, target, *dynamic, *static).result
 
 
 def _holds_nothing(value: ir.Value, sizes: Sequence[SizeLike]) -> bool:

@@ -21,6 +21,7 @@ from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
+from rlx_mlir.mir.splats import META, OF_SPLAT, Image
 from rlx_mlir.mir.windows import Windows
 from rlx_mlir.rewriting import operations
 
@@ -256,7 +257,38 @@ def _gated_delta_net(view: mir.GatedDeltaNetOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(dims(view.state), (q[0], q[2], q[3], q[3]))
 
 
-def _conv(view: mir.ConvOp | mir.QConv2dOp, dims: DimsOf) -> Iterable[Rule]:
+def _selective_scan(view: mir.SelectiveScanOp, dims: DimsOf) -> Iterable[Rule]:
+    (batch, steps, channels), n = dims(view.x), dims(view.a)[1]
+    yield dims(view.a)[0], channels
+    yield from _equal(dims(view.delta), dims(view.x))
+    for value in (view.b, view.c):
+        yield from _equal(dims(value), (batch, steps, n))
+    if view.state is not None:
+        yield from _equal(dims(view.state), (batch, channels, n))
+
+
+def _splats(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    (count,) = dims(view.opacities)
+    for value, size in ((view.positions, 3), (view.scales, 3), (view.rotations, 4), (view.colors, 3)):
+        yield dims(value)[0], count * size
+    yield dims(view.meta)[0], Size.of(META)
+    if isinstance(view, mir.GaussianSplatRenderBackwardOp):
+        yield dims(view.d_rgba)[0], Size.of(4 * Image.of(view).pixels)
+
+
+def _rasterized(view: mir.GaussianSplatRasterizeOp, dims: DimsOf) -> Iterable[Rule]:
+    (length,), shared = dims(view.prepared), Image.of(view).shared
+    yield dims(view.meta)[0], Size.of(META)
+    yield length, Size.of(shared + OF_SPLAT), True
+    yield _multiple(length - shared, OF_SPLAT)
+
+
+def _of_one_shape(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    first, *others = (dims(value) for value in view.operation.operands)
+    for other in others:
+        yield from _equal(other, first)
+
+
 def _windows(view: ir.AnyOp, dims: DimsOf, kernel: Sequence[int]) -> Iterable[Rule]:
     """An image is at most one short of its windows; where it is the gradient of these, `dy` has one for each."""
     windows, x = Windows.of(view, kernel), dims(view.x)
@@ -267,7 +299,7 @@ def _windows(view: ir.AnyOp, dims: DimsOf, kernel: Sequence[int]) -> Iterable[Ru
         yield dims(view.dy)[0], x[0]
 
 
-def _conv(view: mir.ConvOp | mir.Conv2dBackwardInputOp, dims: DimsOf) -> Iterable[Rule]:
+def _conv(view: mir.ConvOp | mir.QConv2dOp | mir.Conv2dBackwardInputOp, dims: DimsOf) -> Iterable[Rule]:
     weight = dims(view.weight)
     yield dims(view.x)[1], weight[1] * python_value(view.groups)
     yield _multiple(weight[0], python_value(view.groups))
@@ -484,6 +516,10 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     "mir.sample": _sample,
     "mir.attention": _attention,
     "mir.gated_delta_net": _gated_delta_net,
+    "mir.selective_scan": _selective_scan,
+    "mir.complex_norm_sq_backward": _of_one_shape,
+    **{f"mir.gaussian_splat_{name}": _splats for name in ("prepare", "render", "render_backward")},
+    "mir.gaussian_splat_rasterize": _rasterized,
     "mir.conv": _conv,
     **{f"mir.{name}": _by_scales for name in ("quantize", "dequantize")},
     **{f"mir.fake_quantize{name}": _rounded for name in ("", "_backward", "_lsq", "_lsq_backward_x")},

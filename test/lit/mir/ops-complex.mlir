@@ -42,3 +42,19 @@ func.func @arithmetic(%z: tensor<?x8xcomplex<f32>>, %i: tensor<3xi32>) -> tensor
   %7 = mir.cast %i : tensor<3xi32> to tensor<3xcomplex<f32>>
   return %7 : tensor<3xcomplex<f32>>
 }
+
+/// Functions of complex numbers, and the gradient of their squares.
+// CHECK-LABEL: func @functions
+//  CHECK-SAME:   (%[[Z:.+]]: tensor<?x8xcomplex<f32>>, %[[G:.+]]: tensor<4x?xf32>)
+//       CHECK:   mir.exp %[[Z]] : tensor<?x8xcomplex<f32>>
+//       CHECK:   mir.log %[[Z]] : tensor<?x8xcomplex<f32>>
+//       CHECK:   mir.sqrt %[[Z]] : tensor<?x8xcomplex<f32>>
+//       CHECK:   %[[D:.+]] = mir.complex_norm_sq_backward %[[Z]], %[[G]] : tensor<?x8xcomplex<f32>>, tensor<4x?xf32>
+//       CHECK:   return %[[D]] : tensor<4x8xcomplex<f32>>
+func.func @functions(%z: tensor<?x8xcomplex<f32>>, %g: tensor<4x?xf32>) -> tensor<4x8xcomplex<f32>> {
+  %0 = mir.exp %z : tensor<?x8xcomplex<f32>>
+  %1 = mir.log %z : tensor<?x8xcomplex<f32>>
+  %2 = mir.sqrt %z : tensor<?x8xcomplex<f32>>
+  %3 = mir.complex_norm_sq_backward %z, %g : tensor<?x8xcomplex<f32>>, tensor<4x?xf32>
+  return %3 : tensor<4x8xcomplex<f32>>
+}

@@ -54,3 +54,27 @@ func.func @constant_of_complex() {
   %c = mir.constant dense<(1.0, 2.0)> : tensor<2xcomplex<f32>>
   return
 }
+
+// -----
+
+func.func @complex_norm_sq_backward_c1_shape(%z: tensor<4x8xcomplex<f32>>, %g: tensor<?x7xf32>) {
+  // expected-error @below {{'mir.complex_norm_sq_backward' op expects 'z' and 'g' to have one shape, but got [4, 8] and [?, 7]}}
+  %d = mir.complex_norm_sq_backward %z, %g : tensor<4x8xcomplex<f32>>, tensor<?x7xf32>
+  return
+}
+
+// -----
+
+func.func @complex_norm_sq_backward_c1_rank(%z: tensor<8xcomplex<f32>>, %g: tensor<1x8xf32>) {
+  // expected-error @below {{expects 'z' and 'g' to have one shape, but got [8] and [1, 8]}}
+  %d = mir.complex_norm_sq_backward %z, %g : tensor<8xcomplex<f32>>, tensor<1x8xf32>
+  return
+}
+
+// -----
+
+func.func @tanh_of_complex(%z: tensor<4xcomplex<f32>>) {
+  // expected-error @below {{operand #0 must be dense tensor of f16, bf16, f32 or f64 values, but got 'tensor<4xcomplex<f32>>'}}
+  %x = mir.tanh %z : tensor<4xcomplex<f32>>
+  return
+}

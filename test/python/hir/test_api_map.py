@@ -21,6 +21,8 @@ from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.shapes import Shapes
+from rlx_mlir.hir.spectra import Spectra
+from rlx_mlir.hir.splats import Splats
 
 MAP = Path(__file__).parents[3] / "docs" / "api-map.md"
 
@@ -46,6 +48,16 @@ class Graph:
         self.rows, self.experts = self.m.input("rows", ["batch", 32]), self.m.input("experts", ["batch"], "i32")
         rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
         self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
+
+    @property
+    def rates(self) -> Value:
+        return self.m.param("rates", [32, 32])
+
+    @property
+    def scene(self) -> list[Value]:
+        sizes = {"positions": 6, "scales": 6, "rotations": 8, "opacities": 2, "colors": 6, "sh_coeffs": 0, "meta": 23}
+        values = {value.name: value for value in self.m.inputs}
+        return [values[name] if name in values else self.m.input(name, [size]) for name, size in sizes.items()]
 
     @property
     def heads(self) -> dict[str, int]:
@@ -147,6 +159,8 @@ PRIMITIVES: dict[str, Any] = {
     "fused_swiglu": lambda g, b: b.fused_swiglu(g.x, gate_first=True),
     "fused_swiglu_ffn": lambda g, b: b.fused_swiglu_ffn(g.x, **g.ffn),
     "gated_delta_net": lambda g, b: b.gated_delta_net(*g.delta, g.state),
+    "complex_norm_sq_backward": lambda g, b: b.complex_norm_sq_backward(b.complex(g.x, g.y), g.x),
+    "selective_scan": lambda g, b: b.selective_scan(g.x, g.y, g.rates, g.x, g.y)[0],
     "gather": lambda g, b: b.gather(g.packed, g.ids),
     "iota": lambda g, b: b.iota([3, "seq"], -1, "f32"),
     "layer_norm": lambda g, b: b.layer_norm(g.x, g.gamma, g.gamma),
@@ -209,6 +223,33 @@ IMAGES: dict[str, Any] = {
     "resize_nearest_2x": lambda g, b: b.resize_nearest_2x(g.image),
 }
 
+SPECTRA: dict[str, Any] = {
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x) for name in ("fft", "pad_last_axis_to_pow2", "psd_real")},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x)[0] for name in ("fft_real", "fft_batch_real", "rfft")},
+    **{name: lambda g, b, name=name: getattr(b, name)(g.x, [-1]) for name in ("fftn", "ifftn")},
+    **{name: lambda g, b, name=name: getattr(b, name)(8) for name in ("fftfreq_tensor", "rfftfreq_tensor")},
+    **{
+        name: lambda g, b, name=name: getattr(b, name)(g.x, g.y)
+        for name in ("fft_conv1d", "ifft_spectrum", "irfft", "psd")
+    },
+    "fft_axis": lambda g, b: b.fft_axis(g.image, 1, inverse=True),
+    "fft_norm": lambda g, b: b.fft_norm(g.x, "ortho"),
+    "split_spectrum": lambda g, b: b.split_spectrum(g.x)[1],
+    "stft": lambda g, b: b.stft(g.x, 8, 4),
+}
+
+SPLATS: dict[str, Any] = {
+    **{
+        f"gaussian_splat_{name}": lambda g, b, name=name: getattr(b, f"gaussian_splat_{name}")(*g.scene, width=8)
+        for name in ("prepare", "render", "render_decomposed")
+    },
+    "gaussian_splat_rasterize": lambda g, b: b.gaussian_splat_rasterize(
+        b.gaussian_splat_prepare(*g.scene), g.scene[-1]
+    ),
+    "gaussian_splat_render_backward": lambda g, b: b.gaussian_splat_render_backward(*g.scene, g.m.input("d", [16384])),
+    "gaussian_splat_render_meta": lambda g, b: b.gaussian_splat_render_meta((0, 0, -3), (0, 0, 0)),
+}
+
 BLOCKS: dict[str, Any] = {
     "attention": lambda g, b: b.attention(
         g.x, g.x, g.x, mask_kind="causal", k_cache=g.cache, v_cache=g.cache, pos=g.pos, **g.heads
@@ -242,16 +283,18 @@ def test_every_builder_is_called_here():
     assert set().union(*map(builders, own)) == PRIMITIVES.keys()
     assert builders(AlgebraBuilders) == ALGEBRA.keys()
     assert builders(Images) == IMAGES.keys()
+    assert builders(Spectra) == SPECTRA.keys()
+    assert builders(Splats) == SPLATS.keys()
     assert builders(Blocks) == BLOCKS.keys()
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.parametrize("name", [*PRIMITIVES, *ALGEBRA, *IMAGES])
+@pytest.mark.parametrize("name", [*PRIMITIVES, *ALGEBRA, *IMAGES, *SPECTRA, *SPLATS])
 @pytest.mark.quick(27)
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)
-    built = (PRIMITIVES | ALGEBRA | IMAGES)[name](g, g.m.primitives)
+    built = (PRIMITIVES | ALGEBRA | IMAGES | SPECTRA | SPLATS)[name](g, g.m.primitives)
     assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
     g.m.set_outputs(built)
     g.m.verify()

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import cmath
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -78,6 +80,10 @@ def arithmetic() -> GraphModule:
             "imag": module.imag(x),
             "conjugate": module.conjugate(x),
             "norm": module.complex_norm_sq(x),
+            "norm_backward": module.complex_norm_sq_backward(x, module.imag(x)),
+            "exp": module.exp(x),
+            "log": module.log(x),
+            "sqrt": module.sqrt(x),
             "made": module.complex(f, module.real(x)),
             "chosen": module.where(f > 0.0, x, y),
         }
@@ -108,6 +114,10 @@ def expected(given: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         "imag": x.imag,
         "conjugate": np.conjugate(x),
         "norm": (wide.real**2 + wide.imag**2).astype(np.float32),
+        "norm_backward": (wide * x.imag).astype(C64),
+        "exp": np.exp(wide).astype(C64),
+        "log": np.log(wide).astype(C64),
+        "sqrt": np.sqrt(wide).astype(C64),
         "made": f + 1j * x.real.astype(C64),
         "chosen": np.where(f > 0, x, y),
     }
@@ -134,8 +144,12 @@ def test_loops_are_the_references():
         op = getattr(mir, name)
         cases += [case(name, op, x, y), case(f"{name} dynamic", op, dyn(x, 0), dyn(y))]
         cases += [case(f"{name} of nothing", op, dyn(x[:0], 0), y)]
-    for name in ("neg", "conjugate", "real", "imag", "complex_norm_sq"):
+    for name in ("neg", "conjugate", "real", "imag", "complex_norm_sq", "exp", "log", "sqrt"):
         cases += [case(name, getattr(mir, name), dyn(y)), case(f"{name} of nothing", getattr(mir, name), y[:0])]
+    gradient = np.linspace(-1, 2, y.size).astype(np.float32)
+    for part in (y, y[:0], np.stack([y, y])):
+        g = np.resize(gradient, part.shape)
+        cases.append(case(f"norm backward {part.shape}", mir.complex_norm_sq_backward, dyn(part), dyn(g)))
     with np.errstate(all="ignore"):
         check([*cases, case("complex", mir.complex, y.real.copy(), dyn(y.imag.copy()[:, None], 0))])
 
@@ -152,6 +166,67 @@ def test_references_by_hand():
     np.testing.assert_allclose(REFERENCES["mir.div"](large, large), [1])
     with np.errstate(all="ignore"):
         assert np.isnan(parts(REFERENCES["mir.div"](np.ones(1, C64), np.zeros(1, C64)))).all()
+
+
+def of_parts(*pairs: tuple[float, float]) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return joined_parts(*np.array(pairs, np.float32).T)
+
+
+def test_branches_and_infinities():
+    """The angle's sign is that of the imaginary part, of zeros too; no square overflows; real numbers stay real."""
+    inf, nan, quarter = np.inf, np.nan, np.float32(np.pi / 4)
+    pi, root = np.float32(np.pi), cmath.sqrt(3e38 + 3e38j)
+    cases = {
+        "log": [
+            ((-1.0, 0.0), (0.0, pi)),
+            ((-1.0, -0.0), (0.0, -pi)),
+            ((1.0, -0.0), (0.0, -0.0)),
+            ((0.0, 0.0), (-inf, 0.0)),
+            ((-0.0, -0.0), (-inf, -pi)),
+            ((inf, -inf), (inf, -quarter)),
+            ((-inf, 3.0), (inf, pi)),
+            ((3e38, 3e38), (math.log(3e38) + math.log(2) / 2, quarter)),
+            ((nan, 1.0), (nan, nan)),
+        ],
+        "sqrt": [
+            ((-4.0, 0.0), (0.0, 2.0)),
+            ((-4.0, -0.0), (0.0, -2.0)),
+            ((0.0, -0.0), (0.0, -0.0)),
+            ((-0.0, 0.0), (0.0, 0.0)),
+            ((3e38, 3e38), (root.real, root.imag)),
+            ((-inf, -1.0), (0.0, -inf)),
+            ((inf, 1.0), (inf, 0.0)),
+            ((nan, inf), (inf, inf)),
+            ((1e-20, 0.0), (1e-10, 0.0)),
+        ],
+        "exp": [
+            ((1.0, -0.0), (np.e, -0.0)),
+            ((inf, 0.0), (inf, 0.0)),
+            ((-inf, 2.0), (-0.0, 0.0)),
+            ((89.0, 1.57), tuple(np.exp(89.0) * part(np.float64(np.float32(1.57))) for part in (np.cos, np.sin))),
+            ((89.0, -1.5707963), (np.exp(89.0) * np.cos(np.float64(np.float32(1.5707963))), -inf)),
+            ((0.0, inf), (nan, nan)),
+        ],
+    }
+    for name, pairs in cases.items():
+        z, want = of_parts(*(given for given, _ in pairs)), of_parts(*(found for _, found in pairs))
+        module = GraphModule.mir("branches")
+        module.set_outputs({"y": getattr(module, name)(module.input("z", ["n"], WORD))})
+        with np.errstate(all="ignore"):
+            for got in (interpret(module, {"z": z}), rlx.compile(module, cache=False).run({"z": z})):
+                np.testing.assert_allclose(parts(got["y"]), parts(want), rtol=2e-6, err_msg=name)
+                signs = np.signbit(parts(got["y"])) == np.signbit(parts(want))
+                assert (signs | np.isnan(parts(want))).all(), f"{name}: {got['y']}"
+
+
+def test_the_gradient_of_squares_is_half_the_real_one():
+    """(d/da + i d/db) (a^2 + b^2) / 2, by differences."""
+    z, step = numbers(5).astype(np.complex128), 1e-6
+    squares = REFERENCES["mir.complex_norm_sq"]
+    found = REFERENCES["mir.complex_norm_sq_backward"](z, np.full(5, 3.0))
+    along = [(squares(z + step * unit) - squares(z - step * unit)) / (2 * step) for unit in (1, 1j)]
+    np.testing.assert_allclose(found, 3 * (along[0] + 1j * along[1]) / 2, rtol=1e-8)
 
 
 def moves() -> GraphModule:
@@ -321,8 +396,10 @@ def test_errors_name_what_is_wrong():
         z.max()
     with pytest.raises(BuildError, match=r"'mir.compare' op expects 'lhs' to be dense tensor of a float, i8 to i64"):
         _ = z < z
-    with pytest.raises(BuildError, match=r"'mir.exp' op expects 'x' to be dense tensor of f16, bf16, f32 or f64"):
-        module.exp(z)
+    with pytest.raises(BuildError, match=r"'mir.tanh' op expects 'x' to be dense tensor of f16, bf16, f32 or f64"):
+        module.tanh(z)
+    with pytest.raises(BuildError, match=r"expects 'z' and 'g' to have one shape, but got \[4\] and \[1\]"):
+        module.complex_norm_sq_backward(z, np.ones(1, np.float32))
     with pytest.raises(BuildError, match="got complex 1j"):
         x + 1j
     with pytest.raises(BuildError, match="out of range for complex<f32>"):

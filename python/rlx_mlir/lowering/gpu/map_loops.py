@@ -3,7 +3,8 @@
 
 There are two schedules. By default one thread computes one element of the result, and runs the nest's reductions; the
 elements of a row are neighbouring threads, so that they read and write neighbouring memory. Where what is reduced lies
-in memory as a row, the threads of a warp share the reduction: then they are the ones that read neighbouring memory.
+in memory as a row, the threads of a warp share the reduction: then they are the ones that read neighbouring memory. The
+steps of a recurrence, whose results lie along its reduction, are those of one thread.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class _Nest:
         self.block = op.regions[0].blocks[0]
         *self.ops, self.result = list(self.block.operations)
         self.sizes = [self._size(loop, operands) for loop in range(len(words))]
-        if any(operand.loops() & set(self.reduced) for operand in self.outputs):
-            raise CompileError(f"{location_of(op)} reduces along a dimension of its result")
+        #: Whether results lie along a reduction: a recurrence, whose steps find in memory what those before left.
+        self.is_recurrence = any(operand.loops() & set(self.reduced) for operand in self.outputs)
 
     def _size(self, loop: int, operands: list[_Operand]) -> int | ir.Value:
         """Number of steps of a loop: a number, or a value where it is dynamic."""
@@ -145,7 +146,7 @@ class _Nest:
 
     def is_shared(self) -> bool:
         """Whether a warp computes a result: its threads then read along rows of memory."""
-        if self.combiner() is None:
+        if self.is_recurrence or self.combiner() is None:
             return False
         inner = self.reduced[-1]
         if isinstance(self.sizes[inner], int) and self.sizes[inner] < MIN_SHARED:
@@ -202,6 +203,10 @@ class _Nest:
         guard = scf.IfOp(exists)
         with ir.InsertionPoint(guard.then_block):
             loops = self._places(place)
+            if self.is_recurrence:
+                self._step(loops, list(self.reduced))
+                scf.YieldOp([])
+                return
             known = [0 if loop is None else loop for loop in loops]
             positions = [operand.positions(indices(known)) for operand in self.outputs]
             arguments = list(self.block.arguments)[len(self.inputs) :]
@@ -214,6 +219,22 @@ class _Nest:
             for operand, at, value in zip(self.outputs, positions, results, strict=True):
                 memref.store(value, operand.value, at)
             scf.YieldOp([])
+
+    def _step(self, loops: list[ir.Value | None], reduced: list[int]) -> None:
+        """The steps of a recurrence, one after the other, along the loops that are left."""
+        if reduced:
+            loop = scf.ForOp(number(0), *indices([self.sizes[reduced[0]]]), number(1))
+            with ir.InsertionPoint(loop.body):
+                inner = list(loops)
+                inner[reduced[0]] = loop.induction_variable
+                self._step(inner, reduced[1:])
+                scf.YieldOp([])
+            return
+        at = indices([0 if loop is None else loop for loop in loops])
+        positions = [operand.positions(at) for operand in self.outputs]
+        before = [memref.load(o.value, p) for o, p in zip(self.outputs, positions, strict=True)]
+        for operand, place, value in zip(self.outputs, positions, self._compute(at, before), strict=True):
+            memref.store(value, operand.value, place)
 
     def _shared(self, place: ir.Value, exists: ir.Value, lane: ir.Value) -> None:
         """The threads of a warp compute one element of the result."""
