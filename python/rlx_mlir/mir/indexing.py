@@ -10,6 +10,7 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.formats.affine import saturate
 from rlx_mlir.mir.cost import Cost, Sizes, cost
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.linalg import (
@@ -26,7 +27,7 @@ from rlx_mlir.mir.linalg import (
     sizes_of,
     update_slice,
 )
-from rlx_mlir.mir.numerics import narrow, saturate, widen
+from rlx_mlir.mir.numerics import narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.mir.scalars import Scalar, accumulator, constant, extract
 from rlx_mlir.rewriting import Rewriter

@@ -36,7 +36,7 @@ OPERATIONS: dict[str, dict[str, str]] = {
     },
     "Normalisation": {
         "LayerNorm": "mir.layer_norm",
-        "LayerNorm2d": "mir.layer_norm2d",
+        "LayerNorm2d": "m.layer_norm2d",
         "GroupNorm": "mir.group_norm",
         "RmsNorm": "mir.rms_norm",
     },
