@@ -57,8 +57,8 @@ def _is_worth_it(op: ir.Operation, most: int) -> bool:
         return False
     places = [size for size in (result.shape[0], *result.shape[2:]) if size >= 0]
     if len(places) < 2 or result.is_dynamic_dim(2) or result.is_dynamic_dim(3):
-        return math.prod(sums[1:]) <= math.prod(stride)
-    return math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most
+        return bool(math.prod(sums[1:]) <= math.prod(stride))
+    return bool(math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most)
 
 
 def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:
