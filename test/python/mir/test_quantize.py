@@ -354,9 +354,7 @@ def test_wrong_arguments() -> None:
     x, q = m.input("x", [2, 3]), m.input("q", [2, 3], "i8")
     with pytest.raises(BuildError, match="'scales' is a number, but got 'a'"):
         m.quantize(x, "a")  # type: ignore[arg-type]
-    with pytest.raises(
-        BuildError, match=r"'zero_points' is a whole number from -2147483648 to 2147483647"
-    ):
+    with pytest.raises(BuildError, match=r"'zero_points' is a whole number from -2147483648 to 2147483647"):
         m.dequantize(q, 0.5, 0.5)  # type: ignore[arg-type]
     with pytest.raises(BuildError, match="expects the entries of 'zero_points' to be from -128 to 127, but got 300"):
         m.quantize(x, 0.5, 300)
