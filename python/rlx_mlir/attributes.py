@@ -80,9 +80,9 @@ def elements_attribute(array: np.ndarray, element: ir.Type) -> ir.DenseElementsA
 def floats_attribute(numbers: Iterable[float], context: ir.Context) -> ir.ArrayAttr:
     """Numbers as attributes of f32: the text of `array<f32: ...>` isn't exact."""
     kind = ir.F32Type.get(context)
-    return ir.ArrayAttr.get(
-        [ir.FloatAttr.get(kind, number, loc=ir.Location.unknown(context)) for number in numbers], context
-    )
+    entries = [ir.FloatAttr.get(kind, number, loc=ir.Location.unknown(context)) for number in numbers]
+    made: ir.ArrayAttr = ir.ArrayAttr.get(entries, context)
+    return made
 
 
 def _bf16(word: str) -> int:

@@ -18,7 +18,7 @@ def round_away(x: Array) -> Array:
     """The integer nearest to each float, of two the one that is farther from 0."""
     with np.errstate(invalid="ignore"):  # inf - inf
         whole = np.trunc(x)
-        return np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole)
+        return np.asarray(np.where(np.abs(x - whole) >= 0.5, whole + np.copysign(x.dtype.type(1), x), whole))
 
 
 def by_channel(numbers: Sequence[float] | Array, rank: int, axis: int | None, dtype: Any) -> Array:

@@ -64,7 +64,7 @@ def fake_quantize(draft: Draft) -> None:
     if mode != "per_batch":
         shape = [_channels(x, axis)]
         state = _scale(draft, x, axis) if draft.chance(0.7) else draft.like(shape, "f32", reuse=0.0)
-    attributes = {"bits": _bits(draft), "axis": axis, "scale_mode": Word("scale_mode", mode)}
+    attributes: dict[str, object] = {"bits": _bits(draft), "axis": axis, "scale_mode": Word("scale_mode", mode)}
     attributes["decay"] = draft.choose([0.0, 0.5, 0.9, 1.0]) if mode == "ema" else None
     attributes["ste"] = Word("ste", draft.choose(_ESTIMATORS)) if draft.chance(0.5) else None
     draft.emit("mir.fake_quantize", {"x": x, "state": state}, attributes)
@@ -74,7 +74,7 @@ def _with_gradient(draft: Draft) -> tuple[dict[str, object], dict[str, object]]:
     """Operands and attributes of a gradient."""
     x = draft.floating()
     axis = _axis(draft, x, static=False)
-    operands = {"x": x, "scale": _scale(draft, x, axis), "g": draft.like(x.shape, word(x))}
+    operands: dict[str, object] = {"x": x, "scale": _scale(draft, x, axis), "g": draft.like(x.shape, word(x))}
     return operands, {"bits": _bits(draft), "axis": axis}
 
 

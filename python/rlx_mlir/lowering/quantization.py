@@ -214,12 +214,12 @@ def integer_product(op: mir.QuantizeOp, rewriter: Rewriter) -> None:
     sources = [producer(value, mir.DequantizeOp) for value in factors(product)]
     if any(source is None for source in sources):
         return rewriter.no_match("an operand of the product isn't quantised")
-    quantised = [_shared(own) for own in (*sources, op)]
-    if any(own is None for own in quantised):
+    shared = [own for own in map(_shared, (*sources, op)) if own is not None]
+    if len(shared) < 3:
         return rewriter.no_match(
             "channels have scales of their own", hint="products of 8 bits have one of each operand"
         )
-    (x_scale, x_zp), (w_scale, w_zp), (y_scale, out_zp) = quantised
+    (x_scale, x_zp), (w_scale, w_zp), (y_scale, out_zp) = shared
     unit = x_scale * w_scale
     mult = float(np.float32(unit / y_scale))
     if not 0 < mult < math.inf or not 0 < np.float32(unit) < math.inf:
