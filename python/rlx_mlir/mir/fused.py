@@ -80,9 +80,10 @@ def fused_transformer_layer(
     """h = ln(attention block of hidden + hidden); ln(activation(h fc1) fc2 + h)"""
     own = widen(hidden)
     seen = mask if mask.dtype == np.bool_ else widen(mask)
-    biases = (None if x is None else widen(x) for x in (qkv_b, out_b))
-    heads = {"num_heads": num_heads, "head_dim": head_dim}
-    block = fused_attention_block(own, widen(qkv_w), widen(out_w), seen, *biases, None, None, **heads)
+    first, second = (None if x is None else widen(x) for x in (qkv_b, out_b))
+    block = fused_attention_block(
+        own, widen(qkv_w), widen(out_w), seen, first, second, num_heads=num_heads, head_dim=head_dim
+    )
     h = _normalised(block + own, ln1_g, ln1_b, eps1)
     inner = FUNCTIONS[activation].apply(_linear(h, fc1_w, fc1_b))
     return narrow(_normalised(_linear(inner, fc2_w, fc2_b) + h, ln2_g, ln2_b, eps2), hidden.dtype)
