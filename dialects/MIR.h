@@ -61,6 +61,17 @@ inferScaledProduct(Adaptor op, llvm::function_ref<mlir::InFlightDiagnostic()> er
                             error);
 }
 
+/// Attributes of a convolution.
+struct ConvGeometry {
+  llvm::ArrayRef<int64_t> stride, padding, dilation;
+  int64_t groups;
+};
+
+/// Checks constraints 1 to 6 of `mir.conv`, and gives the sizes of the result.
+llvm::FailureOr<llvm::SmallVector<int64_t>>
+inferConvShape(std::optional<mlir::Location> location, llvm::StringRef op, mlir::RankedTensorType x,
+               mlir::RankedTensorType weight, const ConvGeometry &geometry);
+
 } // namespace rlx::mir
 
 #endif // RLX_DIALECTS_MIR_H

@@ -220,8 +220,8 @@ void CustomFnOp::getSuccessorRegions(RegionBranchPoint point,
                                      SmallVectorImpl<RegionSuccessor> &regions) {
   if (point.isParent())
     regions.emplace_back(&getFunction(), getFunction().getArguments());
-  else
-    regions.emplace_back(getOperation(), getResults());
+  else if (point.getTerminatorPredecessorOrNull()->getParentRegion() == &getFunction())
+    regions.emplace_back(getOperation(), getResults()); // nothing comes after a gradient
 }
 
 OperandRange CustomFnOp::getEntrySuccessorOperands(RegionSuccessor) { return getInputs(); }

@@ -4,6 +4,7 @@
 
 #include "dialects/MIRShape.h"
 
+#include "mlir/IR/Builders.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/ADT/StringExtras.h"
 
@@ -109,4 +110,27 @@ void rlx::mir::printSharedType(OpAsmPrinter &printer, Operation *, Type lhs, Typ
   printer << lhs;
   if (lhs != rhs)
     printer << ", " << rhs;
+}
+
+ParseResult rlx::mir::parseFloats(OpAsmParser &parser, ArrayAttr &numbers) {
+  Builder builder(parser.getContext());
+  SmallVector<Attribute> entries;
+  auto parseEntry = [&]() -> ParseResult {
+    FloatAttr entry;
+    if (parser.parseAttribute(entry, builder.getF32Type()))
+      return failure();
+    entries.push_back(entry);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseEntry))
+    return failure();
+  numbers = builder.getArrayAttr(entries);
+  return success();
+}
+
+void rlx::mir::printFloats(OpAsmPrinter &printer, Operation *, ArrayAttr numbers) {
+  printer << '[';
+  llvm::interleaveComma(numbers, printer,
+                        [&](Attribute entry) { printer.printAttributeWithoutType(entry); });
+  printer << ']';
 }

@@ -72,6 +72,10 @@ mlir::ParseResult parseSharedType(mlir::OpAsmParser &parser, mlir::Type &lhs, ml
 void printSharedType(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::Type lhs,
                      mlir::Type rhs);
 
+/// Numbers of f32 without their types; those of `array<f32: ...>` would be printed rounded.
+mlir::ParseResult parseFloats(mlir::OpAsmParser &parser, mlir::ArrayAttr &numbers);
+void printFloats(mlir::OpAsmPrinter &printer, mlir::Operation *op, mlir::ArrayAttr numbers);
+
 } // namespace rlx::mir
 
 #endif // RLX_DIALECTS_MIRSHAPE_H

@@ -2,6 +2,7 @@
 """Writes what documentation, and which builders, can be written from code.
 
 - docs/hir.md, docs/mir.md: the reference of both dialects, from their ODS
+- docs/nan.md: what NaN does to each operation, from their references
 - docs/passes.md: every pass and named pipeline, from their registry
 - README.md: the tables of stages and pipelines, between the marks that it has for them
 - docs/security.md: the table of budgets, likewise
@@ -33,6 +34,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+from nan_rules import nan_rules
 
 if TYPE_CHECKING:
     from rlx_mlir.rewriting.pipelines import Pipeline
@@ -293,6 +296,7 @@ def main() -> int:
     check = parser.parse_args().check
     texts = {ROOT / "docs" / f"{dialect}.md": dialect_reference(dialect) for dialect in DIALECTS}
     texts[ROOT / "docs" / "passes.md"] = passes_reference()
+    texts[ROOT / "docs" / "nan.md"] = nan_rules()
     texts[ROOT / "README.md"] = filled("README.md", stages=stages(), pipelines=readme_pipelines())
     texts[ROOT / "docs" / "security.md"] = filled("docs/security.md", budgets=budget_table())
     texts[ROOT / "docs" / "architecture.md"] = filled("docs/architecture.md", floors=floors())

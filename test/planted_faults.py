@@ -116,11 +116,11 @@ NUMBERS = (
         TESTS + "mir/test_sums.py -k errors_do_not_grow",
     ),
     fault(
-        "zeros-by-multiplication",
-        "hir/images.py",
-        "return self.where(np.zeros((1, 1, 1, 1), np.bool_), like, 0.0, name=name)",
-        "return self.mul(like, 0.0, name=name)",
-        TESTS + "hir/test_sequence_blocks.py -k conv_transpose",
+        "taps-between-pixels",
+        "mir/windows.py",
+        '(tap < size) & (rest % share).compare("eq", 0)',
+        '(tap < size) | (rest % share).compare("eq", 0)',
+        TESTS + "mir/test_image_operations.py -k convolutions_are",
     ),
     fault(
         "tail-of-gelu-cancels",

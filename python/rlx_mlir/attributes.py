@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import ml_dtypes
@@ -74,6 +75,14 @@ def elements_attribute(array: np.ndarray, element: ir.Type) -> ir.DenseElementsA
             data = data.view(np.uint16)
         made = ir.DenseElementsAttr.get(data, type=ir.RankedTensorType.get(array.shape, element))
         return made
+
+
+def floats_attribute(numbers: Iterable[float], context: ir.Context) -> ir.ArrayAttr:
+    """Numbers as attributes of f32: the text of `array<f32: ...>` isn't exact."""
+    kind = ir.F32Type.get(context)
+    entries = [ir.FloatAttr.get(kind, number, loc=ir.Location.unknown(context)) for number in numbers]
+    made: ir.ArrayAttr = ir.ArrayAttr.get(entries, context)
+    return made
 
 
 def _bf16(word: str) -> int:

@@ -20,6 +20,8 @@ CLASSES = (
     "reduce",
     "scan",
     "norm",
+    "solve",
+    "grouped",
 )
 
 #: What has only the generic path.

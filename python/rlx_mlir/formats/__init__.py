@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Weight formats: descriptions and decoders (`blocks`), formats of users (`registry`), quantisers (`encoder`), the
-layouts for kernels (`panels`, `planes`), and weights whose scales are tensors of their own (`scaled`)."""
+layouts for kernels (`panels`, `planes`), weights whose scales are tensors of their own (`scaled`), and tensors of 8
+bits whose scales are numbers (`affine`)."""
 
 from .blocks import FORMATS, FORMATS_BY_ID, BlockFormat, Field, Plane, Scaled, decode, get_format, quant_parts
 from .encoder import encode

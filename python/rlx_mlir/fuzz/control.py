@@ -128,7 +128,7 @@ def function(draft: Draft) -> None:
             value = step(m, value, own)
         return value
 
-    gradients: dict[str, Callable[..., Any]] = {}
+    gradients: dict[str, Any] = {}
     if draft.chance(0.5):
         gradients["vjp"] = lambda value, own, result, dy: (m.mul(dy, own), m.mul(dy, result))
     if draft.chance(0.5):

@@ -6,9 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from rlx_mlir.fuzz import algebra as _algebra  # noqa: F401  (registers how its operations are drawn)
 from rlx_mlir.fuzz import backward as _backward  # noqa: F401  (registers how gradients are drawn)
 from rlx_mlir.fuzz import control as _control  # noqa: F401  (registers how operations with regions are drawn)
+from rlx_mlir.fuzz import images as _images  # noqa: F401  (registers how operations on images are drawn)
 from rlx_mlir.fuzz import own as _own  # noqa: F401  (registers how operations of users are drawn)
+from rlx_mlir.fuzz import quantize as _quantize  # noqa: F401  (and those on tensors of 8 bits)
 from rlx_mlir.fuzz import spectra as _spectra  # noqa: F401  (registers how transforms, scans and splats are drawn)
 from rlx_mlir.fuzz.draft import Dim, Draft, Skip, word
 from rlx_mlir.fuzz.primitives import (

@@ -302,22 +302,27 @@ def block_dot(draft: Draft) -> None:
     draft.emit("mir.block_dot", {"q": q, "scale": scale, "sum": total, "weight": weight})
 
 
-@generates("mir.conv", sums=True)
-def conv(draft: Draft) -> None:
+def image(draft: Draft) -> tuple[list[Dim], list[Dim], dict[str, object]]:
+    """Shapes of images and of a weight, and the attributes of their convolution."""
     groups, per_group, out = draft.choose([1, 1, 2, 3]), draft.size(1, 3), draft.size(1, 3)
     kernel = [draft.choose([1, 2, 3]) for _ in range(2)]
     stride, dilation = [draft.choose([1, 1, 2]) for _ in range(2)], [draft.choose([1, 1, 2]) for _ in range(2)]
     padding = [draft.choose([0, 1, 2]) for _ in range(2)]
     spread = [d * (k - 1) + 1 - 2 * p for d, k, p in zip(dilation, kernel, padding, strict=True)]
-    dtype = draft.float_type()
     area = [draft.dim(max(1, size), 17) for size in spread]
     if draft.chance(0.08):  # one pixel less than the kernel covers: no results along this dimension
         short = draft.integer(0, 1)
         area[short] = max(spread[short] - 1, 0)
-    x = draft.like([draft.dim(most=3), groups * per_group, *area], dtype)
-    weight = draft.like([groups * out, per_group, *kernel], dtype, param=0.8)
-    attributes = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-    draft.emit("mir.conv", {"x": x, "weight": weight}, attributes)
+    attributes: dict[str, object] = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    return [draft.dim(most=3), groups * per_group, *area], [groups * out, per_group, *kernel], attributes
+
+
+@generates("mir.conv", sums=True)
+def conv(draft: Draft) -> None:
+    shape, kernels, attributes = image(draft)
+    dtype = draft.float_type()
+    operands = {"x": draft.like(shape, dtype), "weight": draft.like(kernels, dtype, param=0.8)}
+    draft.emit("mir.conv", operands, attributes)
 
 
 # -- shapes ----------------------------------------------------------------------------------------------------------

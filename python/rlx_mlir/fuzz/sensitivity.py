@@ -112,6 +112,14 @@ _WIDE = frozenset({"mir.add", "mir.sub", "mir.mul"})
 _EXPONENTS = (0.0, 0.5, -0.5, 1.0, -1.0, 2.0, 3.0)
 #: A bias of scores beyond this leaves nothing of them, in whatever type.
 _MASKED = 1e30
+#: Operations that choose by indices, and the number of the operand that these are: an index has no error.
+_INDICES = {
+    "mir.scatter_add": 1,
+    "mir.grouped_matmul": 2,
+    "mir.dequant_grouped_matmul": 2,
+    "mir.softmax_cross_entropy_with_logits": 1,
+    "mir.softmax_cross_entropy_backward": 1,
+}
 #: Operations that subtract the mean of a row, the sum of some of their operands.
 _CENTRED = {"mir.layer_norm": ("x",), "mir.fused_residual_layer_norm": ("x", "residual", "bias")}
 
@@ -162,6 +170,8 @@ class _Perturbed:
             wide = [self._widened(operand) for operand in operands]
             if name.endswith(".dequant_matmul_scaled"):  # what is decoded is an exact number of f32
                 wide[1:] = operands[1:]
+            if name in _INDICES:
+                wide[_INDICES[name]] = operands[_INDICES[name]]
             if name in _CENTRED:
                 wide = _exact_rows(op.operation, operands, wide)
             elif name == "mir.pow" and is_float(operands[1].dtype):

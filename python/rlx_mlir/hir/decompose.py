@@ -3,20 +3,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, InputError, RlxError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.graph import empty_module
-from rlx_mlir.hir.inlining import inline_built
-from rlx_mlir.hir.values import Value
+from rlx_mlir.hir.inlining import add_argument, inline_built
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.registry import COMPOSITIONS, TO_LINALG, call_arguments
 from rlx_mlir.rewriting import Option, compiler_pass, operations
 from rlx_mlir.semantics.dims import Dims, is_known, propagate
-from rlx_mlir.semantics.function import INPUT, argument_attributes, functions
+from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
 
 #: The operation that has what it is made of in a region.
@@ -49,7 +49,7 @@ def decompose(module: ir.Operation, *, all: bool, only: str) -> None:
             dims = propagate(function) if found else {}
             for op in found:
                 try:
-                    _decompose(op, dims)
+                    decompose_into(op, dims, COMPOSITIONS[op.name])
                 except RlxError as error:
                     raise CompileError(blame(op, error)) from error
             changed |= bool(found)
@@ -90,14 +90,21 @@ def _wanted(*, every: bool, only: str) -> set[str]:
     return (named or known) - with_kernels
 
 
-def _decompose(op: ir.Operation, dims: dict[ir.Value, Dims]) -> None:
-    """Puts what the composition builds in the place of the operation."""
+def decompose_into(op: ir.Operation, dims: dict[ir.Value, Dims], build: Callable[..., Any]) -> None:
+    """Puts what a composition builds in the place of an operation.
+
+    Args:
+        op: the operation.
+        dims: of all values of its function.
+        build: the composition, which is called as `compositions/registry.py` says.
+
+    Raises CompileError where types or sizes of what is built are others than the operation's.
+    """
     graph = Builders(empty_module("composition", op.context, place.caller()), "mir", "direct")
-    operands = [
-        _argument(graph, operand.type, known) for operand, known in zip(op.operands, _named(op, dims), strict=True)
-    ]
+    named = zip(op.operands, _named(op, dims), strict=True)
+    operands = [add_argument(graph, operand.type, known) for operand, known in named]
     values, attributes = call_arguments(op, operands)
-    built = COMPOSITIONS[op.name](graph, *values, **attributes)
+    built = build(graph, *values, **attributes)
     handles = [value._resolve() for value in (built if isinstance(built, tuple | list) else [built])]
     _check(op, graph, handles, dims)
     inline_built(graph, op, handles, dims)
@@ -113,16 +120,6 @@ def _named(op: ir.Operation, dims: dict[ir.Value, Dims]) -> list[Dims]:
             name += "_"
         names[symbol] = Size.of(name)
     return [tuple(size.substituted(names) for size in dims[operand]) for operand in op.operands]
-
-
-def _argument(graph: Builders, type: ir.Type, dims: Dims) -> Value:
-    """A new argument of a graph, of any type; its sizes may be computed ones."""
-    name = f"operand{len(graph._block.arguments)}"
-    graph._all_dims()  # before there is the argument: its own follow from no symbols
-    handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
-    graph._signature.append(graph._function, name, type, argument_attributes(graph._context, name, INPUT, ()))
-    graph._all_dims()[handle] = dims
-    return graph._value(handle)
 
 
 def _check(op: ir.Operation, graph: Builders, handles: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from rlx_mlir import checks, ir
 from rlx_mlir.arrays import as_array, element_word
-from rlx_mlir.attributes import elements_attribute
+from rlx_mlir.attributes import elements_attribute, floats_attribute
 from rlx_mlir.boundary import foreign_errors
 from rlx_mlir.dialects import mir
 from rlx_mlir.dtypes import numpy_dtype
@@ -68,15 +68,18 @@ _ENUMS = {
     "reduce_kind": mir.ReduceKind,
     "scaled_scheme": mir.ScaledScheme,
     "layout": mir.Layout,
+    "ste": mir.Ste,
+    "scale_mode": mir.ScaleMode,
 }
 
 
-#: Attributes that are there or not, and those that are floats; numbers of others are integers.
+#: Attributes that are there or not, and those that are floats; numbers of others are integers, of 32 bits or of 64.
 _FLAGS = ("exclusive", "gate_first", "inverse", "keep_dims", "reverse", "transpose_rhs", "transpose_weight")
 _NUMBERS = (
-    *("eps", "scale", "softcap"),
+    *("decay", "eps", "eps1", "eps2", "mult", "scale", "scales", "softcap", "theta"),
     *("radius_scale", "alpha_cutoff", "transmittance_threshold", "loss_grad_clip"),
 )
+_SHORT = ("out_zp", "w_zp", "x_zp", "zero_points")
 #: What numbers of Python, and lists of them, become in constants.
 _OF_PYTHON = {np.dtype(np.float64): np.dtype(np.float32), np.dtype(np.complex128): np.dtype(np.complex64)}
 
@@ -401,8 +404,14 @@ class Graph:
                     raise InputError(f"'{name}' is True or False, but got {value!r}")
                 if value:
                     attributes[name] = ir.UnitAttr.get(context)
+            elif name in _NUMBERS and isinstance(value, list):
+                attributes[name] = floats_attribute([checks.real(name, entry) for entry in value], context)
             elif name in _NUMBERS:
                 attributes[name] = ir.FloatAttr.get(ir.F32Type.get(context), value, loc=ir.Location.unknown(context))
+            elif name in _SHORT and isinstance(value, list):
+                attributes[name] = ir.DenseI32ArrayAttr.get([_short(entry, name) for entry in value], context)
+            elif name in _SHORT:
+                attributes[name] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32, context), _short(value, name))
             elif isinstance(value, list):
                 attributes[name] = ir.DenseI64ArrayAttr.get([integer(entry, name) for entry in value], context)
             else:
@@ -567,6 +576,11 @@ def integer(value: Any, name: str) -> int:
     except TypeError:
         pass
     raise InputError(f"'{name}' is an integer, but got {value!r}")
+
+
+def _short(value: Any, name: str) -> int:
+    """The value as an int of 32 bits; InputError names the attribute."""
+    return checks.whole(name, value, -(2**31), 2**31 - 1)
 
 
 def tensor_dtype(dtype: DTypeLike, context: ir.Context) -> np.dtype:

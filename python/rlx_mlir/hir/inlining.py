@@ -6,9 +6,41 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rlx_mlir import ir
+from rlx_mlir.errors import InputError
 from rlx_mlir.hir.graph import Graph
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size, check_symbol
 from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.dims import Dims
+from rlx_mlir.semantics.function import INPUT, argument_attributes
+
+
+def add_argument(graph: Graph, type: ir.Type, dims: Dims, name: str = "", kind: str = INPUT) -> Value:
+    """A new argument of a graph, of any type.
+
+    Args:
+        graph: whose entry function gets it.
+        type: its type.
+        dims: its sizes, which may be computed ones; those that are symbols stand in the function, too.
+        name, kind: what callers know it by, and whether it is an input or a parameter.
+    """
+    name = name or f"operand{len(graph._block.arguments)}"
+    known = graph._all_dims()  # before there is the argument: its own follow from no symbols
+    handle = graph._block.add_argument(type, ir.Location.unknown(graph._context))
+    symbols = ["" if size.constant is not None else str(size) if _is_symbol(size) else "?" for size in dims]
+    attributes = argument_attributes(graph._context, name, kind, symbols)
+    graph._signature.append(graph._function, name, type, attributes)
+    known[handle] = dims
+    return graph._value(handle)
+
+
+def _is_symbol(size: Size) -> bool:
+    """Whether a size is one that arguments may name."""
+    try:
+        check_symbol(str(size))
+    except InputError:
+        return False
+    return True
 
 
 def inline_built(graph: Graph, op: ir.Operation, results: Sequence[ir.Value], dims: dict[ir.Value, Dims]) -> None:

@@ -15,10 +15,10 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import InputError, StageError, shortened
 from rlx_mlir.hir import place
 from rlx_mlir.hir.blocks import Blocks
-from rlx_mlir.hir.edit import Editing
 from rlx_mlir.hir.graph import BUILDABLE, STAGES, Built, checked_build, empty_module
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.inspect import inspect
+from rlx_mlir.hir.segments import Segments
 from rlx_mlir.hir.types import DTypeLike, Options, first_message
 from rlx_mlir.hir.values import Operand, Value
 from rlx_mlir.mir.dims import Size, check_symbol
@@ -55,7 +55,7 @@ POLICIES = ("direct", "fusable")
 _STAGE, _POLICY = "mir.stage", "hir.policy"
 
 
-class GraphModule(Blocks, Editing):
+class GraphModule(Blocks, Segments):
     """A module with one entry function: an IR module, and the stage that it is at.
 
     Built by `hir`, `mir` or `define`; read by `from_text` or `from_bytecode`. Operations are appended before the

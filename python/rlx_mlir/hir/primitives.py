@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
+from rlx_mlir.hir.algebra import AlgebraBuilders
 from rlx_mlir.hir.arguments import number, pair, word
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.control import ControlBuilders
@@ -25,6 +26,7 @@ from rlx_mlir.hir.custom import CustomBuilder
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.graph import Word, axes_of
 from rlx_mlir.hir.indexing import index
+from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.result_types import check_flag, context_of, like, product_type
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.types import DTypeLike, Options, ReduceOptions, ShapeLike, dtype_word, element_type
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class Primitives(Shapes, ElementwiseBuilders, ComplexBuilders, CustomBuilder, ControlBuilders):
+class Primitives(
+    Shapes, ElementwiseBuilders, ComplexBuilders, AlgebraBuilders, QuantizationBuilders, CustomBuilder, ControlBuilders
+):
     """The builders; what they need of a graph is abstract here."""
 
     @abstractmethod

@@ -13,11 +13,14 @@ from rlx_mlir.rewriting import compiler_pass, operations
 def copies_to_linalg(function: ir.Operation) -> None:
     """Turn copies of buffers into linalg, which becomes loops.
 
-    Lowered to LLVM, a copy between buffers of different strides calls a library that isn't there at run time. Runs
-    after bufferisation.
+    Lowered to LLVM, a copy between buffers of different strides calls a library that isn't there at run time. Copies of
+    a buffer to itself, which `cse` leaves of changes in place, vanish. Runs after bufferisation.
     """
     for op in [op for op in operations(function) if op.name == "memref.copy"]:
         source, target = op.operands
+        if source == target:
+            op.erase()
+            continue
         rank = ir.MemRefType(target.type).rank
         identity = ir.AffineMapAttr.get(ir.AffineMap.get_identity(rank))
         parallel = ir.Attribute.parse("#linalg.iterator_type<parallel>")

@@ -23,6 +23,7 @@ from rlx_mlir.codegen.specs import (
     Conv2dSpec,
     ConvSpec,
     GatherSpec,
+    GroupedSpec,
     MoveSpec,
     NormSpec,
     ProductSpec,
@@ -30,6 +31,7 @@ from rlx_mlir.codegen.specs import (
     ReduceSpec,
     SampleSpec,
     ScanSpec,
+    SolveSpec,
     TopKSpec,
 )
 from rlx_mlir.codegen.specs.products import Sizes
@@ -600,6 +602,27 @@ def read_recurrence(name: str, kernel: ir.AnyOp) -> RecurrenceSpec:
     return RecurrenceSpec(q, k, v, g, beta, state, result, state_out, order)
 
 
+def read_solve(name: str, kernel: ir.AnyOp) -> SolveSpec:
+    """A kernel of class solve."""
+    return SolveSpec(*_plain_operation(name, kernel))
+
+
+def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
+    """A kernel of class grouped."""
+    return GroupedSpec(*_plain_operation(name, kernel))
+
+
+def _plain_operation(name: str, kernel: ir.AnyOp) -> list[Any]:
+    """The buffers of the operands and of the result of a kernel's one operation, and the order of the operands."""
+    ops, _ = _body(kernel)
+    (op,) = ops if len(ops) == 1 else (None,)
+    numbers = {argument: number for number, argument in enumerate(kernel.arguments)}
+    if op is None or any(value not in numbers for value in op.operands):
+        raise UnsupportedByTemplate(f"{name}: an operand is a constant")
+    buffers = [memref_of(value.type) for value in (*op.operands, *op.results)]
+    return [*buffers, tuple(numbers[value] for value in op.operands)]
+
+
 def read_call(name: str, kernel: ir.AnyOp) -> CallSpec:
     """A kernel of class own: one operation of the user's own, all of whose results are the kernel's."""
     op = called_operation(kernel)
@@ -627,5 +650,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "reduce": read_reduce,
     "scan": read_scan,
     "norm": read_norm,
+    "solve": read_solve,
+    "grouped": read_grouped,
     OWN: read_call,
 }

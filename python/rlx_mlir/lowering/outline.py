@@ -27,6 +27,7 @@ from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_block
 from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
+from rlx_mlir.mir.scalars import is_float
 from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import symbols_in, viewed
@@ -34,8 +35,11 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 #: Attribute of a kernel: which templates may know it.
 CLASS = "mir.kernel"
 
-#: A group of rows stops growing here: the size of generated code stays bounded.
-MAX_ROW_OPS = 16
+#: Classes whose templates read operands from memory, not tables of numbers in the kernel.
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
+
+#: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
+MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
 #: kernel takes to compile grows faster than their number, with the cube of it in MLIR's eliminate-empty-tensors.
 MAX_JOINED, MAX_JOINED_DYNAMIC = 16, 8
@@ -167,7 +171,7 @@ def _reads_memory(op: ir.AnyOp, *, is_splat: bool) -> bool:
         return False
     if op.name in ROW_WISE and _is_row_wise(op.opview):
         return len(shape_of(op.results[0])) > 1
-    return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in ("attention", "norm", "recurrence")
+    return isinstance(op.opview, PRODUCTS) or _single_class(op.opview) in _OF_ARRAYS
 
 
 def _join_in_groups(block: ir.Block) -> None:
@@ -209,12 +213,22 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
             taken |= groups[-1].members
     rows: Group | None = None
     space: RowSpace | None = None
+    elements: Group | None = None
     for op in ops:
         view = op.opview
         if is_kept(op):
-            rows = None  # It stands where it is, and may read what a kernel after it would make.
+            rows = elements = None  # It stands where it is, and may read what a kernel after it would make.
             continue
-        if op.name in ROW_WISE and identity(op) not in taken and _is_row_wise(view):
+        if not gathers and identity(op) not in taken and _is_of_elements(op):
+            if elements is None or not _continues(op, elements, dims):
+                elements = Group("broadcast")
+                groups.append(elements)
+            elements.ops.append(op)
+            rows = None
+            continue
+        if elements is not None and _reads(op, elements):
+            elements = None
+        if identity(op) not in taken and _is_row_wise_op(op):
             if rows is None or space is None or len(rows.ops) >= MAX_ROW_OPS or not _is_in(view, dims, rows, space):
                 value = _row_value(view)
                 rows, space = Group("rows"), RowSpace.of(value, dims[value])
@@ -245,14 +259,30 @@ def _form_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims], *, gat
     return sorted(groups, key=lambda group: order[identity(group.ops[-1])])
 
 
+def _is_row_wise_op(op: ir.AnyOp) -> bool:
+    """Whether kernels of rows may have the operation."""
+    return op.name in ROW_WISE and _is_row_wise(op.opview)
+
+
+def _is_of_elements(op: ir.AnyOp) -> bool:
+    """Whether the operation joins others by the shape of its elements: templates for rows have floats alone."""
+    if op.name not in BROADCASTS:
+        return False
+    return not _is_row_wise_op(op) or not is_float(ir.RankedTensorType(op.results[0].type).element_type)
+
+
+def _continues(op: ir.AnyOp, group: Group, dims: dict[ir.Value, Dims]) -> bool:
+    """Whether an element-wise operation joins those of a group: all have one shape."""
+    return len(group.ops) < MAX_ELEMENT_OPS and dims[op.results[0]] == dims[group.ops[0].results[0]]
+
+
 def _single_groups(ops: Sequence[ir.Operation], dims: dict[ir.Value, Dims]) -> list[Group]:
     """A group for each of a block's operations, but for views."""
     return [_single_group(op) for op in ops if not _is_view(op.opview, dims) and not is_kept(op)]
 
 
 def _single_group(op: ir.AnyOp) -> Group:
-    row_wise = op.name in ROW_WISE and _is_row_wise(op.opview)
-    kind = "gemm" if isinstance(op.opview, PRODUCTS) else "rows" if row_wise else _single_class(op.opview)
+    kind = "gemm" if isinstance(op.opview, PRODUCTS) else "rows" if _is_row_wise_op(op) else _single_class(op.opview)
     return Group(kind, [op])
 
 
@@ -329,6 +359,10 @@ def _single_class(view: ir.AnyOp) -> str:
         return OWN
     if isinstance(view, mir.ConvOp):
         return "conv2d"
+    if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
+        return "solve"
+    if isinstance(view, mir.GroupedMatmulOp):
+        return "grouped"
     if isinstance(view, mir.ReduceOp):
         return "reduce"
     if isinstance(view, mir.CumsumOp):
@@ -579,15 +613,24 @@ def _content(ops: list[ir.AnyOp], inputs: list[ir.Value], outputs: list[ir.Value
     Types and attributes are unique in their context, so comparing them is cheap; printing a kernel is not.
     """
     numbers: dict[ir.Value, int] = {value: number for number, value in enumerate(inputs)}
-    described: list[object] = [tuple(value.type for value in inputs)]
-    for op in ops:
-        operands = tuple(numbers[value] for value in op.operands)
-        regions = tuple(str(region) for region in op.regions)
-        types = tuple(result.type for result in op.results)
-        described.append((op.name, operands, types, tuple(sorted(op.attributes.items(), key=itemgetter(0))), regions))
-        for result in op.results:
-            numbers[result] = len(numbers)
-    return *described, tuple(numbers[value] for value in outputs)
+    described = [_description(op, numbers) for op in ops]
+    return tuple(value.type for value in inputs), *described, tuple(numbers[value] for value in outputs)
+
+
+def _description(op: ir.AnyOp, numbers: dict[ir.Value, int]) -> tuple[object, ...]:
+    """What an operation does with values of these numbers; its results get numbers, too."""
+    operands = tuple(numbers[value] for value in op.operands)
+    types = tuple(result.type for result in op.results)
+    attributes = tuple(sorted(op.attributes.items(), key=itemgetter(0)))
+    regions = []
+    for region in op.regions:
+        for block in region.blocks:  # which sees its arguments alone
+            inside: dict[ir.Value, int] = {value: number for number, value in enumerate(block.arguments)}
+            own = [_description(inner.operation, inside) for inner in block.operations]
+            regions.append((tuple(value.type for value in block.arguments), *own))
+    for result in op.results:
+        numbers[result] = len(numbers)
+    return op.name, operands, types, attributes, tuple(regions)
 
 
 def _tied_argument(value: ir.Value, inputs: list[ir.Value]) -> int:

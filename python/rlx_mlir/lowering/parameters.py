@@ -134,8 +134,10 @@ def can_prepare(op: ir.AnyOp) -> bool:
     types = [ir.RankedTensorType(v.type) for v in (*op.operands, *op.results)]
     if not all(kind.has_static_shape for kind in types):
         return False
-    # Conversions that round twice, or saturate, are more than numpy's.
-    return op.name != "mir.cast" or {str(kind.element_type) for kind in types} <= {"f16", "bf16", "f32"}
+    # Conversions that round twice, or drop bits, are more than numpy's.
+    source, *_, target = (str(kind.element_type) for kind in types)
+    halves = ("f16", "bf16", "f32")
+    return op.name != "mir.cast" or (source in halves and target in (*halves, "i32"))
 
 
 def follows_from_parameters(value: ir.Value) -> bool:

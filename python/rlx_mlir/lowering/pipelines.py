@@ -19,6 +19,7 @@ FUSE = named_pipeline(
 KERNELS = named_pipeline(
     "rlx-to-kernels",
     "Pack weights and outline kernels",
+    ("mir-widen-masks", "templates for attention read masks of numbers; the cast joins what makes the mask"),
     ("mir-pack-weights", "products read panels; after fusion, which joins weights in rows"),
     ("mir-keep-regions", "products in loops and branches get kernels of their own"),
     ("mir-hoist-invariants", "what a loop's steps share is outside; before parameters are prepared"),
@@ -29,6 +30,10 @@ KERNELS = named_pipeline(
 GENERIC = named_pipeline(
     "rlx-generic-kernels",
     "Lower kernels that no template covers",
+    (
+        "func.func(cpu-join-loops)",
+        "what element-wise operations make for each other stays in registers; on tensors",
+    ),
     ("kernel-destination-style", "before bufferisation, so that results are written where the caller wants them"),
     ("rlx-strip-signedness", "the bodies of loops say what has no sign; on kernels alone, @prepare has left"),
     ("func.func(eliminate-empty-tensors)", "lets the last operation write into the destination itself"),

@@ -22,7 +22,7 @@ from rlx_mlir.rewriting import Option, compiler_pass, identity, operations
 from rlx_mlir.semantics.function import viewed
 
 #: What has kernels that a loop in one kernel can't use.
-_LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.GatedDeltaNetOp, mir.CustomOp)
+_LARGE = (*PRODUCTS, mir.AttentionOp, mir.ConvOp, mir.ConvTranspose2dOp, mir.GatedDeltaNetOp, mir.CustomOp)
 
 #: What is a view of memory, or read as fast as its operand: it moves out of a loop only for what reads it there.
 _CHEAP = frozenset({"mir.reshape", "mir.expand", "mir.constant"})

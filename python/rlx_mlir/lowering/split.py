@@ -35,10 +35,13 @@ SMALL_BYTES = 16 * 1024
 
 #: Operations without effects on memory, by the beginnings of their names.
 PURE = ("arith.", "math.", "index.", "affine.apply", "memref.dim", "ub.")
-#: Operations with regions; those that give values aren't looked through.
+#: Operations with regions; those that give values aren't looked through, but choices of numbers.
 CONTROL = ("scf.for", "scf.if", "scf.yield")
 #: Operations that give another view of a buffer.
 VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.cast", "memref.subview", "memref.reinterpret_cast")
+
+#: What may stand between loops that are looked through, such as what indices that are read say.
+BETWEEN = ("memref.load", "scf.yield", *VIEWS)
 
 
 @compiler_pass("cpu-split-kernels", dependent=("arith", "memref", "scf"))
@@ -84,7 +87,7 @@ class _Nest:
     op: ir.AnyOp
     accesses: list[_Access]
     loops: list[ir.AnyOp] = field(default_factory=list)
-    """The loops that stand in one another, nothing but index arithmetic between them."""
+    """The loops that stand in one another, nothing but loads and index arithmetic between them."""
 
     def roots(self, *, written: bool) -> list[ir.Value]:
         return list(dict.fromkeys(a.root for a in self.accesses if a.is_store == written))
@@ -163,9 +166,16 @@ def _accesses(top: ir.AnyOp) -> list[_Access] | None:
             root, dims = traced
             places = {below: first + 1 + dim for dim, below in dims.items()}
             accesses.append(_Access(op, root, places, first == 1))
-        elif not (op.name in CONTROL or op.name in VIEWS or _is_pure(op)) or (op.name in CONTROL and len(op.results)):
+        elif not (op.name in CONTROL or op.name in VIEWS or _is_pure(op)) or not _is_followed(op):
             return None
     return accesses
+
+
+def _is_followed(op: ir.AnyOp) -> bool:
+    """Whether what is in an operation's regions is all that is to know of it: no buffer comes out of them."""
+    if op.name == "scf.if":
+        return not any(isinstance(result.type, ir.MemRefType) for result in op.results)
+    return op.name not in CONTROL or not len(op.results)
 
 
 def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:
@@ -173,7 +183,7 @@ def _chain(op: ir.AnyOp | None) -> list[ir.AnyOp]:
     loops: list[ir.AnyOp] = []
     while op is not None and op.name == "scf.for" and _constant(op.operands[2]) == 1:
         loops.append(op)
-        inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in ("scf.yield", *VIEWS))]
+        inner = [o for o in operations(op, nested=False) if not (_is_pure(o) or o.name in BETWEEN)]
         op = inner[0] if len(inner) == 1 else None
     return loops
 

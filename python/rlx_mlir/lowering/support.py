@@ -31,7 +31,7 @@ def check_supported(module: ir.AnyModule, name: str, *, policy: str = "direct", 
         gpu: it is compiled for a GPU.
     """
     lowered = {pattern.root for pattern in PATTERNS.select(policy)}
-    on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY | COMPOSITIONS.keys()
+    on_tensors = {pattern.root for pattern in TO_LINALG} | PREPARE_ONLY | {*COMPOSITIONS, "mir.custom_fn"}
     found = []
     for function in functions(module):
         for op in operations(function):

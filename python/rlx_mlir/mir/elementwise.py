@@ -18,6 +18,7 @@ from mlir.dialects import arith
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.formats.affine import saturate
 from rlx_mlir.mir import scalars
 from rlx_mlir.mir.algebra import (
     Primitive,
@@ -61,7 +62,7 @@ from rlx_mlir.mir.intervals import (
     within,
 )
 from rlx_mlir.mir.linalg import SizeLike, as_index, elementwise, empty, generic, size_of
-from rlx_mlir.mir.numerics import F32, F64, is_float, joined_parts, narrow, saturate, widen
+from rlx_mlir.mir.numerics import F32, F64, is_float, joined_parts, narrow, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
 from rlx_mlir.rewriting import Rewriter
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from rlx_mlir.mir.algebra import Formula, Number, Primitive, Symbol, equal, formula, maximum, minimum, select
 
-
 EXP = Primitive("exp", np.exp)
 LOG = Primitive("log", np.log)
 TANH = Primitive("tanh", np.tanh)

@@ -16,7 +16,7 @@ from mlir.dialects import linalg as dialect
 
 from rlx_mlir import ir
 from rlx_mlir.mir.dims import Factor, Positive, Size
-from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element, loaded, stored
+from rlx_mlir.mir.scalars import Scalar, accumulator, constant, element, extract, index, loaded, stored
 
 SizeLike: TypeAlias = int | ir.Value
 Map: TypeAlias = Sequence[int | ir.AffineExpr | None]
@@ -48,6 +48,12 @@ def size_of(value: ir.Value, dim: int) -> SizeLike:
 def sizes_of(value: ir.Value) -> list[SizeLike]:
     """The sizes of all dimensions."""
     return [size_of(value, dim) for dim in range(ir.RankedTensorType(value.type).rank)]
+
+
+def result_size(result: ir.Value, dim: int, source: ir.Value, at: int) -> SizeLike:
+    """The size of a dimension of a result, which is that of a source's: the static one of the two."""
+    type = ir.RankedTensorType(result.type)
+    return size_of(source, at) if type.is_dynamic_dim(dim) else int(type.get_dim_size(dim))
 
 
 def times(*sizes: SizeLike) -> SizeLike:
@@ -317,11 +323,28 @@ def write_slice(
     What is written is `body` of the source's elements. The part is written by a loop: a plain insertion becomes a copy
     of strided memory, which calls a library.
     """
+    loops = range(len(sizes) - len(drop))
+    return update_slice([(source, loops)], target, offsets, sizes, drop=drop, body=lambda x, _: body(x))
+
+
+def update_slice(
+    inputs: Sequence[tuple[ir.Value, Map]],
+    target: ir.Value,
+    offsets: Sequence[SizeLike],
+    sizes: Sequence[SizeLike],
+    *,
+    drop: Collection[int] = (),
+    body: Callable[..., Scalar],
+) -> ir.Value:
+    """The target with part of it changed, by loops along its dimensions but those in `drop`, of size 1.
+
+    The new elements are `body` of those of the inputs, whose maps are given, and of the old one.
+    """
     if _holds_nothing(target, sizes):
         return target
     part = extract_slice(target, offsets, sizes, drop=drop)
     loops = range(len(sizes) - len(drop))
-    written = generic(len(loops), [(source, loops)], [(part, loops)], lambda x, _: body(x))
+    written = generic(len(loops), inputs, [(part, loops)], body)
     return insert_slice(written, target, offsets, sizes)
 
 
@@ -386,8 +409,6 @@ def reshaped(value: ir.Value, sizes: Sequence[SizeLike], *, same: int = 0) -> ir
         stop += 1
     if (start + stop in (rank, target)) and start + stop:  # ones come or go: they need a neighbour
         stop, start = (stop - 1, start) if stop else (stop, start - 1)
-    if sum(not isinstance(size, int) for size in sizes[start : target - stop]) > 1:
-        return _reshaped_at_run_time(value, sizes)
 
     def groups(count: int) -> list[list[int]]:
         before, after = ([[dim] for dim in dims] for dims in (range(start), range(count - stop, count)))
@@ -398,15 +419,24 @@ def reshaped(value: ir.Value, sizes: Sequence[SizeLike], *, same: int = 0) -> ir
         flat = cast_shape(value, [1] * rank)
         return split_dims(flat, [], sizes) if rank == 0 else collapse(flat, [])
     flat = collapse(value, groups(rank))
+    if sum(not isinstance(size, int) for size in sizes[start : target - stop]) > 1:
+        return _split_at_run_time(flat, sizes, start, target - stop)
     return split_dims(flat, groups(target), sizes)
 
 
-def _reshaped_at_run_time(value: ir.Value, sizes: Sequence[SizeLike]) -> ir.Value:
-    """A reshape whose sizes are read from memory: expand_shape takes one dynamic size in each group."""
-    shape = tensor.FromElementsOp(
-        tensor_type([len(sizes)], element("index")), [as_index(size) for size in sizes]
-    ).result
-    return tensor.ReshapeOp(tensor_type(sizes, element_type(value)), value, shape).result
+def _split_at_run_time(flat: ir.Value, sizes: Sequence[SizeLike], start: int, stop: int) -> ir.Value:
+    """A copy with several dimensions, from `start` to `stop`, in place of one: expand_shape takes one dynamic size."""
+    rank = len(sizes)
+
+    def body(_: Scalar) -> Scalar:
+        place = index(start)
+        for dim in range(start + 1, stop):
+            place = place * Scalar(as_index(sizes[dim])) + index(dim)
+        return extract(flat, [*(index(dim) for dim in range(start)), place, *(index(dim) for dim in range(stop, rank))])
+
+    target = empty(sizes, element_type(flat))
+    copied: ir.Value = generic(rank, [], [(target, range(rank))], body)
+    return copied
 
 
 def for_each(

@@ -95,14 +95,3 @@ def decode_indices(indices: np.ndarray, size: int) -> np.ndarray:
     if indices.dtype.kind == "f":
         indices = np.clip(np.nan_to_num(indices.astype(F64), nan=0.0), 0, size)
     return np.clip(indices.astype(np.int64), 0, max(size - 1, 0))
-
-
-def saturate(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Numbers as integers of `dtype`: fractions are dropped, what is outside saturates, NaN counts as 0."""
-    info = np.iinfo(dtype)
-    if x.dtype.kind in "iub":
-        return np.clip(x.astype(np.int64), info.min, info.max).astype(dtype)
-    wide = np.trunc(x.astype(F64))
-    inside = (wide >= float(info.min)) & (wide < float(int(info.max) + 1))  # exact in f64; NaN isn't inside
-    whole = np.where(inside, wide, 0.0).astype(dtype)
-    return np.where(inside | np.isnan(wide), whole, np.where(wide > 0, info.max, info.min)).astype(dtype)

@@ -18,9 +18,11 @@ import numpy as np
 from rlx_mlir import ir
 from rlx_mlir.attributes import elements_array, python_value
 from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import numpy_dtype
 from rlx_mlir.mir.control import REGIONS, captured, region_arguments, run_regions, yielded
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
 from rlx_mlir.mir.intervals import ANYTHING, Interval, product, times
+from rlx_mlir.mir.quantize import LARGEST, LEAST_SCALE
 from rlx_mlir.mir.scalars import integer_range
 
 
@@ -83,15 +85,36 @@ def intervals_of(op: ir.AnyOp, known: Known) -> list[Interval]:
 
 
 def _fitted(interval: Interval, element: ir.Type) -> Interval:
-    """The interval, or that of the element type where integers wrap around; anything for ends that are no numbers."""
+    """The interval, its ends numbers of the element type; all of these where integers wrap around.
+
+    Anything for ends that are no numbers.
+    """
     if math.isnan(interval.low) or math.isnan(interval.high):
         return ANYTHING
     if isinstance(element, ir.ComplexType):  # a product's parts are more than those of its factors
         return ANYTHING
+    if str(element) in _NARROW:  # what is stored is rounded, outward at most
+        dtype = numpy_dtype(element)
+        return Interval(-_rounded_up(-interval.low, dtype), _rounded_up(interval.high, dtype))
     if not isinstance(element, ir.IntegerType):
         return interval
     least, most = map(float, integer_range(element))
     return interval if least <= interval.low and interval.high <= most else Interval(least, most)
+
+
+#: Element types of which ends of intervals mostly aren't numbers.
+_NARROW = ("f16", "bf16")
+
+
+def _rounded_up(end: float, dtype: np.dtype) -> float:
+    """The least number of a type that isn't below another one; that itself where it is beyond all of them."""
+    with np.errstate(over="ignore"):
+        near = np.array(end).astype(dtype)
+    if not np.isfinite(near):
+        return end
+    if float(near) < end:
+        near = np.nextafter(near, np.array(np.inf).astype(dtype))
+    return float(near) if np.isfinite(near) else end
 
 
 def _hull(listed: Iterable[Interval]) -> Interval:
@@ -160,7 +183,9 @@ def _of_cast(op: ir.AnyOp, known: Known) -> Interval:
     return x
 
 
-@_rule(mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp)
+@_rule(
+    mir.ResizeNearest2xOp, mir.ReshapeOp, mir.TransposeOp, mir.NarrowOp, mir.SliceOp, mir.DynamicSliceOp, mir.ExpandOp
+)
 def _of_move(op: ir.AnyOp, known: Known) -> Interval:
     return known[op.operation.operands[0]]
 
@@ -218,10 +243,64 @@ def _of_dequant_matmul(op: ir.AnyOp, known: Known) -> Interval:
     return _contract(known[op.x], op.weight, _size(op.x, -1), True, known)
 
 
+def _sums(x: Interval, y: Interval, length: float) -> Interval:
+    """Sums of so many products."""
+    return _within(times(times(x.magnitude, y.magnitude), length))
+
+
+@_rule(mir.DotGeneralOp)
+def _of_dot_general(op: ir.AnyOp, known: Known) -> Interval:
+    length = math.prod(_size(op.lhs, axis) for axis in python_value(op.lhs_contracting))
+    return _sums(known[op.lhs], known[op.rhs], length)
+
+
+@_rule(mir.GroupedMatmulOp)
+def _of_grouped_matmul(op: ir.AnyOp, known: Known) -> Interval:
+    return _sums(known[op.x], known[op.weight], _size(op.x, -1))
+
+
+@_rule(mir.ScatterAddOp)
+def _of_scatter_add(op: ir.AnyOp, known: Known) -> Interval:
+    # All entries may have one index, and where there is none it is 0.
+    x, count = known[op.updates], math.prod(_size(op.indices, axis) for axis in range(op.indices.type.rank))
+    return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
+
+
+@_rule(mir.SoftmaxCrossEntropyBackwardOp)
+def _of_cross_entropy_backward(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(known[op.d_loss].magnitude)
+
+
 @_rule(mir.FusedSwigluOp)
 def _of_swiglu(op: ir.AnyOp, known: Known) -> Interval:
     x = known[op.x]
     return product(x, FUNCTIONS["silu"].interval(x))
+
+
+# Rounding to few bits -----------------------------------------------------------------------------
+
+
+@_rule(mir.DequantizeOp)
+def _of_dequantize(op: ir.AnyOp, known: Known) -> Interval:
+    q = known[op.q] if known[op.q].is_known else Interval(-128.0, 127.0)
+    channels = zip(python_value(op.scales), python_value(op.zero_points), strict=True)
+    return _hull(Interval((q.low - zero) * scale, (q.high - zero) * scale) for scale, zero in channels)
+
+
+@_rule(mir.FakeQuantizeOp)
+def _of_fake_quantize(op: ir.AnyOp, known: Known) -> list[Interval]:
+    x, largest = known[op.x].magnitude, LARGEST[python_value(op.bits)]
+    mode = python_value(op.scale_mode)
+    scale = 0.0 if mode == "fixed" else x / largest
+    if mode != "per_batch":
+        scale = max(scale, known[op.state].magnitude)
+    scale = max(scale, LEAST_SCALE)
+    return [_within(times(scale, largest)), Interval(LEAST_SCALE, scale) if mode != "ema" else _within(scale)]
+
+
+@_rule(mir.FakeQuantizeLsqOp)
+def _of_fake_quantize_lsq(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(times(max(known[op.scale].magnitude, LEAST_SCALE), LARGEST[python_value(op.bits)]))
 
 
 # Rows ---------------------------------------------------------------------------------------------
@@ -276,6 +355,34 @@ def _of_attention(op: ir.AnyOp, known: Known) -> Interval:
 def _of_rope(op: ir.AnyOp, known: Known) -> Interval:
     x, tables = known[op.x].magnitude, known[op.cos].magnitude + known[op.sin].magnitude
     return _within(max(x, times(x, tables)))
+
+
+@_rule(mir.AxialRope2dOp)
+def _of_axial_rope(op: ir.AnyOp, known: Known) -> Interval:
+    return _within(times(known[op.x].magnitude, 2.0))  # x cos + y sin
+
+
+# Images -------------------------------------------------------------------------------------------
+
+
+@_rule(mir.PoolOp)
+def _of_pool(op: ir.AnyOp, known: Known) -> Interval:
+    x, kind = known[op.x], python_value(op.kind)
+    kernel = python_value(op.kernel_size)
+    if kind == "mean":
+        return _hull([x, Interval(0.0, 0.0)])  # the padding counts
+    if kind == "sum":
+        count = float(math.prod(kernel))
+        return Interval(times(min(x.low, 0.0), count), times(max(x.high, 0.0), count))
+    # Each window has a pixel where the padding is less than a window.
+    return x if kind != "prod" and all(map(int.__lt__, python_value(op.padding), kernel)) else ANYTHING
+
+
+@_rule(mir.GroupNormOp)
+def _of_group_norm(op: ir.AnyOp, known: Known) -> Interval:
+    count = math.prod(_size(op.x, axis) for axis in (1, 2, 3)) / python_value(op.num_groups)
+    scaled = _within(times(math.sqrt(count), known[op.gamma].magnitude))
+    return scaled if op.beta is None else Interval(scaled.low + known[op.beta].low, scaled.high + known[op.beta].high)
 
 
 # Arguments ----------------------------------------------------------------------------------------

@@ -38,7 +38,19 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import is_float as is_float_dtype
 from rlx_mlir.mir.numerics import narrow, sum_along, widen
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, accumulator, element, exp, index, integer_range, is_complex, is_float, joined
+from rlx_mlir.mir.scalars import (
+    Scalar,
+    accumulator,
+    element,
+    exp,
+    extract,
+    index,
+    integer_range,
+    is_complex,
+    is_float,
+    joined,
+)
+from rlx_mlir.mir.sorting import positions_in_order
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -46,7 +58,7 @@ from rlx_mlir.rewriting import Rewriter
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def _start(kind: str, dtype: np.dtype) -> object:
+def start_of(kind: str, dtype: np.dtype) -> object:
     """The largest or smallest of no element."""
     if is_float_dtype(dtype):
         return -np.inf if kind == "max" else np.inf
@@ -63,7 +75,7 @@ def reduce(x: np.ndarray, *, kind: str, axes: Sequence[int], keep_dims: bool = F
         return np.asarray(np.any(x, **along) if kind == "any" else np.all(x, **along))
     if kind in ("max", "min"):
         function: Callable[..., np.ndarray] = np.max if kind == "max" else np.min
-        total = function(wide, initial=_start(kind, wide.dtype), **along)
+        total = function(wide, initial=start_of(kind, wide.dtype), **along)
     elif kind == "prod":
         total = np.prod(wide, dtype=wide.dtype, **along)
     else:
@@ -161,7 +173,7 @@ def same_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size,
 
 
 #: How a reduction combines an element with what is accumulated.
-_COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
+COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
     "sum": lambda x, total: total + x,
     "mean": lambda x, total: total + x,
     "max": lambda x, total: total.max(x),
@@ -172,7 +184,7 @@ _COMBINE: dict[str, Callable[[Scalar, Scalar], Scalar]] = {
 }
 
 
-def _first(kind: str, type: ir.Type) -> float:
+def first_of(kind: str, type: ir.Type) -> float:
     """What a reduction starts from."""
     if kind in ("sum", "mean", "prod", "any", "all"):
         return 1 if kind in ("prod", "all") else 0
@@ -194,8 +206,8 @@ def reduce_axes(x: ir.Value, kind: str, axes: Collection[int], *, keep_dims: boo
         return reduce_axes(total, kind, [a for a in axes if a != last], keep_dims=keep_dims) if len(axes) > 1 else total
     map: list[int | None] = [None if dim in axes else dim for dim in loops if keep_dims or dim not in axes]
     sizes: list[SizeLike] = [1 if dim in axes else own[dim] for dim in loops if keep_dims or dim not in axes]
-    start = _first(kind, element_type(x))
-    return reduced(len(own), [(x, loops)], sizes, map, start, _COMBINE[kind])
+    start = first_of(kind, element_type(x))
+    return reduced(len(own), [(x, loops)], sizes, map, start, COMBINE[kind])
 
 
 def _sum_along(x: ir.Value, axis: int, *, keep_dims: bool) -> ir.Value:
@@ -298,12 +310,34 @@ def _key(x: Scalar, width: int) -> Scalar:
     return number.compare("ne", number).select(ordered.like(-(1 << (width - 1))), ordered)
 
 
+#: So many elements are found one after the other; more, where each costs as much as so many steps of sorting.
+_FEW, _SORT_STEPS = 16, 4
+
+
+def _first_of_sorted(op: ir.AnyOp, k: int, bits: int) -> list[ir.Value]:
+    """The first `k` elements of each sorted row, and their positions."""
+    *outer, _ = sizes_of(op.x)
+    keys = elementwise(tensor_type(sizes_of(op.x), element(f"i{bits}")), [op.x], lambda x: _key(x, bits))
+    at = extract_slice(positions_in_order(keys), [0] * (len(outer) + 1), [*outer, k])
+    rank = len(outer) + 1
+
+    def value(position: Scalar, _: Scalar) -> Scalar:
+        where = [*(index(dim) for dim in range(rank - 1)), position.to("index")]
+        return extract(op.x, where) + 0.0  # -0 + 0 is 0
+
+    target = empty([*outer, k], element_type(op.x))
+    return [generic(rank, [(at, range(rank))], [(target, range(rank))], value), at]
+
+
 @TO_LINALG.pattern(mir.TopKOp)
 def lower_top_k(op: ir.AnyOp, rewriter: Rewriter) -> None:
-    """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found"""
-    outer = sizes_of(op.x)[:-1]
+    """top_k(x) -> k times a reduction: the largest of the elements after the last one that was found; or sorted rows"""
+    *outer, count = sizes_of(op.x)
     k = python_value(op.k)
     bits = 64 if str(element_type(op.x)) == "f64" else 32
+    if k > _FEW and k > _SORT_STEPS * count.bit_length():
+        rewriter.replace(op, *_first_of_sorted(op, k, bits))
+        return
     least = -(1 << (bits - 1))
     rank = len(outer) + 1
     loops, kept = range(rank), range(rank - 1)

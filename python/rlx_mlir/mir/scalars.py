@@ -480,6 +480,11 @@ def extract(source: ir.Value, positions: Sequence[Scalar]) -> Scalar:
     return loaded(tensor.ExtractOp(source, [position.value for position in positions]).result)
 
 
+def chosen_entry(position: Scalar, count: ir.Value) -> Scalar:
+    """An index value as the number of one of so many entries: without its fraction, and clamped; NaN counts as 0."""
+    return position.to("i64").min(Scalar(count).to("i64") - 1).max(0).to("index")
+
+
 def compute(record: Elementwise, *operands: Scalar) -> Scalar:
     """A function of elements, by its formula."""
     if record.of_complex is not None and is_complex(operands[0].type):

@@ -37,7 +37,7 @@ from rlx_mlir.mir.linalg import (
 from rlx_mlir.mir.numerics import decode_indices
 from rlx_mlir.mir.packed import PackedWeight, packing
 from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
-from rlx_mlir.mir.scalars import Scalar, extract, index
+from rlx_mlir.mir.scalars import Scalar, chosen_entry, extract, index
 from rlx_mlir.rewriting import Rewriter
 
 # ----------------------------------------------------------------------------------------------------------------------
@@ -616,12 +616,10 @@ def lower_gather(op: ir.AnyOp, rewriter: Rewriter) -> None:
     inner = [encoding.k] if encoding is not None else table[axis + 1 :]
     shared = [a if isinstance(a, int) else b for a, b in zip(table[:batches], own[:batches], strict=True)]
     sizes = [*shared, *table[batches:axis], *own[batches:], *inner]
-    last = as_index(size_of(op.table, axis))
+    entries = as_index(size_of(op.table, axis))
 
     def pick(position: Scalar, _: Scalar) -> Scalar:
-        row = position.to("i64") if position.word != "i64" else position
-        limit = Scalar(last).to("i64") - 1
-        chosen = row.min(limit).max(0).to("index")
+        chosen = chosen_entry(position, entries)
         at = [index(dim) for dim in range(type.rank)]
         if encoding is not None:
             return element_value(op.table, encoding, chosen, at[-1])

@@ -90,6 +90,7 @@ class PythonPass:
 #: Whose import registers passes and pipelines: by name, since nothing here depends on which there are.
 _HOMES = (
     "rlx_mlir.lowering",
+    "rlx_mlir.hir.conv_to_matmul",
     "rlx_mlir.hir.custom_lowering",
     "rlx_mlir.hir.decompose",
     "rlx_mlir.verify.verify_numerics",

@@ -18,6 +18,7 @@ import numpy as np
 from rlx_mlir import formats
 from rlx_mlir.dtypes import DTYPES
 from rlx_mlir.errors import UnsupportedError
+from rlx_mlir.formats import affine
 from rlx_mlir.runtime.artifact import Preparation, PrepareStep
 
 Array = np.ndarray
@@ -51,6 +52,11 @@ def _constant(*, dtype: str, shape: Sequence[int], data: str) -> Array:
     return flat.reshape(shape) if flat.size == math.prod(shape) else np.broadcast_to(flat, shape)
 
 
+def _cast(x: Array, *, dtype: str) -> Array:
+    kind = DTYPES[dtype]
+    return affine.saturate(x, kind) if kind.kind == "i" else x.astype(kind)
+
+
 #: What can run when parameters are set; other operations stay in the module.
 OPERATIONS: dict[str, Callable[..., Array]] = {
     "constant": _constant,
@@ -59,7 +65,7 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "narrow": _narrow,
     "reshape": _reshape,
     "expand": lambda x, *, shape: np.broadcast_to(x, shape),
-    "cast": lambda x, *, dtype: x.astype(DTYPES[dtype]),
+    "cast": _cast,
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -67,6 +73,8 @@ OPERATIONS: dict[str, Callable[..., Array]] = {
     "max": np.maximum,
     "min": np.minimum,
     "neg": np.negative,
+    "quantize": affine.quantize,
+    "round": np.rint,
     "repack": _repack,
 }
 

@@ -16,11 +16,13 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.locations import block_name, source_line
 from rlx_mlir.mir.control import REGIONS, carried_rules, inner_dims
+from rlx_mlir.mir.conv import transposed_sizes
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.quant import packed_rows
 from rlx_mlir.mir.shape import like_sizes, sliced
 from rlx_mlir.mir.splats import META, OF_SPLAT, Image
+from rlx_mlir.mir.windows import Windows
 from rlx_mlir.rewriting import operations
 
 Dims = tuple[Size, ...]
@@ -287,25 +289,169 @@ def _of_one_shape(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
         yield from _equal(other, first)
 
 
-def _conv(view: mir.ConvOp, dims: DimsOf) -> Iterable[Rule]:
+def _windows(view: ir.AnyOp, dims: DimsOf, kernel: Sequence[int]) -> Iterable[Rule]:
+    """An image is at most one short of its windows; where it is the gradient of these, `dy` has one for each."""
+    windows, x = Windows.of(view, kernel), dims(view.x)
+    for size, span, padding in zip(x[2:], windows.spans, windows.padding, strict=True):
+        yield size + 2 * padding, Size.of(span - 1), True
+    if hasattr(view, "dy"):
+        yield from _equal(dims(view.dy)[2:], windows.counts(x[2:]))
+        yield dims(view.dy)[0], x[0]
+
+
+def _conv(view: mir.ConvOp | mir.QConv2dOp | mir.Conv2dBackwardInputOp, dims: DimsOf) -> Iterable[Rule]:
+    weight = dims(view.weight)
+    yield dims(view.x)[1], weight[1] * python_value(view.groups)
+    yield _multiple(weight[0], python_value(view.groups))
+    yield from _windows(view, dims, view.weight.type.shape[2:])
+    if hasattr(view, "dy"):
+        yield dims(view.dy)[1], weight[0]
+
+
+def _conv_transpose2d(view: mir.ConvTranspose2dOp, dims: DimsOf) -> Iterable[Rule]:
     x = dims(view.x)
-    yield x[1], dims(view.weight)[1] * python_value(view.groups)
-    yield _multiple(dims(view.weight)[0], python_value(view.groups))
-    kernel = view.weight.type.shape[2:]
-    for size, taps, padding, dilation in zip(
-        x[2:], kernel, python_value(view.padding), python_value(view.dilation), strict=True
-    ):
-        yield size + 2 * padding, Size.of(dilation * (taps - 1)), True
+    yield x[1], dims(view.weight)[0]
+    yield _multiple(x[1], python_value(view.groups))
+    yield from ((size, Size.of(0), True) for size in transposed_sizes(view, x))
+
+
+def _conv2d_backward_weight(view: mir.Conv2dBackwardWeightOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from (_multiple(dims(image)[1], python_value(view.groups)) for image in (view.x, view.dy))
+    yield from _windows(view, dims, python_value(view.kernel_size))
+
+
+def _pool(view: mir.PoolOp | mir.MaxPool2dBackwardOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _windows(view, dims, python_value(view.kernel_size))
+    if hasattr(view, "dy"):
+        yield dims(view.dy)[1], dims(view.x)[1]
+
+
+def _group_norm(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    yield _multiple(x[1], python_value(view.num_groups))
+    for vector in (getattr(view, "gamma", None), getattr(view, "beta", None)):
+        if vector is not None:
+            yield dims(vector)[0], x[1]
+    if hasattr(view, "dy"):
+        yield from _equal(dims(view.dy), x)
+
+
+def _by_scales(view: mir.QuantizeOp | mir.DequantizeOp, dims: DimsOf) -> Iterable[Rule]:
+    if view.axis is not None:
+        (x,) = (dims(v) for v in view.operation.operands)
+        yield x[python_value(view.axis)], Size.of(len(python_value(view.scales)))
+
+
+def _rounded(view: ir.AnyOp, dims: DimsOf) -> Iterable[Rule]:
+    """There are as many scales as indices along the axis; a gradient is as large as what it is of."""
+    x = dims(view.x)
+    scale = view.state if isinstance(view, mir.FakeQuantizeOp) else view.scale
+    if scale is not None:
+        yield Size.of(1) if view.axis is None else x[python_value(view.axis)], dims(scale)[0]
+    if hasattr(view, "g"):
+        yield from _equal(x, dims(view.g))
+
+
+def _q_matmul(view: mir.QMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    yield dims(view.x)[1], dims(view.weight)[0]
+    if view.bias is not None:
+        yield dims(view.bias)[0], dims(view.weight)[1]
+
+
+def _q_conv2d(view: mir.QConv2dOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _conv(view, dims)
+    if view.bias is not None:
+        yield dims(view.bias)[0], dims(view.weight)[0]
 
 
 def _gather(view: mir.GatherOp, dims: DimsOf) -> Iterable[Rule]:
     shared = python_value(view.batch_dims)
     table, indices = dims(view.table), dims(view.indices)
     yield from _equal(table[:shared], indices[:shared])
-    # An index is clamped to the entries that there are: there must be one, but where there is no index either.
-    entries, count = table[python_value(view.axis)], product(indices)
+    yield from _entry_for_each(table[python_value(view.axis)], product(indices))
+
+
+def _scatter_add(view: mir.ScatterAddOp, dims: DimsOf) -> Iterable[Rule]:
+    indices, axis = dims(view.indices), python_value(view.axis)
+    yield from _equal(dims(view.updates)[axis : axis + len(indices)], indices)
+
+
+def _dot_general(view: mir.DotGeneralOp, dims: DimsOf) -> Iterable[Rule]:
+    lhs, rhs = dims(view.lhs), dims(view.rhs)
+    for pairs in ((view.lhs_contracting, view.rhs_contracting), (view.lhs_batch, view.rhs_batch)):
+        yield from ((lhs[a], rhs[b]) for a, b in zip(*map(python_value, pairs), strict=True))
+
+
+def _lora_matmul(view: mir.LoraMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    weight, a, b = dims(view.weight), dims(view.a), dims(view.b)
+    return [(dims(view.x)[-1], weight[0]), (a[0], weight[0]), (a[1], b[0]), (b[1], weight[1])]
+
+
+def _solve(view: mir.DenseSolveOp | mir.BatchedDenseSolveOp, dims: DimsOf) -> Iterable[Rule]:
+    a, b = dims(view.a), dims(view.b)
+    yield a[-2], a[-1]
+    yield from _equal(b[: len(a) - 1], a[:-1])
+
+
+def _entry_for_each(entries: Size, count: Size) -> Iterable[Rule]:
+    """There is an entry that indices are clamped to, where there is an index."""
     if entries.constant is None or entries.constant == 0:
         yield (entries, Size.of(1), True) if count.constant else (entries * count, count, True)
+
+
+def _grouped_matmul(view: mir.GroupedMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    x, weight = dims(view.x), dims(view.weight)
+    yield from [(x[1], weight[1]), (x[0], dims(view.expert)[0])]
+    yield from _entry_for_each(weight[0], x[0])
+
+
+def _dequant_grouped_matmul(view: mir.DequantGroupedMatmulOp, dims: DimsOf) -> Iterable[Rule]:
+    x = dims(view.x)
+    return [(x[1], _inner(view.weight)), (x[0], dims(view.expert)[0])]
+
+
+def _cross_entropy(view: mir.SoftmaxCrossEntropyWithLogitsOp, dims: DimsOf) -> Iterable[Rule]:
+    rows, classes = dims(view.logits)
+    yield rows, dims(view.labels)[0]
+    yield from _entry_for_each(classes, rows)
+
+
+def _cross_entropy_backward(view: mir.SoftmaxCrossEntropyBackwardOp, dims: DimsOf) -> Iterable[Rule]:
+    rows = dims(view.logits)[0]
+    return [(rows, dims(view.labels)[0]), (rows, dims(view.d_loss)[0])]
+
+
+def _encoder(view: mir.FusedAttentionBlockOp | mir.FusedTransformerLayerOp, dims: DimsOf) -> Iterable[Rule]:
+    """What both have; the products and norms that they become have the rules of theirs."""
+    batch, length, inner = dims(view.hidden)
+    heads = python_value(view.num_heads)
+    width = Size.of(heads * python_value(view.head_dim))
+    yield from _equal(dims(view.qkv_w), (inner, 3 * width))
+    yield from _equal(dims(view.out_w), (width, inner))
+    for bias, size in ((view.qkv_b, 3 * width), (view.out_b, inner)):
+        if bias is not None:
+            yield dims(bias)[0], size
+    mask = dims(view.mask)
+    full = (batch, Size.of(heads), length, length) if len(mask) == 4 else (batch, length)
+    yield from ((size, own) for size, own in zip(mask, full, strict=True) if size.constant != 1)
+
+
+def _attention_block(view: mir.FusedAttentionBlockOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _encoder(view, dims)
+    if view.cos is not None and view.sin is not None:
+        yield from _equal(dims(view.cos), dims(view.sin))
+        yield dims(view.cos)[0], dims(view.hidden)[1], True
+
+
+def _transformer_layer(view: mir.FusedTransformerLayerOp, dims: DimsOf) -> Iterable[Rule]:
+    yield from _encoder(view, dims)
+    inner, outer = dims(view.hidden)[2], dims(view.fc1_w)[1]
+    yield from _equal((*dims(view.fc1_w), *dims(view.fc2_w)), (inner, outer, outer, inner))
+    for vector in (view.ln1_g, view.ln1_b, view.ln2_g, view.ln2_b, view.fc2_b):
+        if vector is not None:
+            yield dims(vector)[0], inner
+    if view.fc1_b is not None:
+        yield dims(view.fc1_b)[0], outer
 
 
 def _sample(view: mir.SampleOp, dims: DimsOf) -> Iterable[Rule]:
@@ -375,7 +521,29 @@ _RULES: dict[str, Callable[[ir.AnyOp, DimsOf], Iterable[Rule]]] = {
     **{f"mir.gaussian_splat_{name}": _splats for name in ("prepare", "render", "render_backward")},
     "mir.gaussian_splat_rasterize": _rasterized,
     "mir.conv": _conv,
+    **{f"mir.{name}": _by_scales for name in ("quantize", "dequantize")},
+    **{f"mir.fake_quantize{name}": _rounded for name in ("", "_backward", "_lsq", "_lsq_backward_x")},
+    "mir.fake_quantize_lsq_backward_scale": _rounded,
+    "mir.q_matmul": _q_matmul,
+    "mir.q_conv2d": _q_conv2d,
+    "mir.conv2d_backward_input": _conv,
+    "mir.conv2d_backward_weight": _conv2d_backward_weight,
+    "mir.conv_transpose2d": _conv_transpose2d,
+    "mir.pool": _pool,
+    "mir.max_pool2d_backward": _pool,
+    **{f"mir.group_norm{word}": _group_norm for word in ("", "_backward_input", "_backward_gamma")},
     "mir.gather": _gather,
+    "mir.scatter_add": _scatter_add,
+    "mir.dot_general": _dot_general,
+    "mir.lora_matmul": _lora_matmul,
+    "mir.dense_solve": _solve,
+    "mir.batched_dense_solve": _solve,
+    "mir.grouped_matmul": _grouped_matmul,
+    "mir.dequant_grouped_matmul": _dequant_grouped_matmul,
+    "mir.softmax_cross_entropy_with_logits": _cross_entropy,
+    "mir.softmax_cross_entropy_backward": _cross_entropy_backward,
+    "mir.fused_attention_block": _attention_block,
+    "mir.fused_transformer_layer": _transformer_layer,
     "mir.if": _carried,
     "mir.while": _carried,
     "mir.scan": _carried,

@@ -18,7 +18,7 @@ import typer
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, check_gpu, embed, fuzz, profile, tune
+from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, fuzz, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -127,6 +127,12 @@ app.command(
         "rlx tune graph.mlir --size tokens=64 --maximum tokens=512",
     )
 )(tune.tune)
+app.command(
+    epilog=example(
+        "rlx calibrate graph.mlir first.npz second.npz --params weights.npz -o ranges.mlir",
+        "rlx calibrate graph.mlir data/*.npz --method percentile --percentile 99.9 --quantize -o int8.mlir",
+    )
+)(calibrate.calibrate)
 app.command(
     epilog=example(
         "rlx profile smollm2",
@@ -533,6 +539,27 @@ def report(
             typer.echo(f"\n{bounds}")
     if assert_clean:
         fusion.assert_clean()
+
+
+@app.command(epilog=example("rlx ops", "rlx ops norm", "rlx ops --json"))
+def ops(
+    only: Annotated[str, typer.Argument(help="A part of the names of those that are wanted; all by default.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the operations of MIR: what they stand for elsewhere, and what computes them on CPUs and GPUs."""
+    from rlx_mlir.stages import table
+    from rlx_mlir.tools import ops as operations
+
+    rows = []
+    with progress() as say:
+        for name in operations.matching(only):
+            if say is not None:
+                say(f"compiling the example of {name}")
+            rows.append(operations.row(name))
+    if as_json:
+        print_json([each.to_dict() for each in rows])
+        return
+    typer.echo("\n".join(table(operations.HEAD, [operations.cells(each) for each in rows])))
 
 
 @app.command(epilog=example("rlx models"))

@@ -279,3 +279,14 @@ def by_symbol(option: str, texts: list[str]) -> dict[str, list[int]]:
 
 def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def read_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays in a .npz file by name."""
+    import numpy as np
+
+    try:
+        with np.load(path) as file:
+            return dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as a .npz file: {error}") from None

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.tools.loading import Loading, loads_model
-from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, refuse
+from rlx_mlir.tools.options import JsonOption, by_symbol, positive_numbers, print_json, progress, read_arrays, refuse
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from rlx_mlir.measure.tune import ProgramTuning
 
 
@@ -93,22 +90,11 @@ def _tune_file(
         GraphModule.from_text(Path(loading.model)),
         sizes=by_symbol("size", size),
         maxima={symbol: own[-1] for symbol, own in by_symbol("maximum", maximum).items()},
-        arrays={} if arrays is None else _read_arrays(arrays),
+        arrays={} if arrays is None else read_arrays(arrays),
         target=loading.device.value,
         activations=loading.activations.value,
         **plan,
     )
-
-
-def _read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """The arrays in a .npz file by name."""
-    import numpy as np
-
-    try:
-        with np.load(path) as file:
-            return dict(file) if isinstance(file, np.lib.npyio.NpzFile) else {}
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as a .npz file: {error}") from None
 
 
 def format_tuning(own: ProgramTuning) -> str:

@@ -31,11 +31,11 @@ def _names(words: str) -> frozenset[str]:
 
 EXACT = named(lambda record: record.rounding is Rounding.EXACT) | _names(
     "constant reshape transpose narrow concat expand gather repack cache_update where compare sample complex real imag "
-    "conjugate"
+    "conjugate resize_nearest_2x"
 )
 ARITHMETIC = named(lambda record: record.rounding in (Rounding.STEP, Rounding.ROUNDED)) | _names("cast")
 #: Errors of functions of elements, in units; compiled code has polynomials of its own.
-TRANSCENDENTAL = named(lambda record: record.rounding is Rounding.FUNCTION) | _names("fused_swiglu rope")
+TRANSCENDENTAL = named(lambda record: record.rounding is Rounding.FUNCTION) | _names("fused_swiglu rope axial_rope2d")
 #: Blocks are several operations, as are those on splats.
 _BLOCK_FACTOR = 8
 

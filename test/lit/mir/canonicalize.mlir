@@ -243,6 +243,22 @@ func.func @no_fold_sizes_that_are_open(%x: tensor<?x?xf32>, %y: tensor<?x?xi32>,
   return %a, %c, %d : tensor<?x?xf32>, tensor<?xf32>, tensor<?x?xf32>
 }
 
+/// Windows of one element; a sum of one makes 0 of -0.
+// CHECK-LABEL: func @pools_of_one_element
+//  CHECK-SAME:   (%[[X:.+]]: tensor<1x2x?x8xf32>
+//       CHECK:   %[[S:.+]] = mir.pool sum
+//       CHECK:   %[[M:.+]] = mir.pool max
+//       CHECK:   return %[[X]], %[[X]], %[[X]], %[[S]], %[[M]]
+func.func @pools_of_one_element(%x: tensor<1x2x?x8xf32>)
+    -> (tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x4xf32>) {
+  %a = mir.pool max %x kernel [1, 1] : tensor<1x2x?x8xf32>
+  %b = mir.pool min %x kernel [1, 1] : tensor<1x2x?x8xf32>
+  %c = mir.pool prod %x kernel [1, 1] : tensor<1x2x?x8xf32>
+  %d = mir.pool sum %x kernel [1, 1] : tensor<1x2x?x8xf32>
+  %e = mir.pool max %x kernel [1, 1] stride [1, 2] : tensor<1x2x?x8xf32>
+  return %a, %b, %c, %d, %e : tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x8xf32>, tensor<1x2x?x4xf32>
+}
+
 // CHECK-LABEL: func @slices_of_everything
 //  CHECK-SAME:   (%[[X:.+]]: tensor<6x8xf32>
 //  CHECK-NEXT:   return %[[X]], %[[X]]

@@ -114,7 +114,7 @@ func.func @entry_view(%x: memref<?x4xf32>, %p: memref<8xi1>, %t: index) -> (memr
 }
 
 // CHECK-LABEL: func @scan_with_checkpoints
-//       CHECK:   mir.scan (%{{.+}}) length 6 checkpoints 2 : (tensor<f32>) -> tensor<f32> {
+//       CHECK:   mir.scan(%{{.+}}) length 6 checkpoints 2 : (tensor<f32>) -> tensor<f32> {
 func.func @scan_with_checkpoints(%x: tensor<f32>) -> tensor<f32> {
   %y = mir.scan (%x) length 6 checkpoints 2 : (tensor<f32>) -> tensor<f32> {
   ^bb0(%a: tensor<f32>):

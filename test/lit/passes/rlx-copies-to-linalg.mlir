@@ -20,6 +20,14 @@ func.func @rank_0(%s: memref<f32>, %t: memref<f32>) {
   return
 }
 
+/// What is where it belongs needn't be copied.
+// CHECK-LABEL: func @to_itself
+//  CHECK-NEXT:   return
+func.func @to_itself(%s: memref<4xf32>) {
+  memref.copy %s, %s : memref<4xf32> to memref<4xf32>
+  return
+}
+
 /// Loops that are linalg already stay as they are.
 // CHECK-LABEL: func @no_change_elsewhere
 //  CHECK-SAME:   (%[[X:.+]]: memref<4xf32>)

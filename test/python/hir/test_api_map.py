@@ -8,15 +8,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
 from rlx_mlir.frontends.gguf import GGUFFile
+from rlx_mlir.hir.algebra import AlgebraBuilders
 from rlx_mlir.hir.blocks import Blocks
 from rlx_mlir.hir.complexes import ComplexBuilders
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
+from rlx_mlir.hir.quantization import QuantizationBuilders
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.spectra import Spectra
 from rlx_mlir.hir.splats import Splats
@@ -41,6 +44,8 @@ class Graph:
         self.image, self.small = self.m.input("image", ["batch", 4, "height", 6]), self.m.param("small", [4])
         self.kernel = self.m.param("kernel", [4, 2, 3, 3])
         self.state = self.m.input("state", ["batch", 2, 8, 8])
+        self.codes = self.m.input("codes", ["batch", 4], "i8")
+        self.rows, self.experts = self.m.input("rows", ["batch", 32]), self.m.input("experts", ["batch"], "i32")
         rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
         self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
 
@@ -88,6 +93,9 @@ class Graph:
         floats = [self.m.input(name, ["batch", size]) for name, size in (("controls", 3), ("draws", 16))]
         return b.sample(values, indices, *floats, self.m.input("chosen", ["batch", 16], "i32"), self.pos)[0]
 
+    def encoder(self) -> list[Value]:
+        return [self.m.param(name, shape) for name, shape in (("qkv", [32, 96]), ("out", [32, 32]))]
+
     def quantized(self, b: Any) -> Any:
         return b.block_dot(*b.block_quantize(self.x), self.packed)
 
@@ -119,6 +127,21 @@ PRIMITIVES: dict[str, Any] = {
     "cast": lambda g, b: b.cast(g.x, "bf16"),
     "compare": lambda g, b: b.compare("ne", g.x, 0.5),
     "concat": lambda g, b: b.concat([g.x, g.y], -1),
+    "quantize": lambda g, b: b.quantize(g.x, 0.5, 3),
+    "quantize_per_channel": lambda g, b: b.quantize_per_channel(g.image, [0.5] * 4, np.arange(4), axis=1),
+    "dequantize": lambda g, b: b.dequantize(g.codes, 0.5),
+    "dequantize_per_channel": lambda g, b: b.dequantize_per_channel(g.codes, np.ones(4), [0] * 4, axis=1),
+    "fake_quantize": lambda g, b: b.fake_quantize(g.image, g.small, axis=1, scale_mode="ema", decay=0.9)[1],
+    "fake_quantize_backward": lambda g, b: b.fake_quantize_backward(g.image, g.small, g.image, axis=1, ste="tanh"),
+    "fake_quantize_lsq": lambda g, b: b.fake_quantize_lsq(g.image, g.small, bits=2, axis=1),
+    "fake_quantize_lsq_backward_x": lambda g, b: b.fake_quantize_lsq_backward_x(g.image, g.small, g.image, axis=1),
+    "fake_quantize_lsq_backward_scale": lambda g, b: b.fake_quantize_lsq_backward_scale(
+        g.image, g.small, g.image, axis=1
+    ),
+    "q_matmul": lambda g, b: b.q_matmul(g.codes, g.m.param("qw", [4, 3], "i8"), mult=0.5, x_zp=1),
+    "q_conv2d": lambda g, b: b.q_conv2d(
+        g.m.input("qi", ["batch", 4, 5, 6], "i8"), g.m.param("qk", [4, 2, 3, 3], "i8"), mult=0.5, groups=2
+    ),
     "conv2d": lambda g, b: b.conv2d(g.image, g.kernel, stride=2, padding=[1, 0], groups=2),
     "cumsum": lambda g, b: b.cumsum(g.x, 1, exclusive=True),
     "scaled_matmul": lambda g, b: b.scaled_matmul(b.cast(g.x, "f8E4M3FN"), b.cast(g.w, "f8E4M3FN")),
@@ -161,10 +184,42 @@ PRIMITIVES: dict[str, Any] = {
     "where": lambda g, b: b.where(b.lt(g.x, 0), 0.0, g.x),
 }
 
+ALGEBRA: dict[str, Any] = {
+    "batched_dense_solve": lambda g, b: b.batched_dense_solve(b.matmul(g.x, g.y, transpose_rhs=True), g.x),
+    "dense_solve": lambda g, b: b.dense_solve(b.narrow(g.w, 1, 0, 32), g.w),
+    "dequant_grouped_matmul": lambda g, b: b.dequant_grouped_matmul(g.rows, g.packed, g.experts, experts=4),
+    "dequant_moe_weights": lambda g, b: b.dequant_moe_weights(g.packed, experts=4),
+    "dot_general": lambda g, b: b.dot_general(g.x, g.w, lhs_contracting=[2], rhs_contracting=[0]),
+    "fused_attention_block": lambda g, b: b.fused_attention_block(g.x, *g.encoder(), g.mask, **g.heads),
+    "fused_transformer_layer": lambda g, b: b.fused_transformer_layer(
+        g.x, *g.encoder(), g.gamma, g.w, g.t, g.gamma, g.mask, ln1_b=g.gamma, **g.heads
+    ),
+    "gather_backward": lambda g, b: b.gather_backward(g.x, g.ids, g.cos),
+    "grouped_matmul": lambda g, b: b.grouped_matmul(g.rows, b.reshape(g.w, [4, 32, 16]), g.experts),
+    "lora_matmul": lambda g, b: b.lora_matmul(g.x, g.w, b.narrow(g.w, 1, 0, 4), b.narrow(g.w, 0, 0, 4), scale=0.5),
+    "scatter_add": lambda g, b: b.scatter_add(g.x, g.ids, 7),
+    "softmax_cross_entropy_backward": lambda g, b: b.softmax_cross_entropy_backward(
+        g.rows, g.experts, b.sum(g.rows, 1)
+    ),
+    "softmax_cross_entropy_with_logits": lambda g, b: b.softmax_cross_entropy_with_logits(g.rows, g.experts),
+}
+
 IMAGES: dict[str, Any] = {
+    "axial_rope2d": lambda g, b: b.axial_rope2d(g.m.input("tokens", ["batch", 6, 32]), end_x=3, end_y=2, head_dim=8),
+    "conv2d_backward_input": lambda g, b: b.conv2d_backward_input(
+        b.conv2d(g.image, g.kernel, groups=2), g.kernel, g.image, groups=2
+    ),
+    "conv2d_backward_weight": lambda g, b: b.conv2d_backward_weight(
+        g.image, b.conv2d(g.image, g.kernel, groups=2), kernel_size=3, groups=2
+    ),
     "conv_transpose2d": lambda g, b: b.conv_transpose2d(g.image, g.kernel, stride=2, groups=4),
     "group_norm": lambda g, b: b.group_norm(g.image, g.small, g.small, num_groups=2),
+    "group_norm_backward_beta": lambda g, b: b.group_norm_backward_beta(g.image),
+    "group_norm_backward_gamma": lambda g, b: b.group_norm_backward_gamma(g.image, g.image, num_groups=2),
+    "group_norm_backward_input": lambda g, b: b.group_norm_backward_input(g.image, g.small, g.image, num_groups=2),
     "layer_norm2d": lambda g, b: b.layer_norm2d(g.image, g.small, g.small),
+    "maxpool2d_backward": lambda g, b: b.maxpool2d_backward(g.image, b.pool(g.image, "max", 2), kernel_size=2),
+    "pool": lambda g, b: b.pool(g.image, "mean", 2, stride=2),
     "resize_nearest_2x": lambda g, b: b.resize_nearest_2x(g.image),
 }
 
@@ -224,8 +279,9 @@ def builders(owner: type) -> set[str]:
 
 
 def test_every_builder_is_called_here():
-    own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders)
+    own = (Primitives, Shapes, ElementwiseBuilders, ComplexBuilders, QuantizationBuilders)
     assert set().union(*map(builders, own)) == PRIMITIVES.keys()
+    assert builders(AlgebraBuilders) == ALGEBRA.keys()
     assert builders(Images) == IMAGES.keys()
     assert builders(Spectra) == SPECTRA.keys()
     assert builders(Splats) == SPLATS.keys()
@@ -233,12 +289,12 @@ def test_every_builder_is_called_here():
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.parametrize("name", [*PRIMITIVES, *IMAGES, *SPECTRA, *SPLATS])
+@pytest.mark.parametrize("name", [*PRIMITIVES, *ALGEBRA, *IMAGES, *SPECTRA, *SPLATS])
 @pytest.mark.quick(27)
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)
-    built = (PRIMITIVES | IMAGES | SPECTRA | SPLATS)[name](g, g.m.primitives)
+    built = (PRIMITIVES | ALGEBRA | IMAGES | SPECTRA | SPLATS)[name](g, g.m.primitives)
     assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
     g.m.set_outputs(built)
     g.m.verify()

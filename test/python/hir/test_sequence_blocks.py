@@ -370,14 +370,12 @@ def test_images_that_are_refused():
     m = GraphModule.mir("m")
     x, w, g = m.input("x", ["n", 4, "h", "w"]), m.param("w", [4, 3, 1, 1]), m.param("g", [4])
     with pytest.raises(
-        BuildError, match=r"test_sequence_blocks\.py.*'num_groups' to divide the 4 channels of 'x', but got 3"
+        BuildError, match=r"test_sequence_blocks\.py.*'num_groups' that divides the 4 channels of 'x', but got 3"
     ):
         m.group_norm(x, g, g, num_groups=3)
     with pytest.raises(
-        BuildError, match=r"test_sequence_blocks\.py.*'groups' to divide the 4 channels of 'x', but got 3"
+        BuildError, match=r"test_sequence_blocks\.py.*'groups' that divides the 4 channels of 'x'.*but got 3"
     ):
         m.conv_transpose2d(x, w, groups=3)
-    with pytest.raises(BuildError, match=r"dimension 3 of 'x' to be static here, but its shape is"):
-        m.conv_transpose2d(x, w, padding=1)
-    with pytest.raises(BuildError, match=r"'group_norm' expects 'x' to have four dimensions, but got \[4\]"):
+    with pytest.raises(BuildError, match=r"expects 'x' to have four dimensions, but its rank is 1"):
         m.group_norm(g, g, g, num_groups=2)

@@ -182,6 +182,7 @@ LINES = (
     "fuzz templates --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz folders --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz replay {case} --json",
+    "ops swiglu --json",
     "interesting text {module} --match mir.add --opt --cse --seconds 60",
 )
 #: Commands whose exit status says what was found, or whether; `check-gpu` finds no GPU on most machines.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compile_harness import Program, compile_fresh, positive, scaled
+from compile_harness import Program, compile_fresh, integers, positive, scaled
 
 from rlx_mlir import Executable, GraphModule, formats, interpret
 from rlx_mlir.errors import UnsupportedError
@@ -67,11 +67,23 @@ def constants(p: Program, dtype: str) -> None:
     p.output(joined=m.concat([x, x], 1) + m.concat([w, each], 1), wide=x + m.expand(g * one, [6, 5]))
 
 
+def quantised(p: Program) -> None:
+    """Weights of 8 bits, by one scale and by several, and biases of integers."""
+    m = p.m
+    x, bias = p.input("x", [3, 6], "i8", integers(-128, 128)), p.param("bias", [4])
+    for dtype in ("f32", "bf16", "f64"):
+        own = m.quantize(p.param(f"w_{dtype}", [6, 4], dtype), 0.02, 3)
+        p.output(**{f"one_{dtype}": m.q_matmul(x, own, m.cast(m.round(bias * 1e9), "i32"), mult=0.001)})
+    many = m.quantize_per_channel(p.param("many", [6, 4]), [0.01, 0.02, 0.03, 0.5], [0, 1, -128, 127], axis=1)
+    p.output(many=m.q_matmul(x, many, mult=0.001))
+
+
 CASES: dict[str, Callable[[Program], None]] = {
     **{f"elementwise {dtype}": partial(elementwise, dtype=dtype) for dtype in ("f32", "f16", "bf16", "f64")},
     **{f"constants {dtype}": partial(constants, dtype=dtype) for dtype in ("f32", "f16", "bf16", "f64")},
     "movement": movement,
     "products": products,
+    "quantised": quantised,
 }
 
 

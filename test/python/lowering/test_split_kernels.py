@@ -72,8 +72,19 @@ def gathered(p: Program) -> Value:
     return p.m.gather(p.param("table", [50, 24]), p.m.cast(p.input("x", ["b", "s"], make=_rows), "i32"), axis=0)
 
 
+def scattered(p: Program) -> Value:
+    """Sums of entries, whose elements are independent of each other: an index is read for all of them."""
+    x = p.input("x", ["s", 200])
+    return p.m.scatter_add(x, p.m.cast(p.input("i", ["s"], make=_rows), "i32"), x)
+
+
 def _rows(rng, shape):  # type: ignore[no-untyped-def]
     return rng.integers(0, 50, shape)
+
+
+def larger_images(p: Program) -> Value:
+    """What a pixel reads is a choice: there may be no pixel whose kernel reaches it."""
+    return p.m.conv_transpose2d(p.input("x", [1, 6, 7, "s"]), p.param("w", [6, 5, 3, 4]), stride=2, padding=1, groups=2)
 
 
 #: Kernels with the number of units that they have for b = 2 and s = 37; None where there is one.
@@ -90,6 +101,8 @@ BUILDS: dict[Build, str | None] = {
     joined: "dim",
     activations: "150",
     gathered: "dim",
+    larger_images: "10",
+    scattered: "200",
     sum_of_all: None,
 }
 
@@ -138,6 +151,14 @@ def images(p: Program) -> Value:
     return p.m.conv2d(x, w, padding=1, groups=2)
 
 
+def windows(p: Program) -> Value:
+    return p.m.pool(p.input("x", ["b", 3, 17, "s"], "f16"), "mean", (3, 2), stride=2, padding=1)
+
+
+def groups(p: Program) -> Value:
+    return p.m.group_norm(p.input("x", ["b", 6, 5, "s"]), p.param("gamma", [6]), num_groups=2)
+
+
 def turned_product(p: Program) -> Value:
     return p.m.matmul(p.input("x", ["b", "s", 67], "f64"), p.param("w", [33, 67], "f64"), transpose_rhs=True)
 
@@ -163,6 +184,8 @@ ODD: tuple[Build, ...] = (
     products_of_rows,
     running_sums,
     images,
+    windows,
+    groups,
     turned_product,
     heads,
     chain,

@@ -31,14 +31,21 @@ OPS: dict[str, Any] = {
     if issubclass(op, ir.OpView) and op is not ir.OpView
 }
 EXAMPLE = re.compile(r"^ *```mlir\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
-#: What users register brings its own lowering, or a function to call.
-REGISTERED = frozenset({"mir.custom"})
+#: What users register brings its own lowering, or a function to call; what a region computes stands in its place.
+REGISTERED = frozenset({"mir.custom", "mir.custom_fn"})
 #: Operations that no class of kernels is for: they are computed by loops.
 GENERIC = frozenset(
     f"mir.{word}"
     for word in (
         *("dequant_matmul_scaled", "dim", "if", "iota", "scan", "while"),
         *("dynamic_slice", "dynamic_update_slice", "reshape"),
+        *("quantize", "dequantize", "fake_quantize", "fake_quantize_backward", "fake_quantize_lsq"),
+        *("fake_quantize_lsq_backward_x", "fake_quantize_lsq_backward_scale", "q_matmul", "q_conv2d"),
+        *("pool", "max_pool2d_backward", "resize_nearest_2x"),
+        *("conv_transpose2d", "conv2d_backward_input", "conv2d_backward_weight"),
+        *("group_norm", "group_norm_backward_input", "group_norm_backward_gamma"),
+        *("dot_general", "scatter_add", "dequant_grouped_matmul", "dequant_moe_weights"),
+        *("softmax_cross_entropy_with_logits", "softmax_cross_entropy_backward"),
         *("complex", "real", "imag", "conjugate", "complex_norm_sq", "complex_norm_sq_backward"),
         *("fft", "selective_scan", "gaussian_splat_prepare", "gaussian_splat_rasterize"),
         "gaussian_splat_render_backward",
@@ -70,7 +77,7 @@ def lowers(name: str) -> bool:
 
 def has_class(name: str) -> bool:
     """Whether its kernel is of a class, or of none as is said; what is always made of others has no kernel."""
-    if name in COMPOSITIONS.keys() - {pattern.root for pattern in TO_LINALG}:
+    if name in (COMPOSITIONS.keys() | {"mir.custom_fn"}) - {pattern.root for pattern in TO_LINALG}:
         return True
     return ("generic" in kernel_class(name)) == (name in GENERIC)
 

@@ -45,7 +45,7 @@ ELSEWHERE = {
 }
 HERE = (
     *("docs/control-flow.md", "docs/fuzzing.md", "docs/gpu.md"),
-    *("docs/models.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
+    *("docs/models.md", "docs/quantisation.md", "docs/security.md", "docs/sizes.md", "docs/tutorial.md"),
 )
 
 #: What commands on a line stand for a value that the reader chooses.
@@ -260,6 +260,12 @@ def test_blocks_about_gpus_run() -> None:
     exec(emulating.text, {"ptx": _PTX, "x": x, "y": y, "np": np})
     assert np.array_equal(y[:1000], x[:1000])
     assert not y[1000:].any()
+
+
+@pytest.mark.parametrize("document", ["docs/control-flow.md", "docs/quantisation.md", "docs/sizes.md"])
+def test_pages_run(document: str, tmp_path: Path) -> None:
+    """Their blocks, each page as one program."""
+    run_python(blocks(document, "python"), tmp_path)
 
 
 def test_the_tutorial_runs(tmp_path: Path) -> None:

@@ -42,6 +42,8 @@ MODULES = (
     "recurrence",
     "conv",
     "norm",
+    "solve",
+    "grouped",
     "call",
 )
 

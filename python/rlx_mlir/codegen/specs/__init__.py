@@ -10,11 +10,13 @@ from rlx_mlir.codegen.specs.tensors import (
     CallSpec,
     Conv2dSpec,
     GatherSpec,
+    GroupedSpec,
     MoveSpec,
     NormSpec,
     ReduceSpec,
     SampleSpec,
     ScanSpec,
+    SolveSpec,
     TopKSpec,
 )
 
@@ -26,6 +28,7 @@ __all__ = [
     "Conv2dSpec",
     "ConvSpec",
     "GatherSpec",
+    "GroupedSpec",
     "MoveSpec",
     "NormSpec",
     "ProductSpec",
@@ -33,5 +36,6 @@ __all__ = [
     "ReduceSpec",
     "SampleSpec",
     "ScanSpec",
+    "SolveSpec",
     "TopKSpec",
 ]

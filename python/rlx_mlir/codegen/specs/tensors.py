@@ -13,10 +13,12 @@ __all__ = [
     "BroadcastStep",
     "Conv2dSpec",
     "GatherSpec",
+    "GroupedSpec",
     "MoveSpec",
     "ReduceSpec",
     "SampleSpec",
     "ScanSpec",
+    "SolveSpec",
     "TopKSpec",
 ]
 
@@ -71,6 +73,28 @@ class GatherSpec:
     scheme: str = ""
     layout: str = ""
     k: int = 0
+
+
+@dataclass(frozen=True)
+class SolveSpec:
+    """Systems of linear equations after outlining: a [n, n] or [B, n, n], b and result [n] or [n, K], or of each batch
+    item, as memref types of f32 or f64."""
+
+    a: str
+    b: str
+    result: str
+    operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class GroupedSpec:
+    """result[m] = x[m] weight[expert[m]]: x [M, K], weight [E, K, N], expert [M], result [M, N], as memref types."""
+
+    x: str
+    weight: str
+    expert: str
+    result: str
+    operand_order: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,6 @@ VIEWS = (
     "memref.expand_shape",
     "memref.get_global",
     "memref.reinterpret_cast",
-    "memref.reshape",
     "memref.subview",
     "memref.view",
 )

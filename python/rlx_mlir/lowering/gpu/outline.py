@@ -48,54 +48,18 @@ def outline_launches(module: ir.Operation) -> None:
     """
     kernels = gpu_module(module)
     for body in bodies(module):
-        shapes = _ShapeBuffers(body)
         for count, launch in enumerate(found(body.operation, "gpu.launch")):
             stem = re.sub(r"\W", "_", str(body.name.value).removesuffix(".body"))
-            _Outliner(body, launch, kernels, f"{stem}_{count}", shapes).run()
-        shapes.erase()
+            _Outliner(body, launch, kernels, f"{stem}_{count}").run()
         _erase_unused(body)
         _check_host(body)
-
-
-class _ShapeBuffers:
-    """Small buffers that hold sizes for `memref.reshape`: kernels get the sizes in place of the memory."""
-
-    def __init__(self, body: ir.AnyOp) -> None:
-        self._sizes: dict[ir.Value, list[ir.Value]] = {}
-        self._ops: list[ir.AnyOp] = []
-        for reshape in found(body.operation, "memref.reshape"):
-            self._read(reshape.operands[1])
-
-    def _read(self, buffer: ir.Value) -> None:
-        if isinstance(buffer.owner, ir.Block) or buffer in self._sizes:
-            return
-        root = buffer.owner
-        sizes: dict[int, ir.Value] = {}
-        for use in root.results[0].uses:
-            user = use.owner.operation
-            if user.name == "memref.store":
-                at = constant_value(user.operands[2])
-                if at is None or at in sizes:
-                    return
-                sizes[at] = user.operands[0]
-                self._ops.append(user)
-        self._sizes[buffer] = [sizes[at] for at in sorted(sizes)]
-
-    def sizes(self, buffer: ir.Value) -> list[ir.Value] | None:
-        """The sizes that a buffer holds; None where it isn't one of these."""
-        return self._sizes.get(buffer)
-
-    def erase(self) -> None:
-        """Erases what wrote the buffers."""
-        for op in self._ops:
-            op.erase()
 
 
 class _Outliner:
     """One launch of one body."""
 
-    def __init__(self, body: ir.AnyOp, launch: ir.AnyOp, kernels: ir.AnyOp, name: str, shapes: _ShapeBuffers) -> None:
-        self._body, self._launch, self._kernels, self._name, self._shapes = body, launch, kernels, name, shapes
+    def __init__(self, body: ir.AnyOp, launch: ir.AnyOp, kernels: ir.AnyOp, name: str) -> None:
+        self._body, self._launch, self._kernels, self._name = body, launch, kernels, name
         self._mapping: dict[ir.Value, ir.Value] = {}
         self._anchor: Any = None
 
@@ -177,8 +141,6 @@ class _Outliner:
                 if owner != entry and str(value.type) != "index":
                     raise CompileError(f"{location_of(self._launch)} uses memory that a loop on the host carries")
                 needed[value] = None
-            elif name_of(owner) == "memref.reshape" and self._shapes.sizes(owner.operands[1]) is not None:
-                todo += [owner.operands[0], *(self._shapes.sizes(owner.operands[1]) or ())]
             elif name_of(owner) == "memref.load" or is_pure(owner):
                 todo += list(owner.operands)
             else:
@@ -206,11 +168,6 @@ class _Outliner:
         if value in self._mapping:
             return self._mapping[value]
         owner = value.owner
-        if name_of(owner) == "memref.reshape" and (sizes := self._shapes.sizes(owner.operands[1])) is not None:
-            source, kind = self._clone(owner.operands[0]), ir.MemRefType(value.type)
-            shape = [int(n) if n >= 0 else self._clone(size) for n, size in zip(kind.shape, sizes, strict=True)]
-            self._mapping[value] = identity_view(source, kind, shape)
-            return self._mapping[value]
         operands = [self._clone(operand) for operand in owner.operands]
         clone = owner.operation.clone()
         for place, operand in enumerate(operands):

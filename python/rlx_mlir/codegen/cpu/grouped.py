@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of rows with the weight of their expert: one unit is some columns of one expert, for all of its rows.
+
+A unit lists the expert's rows of x, and goes through them in chunks. For each, the unit's columns of the weight are
+copied to scratch, some of their rows at a time, so that they lie one after the other: as they stand, they are a row of
+the weight apart, which few sets of the cache would share. Tiles of rows and columns then multiply what was copied, and
+add to sums in scratch. Few rows take the weight as it comes from memory.
+
+**Lanes run over columns**; weights of f16 and bf16 are widened as they are read. An expert without rows costs the
+search for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rlx_mlir.codegen.emit import Emitter, Index, Value, element_of, with_element
+from rlx_mlir.codegen.specs import GroupedSpec
+
+from . import UnsupportedByTemplate
+from .kernel import Scratch, add_products, row_tiles, write_kernel
+from .registry import Generator, as_it_is
+from .target import Target, rounded
+
+__all__ = ["emit_grouped"]
+
+TILES = 8
+"""Tiles of columns in a unit: with 256 bits, 512 bytes of each row of a weight are read at once."""
+
+DEPTH = 128
+"""Rows of a weight that are copied at once: those of a tile stay in the first cache while rows of x pass by."""
+
+CHUNK = 96
+"""Rows of x whose sums are in scratch at once."""
+
+FEW = 4
+"""Rows of x from which on copying pays: fewer wait for memory anyway."""
+
+STEPS = 4
+"""Rows of a weight that few rows are multiplied with at once."""
+
+AHEAD = 8
+"""Rows of a weight that are asked for before they are read: each is in another page, where nothing foresees them."""
+
+#: Beyond the number of any expert, and an f32.
+_FAR = float(1 << 62)
+
+
+def emit_grouped(name: str, spec: GroupedSpec, target: Target) -> str:
+    """The functions `@name.body`, `@name.units` and `@name.scratch`, as text.
+
+    Raises UnsupportedByTemplate where elements aren't f32, f16 or bf16.
+    """
+    if element_of(spec.x) not in ("f32", "f16", "bf16"):
+        raise UnsupportedByTemplate(f"{name}: products by experts of {element_of(spec.x)} have no template")
+    operands = [("x", spec.x), ("weight", spec.weight), ("expert", spec.expert)]
+
+    def units(em: Emitter, values: list[Value]) -> Index:
+        kernel = _Grouped(em, target, values)
+        return kernel.experts * kernel.groups
+
+    def scratch(em: Emitter, values: list[Value], parts: Scratch) -> None:
+        _Grouped(em, target, values).take_scratch(parts)
+
+    def body(em: Emitter, values: list[Value], outs: list[Value], begin: Value, end: Value, parts: Scratch) -> None:
+        kernel = _Grouped(em, target, values)
+        kernel.take_scratch(parts)
+        with em.loop(begin, end, hint="unit") as unit:
+            kernel.run(unit.iv, outs[0])
+
+    results = [("out", spec.result)]
+    return write_kernel(name, operands, results, units=units, scratch=scratch, body=body, order=spec.operand_order)
+
+
+class _Grouped:
+    """The code of one kernel; see the module's docstring."""
+
+    def __init__(self, em: Emitter, target: Target, values: Sequence[Value]) -> None:
+        self.em, self.target = em, target
+        self.x, self.weight, self.expert = values
+        self.rows, self.k = em.dim(self.x, 0), em.dim(self.x, 1)
+        self.experts, self.n = em.dim(self.weight, 0), em.dim(self.weight, 2)
+        self.type, self.lanes = target.vector("f32"), target.lanes("f32")
+        self.columns = 2 * self.lanes
+        self.width = self.columns * TILES
+        self.groups = em.iceildiv(self.n, self.width)
+        # Two vectors of columns: sums, weights and one number fit the registers.
+        self.sizes = (12, 4, 1) if target.registers == 32 else (6, 2, 1)
+
+    def take_scratch(self, parts: Scratch) -> None:
+        """A thread's scratch: the numbers of an expert's rows, part of a weight, sums."""
+        self.list = parts.take([self.rows], "i64", 8)
+        self.part = parts.take([TILES, DEPTH, self.columns], "f32")
+        self.sums = parts.take([CHUNK, self.width], "f32")
+
+    def run(self, unit: Index, out: Value) -> None:
+        """Some columns of one expert."""
+        em = self.em
+        expert, first = unit // self.groups, unit % self.groups * self.width
+        count = self._find(expert)
+        with em.loop(0, count, CHUNK, hint="chunk") as chunk:
+            rows = em.imin(count - chunk.iv, CHUNK)
+            with em.loop(0, rows, hint="row") as row, em.loop(0, self.width, self.lanes, hint="j") as j:
+                em.vstore(em.zero(self.type), self.sums, [row.iv, j.iv])
+            with em.if_(em.cmpi("ult", rows, FEW)) as branch:
+                self._stream(expert, chunk.iv, rows, first)
+                branch.else_()
+                with em.loop(0, self.k, DEPTH, hint="depth") as depth:
+                    length = em.imin(self.k - depth.iv, DEPTH)
+                    self._copy(expert, depth.iv, length, first)
+                    with em.loop(0, TILES, hint="tile") as tile:
+                        self._multiply(chunk.iv, rows, depth.iv, length, tile.iv)
+            self._finish(chunk.iv, rows, first, out)
+
+    def _find(self, expert: Index) -> Value:
+        """Lists the rows of an expert; how many there are."""
+        em = self.em
+        own = em.cast("arith.index_cast", em.index(expert), "i64")
+        with em.loop(0, self.rows, 1, em.index(0), hint="row") as row:
+            em.store(em.cast("arith.index_cast", row.iv, "i64"), self.list, [row.carry])
+            is_own = em.cmpi("eq", self._chosen(row.iv), own)
+            row.yield_(em.select(is_own, row.carry + 1, row.carry))
+        return row.result
+
+    def _chosen(self, row: Value) -> Value:
+        """The expert of a row, i64: without its fraction, one of those that there are; NaN is 0."""
+        em, kind = self.em, element_of(self.expert.type)
+        index = em.load(self.expert, [row])
+        if kind == "f32":
+            positive = em.select(em.cmpf("ogt", index, 0.0), index, 0.0)
+            index = em.cast("arith.fptosi", em.minimumf(positive, _FAR), "i64")
+        elif kind != "i64":
+            index = em.cast("arith.extsi", index, "i64")
+        last = em.cast("arith.index_cast", em.index(self.experts), "i64") - 1
+        return em.binary("arith.maxsi", em.binary("arith.minsi", index, last), 0)
+
+    def _mask(self, column: Index) -> Value | None:
+        """Which lanes from a column on are columns of the result; None: all."""
+        if isinstance(self.n, int) and self.n % self.width == 0:
+            return None
+        return self.em.mask(self.em.imax(self.n - column, 0), self.lanes)
+
+    def _weight(self, expert: Index, k: Index, column: Index) -> Value:
+        """A vector of the weight, as f32; zeros beyond N."""
+        em, type = self.em, with_element(self.type, element_of(self.weight.type))
+        if (mask := self._mask(column)) is None:
+            return self.target.widen(em, em.vload(self.weight, [expert, k, column], type))
+        return self.target.widen(em, em.masked_load(self.weight, [expert, k, column], mask, em.zero(type)))
+
+    def _stream(self, expert: Index, chunk: Index, rows: Index, first: Index) -> None:
+        """Adds up the products of few rows as the weight comes from memory, some of its rows at once."""
+        em = self.em
+
+        def steps(begin: Index, end: Index, size: int) -> None:
+            with em.loop(begin, end, size, hint="k") as k:
+                with em.loop(0, TILES, hint="line") as line:
+                    for i in range(size):
+                        em.prefetch(self.weight, [expert, k.iv + i + AHEAD, first + line.iv * self.columns])
+                with em.loop(0, rows, hint="row") as row:
+                    own = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
+                    factors = [self._spread(own, k.iv + i) for i in range(size)]
+                    with em.loop(0, self.width, self.lanes, hint="j") as j:
+                        total = em.vload(self.sums, [row.iv, j.iv], self.type)
+                        for i, factor in enumerate(factors):
+                            total = self.target.fma(em, factor, self._weight(expert, k.iv + i, first + j.iv), total)
+                        em.vstore(total, self.sums, [row.iv, j.iv])
+
+        whole = self.k - self.k % STEPS
+        steps(0, whole, STEPS)
+        steps(whole, self.k, 1)
+
+    def _copy(self, expert: Index, depth: Index, length: Index, first: Index) -> None:
+        """Rows of the weight from `depth` on, in the unit's columns, zeros beyond N."""
+        em = self.em
+        with em.loop(0, length, hint="k") as k, em.loop(0, TILES, hint="tile") as tile:
+            column = first + tile.iv * self.columns
+            em.prefetch(self.weight, [expert, depth + k.iv + AHEAD, column])
+            for x in range(2):
+                value = self._weight(expert, depth + k.iv, column + x * self.lanes)
+                em.vstore(value, self.part, [tile.iv, k.iv, x * self.lanes])
+
+    def _multiply(self, chunk: Index, rows: Index, depth: Index, length: Index, tile: Index) -> None:
+        """What the copied rows of the weight add to the sums of a tile's columns, for the rows of a chunk."""
+        em = self.em
+        places = [tile * self.columns + x * self.lanes for x in range(2)]
+
+        def add(first: Index, size: int) -> None:
+            listed = [em.load(self.list, [chunk + first + r]) for r in range(size)]
+            own = [em.cast("arith.index_cast", number, "index") for number in listed]
+            sums = [[em.vload(self.sums, [first + r, place], self.type) for place in places] for r in range(size)]
+            with em.loop(0, length, 1, sums, hint="k") as k:
+                weights = [em.vload(self.part, [tile, k.iv, x * self.lanes], self.type) for x in range(2)]
+                factors = (self._spread(row, depth + k.iv) for row in own)
+                k.yield_(add_products(em, self.target, factors, weights, k.carry))
+            for r, totals in enumerate(k.result):
+                for place, total in zip(places, totals, strict=True):
+                    em.vstore(total, self.sums, [first + r, place])
+
+        row_tiles(em, rows, self.sizes, add)
+
+    def _finish(self, chunk: Index, rows: Index, first: Index, out: Value) -> None:
+        """The sums of a chunk, rounded, to where its rows are."""
+        em = self.em
+        with em.loop(0, rows, hint="row") as row, em.loop(0, self.width, self.lanes, hint="j") as j:
+            at = em.cast("arith.index_cast", em.load(self.list, [chunk + row.iv]), "index")
+            place = first + j.iv
+            value = rounded(em, self.target, em.vload(self.sums, [row.iv, j.iv], self.type), element_of(out.type))
+            if (mask := self._mask(place)) is None:
+                em.vstore(value, out, [at, place])
+            else:
+                em.masked_store(value, out, [at, place], mask)
+
+    def _spread(self, row: Index, k: Index) -> Value:
+        """An element of x in all lanes."""
+        em = self.em
+        return em.broadcast(self.target.widen(em, em.load(self.x, [row, k])), self.type)
+
+
+GENERATORS = (Generator("grouped", "grouped", as_it_is, emit_grouped),)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The pass `mir-conv-to-matmul`: convolutions of many channels become products with matrices of columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.errors import CompileError, RlxError
+from rlx_mlir.hir.compositions.registry import Builders
+from rlx_mlir.hir.decompose import decompose_into
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size, product
+from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.semantics.dims import propagate
+from rlx_mlir.semantics.function import functions
+from rlx_mlir.unsupported import blame
+
+#: The shortest sums, and the fewest outputs of a group, for which products are worth the columns.
+_SHORTEST_SUM, _FEWEST_OUTPUTS = 8, 4
+
+
+@compiler_pass(
+    "mir-conv-to-matmul",
+    dependent=("mir",),
+    options={"most": Option("bytes of columns, of more of which a convolution stays as it is", 1 << 26)},
+)
+def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
+    """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
+
+    A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
+    columns are larger than `most`, or than what they read where sizes are dynamic.
+    """
+    for function in functions(module):
+        found = [op for op in operations(function) if op.name == "mir.conv" and _is_worth_it(op, most)]
+        dims = propagate(function) if found else {}
+        for op in found:
+            try:
+                decompose_into(op, dims, by_columns)
+            except RlxError as error:
+                raise CompileError(blame(op, error)) from error
+
+
+def _is_worth_it(op: ir.Operation, most: int) -> bool:
+    """Whether products are faster, and the columns small enough."""
+    view = op.opview
+    x, weight, result = (ir.RankedTensorType(v.type) for v in (view.x, view.weight, view.result))
+    stride, groups = python_value(view.stride), python_value(view.groups)
+    if weight.is_dynamic_dim(0) or weight.is_dynamic_dim(1) or 0 in (*x.shape, *weight.shape, *result.shape):
+        return False
+    if str(x.element_type) == "f64":  # whose products are loops, too
+        return False
+    outputs, *sums = weight.shape
+    if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
+        return False
+    places = [size for size in (result.shape[0], *result.shape[2:]) if size >= 0]
+    if len(places) < 2 or result.is_dynamic_dim(2) or result.is_dynamic_dim(3):
+        return bool(math.prod(sums[1:]) <= math.prod(stride))
+    return bool(math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most)
+
+
+def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:
+    """x [N, C, H, W] with zeros around its last two dimensions."""
+    for axis, count in zip((2, 3), padding, strict=True):
+        if count:
+            border = m.expand(m.constant(0.0, x.dtype), [count if dim == axis else s for dim, s in enumerate(x.shape)])
+            x = m.concat([border, x, border], axis)
+    return x
+
+
+def by_columns(
+    m: Builders,
+    x: Value,
+    weight: Value,
+    *,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+) -> Value:
+    """The kernels of each group as rows, times what each of their places sees as columns: one sum, rounded once.
+
+    No size is 0 for sure.
+    """
+    outputs, inputs, *kernel = weight.shape
+    own = padded(m, x, padding)
+    batch, _, *spatial = own.shape
+    counts = [
+        (Size.of(size) - (d * (int(k) - 1) + 1) + s) // s
+        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
+    ]
+    places = product(counts)
+    rows = Size.of(inputs) * product(kernel)
+    per_group = Size.of(outputs) // groups
+
+    def seen(u: int, v: int) -> Value:
+        """What one tap of the kernels sees at each place."""
+        part = own
+        for axis, tap, d, s, k in zip((2, 3), (u, v), dilation, stride, kernel, strict=True):
+            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
+            if tap or after or s > 1:
+                part = m.slice(part, axis, tap * d, -after or None, s)
+        return m.reshape(part, [batch, groups, inputs, 1, places])
+
+    taps = [seen(u, v) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
+    columns = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [batch, groups, rows, places])
+    result = m.matmul(m.reshape(weight, [groups, per_group, rows]), columns)
+    return m.reshape(result, [batch, outputs, *counts])

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of rows with one of several weights each, dense or packed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from rlx_mlir import ir
+from rlx_mlir.attributes import python_value
+from rlx_mlir.dialects import mir
+from rlx_mlir.errors import InputError
+from rlx_mlir.mir.cost import Cost, Sizes, cost
+from rlx_mlir.mir.decode import element_value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.linalg import as_index, converted, empty, generic, reduced, result_size, size_of
+from rlx_mlir.mir.numerics import decode_indices, narrow, widen
+from rlx_mlir.mir.packed import PackedWeight, packing_of
+from rlx_mlir.mir.quant import packed_rows
+from rlx_mlir.mir.registry import TO_LINALG, dim_rule, reference
+from rlx_mlir.mir.scalars import Scalar, chosen_entry, extract, index
+from rlx_mlir.rewriting import Rewriter
+
+# ----------------------------------------------------------------------------------------------------------------------
+# References
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@reference(mir.GroupedMatmulOp)
+def grouped_matmul(x: np.ndarray, weight: np.ndarray, expert: np.ndarray) -> np.ndarray:
+    """result[m] = x[m] weight[expert[m]]"""
+    if len(x) and not len(weight):
+        raise InputError(f"mir.grouped_matmul: 'weight' must have an expert for {len(x)} rows of 'x'")
+    own = widen(x)
+    return narrow(_by_expert(own, widen(weight), decode_indices(expert, len(weight))), x.dtype)
+
+
+@reference(mir.DequantGroupedMatmulOp)
+def dequant_grouped_matmul(x: np.ndarray, weight: PackedWeight, expert: np.ndarray, *, experts: int) -> np.ndarray:
+    """result[m] = x[m] W^T, with W the decoded weight of expert[m]."""
+    own = widen(x)
+    decoded = dequant_moe_weights(weight, experts=experts).astype(own.dtype, copy=False)
+    return narrow(_by_expert(own, decoded, decode_indices(expert, experts)), x.dtype)
+
+
+@reference(mir.DequantMoeWeightsOp)
+def dequant_moe_weights(weight: PackedWeight, *, experts: int) -> np.ndarray:
+    """result[e, k, n] = W_e[n, k]"""
+    rows = weight.dequantize().astype(np.float32, copy=False)
+    return np.ascontiguousarray(rows.reshape(experts, weight.n // experts, weight.k).swapaxes(1, 2))
+
+
+def _by_expert(x: np.ndarray, weights: np.ndarray, expert: np.ndarray) -> np.ndarray:
+    """The rows of `x` times the weight of their expert, one product for each expert."""
+    result = np.zeros((len(x), weights.shape[2]), x.dtype)
+    for number in np.unique(expert):
+        result[expert == number] = np.matmul(x[expert == number], weights[number])
+    return result
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Costs
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@cost(mir.GroupedMatmulOp)
+def grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """2 M N K; of the weights no more is read than each row's, nor than there is."""
+    experts, k, _ = sizes[op.weight]
+    used = min(experts, sizes[op.x][0])
+    return Cost(2 * sizes.count(op.result) * k, reads={op.weight: sizes.bytes(op.weight) // max(experts, 1) * used})
+
+
+@cost(mir.DequantGroupedMatmulOp)
+def dequant_grouped_matmul_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """2 M N K, and the weights that are used; decoding isn't counted."""
+    experts = python_value(op.experts)
+    used = min(experts, sizes[op.x][0])
+    return Cost(
+        2 * sizes.count(op.result) * sizes[op.x][1], reads={op.weight: sizes.bytes(op.weight) // experts * used}
+    )
+
+
+@cost(mir.DequantMoeWeightsOp)
+def dequant_moe_weights_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """2 for each element."""
+    return Cost(2 * sizes.count(op.result))
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Dimensions
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def _row_count(x: tuple[Size, ...], expert: tuple[Size, ...]) -> Size:
+    return x[0] if x[0].constant is not None else expert[0]
+
+
+@dim_rule(mir.GroupedMatmulOp)
+def grouped_matmul_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """[m, n]"""
+    x, weight, expert = operands
+    return (_row_count(x, expert), weight[2])
+
+
+def _expert_rows(op: ir.AnyOp) -> int:
+    """n, the rows of one expert in a packed weight."""
+    dims = tuple(Size.of(size) for size in op.weight.type.shape)
+    rows = packed_rows(op.weight, dims).constant
+    assert rows is not None, "the verifier's rule"
+    return rows // int(python_value(op.experts))
+
+
+@dim_rule(mir.DequantGroupedMatmulOp)
+def dequant_grouped_matmul_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """[m, n]"""
+    return (_row_count(operands[0], operands[2]), Size.of(_expert_rows(op)))
+
+
+@dim_rule(mir.DequantMoeWeightsOp)
+def dequant_moe_weights_dims(op: ir.AnyOp, operands: Sequence[tuple[Size, ...]]) -> tuple[Size, ...]:
+    """[e, k, n]"""
+    return tuple(Size.of(size) for size in op.result.type.shape)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Lowering to linalg
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@TO_LINALG.pattern(mir.GroupedMatmulOp)
+def lower_grouped_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """grouped_matmul(x, w, e) -> generic: result[m, n] += x[m, k] * w[e[m], k, n], read by tensor.extract"""
+    experts = as_index(size_of(op.weight, 0))
+    sizes = [result_size(op.result, 0, op.x, 0), result_size(op.result, 1, op.weight, 2)]
+    m, k, n = range(3)  # the innermost loop runs along rows of the weight
+
+    def add(x: Scalar, expert: Scalar, total: Scalar) -> Scalar:
+        weight = extract(op.weight, [chosen_entry(expert, experts), index(k), index(n)])
+        return total + x * weight.to(total.type)
+
+    total = reduced(3, [(op.x, [m, k]), (op.expert, [m])], sizes, [m, n], 0, add)
+    rewriter.replace(op, converted(total, op.result.type))
+
+
+@TO_LINALG.pattern(mir.DequantGroupedMatmulOp)
+def lower_dequant_grouped_matmul(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """dequant_grouped_matmul(x, w, e) -> generic: result[m, n] += x[m, k] * W[e[m] N + n, k], decoded on the way"""
+    encoding, rows = packing_of(op.weight), _expert_rows(op)
+    experts = as_index(int(python_value(op.experts)))
+    m, n, k = range(3)
+
+    def add(x: Scalar, expert: Scalar, total: Scalar) -> Scalar:
+        row = chosen_entry(expert, experts) * rows + index(n)
+        return total + x * element_value(op.weight, encoding, row, index(k)).to(total.type)
+
+    sizes = [result_size(op.result, 0, op.x, 0), rows]
+    total = reduced(3, [(op.x, [m, k]), (op.expert, [m])], sizes, [m, n], 0, add)
+    rewriter.replace(op, converted(total, op.result.type))
+
+
+@TO_LINALG.pattern(mir.DequantMoeWeightsOp)
+def lower_dequant_moe_weights(op: ir.AnyOp, rewriter: Rewriter) -> None:
+    """dequant_moe_weights(w) -> generic: result[e, k, n] = W[e N + n, k]"""
+    encoding, rows = packing_of(op.weight), _expert_rows(op)
+
+    def decode(_: Scalar) -> Scalar:
+        return element_value(op.weight, encoding, index(0) * rows + index(2), index(1))
+
+    type = op.result.type
+    rewriter.replace(op, generic(3, [], [(empty(type.shape, type.element_type), range(3))], decode))

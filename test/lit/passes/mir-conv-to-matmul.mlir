@@ -1,0 +1,50 @@
+// RUN: rlx-opt %s --mir-conv-to-matmul | FileCheck %s --check-prefixes=CHECK,ALL
+// RUN: rlx-opt %s --mir-conv-to-matmul=most=1000 | FileCheck %s --check-prefixes=CHECK,FEW
+
+/// A kernel of one pixel needs no columns of its own.
+// CHECK-LABEL: func @pixels(
+//  CHECK-SAME:   %[[X:.+]]: tensor<?x8x4x4xf32>, %[[W:.+]]: tensor<16x8x1x1xf32>)
+//         ALL:   %[[T:.+]] = mir.reshape %[[X]] to [-2, 1, 8, 1, 16]
+//         ALL:   %[[C:.+]] = mir.reshape %[[T]] to [-2, 1, 8, 16]
+//         ALL:   %[[K:.+]] = mir.reshape %[[W]] to [1, 16, 8]
+//         ALL:   %[[Y:.+]] = mir.matmul %[[K]], %[[C]] : tensor<1x16x8xf32>, tensor<?x1x8x16xf32>
+//         ALL:   %[[R:.+]] = mir.reshape %[[Y]] to [-2, 16, 4, 4]
+//         ALL:   return %[[R]]
+func.func @pixels(%x: tensor<?x8x4x4xf32>, %w: tensor<16x8x1x1xf32>) -> tensor<?x16x4x4xf32> {
+  %y = mir.conv %x, %w : tensor<?x8x4x4xf32>, tensor<16x8x1x1xf32>
+  return %y : tensor<?x16x4x4xf32>
+}
+
+/// Zeros around the image, and a slice for each tap.
+// CHECK-LABEL: func @taps(
+//         FEW:   mir.conv
+// ALL-COUNT-2:   mir.concat
+// ALL-COUNT-4:   mir.slice
+//         ALL:   mir.concat %{{.+}}, %{{.+}}, %{{.+}}, %{{.+}} axis 3
+//         ALL:   mir.matmul
+func.func @taps(%x: tensor<1x8x9x16xf32>, %w: tensor<16x4x2x2xf32>) -> tensor<1x16x5x10xf32> {
+  %y = mir.conv %x, %w stride [2, 2] padding [1, 2] groups 2 : tensor<1x8x9x16xf32>, tensor<16x4x2x2xf32>
+  return %y : tensor<1x16x5x10xf32>
+}
+
+/// Columns of overlapping places are more than what they read: unknown sizes of these stay as they are.
+// CHECK-LABEL: func @stays(
+//       CHECK:   mir.conv
+//       CHECK:   mir.conv
+//       CHECK:   mir.conv
+func.func @stays(%x: tensor<1x8x?x16xf32>, %w: tensor<16x8x3x3xf32>, %d: tensor<8x1x3x3xf32>, %f: tensor<2x8x3x3xf32>)
+    -> (tensor<1x16x?x14xf32>, tensor<1x8x?x14xf32>, tensor<1x2x?x14xf32>) {
+  %a = mir.conv %x, %w : tensor<1x8x?x16xf32>, tensor<16x8x3x3xf32>
+  %b = mir.conv %x, %d groups 8 : tensor<1x8x?x16xf32>, tensor<8x1x3x3xf32>
+  %c = mir.conv %x, %f : tensor<1x8x?x16xf32>, tensor<2x8x3x3xf32>
+  return %a, %b, %c : tensor<1x16x?x14xf32>, tensor<1x8x?x14xf32>, tensor<1x2x?x14xf32>
+}
+
+/// Patches that don't overlap have columns as large as the image, whatever its size.
+// CHECK-LABEL: func @patches(
+//         ALL:   mir.matmul
+//         FEW:   mir.matmul
+func.func @patches(%x: tensor<?x3x?x?xf32>, %w: tensor<16x3x4x4xf32>) -> tensor<?x16x?x?xf32> {
+  %y = mir.conv %x, %w stride [4, 4] : tensor<?x3x?x?xf32>, tensor<16x3x4x4xf32>
+  return %y : tensor<?x16x?x?xf32>
+}

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Products of rows with the weight of their expert, dense and packed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from compile_harness import Program, compile_fresh, templates_of
+from compile_harness import check as check_program
+from gpu_harness import compile_emulated
+from linalg_harness import FLOATS, builder, case, check, dyn, normal, word
+
+from rlx_mlir import GraphModule, formats, interpret
+from rlx_mlir.dialects import mir
+from rlx_mlir.dtypes import DTYPES
+from rlx_mlir.errors import BuildError, InputError
+from rlx_mlir.mir import REFERENCES, PackedWeight
+
+#: Repeated, outside at both ends; expert 2 of 4 has no row.
+EXPERTS = np.array([3, 0, -1, 3, 100, 1, 0])
+CHOSEN = np.clip(EXPERTS, 0, 3)
+
+
+def packed(scheme: str, n: int, k: int) -> PackedWeight:
+    rows = formats.encode(scheme, normal(n, k, scale=k**-0.5, seed=n))
+    return PackedWeight(scheme, k, n, "rows", rows)
+
+
+@pytest.mark.parametrize("kind", ["int32", "int64", "float32"])
+def test_reference(kind: str) -> None:
+    x, w = normal(7, 5, dtype=np.float64), normal(4, 5, 3, dtype=np.float64)
+    experts = EXPERTS.astype(kind)
+    if kind == "float32":
+        experts[2], experts[5] = np.nan, 1.75
+    want = np.stack([row @ w[e] for row, e in zip(x, CHOSEN, strict=True)])
+    np.testing.assert_allclose(REFERENCES["mir.grouped_matmul"](x, w, experts), want, rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=word)
+def test_dense(dtype: np.dtype) -> None:
+    cases = []
+    for k, n in ((5, 17), (1, 1), (0, 3), (8, 0), (16, 9)):
+        x, w = normal(7, k, dtype=dtype), normal(4, k, n, dtype=dtype, seed=1)
+        for kind in (np.int32, np.float32, np.int64):
+            cases.append(case(f"{k} {n} {kind}", mir.grouped_matmul, dyn(x), dyn(w), dyn(EXPERTS.astype(kind))))
+        cases.append(case(f"{k} {n} bytes", mir.grouped_matmul, x, w, CHOSEN.astype(np.uint8)))
+        cases.append(case(f"{k} {n} no row", mir.grouped_matmul, dyn(x[:0]), w, EXPERTS[:0].astype(np.int32)))
+    check(cases)
+
+
+@pytest.mark.parametrize("scheme", ["q4_0", "q8_0", "q4_k", "q6_k", "q2_k", "q3_k", "q5_k", "bf16"])
+@pytest.mark.quick(2)
+def test_packed_reference(scheme: str) -> None:
+    weight = packed(scheme, 12, 256)
+    decoded = formats.decode(scheme, weight.bytes, 256).reshape(4, 3, 256)
+    np.testing.assert_array_equal(REFERENCES["mir.dequant_moe_weights"](weight, experts=4), decoded.swapaxes(1, 2))
+    x = normal(7, 256)
+    want = np.stack([decoded[e].astype(np.float64) @ row for row, e in zip(x, CHOSEN, strict=True)])
+    found = REFERENCES["mir.dequant_grouped_matmul"](x, weight, EXPERTS, experts=4)
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("scheme", ["q4_0", "q8_0", "q4_k", "q6_k", "q2_k", "q3_k", "q5_k", "bf16", "f32"])
+@pytest.mark.quick(3)
+def test_packed(scheme: str) -> None:
+    weight, experts = packed(scheme, 12, 256), EXPERTS.astype(np.int32)
+    cases = [case("decoded", builder(mir.dequant_moe_weights, experts=4), weight)]
+    for dtype in FLOATS:
+        x = normal(7, 256, dtype=dtype)
+        product = builder(mir.dequant_grouped_matmul, experts=4)
+        cases.append(case(f"{dtype}", product, dyn(x), weight, dyn(experts)))
+    cases.append(case("one", builder(mir.dequant_grouped_matmul, experts=1), normal(2, 256), weight, experts[:2]))
+    if scheme not in ("f32", "bf16"):
+        panels = weight.repacked("panels")
+        cases.append(case("panels", builder(mir.dequant_grouped_matmul, experts=4), normal(7, 256), panels, experts))
+        cases.append(case("panels decoded", builder(mir.dequant_moe_weights, experts=3), panels))
+    check(cases)
+
+
+def test_compiled_with_symbols() -> None:
+    p = Program()
+    x = p.input("x", ["t", 32])
+    expert = p.input("expert", ["t"], "i32", lambda rng, shape: rng.integers(-1, 9, shape).astype(np.int32))
+    w, q = p.param("w", [8, 32, 17]), p.param("q", [8 * 17, 32], packed="q8_0")
+    p.output(
+        dense=p.m.grouped_matmul(x, w, expert),
+        packed=p.m.dequant_grouped_matmul(x, q, expert, experts=8),
+        decoded=p.m.grouped_matmul(x, p.m.dequant_moe_weights(q, experts=8), expert),
+    )
+    for threads in (1, 2):
+        check_program(p, [{"t": t} for t in (3, 0, 1, 33)], threads=threads)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("kind", ["i32", "i64", "f32"])
+@pytest.mark.quick(3)
+def test_template(dtype: str, kind: str) -> None:
+    """More rows than a chunk, more inputs than are copied at once, columns that are no whole vectors; single rows."""
+    module = GraphModule.mir("template")
+    x, w = module.input("x", ["t", "k"], dtype), module.input("w", [5, "k", "n"], dtype)
+    module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["t"], kind))})
+    executable = compile_fresh(module, threads=2)
+    assert set(templates_of(executable).values()) == {"grouped"}
+    rounding = {"f32": 1e-4, "bf16": 1e-2, "f16": 2e-3}[dtype]
+    for rows, k, n in ((300, 131, 137), (7, 259, 16), (1, 5, 1), (3, 0, 9), (0, 4, 8), (5, 130, 0)):
+        experts = np.random.default_rng(rows).choice([-3, 0, 0, 0, 0, 1, 1, 4, 9], rows).astype(DTYPES[kind])
+        if kind == "f32" and rows:
+            experts[0] = np.nan
+        given = {
+            "x": normal(rows, k, dtype=DTYPES[dtype]),
+            "w": normal(5, k, n, dtype=DTYPES[dtype], scale=max(k, 1) ** -0.5),
+            "expert": experts,
+        }
+        want, found = (run(given)["y"].astype(np.float64) for run in (partial(interpret, module), executable.run))
+        np.testing.assert_allclose(found, want, rtol=rounding, atol=rounding)
+
+
+def test_experts_of_symbolic_number() -> None:
+    """Where there is no expert, there is no row."""
+    module = GraphModule.mir("experts")
+    x, w = module.input("x", ["t", 4]), module.input("w", ["e", 4, 3])
+    module.set_outputs({"y": module.grouped_matmul(x, w, module.input("expert", ["u"], "i64"))})
+    executable = compile_fresh(module)
+    given = {"x": normal(2, 4), "w": normal(5, 4, 3), "expert": np.array([4, 9])}
+    np.testing.assert_allclose(executable.run(given)["y"], given["x"] @ given["w"][4], rtol=1e-5, atol=1e-6)
+    none = {"x": given["x"][:0], "w": given["w"][:0], "expert": given["expert"][:0]}
+    assert executable.run(none)["y"].shape == (0, 3)
+    for run in (executable.run, lambda given: interpret(module, given)):
+        with pytest.raises(InputError, match=r"mir\.grouped_matmul"):
+            run(given | {"w": given["w"][:0]})
+        with pytest.raises(InputError, match=r"mir\.grouped_matmul"):
+            run(given | {"x": normal(3, 4)})
+
+
+def test_on_gpus() -> None:
+    module = GraphModule.mir("gpu")
+    x, expert = module.input("x", ["t", 64]), module.input("expert", ["t"], "i32")
+    w, q = module.param("w", [3, 64, 5]), module.param("q", [15, 64], packed="q4_0")
+    module.set_outputs(
+        {"dense": module.grouped_matmul(x, w, expert), "packed": module.dequant_grouped_matmul(x, q, expert, experts=3)}
+    )
+    executable = compile_emulated(module)
+    params = {"w": normal(3, 64, 5, scale=0.125), "q": packed("q4_0", 15, 64).bytes}
+    executable.set_params(params)
+    for rows in (0, 1, 6):
+        given = {"x": normal(rows, 64), "expert": np.arange(rows, dtype=np.int32) - 1}
+        want = interpret(module, given | params)
+        for name, found in executable.run(given).items():
+            np.testing.assert_allclose(found, want[name], rtol=1e-4, atol=1e-5)
+
+
+def test_builder() -> None:
+    module = GraphModule.mir("built")
+    x, expert = module.input("x", ["t", 32]), module.input("expert", ["t"], "i32")
+    q = module.param("q", [12, 32], packed="q4_0")
+    assert module.dequant_grouped_matmul(x, q, expert, experts=4).shape == ("t", 3)
+    assert module.dequant_moe_weights(q, experts=2).shape == (2, 32, 6)
+    with pytest.raises(BuildError, match="'experts' that divides the 12 rows of 'weight'"):
+        module.dequant_moe_weights(q, experts=5)
+    with pytest.raises(BuildError, match="'experts' is an integer"):
+        module.dequant_grouped_matmul(x, q, expert, experts=4.0)

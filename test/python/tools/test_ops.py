@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The table of operations, and that nothing is missing of the reference API's."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rlx_mlir import GraphModule
+from rlx_mlir.errors import InputError
+from rlx_mlir.semantics.ops import operation_classes
+from rlx_mlir.tools import ops
+from rlx_mlir.tools.reference_api import BUILDERS, OPERATIONS, RENAMED
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def rlx(*arguments: str) -> str:
+    command = [sys.executable, "-m", "rlx_mlir.tools.cli", *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_every_operation_of_the_reference_api():
+    assert sum(map(len, OPERATIONS.values())) == 92
+    missing = []
+    for family in OPERATIONS.values():
+        for theirs, ours in family.items():
+            for word in ours.split():
+                home, name = word.split(".")
+                there = word in operation_classes() if home == "mir" else hasattr(GraphModule, name)
+                missing += [] if there else [f"{theirs}: {word}"]
+    assert not missing
+
+
+def test_every_builder_of_the_reference_api():
+    assert len(set(BUILDERS)) == len(BUILDERS) == 138
+    assert RENAMED.keys() <= set(BUILDERS)
+    names = {own: RENAMED.get(own, own) for own in BUILDERS}
+    assert [own for own, name in names.items() if not callable(getattr(GraphModule, name, None))] == []
+    assert [name for name in set(names.values()) if not getattr(GraphModule, name).__doc__] == []
+    renamed_in_vain = [own for own in RENAMED if hasattr(GraphModule, own) and own != "sample"]
+    assert renamed_in_vain == []
+
+
+def test_rows():
+    norm, backward = ops.row("mir.layer_norm"), ops.row("mir.layer_norm_backward_input")
+    assert (norm.computed, norm.classes, norm.cpu, norm.gpu) == ("kernels", ("rows",), ("rows",), ("rows",))
+    assert norm.stands_for == ("LayerNorm",)
+    assert norm.reference == "rlx_mlir.mir.norms.layer_norm"
+    assert backward.computed == "parts"
+    assert ops.row("mir.silu").vjp == "formula"
+    assert ops.row("mir.custom_fn").vjp == "region"
+    assert ops.row("mir.fused_swiglu").computed == "kernels or parts"
+    assert ops.row("mir.repack").computed == "preparation"
+    assert ops.row("mir.conjugate").gpu == ("refused",)
+    with pytest.raises(InputError, match="no operation has 'nrm' in its name"):
+        ops.matching("nrm")
+
+
+@pytest.mark.parametrize("name", ops.operation_names())
+@pytest.mark.quick(8)
+def test_nothing_is_missing(name):
+    """Each operation has a reference and, but for those of preparation and of users, code for CPUs and for GPUs."""
+    row = ops.row(name)
+    assert row.family
+    assert row.reference
+    if row.computed in ("preparation", "registered"):
+        return
+    assert row.classes or row.name == "mir.constant", "its example has kernels"
+    assert "" not in (*row.cpu, *row.gpu)
+    if row.gpu == ("refused",):
+        assert re.search(r"complex<|ui\d", ops.example(name)), "GPUs refuse complex and unsigned values alone"
+
+
+def test_command():
+    listed = json.loads(rlx("ops", "norm", "--json"))
+    assert {each["name"] for each in listed} >= {"mir.layer_norm", "mir.rms_norm_backward_gamma"}
+    assert set(listed[0]) == set(ops.Row.__dataclass_fields__)
+    text = rlx("ops", "fused_swiglu")
+    assert re.search(r"fused_swiglu +fused +FusedSwiGLU +kernels or parts +rows +rows", text)
