@@ -128,7 +128,7 @@ class Splats(Primitives):
         self, word: str, operands: dict[str, object], options: SceneOptions | ImageOptions, **more: float | None
     ) -> Value:
         attributes = {key: value for key, value in options.items() if key not in _OPTIONS} | more
-        own: Options = {key: options[key] for key in _OPTIONS if key in options}  # type: ignore[assignment, misc, literal-required]
+        own: Options = {key: options[key] for key in _OPTIONS if key in options}  # type: ignore[assignment, literal-required]
         return self._emit(f"mir.gaussian_splat_{word}", operands, attributes, **own)[0]
 
 

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 import numpy as np
 from mlir.dialects import arith
@@ -39,7 +40,7 @@ from rlx_mlir.rewriting import Rewriter
 LARGEST_PRIME = 13
 
 
-def transform(z: np.ndarray, *, inverse: bool, norm: str) -> np.ndarray:
+def transform(z: np.ndarray, *, inverse: bool, norm: Any) -> np.ndarray:
     """The transform of complex128 along the last dimension, by numpy."""
     return np.asarray((np.fft.ifft if inverse else np.fft.fft)(z, norm=norm))
 

@@ -127,7 +127,7 @@ class _Pixels:
 
         def body(tile: Scalar, _: Scalar) -> Scalar:
             exists, row, column = self._pixel(tile)
-            _, opacity, valid, local, inverse, turn = self._prepared.splat(index(0))
+            opacity, valid, local, inverse, turn = self._prepared.splat(index(0))[1:]
             ray = self._prepared.ray(row * image.width + column)
             alpha = density(local, inverse, turn, opacity, ray, image.alpha_cutoff)
             counts = exists & (valid > 0.0) & (alpha >= image.alpha_cutoff)
@@ -272,7 +272,7 @@ class _Splats:
 
     def by_coefficient(self, coefficients: SizeLike) -> ir.Value:
         """Those by coefficients, of so many bands, as a vector."""
-        operands = [(value, [0]) for value in self._sums[:3]]
+        operands: Operands = [(value, [0]) for value in self._sums[:3]]
         operands += [*self._scene.of_splat(self._scene.positions, 3), (self._is_plain, []), *self._scene.camera[:3]]
 
         def body(*scalars: Scalar) -> Scalar:

@@ -167,8 +167,8 @@ class Camera:
     @classmethod
     def of(cls, scalars: Sequence[Scalar]) -> Camera:
         """That of a body's scalars."""
-        vectors = (_vector(scalars[at : at + 3]) for at in (0, 3, 6, 9))
-        return cls(*vectors, scalars[12])
+        position, right, up, forward = (_vector(scalars[at : at + 3]) for at in (0, 3, 6, 9))
+        return cls(position, right, up, forward, scalars[12])
 
     def seen(self, v: Vector) -> Vector:
         """A direction of the world by right, up and forward."""
@@ -331,8 +331,7 @@ class Scene:
             reduction=[0],
         )
         few = given < ALL_BANDS
-        target = (empty([], element("i1")), [])
-        return generic(0, [(largest, [])], [target], lambda most, _: (most <= 1e-8) & few)
+        return generic(0, [(largest, [])], tensors(1, [], element("i1")), lambda most, _: (most <= 1e-8) & few)
 
     def shades(self) -> list[ir.Value]:
         """Red, green and blue of each splat, as the camera sees it."""

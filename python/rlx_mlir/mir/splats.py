@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -419,8 +420,9 @@ def rasterize(
             i = bounded(listed[entry], n - 1)
             if not valid[i] > 0:
                 continue
-            own = (x[3 * i : 3 * i + 3] for x in (local, inverse))
-            alpha = alphas(*own, turn[4 * i : 4 * i + 4], color[4 * i + 3], rays[part], alpha_cutoff)
+            own = slice(3 * i, 3 * i + 3)
+            opacity = color[4 * i + 3]
+            alpha = alphas(local[own], inverse[own], turn[4 * i : 4 * i + 4], opacity, rays[part], alpha_cutoff)
             hit = (alpha >= dtype(alpha_cutoff)) & ~(left < dtype(transmittance_threshold))
             alpha = np.where(hit, alpha, 0)
             after = total + (left * alpha)[..., None] * color[4 * i : 4 * i + 3]
@@ -474,9 +476,13 @@ def render(
     """The image of splats; zeros where there is none."""
     if not len(opacities):
         return np.zeros(4 * width * height, positions.dtype)
-    view = {"width": width, "height": height, "tile_size": tile_size}
-    limits = {"max_list_entries": max_list_entries, "alpha_cutoff": alpha_cutoff}
-    threshold = {"transmittance_threshold": transmittance_threshold}
-    scene = (positions, scales, rotations, opacities, colors, sh_coeffs, meta)
-    prepared = prepare(*scene, radius_scale=radius_scale, **threshold, **view, **limits)
-    return rasterize(prepared, meta, **threshold, **view, **limits)
+    shared: dict[str, Any] = {
+        "width": width,
+        "height": height,
+        "tile_size": tile_size,
+        "max_list_entries": max_list_entries,
+        "alpha_cutoff": alpha_cutoff,
+        "transmittance_threshold": transmittance_threshold,
+    }
+    operands = (positions, scales, rotations, opacities, colors, sh_coeffs, meta)
+    return rasterize(prepare(*operands, radius_scale=radius_scale, **shared), meta, **shared)

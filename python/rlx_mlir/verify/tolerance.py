@@ -36,7 +36,7 @@ EXACT = named(lambda record: record.rounding is Rounding.EXACT) | _names(
 ARITHMETIC = named(lambda record: record.rounding in (Rounding.STEP, Rounding.ROUNDED)) | _names("cast")
 #: Errors of functions of elements, in units; compiled code has polynomials of its own.
 TRANSCENDENTAL = named(lambda record: record.rounding is Rounding.FUNCTION) | _names("fused_swiglu rope axial_rope2d")
-#: Blocks are several operations.
+#: Blocks are several operations, as are those on splats.
 _BLOCK_FACTOR = 8
 
 
@@ -53,7 +53,7 @@ def operation_error(op: ir.Operation, operands: Sequence[object], results: Seque
         return stored + 8 * computed
     longest = max((max(value.shape, default=1) for value in operands if isinstance(value, np.ndarray)), default=1)
     steps = 8 + math.sqrt(longest)
-    if op.name.startswith("hir."):
+    if op.name.startswith(("hir.", "mir.gaussian_splat")):
         return _BLOCK_FACTOR * (stored + steps * computed)
     return stored + steps * computed
 
