@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
@@ -85,6 +86,81 @@ def visible_keys(
     return visible
 
 
+@dataclass(frozen=True)
+class Scores:
+    """What queries and keys are to each other.
+
+    Attributes:
+        queries: [B, Hkv, G, Sq, D]: those of a group share their keys and values, which nothing repeats.
+        keys, values: [B, Hkv, Sk, D].
+        factor: of products of queries and keys.
+        scores: [B, Hkv, G, Sq, Sk], -inf where a key isn't seen.
+        seen: where one is, of the same shape.
+        capped: tanh(score / softcap), without biases and masks; None without softcap.
+    """
+
+    queries: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    factor: np.floating
+    scores: np.ndarray
+    seen: np.ndarray
+    capped: np.ndarray | None
+
+    @classmethod
+    def of(
+        cls,
+        q: np.ndarray,
+        k: np.ndarray,
+        v: np.ndarray,
+        mask: np.ndarray | None,
+        pos: np.ndarray | None,
+        *,
+        num_heads: int,
+        head_dim: int,
+        num_kv_heads: int | None = None,
+        mask_kind: str = "none",
+        window: int | None = None,
+        scale: float | None = None,
+        softcap: float | None = None,
+        layout: str = "packed",
+    ) -> Scores:
+        """Those of an operation's operands and attributes: cap(scale <q, k>) + bias over the visible keys."""
+        kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        group = num_heads // kv_heads
+        queries = split_heads(widen(q), num_heads, layout)
+        keys, values = (split_heads(widen(x), kv_heads, layout).astype(queries.dtype) for x in (k, v))
+        dtype = queries.dtype.type
+        batch, _, rows, _ = queries.shape
+        columns = keys.shape[2]
+        queries = queries.reshape(batch, kv_heads, group, rows, head_dim)
+        factor = dtype(1 / math.sqrt(head_dim) if scale is None else np.float32(scale))
+        scores = np.matmul(queries, keys[:, :, None].swapaxes(-1, -2)) * factor
+
+        def grouped(x: np.ndarray) -> np.ndarray:
+            heads = (kv_heads, group) if x.shape[1] == num_heads else (1, 1)
+            return x.reshape(x.shape[0], *heads, *x.shape[2:])
+
+        capped = None
+        if softcap is not None:
+            cap = dtype(np.float32(softcap))
+            capped = np.tanh(scores / cap)
+            scores = cap * capped
+        if mask_kind == "bias":
+            assert mask is not None, "C5"
+            scores = scores + grouped(widen(mask))
+        seen = visible_keys(mask_kind, batch, rows, columns, mask=mask, pos=pos, window=window)
+        seen = np.broadcast_to(grouped(seen), scores.shape)
+        return cls(queries, keys, values, factor, np.where(seen, scores, dtype(-np.inf)), seen, capped)
+
+    def weights(self) -> tuple[np.ndarray, np.ndarray]:
+        """The exponentials of the scores, of which the largest of a row is 1, and their sums: 0 where all are -inf."""
+        largest = np.max(self.scores, axis=-1, keepdims=True, initial=-np.inf)
+        # Where all scores are -inf, each weight is 0 rather than exp(-inf + inf).
+        weights = np.exp(self.scores - np.where(np.isneginf(largest), 0, largest))
+        return weights, np.sum(weights, axis=-1, keepdims=True)
+
+
 @reference(mir.AttentionOp)
 def attention(
     q: np.ndarray,
@@ -103,37 +179,21 @@ def attention(
     layout: str = "packed",
 ) -> np.ndarray:
     """softmax(cap(scale <q, k>) + bias) v over the visible keys of each query; zeros where it sees none."""
-    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    group = num_heads // kv_heads
-    queries = split_heads(widen(q), num_heads, layout)
-    keys, values = (split_heads(widen(x), kv_heads, layout) for x in (k, v))
-    dtype = queries.dtype.type
-    batch, _, rows, _ = queries.shape
-    columns = keys.shape[2]
-    # [B, Hkv, G, Sq, Sk]: the queries of a group share their keys and values, which nothing repeats.
-    queries = queries.reshape(batch, kv_heads, group, rows, head_dim)
-    factor = dtype(1 / math.sqrt(head_dim) if scale is None else np.float32(scale))
-    scores = np.matmul(queries, keys[:, :, None].swapaxes(-1, -2)) * factor
-
-    def grouped(x: np.ndarray) -> np.ndarray:
-        heads = (kv_heads, group) if x.shape[1] == num_heads else (1, 1)
-        return x.reshape(x.shape[0], *heads, *x.shape[2:])
-
-    if softcap is not None:
-        cap = dtype(np.float32(softcap))
-        scores = cap * np.tanh(scores / cap)
-    if mask_kind == "bias":
-        assert mask is not None, "C5"
-        scores = scores + grouped(widen(mask))
-    seen = visible_keys(mask_kind, batch, rows, columns, mask=mask, pos=pos, window=window)
-    seen = np.broadcast_to(grouped(seen), scores.shape)
-    scores = np.where(seen, scores, dtype(-np.inf))
-    largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
-    # Where all scores are -inf, each weight is 0 rather than exp(-inf + inf).
-    weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
-    total = np.sum(weights, axis=-1, keepdims=True)
-    result = _weighted_sum(weights, values, seen)
+    found = Scores.of(
+        *(q, k, v, mask, pos),
+        num_heads=num_heads,
+        head_dim=head_dim,
+        num_kv_heads=num_kv_heads,
+        mask_kind=mask_kind,
+        window=window,
+        scale=scale,
+        softcap=softcap,
+        layout=layout,
+    )
+    weights, total = found.weights()
+    result = _weighted_sum(weights, found.values, found.seen)
     result = np.divide(result, total, out=np.zeros_like(result), where=total != 0)
+    batch, _, _, rows, _ = result.shape
     return narrow(merge_heads(result.reshape(batch, num_heads, rows, head_dim), layout, q.shape), q.dtype)
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +11,7 @@ from rlx_mlir import ir
 from rlx_mlir.attributes import python_value
 from rlx_mlir.dialects import mir
 from rlx_mlir.mir.algebra import Formula, formula
-from rlx_mlir.mir.attention import attention_cost, merge_heads, split_heads, visible_keys
+from rlx_mlir.mir.attention import Scores, attention_cost, merge_heads, split_heads
 from rlx_mlir.mir.cost import Cost, Sizes, cost, per_element
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.functions import FUNCTIONS
@@ -130,46 +129,31 @@ def attention_backward(
     layout: str = "packed",
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """dq, dk and dv, from the weights of the forward operation, which are computed again."""
-    kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-    group = num_heads // kv_heads
-    queries, gradient = (split_heads(widen(x), num_heads, layout) for x in (q, dy))
-    keys, values = (split_heads(widen(x), kv_heads, layout).astype(queries.dtype) for x in (k, v))
-    dtype = queries.dtype.type
-    batch, _, rows, _ = queries.shape
-    columns = keys.shape[2]
-    # [B, Hkv, G, Sq, ..]: the queries of a group share their keys and values.
-    queries, gradient = (x.reshape(batch, kv_heads, group, rows, head_dim) for x in (queries, gradient))
-
-    def grouped(x: np.ndarray) -> np.ndarray:
-        heads = (kv_heads, group) if x.shape[1] == num_heads else (1, 1)
-        return x.reshape(x.shape[0], *heads, *x.shape[2:])
-
-    factor = dtype(1 / math.sqrt(head_dim) if scale is None else np.float32(scale))
-    scores = np.matmul(queries, keys[:, :, None].swapaxes(-1, -2)) * factor
-    steepness = np.ones_like(scores)
-    if softcap is not None:
-        cap = dtype(np.float32(softcap))
-        capped = np.tanh(scores / cap)
-        scores, steepness = cap * capped, 1 - capped * capped
-    if mask_kind == "bias":
-        assert mask is not None, "C5"
-        scores = scores + grouped(widen(mask))
-    seen = visible_keys(mask_kind, batch, rows, columns, mask=mask, pos=pos, window=window)
-    seen = np.broadcast_to(grouped(seen), scores.shape)
-    scores = np.where(seen, scores, dtype(-np.inf))
-    largest = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(np.isneginf(largest), 0, largest))
-    total = np.sum(weights, axis=-1, keepdims=True)
+    found = Scores.of(
+        *(q, k, v, mask, pos),
+        num_heads=num_heads,
+        head_dim=head_dim,
+        num_kv_heads=num_kv_heads,
+        mask_kind=mask_kind,
+        window=window,
+        scale=scale,
+        softcap=softcap,
+        layout=layout,
+    )
+    batch, _, _, rows, _ = found.queries.shape
+    gradient = split_heads(widen(dy), num_heads, layout).reshape(found.queries.shape)
+    weights, total = found.weights()
     weights = np.divide(weights, total, out=np.zeros_like(weights), where=total != 0)
-    by_weight = np.where(seen, np.matmul(gradient, values[:, :, None].swapaxes(-1, -2)), 0)
+    by_weight = np.where(found.seen, np.matmul(gradient, found.values[:, :, None].swapaxes(-1, -2)), 0)
     by_score = weights * (by_weight - np.sum(weights * by_weight, axis=-1, keepdims=True))
-    by_score = np.where(seen, by_score * steepness, 0) * factor
-    dq = np.matmul(by_score, keys[:, :, None]).reshape(batch, num_heads, rows, head_dim)
-    dk = np.matmul(by_score.swapaxes(-1, -2), queries).sum(axis=2)
+    if found.capped is not None:
+        by_score = np.where(found.seen, by_score * (1 - found.capped * found.capped), 0)
+    by_score = by_score * found.factor
+    dq = np.matmul(by_score, found.keys[:, :, None]).reshape(batch, num_heads, rows, head_dim)
+    dk = np.matmul(by_score.swapaxes(-1, -2), found.queries).sum(axis=2)
     dv = np.matmul(weights.swapaxes(-1, -2), gradient).sum(axis=2)
-    found = ((dq, q), (dk, k), (dv, v))
-    first, second, third = (narrow(merge_heads(x, layout, like.shape), like.dtype) for x, like in found)
-    return first, second, third
+    merged = [narrow(merge_heads(x, layout, like.shape), like.dtype) for x, like in ((dq, q), (dk, k), (dv, v))]
+    return merged[0], merged[1], merged[2]
 
 
 # ----------------------------------------------------------------------------------------------------------------------
