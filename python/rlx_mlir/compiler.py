@@ -200,7 +200,7 @@ def stages(
     disable = "+".join(options.disable_templates)
     machine = f"triple={options.triple} cpu={options.cpu} features={options.features}"
     templates = f"cpu-apply-templates{{{machine} disable={disable} choices={format_choices(options.choices)}}}"
-    made = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}},mir-decompose"
+    made = f"mir-lower-custom{{kernels={str(not options.is_gpu).lower()}}},mir-decompose,mir-dot-to-matmul"
     regions = "gpu-select-branches,mir-unroll-scans" if options.is_gpu else "mir-unroll-scans"
     joined = APART if apart else f"{regions},mir-conv-to-matmul,rlx-fuse,{quantize}rlx-to-kernels"
     steps = [

@@ -156,7 +156,8 @@ def fusion_report(
     """
     copy = clone(module)
     run_pipeline(
-        copy, f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-decompose,mir-unroll-scans"
+        copy,
+        f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-decompose,mir-dot-to-matmul,mir-unroll-scans",
     )
     before = count_operations(copy)
     quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""

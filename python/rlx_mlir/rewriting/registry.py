@@ -93,6 +93,7 @@ _HOMES = (
     "rlx_mlir.hir.conv_to_matmul",
     "rlx_mlir.hir.custom_lowering",
     "rlx_mlir.hir.decompose",
+    "rlx_mlir.hir.dot_to_matmul",
     "rlx_mlir.verify.verify_numerics",
 )
 

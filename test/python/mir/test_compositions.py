@@ -49,6 +49,20 @@ def test_compositions_mean_the_same(name: str, seed: int) -> None:
             assert problem is None, f"{output} with {sizes}: {problem}\n{module}\n{parts}"
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_contractions_are_products(seed: int) -> None:
+    draft = drawn("mir.dot_general", seed)
+    if draft is None:
+        pytest.skip("the fuzzer skips it")
+    parts = draft.module.transform("mir-dot-to-matmul")
+    for number, sizes in enumerate(draft.assignments):
+        values = np.random.default_rng([seed, number])
+        run = {n: make_value(r, sizes, values, False) for n, r in draft.recipes.items()}
+        found = interpret(draft.module, run)
+        for output, own in expected(parts.ir_module, run, runs=6).items():
+            assert own.difference(found[output]) is None, f"{output} with {sizes}\n{parts}"
+
+
 def test_operations_with_kernels_stay_unless_asked_for() -> None:
     m = GraphModule.mir("f")
     m.set_outputs({"y": m.fused_swiglu(m.input("x", ["n", 8]))})
