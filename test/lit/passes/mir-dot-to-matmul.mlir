@@ -2,7 +2,7 @@
 
 /// Batches first, then what stays, then what is summed; of the right operand the other way round.
 // CHECK-LABEL: func @any_dimensions(
-//  CHECK-SAME:   %[[X:.+]]: tensor<4x?x8x3xf32>, %[[W:.+]]: tensor<3x?x4x5xf32>)
+//  CHECK-SAME:   %[[X:.+]]: tensor<4x?x8x3xf32> {{.+}}, %[[W:.+]]: tensor<3x?x4x5xf32> {
 //       CHECK:   %[[A:.+]] = mir.transpose %[[X]] permutation [0, 2, 1, 3]
 //       CHECK:   %[[B:.+]] = mir.reshape %[[A]] to [4, 8, -1] : tensor<4x8x?x3xf32>
 //       CHECK:   %[[C:.+]] = mir.transpose %[[W]] permutation [2, 1, 0, 3]
