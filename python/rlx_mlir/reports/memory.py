@@ -107,7 +107,7 @@ def memory_estimate(module: ir.Module, maxima: Mapping[str, int] | None = None) 
     """The estimate of a module of primitives; see `GraphModule.memory_estimate`.
 
     Args:
-        module: at stage mir.
+        module: at stage mir, with operations joined as compiling joins them.
         maxima: largest size of each symbol; others are `DEFAULT_MAXIMUM`.
 
     Raises InputError for symbols that the module doesn't have, and for sizes that aren't positive numbers.
