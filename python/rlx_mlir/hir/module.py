@@ -351,18 +351,19 @@ class GraphModule(Blocks, Segments):
             maxima: largest size of each symbol, as of `compile`; others are 512.
 
         Values between operations count from the operation that makes them to the last that reads them, in the order of
-        the graph, after fusion (`mir-decompose,rlx-fuse`). Kernels hold several operations, so compiled code mostly has
-        fewer values; a kernel that gives several at once may need some more. What kernels need for themselves, such as
-        activations in 8 bits, isn't counted. Raises InputError for symbols that the module doesn't have, StageError
-        where it is past stage mir.
+        the graph, after fusion (`rlx-fuse`). Kernels hold several operations, so compiled code mostly has fewer values;
+        a kernel that gives several at once may need some more. What kernels need for themselves, such as activations
+        in 8 bits, isn't counted.
+
+        Raises InputError for symbols that the module doesn't have, StageError where it is past stage mir.
         """
-        from rlx_mlir.reports.memory import memory_estimate
+        from rlx_mlir.reports.memory import PIPELINE, memory_estimate
 
         if self._stage not in BUILDABLE:
             raise StageError(
                 f"{place.caller()}: module '{self.name}' is at stage {self._stage}: memory is estimated at hir and mir"
             )
-        return memory_estimate(self.lower().transform("mir-decompose,rlx-fuse", stage="mir").ir_module, maxima)
+        return memory_estimate(self.lower().transform(PIPELINE, stage="mir").ir_module, maxima)
 
     def draw(self, *, depth: int | None = None) -> Drawing:
         """A picture of the graph: its `svg`, which notebooks show, and `save(path)`.

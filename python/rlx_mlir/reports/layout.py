@@ -325,7 +325,7 @@ class _Drawing:
 
     @staticmethod
     def _settle(layer: Sequence[_Spot], wanted: Sequence[float], weights: Sequence[float]) -> None:
-        """The positions that are nearest to those that are wanted, by weighted squares, among those without overlaps."""
+        """Gives spots the positions nearest to those that are wanted, by weighted squares, without overlaps."""
         offsets, at = [], 0.0
         for number, spot in enumerate(layer):
             if number:

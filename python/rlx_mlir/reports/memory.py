@@ -28,6 +28,8 @@ from rlx_mlir.semantics.function import (
     viewed,
 )
 
+#: What compiling does to a module of primitives before kernels are made, on CPUs.
+PIPELINE = "inline,symbol-dce,mir-lower-custom,mir-decompose,mir-unroll-scans,rlx-fuse"
 #: What compiling takes a symbol to be at most, of which nothing is said.
 DEFAULT_MAXIMUM = 512
 #: Plans begin each buffer at a multiple of so many bytes.
@@ -107,7 +109,7 @@ def memory_estimate(module: ir.Module, maxima: Mapping[str, int] | None = None) 
     """The estimate of a module of primitives; see `GraphModule.memory_estimate`.
 
     Args:
-        module: at stage mir, with operations joined as compiling joins them.
+        module: at stage mir, after `PIPELINE`.
         maxima: largest size of each symbol; others are `DEFAULT_MAXIMUM`.
 
     Raises InputError for symbols that the module doesn't have, and for sizes that aren't positive numbers.

@@ -195,8 +195,8 @@ def document(
         f'<title id="title">{escaped(heading)}</title><desc id="description">{escaped(description)}</desc>',
         "<style>text{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:11px;"
         "text-anchor:middle}.t-name{font-size:13px;font-weight:600}.t-label{font-size:12px;text-anchor:start}"
-        ".left{text-anchor:start}.line{fill:none;stroke-width:1.2}.open{fill-opacity:.35}.of-region{stroke-dasharray:5 3}"
-        ".mark{stroke-dasharray:3 2}rect{stroke-width:1.2}.back{stroke:none}"
+        ".left{text-anchor:start}.line{fill:none;stroke-width:1.2}.open{fill-opacity:.35}"
+        ".of-region{stroke-dasharray:5 3}.mark{stroke-dasharray:3 2}rect{stroke-width:1.2}.back{stroke:none}"
         f"{_style(dark=False)}@media (prefers-color-scheme:dark){{{_style(dark=True)}}}</style>",
         f'<rect class="back" width="{width:.0f}" height="{height:.0f}"/>',
         f'<text class="t-name left" x="{_MARGIN}" y="{_MARGIN + 8}">{escaped(title)}</text>',

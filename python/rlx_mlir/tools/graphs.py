@@ -52,7 +52,7 @@ def draw(
         int | None,
         typer.Option(
             min=0,
-            help="Blocks that are drawn around each other; those within are a box each. By default as 250 boxes can show.",
+            help="Blocks drawn around each other; those within are a box each. By default as 250 boxes can show.",
             show_default=False,
         ),
     ] = None,

@@ -118,7 +118,9 @@ def test_each_operation_is_a_box_with_name_block_type_and_parameters() -> None:
     for node in m.nodes():
         assert node.op.removeprefix("mir.") in shown
     assert shown.count("attention") == 2 + 1  # and the legend
-    assert {"layers.0", "layers.1", "[b, s, 64] f32", "gate_w1 [32, 64] f32", "pos", "k0_out (tied to k0)"} <= set(shown)
+    assert {"layers.0", "layers.1", "[b, s, 64] f32", "gate_w1 [32, 64] f32", "pos", "k0_out (tied to k0)"} <= set(
+        shown
+    )
     assert len(boxes(drawing.svg, "input")) == 6
     assert len(boxes(drawing.svg, "output")) == 5
     assert_apart([*boxes(drawing.svg), *boxes(drawing.svg, "input"), *boxes(drawing.svg, "output")])
@@ -382,7 +384,7 @@ def test_estimates_are_near_plans(name: str) -> None:
 def test_parts_of_an_estimate_are_those_of_the_compiled_module() -> None:
     m = decoder(1)
     estimate = m.memory_estimate({"b": 1, "s": 8})
-    report = rlx.compile(m, maxima={"b": 1, "s": 8}).dispatch_report(b=1, s=8).memory
+    report = rlx.compile(m, maxima={"b": 1, "s": 8}).dispatch_report({"b": 1, "s": 8}).memory
     for part in ("parameters", "inputs", "outputs", "donated"):
         assert getattr(estimate, part) == getattr(report, part) > 0
     assert estimate.peak == sum(getattr(estimate, part) for part in memory._PARTS)
