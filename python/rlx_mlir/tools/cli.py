@@ -67,19 +67,8 @@ _DEBUG = "RLX_DEBUG"
 
 #: The order in which commands are listed: what most people need first.
 _ORDER = (
-    "generate",
-    "embed",
-    "models",
-    "inspect",
-    "compile",
-    "emit",
-    "report",
-    "draw",
-    "estimate",
-    "bench",
-    "profile",
-    "tune",
-    "cache",
+    *("generate", "embed", "models", "inspect", "compile", "emit", "report", "draw", "export", "estimate", "ops"),
+    *("bench", "profile", "tune", "cache"),
 )
 
 
