@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from rlx_mlir.runtime.device import DeviceArray as DeviceArray
     from rlx_mlir.runtime.executable import Executable as Executable
     from rlx_mlir.runtime.loading import load as load
+    from rlx_mlir.stages import draw as draw
     from rlx_mlir.stages import inspect as inspect
 
 #: Where each name of the public API is defined; None for a submodule.
@@ -53,6 +54,7 @@ _EXPORTS: dict[str, str | None] = {
     "Encoder": "rlx_mlir.models.embedding",
     "Model": "rlx_mlir.models.model",
     "compile": "rlx_mlir.compiler",
+    "draw": "rlx_mlir.stages",
     "emit": "rlx_mlir.compiler",
     "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",

@@ -29,7 +29,9 @@ from rlx_mlir.lowering.outline import CLASS
 from rlx_mlir.lowering.plan import PlanReader
 from rlx_mlir.lowering.plan_regions import lifetimes
 from rlx_mlir.place import located
+from rlx_mlir.reports.drawing import Drawing
 from rlx_mlir.reports.fusion import count_operations, format_changes
+from rlx_mlir.reports.graph import STAGES as GRAPHS
 from rlx_mlir.rewriting import operations
 from rlx_mlir.runtime.artifact import BufferSpec, Preparation
 from rlx_mlir.runtime.shown import size_text
@@ -51,15 +53,9 @@ def inspect(module: object, stage: str | None = None, **options: Any) -> str:
     Raises InputError where the stage can't be shown, StageError where the module is past it.
     """
     chosen = CompileOptions(**options)
-    if not isinstance(module, GraphModule):
-        raise InputError(f"'module' expects a GraphModule, but got {type(module).__name__}")
-    wanted = module.stage if stage is None else stage
-    if not isinstance(wanted, str) or wanted not in STAGES:
-        raise InputError(f"'stage' expects one of {', '.join(STAGES)}, but got {wanted!r}"[:400])
+    module, wanted = _checked(module, stage, STAGES)
     if wanted == module.stage:
         return module.inspect()
-    if module.stage in STAGES and STAGES.index(wanted) < STAGES.index(module.stage):
-        raise StageError(f"'{module.name}' is past stage {wanted}: it is at {module.stage}")
     compilation = Compilation(module, chosen)
     if wanted == "mir":
         compilation.run(until="mir")
@@ -74,6 +70,44 @@ def inspect(module: object, stage: str | None = None, **options: Any) -> str:
     compilation.run(until="lir")
     with compilation.module.context:
         return "\n".join(_lir(compilation)) + "\n"
+
+
+@located
+def draw(module: object, stage: str | None = None, *, depth: int | None = None, **options: Any) -> Drawing:
+    """A picture of a module at a stage; see `GraphModule.draw`.
+
+    Args:
+        module: a `GraphModule` at stage hir, mir or kernels; it is not changed.
+        stage: one of these, not before the module's own, which is the default.
+        depth: how many blocks are drawn around each other at most.
+        options: of `compile`.
+
+    Raises InputError where the stage can't be shown, StageError where the module is past it.
+    """
+    return at_stage(module, stage, **options).draw(depth=depth)
+
+
+def at_stage(module: object, stage: str | None = None, **options: Any) -> GraphModule:
+    """A module at a later stage, hir, mir or kernels, as compiling has it there; raises as `draw`."""
+    chosen = CompileOptions(**options)
+    module, wanted = _checked(module, stage, GRAPHS)
+    if wanted == module.stage:
+        return module
+    compilation = Compilation(module, chosen)
+    compilation.run(until=wanted)
+    return GraphModule.from_ir(compilation.module, stage=wanted)
+
+
+def _checked(module: object, stage: str | None, known: Sequence[str]) -> tuple[GraphModule, str]:
+    """A module, and the stage that it is wanted at, one of those that are known."""
+    if not isinstance(module, GraphModule):
+        raise InputError(f"'module' expects a GraphModule, but got {type(module).__name__}")
+    wanted = module.stage if stage is None else stage
+    if not isinstance(wanted, str) or wanted not in known:
+        raise InputError(f"'stage' expects one of {', '.join(known)}, but got {wanted!r}"[:400])
+    if module.stage in STAGES and STAGES.index(wanted) < STAGES.index(module.stage):
+        raise StageError(f"'{module.name}' is past stage {wanted}: it is at {module.stage}")
+    return module, wanted
 
 
 def _diff(before: ir.AnyModule, first: str, after: ir.AnyModule, second: str) -> str:

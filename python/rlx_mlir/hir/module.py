@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import Unpack
 
+    from rlx_mlir.reports.drawing import Drawing
     from rlx_mlir.reports.fusion import FusionReport
+    from rlx_mlir.reports.memory import MemoryEstimate
     from rlx_mlir.reports.ranges import Bound, RangeReport
 
 #: How blocks with a fused operation lower: to it, or to primitives.
@@ -341,6 +343,55 @@ class GraphModule(Blocks, Segments):
         if self._stage not in BUILDABLE:
             raise StageError(f"{place.caller()}: module '{self.name}' is at stage {self._stage}: ranges are of mir")
         return range_report(self, inputs=inputs, params=params, dtype=dtype)
+
+    def memory_estimate(self, maxima: Mapping[str, int] | None = None) -> MemoryEstimate:
+        """How many bytes a call will take, from the graph alone; printed, it is text. Nothing is compiled.
+
+        Args:
+            maxima: largest size of each symbol, as of `compile`; others are 512.
+
+        Values between operations count from the operation that makes them to the last that reads them, in the order of
+        the graph, after fusion (`rlx-fuse`). Kernels hold several operations, so compiled code mostly has fewer values;
+        a kernel that gives several at once may need some more. What kernels need for themselves, such as activations
+        in 8 bits, isn't counted.
+
+        Raises InputError for symbols that the module doesn't have, StageError where it is past stage mir.
+        """
+        from rlx_mlir.reports.memory import PIPELINE, memory_estimate
+
+        if self._stage not in BUILDABLE:
+            raise StageError(
+                f"{place.caller()}: module '{self.name}' is at stage {self._stage}: memory is estimated at hir and mir"
+            )
+        return memory_estimate(self.lower().transform(PIPELINE, stage="mir").ir_module, maxima)
+
+    def draw(self, *, depth: int | None = None) -> Drawing:
+        """A picture of the graph: its `svg`, which notebooks show, and `save(path)`.
+
+        Args:
+            depth: how many blocks (scopes of names, such as layers) are drawn around each other at most: one within
+                them is a box. By default as many as 250 boxes can show.
+
+        Raises StageError where the module is past stage kernels, InputError where there would be more than 3000 boxes.
+        """
+        from rlx_mlir.reports.drawing import draw
+        from rlx_mlir.reports.graph import graph_of
+
+        return draw(graph_of(self._module, self._stage, self.fusion_policy), depth)
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """The graph for other programs, as docs/graphs.md describes it; it can't be read back into a module.
+
+        Args:
+            indent: spaces for each level; by default all is on one line.
+
+        Raises StageError where the module is past stage kernels.
+        """
+        from rlx_mlir.reports.graph import graph_of
+
+        if indent is not None:
+            checks.whole("indent", indent)
+        return graph_of(self._module, self._stage, self.fusion_policy).to_json(indent)
 
     def to_text(self, *, locations: bool = False, generic: bool = False) -> str:
         """The IR, which `from_text` reads.

@@ -200,11 +200,11 @@ def _result_dims(op: ir.AnyOp, operands: Sequence[Dims], inner: Mapping[ir.Value
     if op.operation.name in REGIONS:
         return given_dims(op, operands, inner)
     if op.operation.name == "func.call":
-        return _called_dims(op, operands)
+        return called_dims(op, operands)
     return result_dims(op.operation.opview, operands)
 
 
-def _called_dims(call: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
+def called_dims(call: ir.AnyOp, operands: Sequence[Dims]) -> list[Dims]:
     """The dimensions of what a call of a kernel gives."""
     module = call.operation
     while module.name != "builtin.module":

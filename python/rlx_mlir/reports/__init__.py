@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What the compiler did, for people: fusion, ranges, dumps of passes, differences. Nothing is imported here."""
+"""Modules, and what is done to them, for people: fusion, ranges, memory, pictures, dumps. Nothing is imported here."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from rlx_mlir import ir
 from rlx_mlir.errors import CompileError, UnsupportedError
-from rlx_mlir.mir.control import REGIONS, inner_dims
+from rlx_mlir.mir.control import REGIONS, called_dims, inner_dims
 from rlx_mlir.mir.dims import Size
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.registry import DIM_RULES, dim_rule, result_dims
@@ -119,13 +119,21 @@ def type_dims(type: ir.Type, names: Sequence[str] = ()) -> Dims:
 
 
 def operation_dims(op: ir.Operation, operands: Sequence[Dims]) -> list[Dims]:
-    """The dimensions of an operation's results: static ones from their types, the others by the operation's rule."""
+    """The dimensions of an operation's results: static ones from their types, the others by the operation's rule.
+
+    Those of a call follow from the operations of the kernel.
+    """
     from_types = [type_dims(result.type) for result in op.results]
-    if op.name not in DIM_RULES or all(size.constant is not None for dims in from_types for size in dims):
+    is_call = op.name == "func.call"
+    if not (is_call or op.name in DIM_RULES) or all(size.constant is not None for dims in from_types for size in dims):
         return from_types
     try:
-        by_rule = result_dims(op.opview, operands)
+        by_rule = called_dims(op, operands) if is_call else result_dims(op.opview, operands)
     except UnsupportedError:  # a size that is no sum of products of symbols: nothing is known of it
+        return from_types
+    except KeyError:  # a kernel of operations that aren't of MIR any more
+        if not is_call:
+            raise
         return from_types
     return [
         tuple(own if own.constant is not None else ruled for own, ruled in zip(dims, rule, strict=True))

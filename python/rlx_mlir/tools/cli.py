@@ -18,7 +18,7 @@ import typer
 from rlx_mlir import budgets
 from rlx_mlir.errors import InputError, RlxError
 from rlx_mlir.paths import write_output
-from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, fuzz, profile, tune
+from rlx_mlir.tools import bench, cache, calibrate, check_gpu, embed, fuzz, graphs, profile, tune
 from rlx_mlir.tools.options import (
     Activations,
     ActivationsOption,
@@ -66,7 +66,10 @@ _DEBUG = "RLX_DEBUG"
 
 
 #: The order in which commands are listed: what most people need first.
-_ORDER = ("generate", "embed", "models", "inspect", "compile", "emit", "report", "bench", "profile", "tune", "cache")
+_ORDER = (
+    *("generate", "embed", "models", "inspect", "compile", "emit", "report", "draw", "export", "estimate", "ops"),
+    *("bench", "profile", "tune", "cache"),
+)
 
 
 class _Commands(Commands):
@@ -143,6 +146,23 @@ app.command(
         "rlx profile graph.rlx",
     )
 )(profile.profile)
+app.command(
+    epilog=example(
+        "rlx draw smollm2 -o smollm2.svg",
+        "rlx draw smollm2 --function decode --stage mir --depth 1 -o decode.svg",
+        "rlx draw graph.mlir --stage kernels > kernels.svg",
+    )
+)(graphs.draw)
+app.command(epilog=example("rlx export smollm2 --stage mir -o graph.json", "rlx export graph.mlir | jq .nodes[].op"))(
+    graphs.export
+)
+app.command(
+    epilog=example(
+        "rlx estimate smollm2 --context 8192",
+        "rlx estimate smollm2 --function decode --json",
+        "rlx estimate graph.mlir --maximum tokens=512",
+    )
+)(graphs.estimate)
 app.command(
     epilog=example(
         "rlx embed minilm 'A man is eating food.' 'A man eats bread.' --json",

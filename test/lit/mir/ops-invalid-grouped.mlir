@@ -1,6 +1,6 @@
 // RUN: rlx-opt %s --split-input-file --verify-diagnostics
 
-func.func @grouped_c1(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %e: tensor<3xi32>) {
+func.func @grouped_matmul_c1_rule(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %e: tensor<3xi32>) {
   // expected-error @below {{expects 'x' to have two dimensions, 'weight' three and 'expert' one, but their ranks are 2, 2 and 1}}
   %y = mir.grouped_matmul %x, %w, %e : tensor<3x8xf32>, tensor<8x16xf32>, tensor<3xi32>
   return
@@ -8,7 +8,7 @@ func.func @grouped_c1(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %e: tensor<3xi3
 
 // -----
 
-func.func @grouped_c2(%x: tensor<3x8xf32>, %w: tensor<4x9x16xf32>, %e: tensor<3xi32>) {
+func.func @grouped_matmul_c2_rule(%x: tensor<3x8xf32>, %w: tensor<4x9x16xf32>, %e: tensor<3xi32>) {
   // expected-error @below {{expects 'x' and 'weight' to have the same k, but got 8 and 9}}
   %y = mir.grouped_matmul %x, %w, %e : tensor<3x8xf32>, tensor<4x9x16xf32>, tensor<3xi32>
   return
@@ -16,7 +16,7 @@ func.func @grouped_c2(%x: tensor<3x8xf32>, %w: tensor<4x9x16xf32>, %e: tensor<3x
 
 // -----
 
-func.func @grouped_c3(%x: tensor<3x8xf32>, %w: tensor<4x8x16xf32>, %e: tensor<2xi32>) {
+func.func @grouped_matmul_c3_rule(%x: tensor<3x8xf32>, %w: tensor<4x8x16xf32>, %e: tensor<2xi32>) {
   // expected-error @below {{expects 'expert' to have an entry for each of the 3 rows of 'x', but got 2}}
   %y = mir.grouped_matmul %x, %w, %e : tensor<3x8xf32>, tensor<4x8x16xf32>, tensor<2xi32>
   return
@@ -24,7 +24,7 @@ func.func @grouped_c3(%x: tensor<3x8xf32>, %w: tensor<4x8x16xf32>, %e: tensor<2x
 
 // -----
 
-func.func @grouped_c4(%x: tensor<3x8xf32>, %w: tensor<0x8x16xf32>, %e: tensor<3xi32>) {
+func.func @grouped_matmul_c4_rule(%x: tensor<3x8xf32>, %w: tensor<0x8x16xf32>, %e: tensor<3xi32>) {
   // expected-error @below {{expects an expert for the 3 rows of 'x', but 'weight' is [0, 8, 16]}}
   %y = mir.grouped_matmul %x, %w, %e : tensor<3x8xf32>, tensor<0x8x16xf32>, tensor<3xi32>
   return
@@ -33,7 +33,7 @@ func.func @grouped_c4(%x: tensor<3x8xf32>, %w: tensor<0x8x16xf32>, %e: tensor<3x
 // -----
 
 !weight = tensor<64x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_grouped_c1(%x: tensor<32xf32>, %w: !weight, %e: tensor<3xi32>) {
+func.func @dequant_grouped_matmul_c1_rule(%x: tensor<32xf32>, %w: !weight, %e: tensor<3xi32>) {
   // expected-error @below {{expects 'x' to have two dimensions and 'expert' one, but their ranks are 1 and 1}}
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<32xf32>, !weight, tensor<3xi32>
   return
@@ -42,7 +42,7 @@ func.func @dequant_grouped_c1(%x: tensor<32xf32>, %w: !weight, %e: tensor<3xi32>
 // -----
 
 !weight = tensor<64x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_grouped_c2(%x: tensor<3x64xf32>, %w: !weight, %e: tensor<3xi32>) {
+func.func @dequant_grouped_matmul_c2_rule(%x: tensor<3x64xf32>, %w: !weight, %e: tensor<3xi32>) {
   // expected-error @below {{expects the last dimension of 'x' to be the k of 'weight', 32, but got 64}}
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<3x64xf32>, !weight, tensor<3xi32>
   return
@@ -51,7 +51,7 @@ func.func @dequant_grouped_c2(%x: tensor<3x64xf32>, %w: !weight, %e: tensor<3xi3
 // -----
 
 !weight = tensor<64x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_grouped_c3(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<4xi32>) {
+func.func @dequant_grouped_matmul_c3_rule(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<4xi32>) {
   // expected-error @below {{expects 'expert' to have an entry for each of the 3 rows of 'x', but got 4}}
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<3x32xf32>, !weight, tensor<4xi32>
   return
@@ -60,7 +60,7 @@ func.func @dequant_grouped_c3(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<4xi3
 // -----
 
 !weight = tensor<64x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_grouped_c4_zero(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<3xi32>) {
+func.func @dequant_grouped_matmul_c4_zero(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<3xi32>) {
   // expected-error @below {{expects a positive 'experts' that divides the 64 rows of 'weight', which are static, but got 0}}
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 0 : tensor<3x32xf32>, !weight, tensor<3xi32>
   return
@@ -69,7 +69,7 @@ func.func @dequant_grouped_c4_zero(%x: tensor<3x32xf32>, %w: !weight, %e: tensor
 // -----
 
 !weight = tensor<?x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_grouped_c4_dynamic(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<3xi32>) {
+func.func @dequant_grouped_matmul_c4_dynamic(%x: tensor<3x32xf32>, %w: !weight, %e: tensor<3xi32>) {
   // expected-error @below {{expects a positive 'experts' that divides the ? rows of 'weight', which are static, but got 4}}
   %y = mir.dequant_grouped_matmul %x, %w, %e experts 4 : tensor<3x32xf32>, !weight, tensor<3xi32>
   return
@@ -78,7 +78,7 @@ func.func @dequant_grouped_c4_dynamic(%x: tensor<3x32xf32>, %w: !weight, %e: ten
 // -----
 
 !weight = tensor<64x20xi8, #mir.packed<q4_1, k = 32>>
-func.func @dequant_moe_c1(%w: !weight) {
+func.func @dequant_moe_weights_c1_rule(%w: !weight) {
   // expected-error @below {{expects a positive 'experts' that divides the 64 rows of 'weight', which are static, but got 3}}
   %y = mir.dequant_moe_weights %w experts 3 : !weight
   return

@@ -16,7 +16,7 @@ func.func @scatter_add_c1_large(%u: tensor<3x8xf32>, %i: tensor<3x8xi32>) {
 
 // -----
 
-func.func @scatter_add_c2(%u: tensor<3x8xf32>, %i: tensor<3xi32>) {
+func.func @scatter_add_c2_rule(%u: tensor<3x8xf32>, %i: tensor<3xi32>) {
   // expected-error @below {{expects 'updates' to have the dimensions of 'indices', [3], from 1 on, but it is [3, 8]}}
   %y = mir.scatter_add %u, %i axis 1 size 4 : tensor<3x8xf32>, tensor<3xi32>
   return
@@ -48,7 +48,7 @@ func.func @scatter_add_c3_negative(%u: tensor<3x8xf32>, %i: tensor<3xi32>) {
 
 // -----
 
-func.func @scatter_add_c4(%u: tensor<3x8xf32>, %i: tensor<8xi32>) {
+func.func @scatter_add_c4_rule(%u: tensor<3x8xf32>, %i: tensor<8xi32>) {
   // expected-error @below {{expects 'like' to have a dimension 1, but its rank is 1}}
   %y = mir.scatter_add %u, %i axis 1 like %i : tensor<3x8xf32>, tensor<8xi32>, tensor<8xi32>
   return

@@ -40,7 +40,7 @@ func.func @dot_general_c2_twice(%x: tensor<4x5xf32>, %y: tensor<4x5xf32>) {
 
 // -----
 
-func.func @dot_general_c3(%x: tensor<4x5xf32>, %y: tensor<?x6xf32>) {
+func.func @dot_general_c3_rule(%x: tensor<4x5xf32>, %y: tensor<?x6xf32>) {
   // expected-error @below {{expects dimension 1 of 'lhs' to be like dimension 1 of 'rhs', but got 5 and 6}}
   %z = mir.dot_general %x, %y contracting [0, 1] with [0, 1] : tensor<4x5xf32>, tensor<?x6xf32>
   return
@@ -48,7 +48,7 @@ func.func @dot_general_c3(%x: tensor<4x5xf32>, %y: tensor<?x6xf32>) {
 
 // -----
 
-func.func @dot_general_c4(%x: tensor<4xf32>, %y: tensor<4xf64>) {
+func.func @dot_general_c4_rule(%x: tensor<4xf32>, %y: tensor<4xf64>) {
   // expected-error @below {{expects 'lhs' and 'rhs' to be of one element type or of bytes, but got 'f32' and 'f64'}}
   %z = mir.dot_general %x, %y contracting [0] with [0] : tensor<4xf32>, tensor<4xf64>
   return
@@ -56,7 +56,7 @@ func.func @dot_general_c4(%x: tensor<4xf32>, %y: tensor<4xf64>) {
 
 // -----
 
-func.func @lora_c1_x(%x: tensor<f32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x16xf32>) {
+func.func @lora_matmul_c1_x(%x: tensor<f32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x16xf32>) {
   // expected-error @below {{expects 'x' to have at least one dimension and 'weight', 'a' and 'b' two, but their ranks are 0, 2, 2 and 2}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 1.0 : tensor<f32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<2x16xf32>
   return
@@ -64,7 +64,7 @@ func.func @lora_c1_x(%x: tensor<f32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>,
 
 // -----
 
-func.func @lora_c2_k(%x: tensor<3x8xf32>, %w: tensor<?x16xf32>, %a: tensor<9x2xf32>, %b: tensor<2x16xf32>) {
+func.func @lora_matmul_c2_k(%x: tensor<3x8xf32>, %w: tensor<?x16xf32>, %a: tensor<9x2xf32>, %b: tensor<2x16xf32>) {
   // expected-error @below {{expects 'x', 'weight' and 'a' to have the same k, but got 8, ? and 9}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 1.0 : tensor<3x8xf32>, tensor<?x16xf32>, tensor<9x2xf32>, tensor<2x16xf32>
   return
@@ -72,7 +72,7 @@ func.func @lora_c2_k(%x: tensor<3x8xf32>, %w: tensor<?x16xf32>, %a: tensor<9x2xf
 
 // -----
 
-func.func @lora_c2_weight(%x: tensor<3x?xf32>, %w: tensor<8x16xf32>, %a: tensor<9x2xf32>, %b: tensor<2x16xf32>) {
+func.func @lora_matmul_c2_weight(%x: tensor<3x?xf32>, %w: tensor<8x16xf32>, %a: tensor<9x2xf32>, %b: tensor<2x16xf32>) {
   // expected-error @below {{expects 'x', 'weight' and 'a' to have the same k, but got ?, 8 and 9}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 1.0 : tensor<3x?xf32>, tensor<8x16xf32>, tensor<9x2xf32>, tensor<2x16xf32>
   return
@@ -80,7 +80,7 @@ func.func @lora_c2_weight(%x: tensor<3x?xf32>, %w: tensor<8x16xf32>, %a: tensor<
 
 // -----
 
-func.func @lora_c3_r(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<3x16xf32>) {
+func.func @lora_matmul_c3_r(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<3x16xf32>) {
   // expected-error @below {{expects 'a' and 'b' to have the same r, but got 2 and 3}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 1.0 : tensor<3x8xf32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<3x16xf32>
   return
@@ -88,7 +88,7 @@ func.func @lora_c3_r(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf
 
 // -----
 
-func.func @lora_c4_n(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x17xf32>) {
+func.func @lora_matmul_c4_n(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x17xf32>) {
   // expected-error @below {{expects 'weight' and 'b' to have the same n, but got 16 and 17}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 1.0 : tensor<3x8xf32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<2x17xf32>
   return
@@ -96,7 +96,7 @@ func.func @lora_c4_n(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf
 
 // -----
 
-func.func @lora_c5_scale(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x16xf32>) {
+func.func @lora_matmul_c5_scale(%x: tensor<3x8xf32>, %w: tensor<8x16xf32>, %a: tensor<8x2xf32>, %b: tensor<2x16xf32>) {
   // expected-error @below {{expects a finite 'scale', but got INF}}
   %y = mir.lora_matmul %x, %w, %a, %b scale 0x7F800000 : tensor<3x8xf32>, tensor<8x16xf32>, tensor<8x2xf32>, tensor<2x16xf32>
   return
@@ -144,7 +144,7 @@ func.func @dense_solve_element(%a: tensor<8x8xf16>, %b: tensor<8xf16>) {
 
 // -----
 
-func.func @batched_dense_solve_c1(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) {
+func.func @batched_dense_solve_c1_rule(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) {
   // expected-error @below {{expects 'a' to be [batch, n, n], but it is [8, 8]}}
   %x = mir.batched_dense_solve %a, %b : tensor<8x8xf32>, tensor<8x8xf32>
   return
@@ -152,7 +152,7 @@ func.func @batched_dense_solve_c1(%a: tensor<8x8xf32>, %b: tensor<8x8xf32>) {
 
 // -----
 
-func.func @batched_dense_solve_c2(%a: tensor<3x8x8xf32>, %b: tensor<8x2xf32>) {
+func.func @batched_dense_solve_c2_rule(%a: tensor<3x8x8xf32>, %b: tensor<8x2xf32>) {
   // expected-error @below {{expects 'b' to be [3, 8], or to have one dimension more, but it is [8, 2]}}
   %x = mir.batched_dense_solve %a, %b : tensor<3x8x8xf32>, tensor<8x2xf32>
   return

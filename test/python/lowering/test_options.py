@@ -157,6 +157,11 @@ LINES = (
     "emit {module} --stage asm --kernel {kernel}",
     "emit {module} --stage ptx --target nvptx --chip sm_90a --ptx 8.6",
     "emit {module} --stage kernels --load {passes} --pass after:rlx-fuse=cse --skip-fusion mir-fuse-swiglu",
+    "draw {llama} --stage mir --function decode --depth 0 --activations exact --context 64 --chunk 16 -o {out}.svg",
+    "export {module} --stage kernels --activations exact -o {out}.json",
+    "export {llama} --function decode --context 64 --chunk 16",
+    "estimate {llama} --function decode --context 64 --chunk 16 --json",
+    "estimate {module} --maximum n=16",
     "report {llama} --function decode --activations exact --context 64 --chunk 16 --ranges f16 --json "
     "--skip-fusion all",
     "report {module} --target nvptx --chip sm_80",
