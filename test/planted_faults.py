@@ -156,18 +156,15 @@ NUMBERS = (
     fault(
         "reference-caps-the-bias",
         "mir/attention.py",
-        "    if softcap is not None:\n"
-        "        cap = dtype(np.float32(softcap))\n"
-        "        scores = cap * np.tanh(scores / cap)\n"
-        '    if mask_kind == "bias":\n'
-        '        assert mask is not None, "C5"\n'
-        "        scores = scores + grouped(widen(mask))\n",
-        '    if mask_kind == "bias":\n'
-        '        assert mask is not None, "C5"\n'
-        "        scores = scores + grouped(widen(mask))\n"
-        "    if softcap is not None:\n"
-        "        cap = dtype(np.float32(softcap))\n"
-        "        scores = cap * np.tanh(scores / cap)\n",
+        "            scores = cap * capped\n"
+        '        if mask_kind == "bias":\n'
+        '            assert mask is not None, "C5"\n'
+        "            scores = scores + grouped(widen(mask))\n",
+        "            scores = cap * capped\n"
+        '        if mask_kind == "bias":\n'
+        '            assert mask is not None, "C5"\n'
+        "            scores = scores + grouped(widen(mask))\n"
+        "            scores = scores if softcap is None else cap * np.tanh(scores / cap)\n",
         TESTS + "mir/test_mir_reference.py -k attention",
     ),
     fault(

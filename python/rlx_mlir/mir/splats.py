@@ -107,6 +107,12 @@ def rasterize_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
     return Cost(60 * image.pixels * image.max_list_entries)
 
 
+@cost(mir.GaussianSplatRenderOp)
+def render_cost(op: ir.AnyOp, sizes: Sizes) -> Cost:
+    """Both of the above."""
+    return Cost(prepare_cost(op, sizes).flops + rasterize_cost(op, sizes).flops)
+
+
 # ----------------------------------------------------------------------------------------------------------------------
 # The camera and the splats
 # ----------------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_encoders
-from test_api_map import BLOCKS, IMAGES, PRIMITIVES, Graph
+from test_api_map import BLOCKS, EVERY_PRIMITIVE, Graph
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, formats
@@ -134,11 +134,11 @@ class Recorder:
         return call
 
 
-@pytest.mark.parametrize("name", [*PRIMITIVES, *IMAGES])
+@pytest.mark.parametrize("name", EVERY_PRIMITIVE)
 def test_primitives(name: str) -> None:
     g = Graph("mir")
     recorder = Recorder(g.m.primitives)
-    (PRIMITIVES | IMAGES)[name](g, recorder)
+    EVERY_PRIMITIVE[name](g, recorder)
     assert list(foreign_errors_of(recorder.calls[name])) == []
 
 
@@ -237,6 +237,14 @@ def modules() -> dict[str, Call]:
         "cond": Call(m.cond, (truth, lambda: x, lambda: x), more=("name", "shape"), theirs=("class",)),
         "while_loop": Call(m.while_loop, (lambda x: truth, lambda x: x, x), more=("name", "shape"), theirs=("class",)),
         "scan": Call(m.scan, (lambda x: (x, None), x), {"length": 2}, more=("name", "shape"), theirs=("class",)),
+        "custom_fn": Call(m.custom_fn, (lambda x: x, x), {"vjp": lambda x, y, by: by}, theirs=("class", "function")),
+        "append_node": Call(m.append_node, ("mir.neg", {"x": x})),
+        "draw": Call(m.draw),
+        "expand_block": Call(GraphModule.mir("e").expand_block, ("swiglu",)),
+        "inline": Call(m.inline, (other, {"x": x})),
+        "memory_estimate": Call(m.memory_estimate, ({"rows": 4},)),
+        "segments": Call(m.segments),
+        "to_json": Call(m.to_json),
         "custom": Call(m.custom, ("wrong.same", m.value("x")), more=("scale",)),
         "block": Call(m.block, ("b", lambda b: None), theirs=("class",)),
         "bind": Call(m.bind, ({"rows": 2},)),
@@ -441,7 +449,7 @@ def test_every_function_of_the_api(group: str, everything: dict[str, dict[str, C
 def test_every_function_of_the_api_is_called_here(everything: dict[str, dict[str, Call]]) -> None:
     for owner in (rlx.GraphModule, rlx.Executable, rlx.Artifact, rlx.Model, rlx.Encoder, rlx.Value):
         called = everything[owner.__name__].keys()
-        builders = {*PRIMITIVES, *IMAGES, *BLOCKS} if owner is rlx.GraphModule else set()
+        builders = {*EVERY_PRIMITIVE, *BLOCKS} if owner is rlx.GraphModule else set()
         internal = {"from_ir", "invalidate"} | builders  # for the compiler's own code, and tested above
         assert methods(owner) - internal - {"__call__"} <= called | {"primitives"}, owner
     named = {name for name in formats.__all__ if inspect.isfunction(getattr(formats, name))}

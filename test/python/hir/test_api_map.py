@@ -14,12 +14,16 @@ import pytest
 from rlx_mlir import Artifact, CompileOptions, Executable, GraphModule, Value
 from rlx_mlir.frontends.gguf import GGUFFile
 from rlx_mlir.hir.algebra import AlgebraBuilders
+from rlx_mlir.hir.backward import Gradients
 from rlx_mlir.hir.blocks import Blocks
+from rlx_mlir.hir.chains import Chains
 from rlx_mlir.hir.complexes import ComplexBuilders
+from rlx_mlir.hir.draws import Draws
 from rlx_mlir.hir.elementwise import ElementwiseBuilders
 from rlx_mlir.hir.images import Images
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.quantization import QuantizationBuilders
+from rlx_mlir.hir.scans import ScanBuilders
 from rlx_mlir.hir.shapes import Shapes
 from rlx_mlir.hir.spectra import Spectra
 from rlx_mlir.hir.splats import Splats
@@ -48,6 +52,15 @@ class Graph:
         self.rows, self.experts = self.m.input("rows", ["batch", 32]), self.m.input("experts", ["batch"], "i32")
         rows = [self.m.input(name, ["batch", "seq", 2, 8]) for name in ("dq", "dk", "dv")]
         self.delta = [*rows, *(self.m.input(name, ["batch", "seq", 2]) for name in ("dg", "dbeta"))]
+
+    @property
+    def steps(self) -> Value:
+        """Eight of what a loop carries."""
+        return self.m.param(f"steps{len(self.m.params)}", [8, 32])
+
+    def twice(self, carried: Value, by: Value) -> Value:
+        """The gradient of 2 x."""
+        return self.m.primitives.add(by, by)
 
     @property
     def rates(self) -> Value:
@@ -250,6 +263,55 @@ SPLATS: dict[str, Any] = {
     "gaussian_splat_render_meta": lambda g, b: b.gaussian_splat_render_meta((0, 0, -3), (0, 0, 0)),
 }
 
+GRADIENTS: dict[str, Any] = {
+    **{
+        name: lambda g, b, name=name: getattr(b, name)(g.x, g.y)
+        for name in ("relu_backward", "rms_norm_backward_gamma")
+    },
+    "activation_backward": lambda g, b: b.activation_backward("silu", g.x, g.y),
+    "attention_backward": lambda g, b: b.attention_backward(g.x, g.x, g.x, g.y, wrt="key", **g.heads),
+    "attention_backward_all": lambda g, b: b.attention_backward_all(g.x, g.x, g.x, g.y, mask_kind="causal", **g.heads)[
+        0
+    ],
+    "cumsum_backward": lambda g, b: b.cumsum_backward(g.x, 1),
+    "flip": lambda g, b: b.flip(g.x, 1),
+    "layer_norm_backward_beta": lambda g, b: b.layer_norm_backward_beta(g.x),
+    "layer_norm_backward_gamma": lambda g, b: b.layer_norm_backward_gamma(g.x, g.y),
+    "layer_norm_backward_input": lambda g, b: b.layer_norm_backward_input(g.x, g.gamma, g.y),
+    "rms_norm_backward_beta": lambda g, b: b.rms_norm_backward_beta(g.x, axis=1),
+    "rms_norm_backward_input": lambda g, b: b.rms_norm_backward_input(g.x, g.gamma, g.y),
+    "rope_backward": lambda g, b: b.rope_backward(g.x, g.cos, g.sin, head_dim=8, style="half"),
+}
+
+SCANS: dict[str, Any] = {
+    "scan_backward": lambda g, b: b.scan_backward(g.twice, g.gamma, g.steps, g.gamma),
+    "scan_backward_all": lambda g, b: b.scan_backward_all(g.twice, g.gamma, g.steps, g.gamma)[0],
+    "scan_backward_with_checkpoints": lambda g, b: b.scan_backward_with_checkpoints(
+        g.twice, lambda carried: b.add(carried, carried), g.gamma, g.steps, g.gamma, length=8
+    ),
+    "scan_backward_xs": lambda g, b: b.scan_backward_xs(
+        lambda carried, own, by: (by, by), g.gamma, g.steps, g.gamma, g.steps, index=0
+    ),
+    "scan_backward_xs_with_checkpoints": lambda g, b: b.scan_backward_xs_with_checkpoints(
+        lambda carried, own, by: (by, by), b.add, g.gamma, b.narrow(g.steps, 0, 0, 2), g.gamma, g.steps, index=0
+    ),
+    "scan_checkpointed": lambda g, b: b.scan_checkpointed(lambda carried: b.add(carried, carried), g.gamma, 4, 2),
+    "scan_trajectory": lambda g, b: b.scan_trajectory(lambda carried: b.add(carried, carried), g.gamma, 4),
+    "scan_with_bcasts_and_xs": lambda g, b: b.scan_with_bcasts_and_xs(
+        lambda carried, own, entry: b.add(b.mul(carried, own), entry), g.gamma, [g.gamma], [g.steps]
+    ),
+    "scan_with_xs": lambda g, b: b.scan_with_xs(b.add, g.gamma, g.steps),
+}
+
+DRAWS: dict[str, Any] = {
+    "elementwise_region": lambda g, b: b.elementwise_region([g.x, g.y], [("add", "i0", "i1"), ("silu", "s0")]),
+    "sample_logits": lambda g, b: b.sample_logits(g.rows, top_k=3, top_p=0.9, seed=1),
+    "uniform": lambda g, b: b.uniform(g.x, 1, seed=1),
+}
+
+#: Builders that give primitives, by family.
+EVERY_PRIMITIVE: dict[str, Any] = PRIMITIVES | ALGEBRA | IMAGES | SPECTRA | SPLATS | GRADIENTS | SCANS | DRAWS
+
 BLOCKS: dict[str, Any] = {
     "attention": lambda g, b: b.attention(
         g.x, g.x, g.x, mask_kind="causal", k_cache=g.cache, v_cache=g.cache, pos=g.pos, **g.heads
@@ -285,16 +347,19 @@ def test_every_builder_is_called_here():
     assert builders(Images) == IMAGES.keys()
     assert builders(Spectra) == SPECTRA.keys()
     assert builders(Splats) == SPLATS.keys()
+    assert builders(Gradients) == GRADIENTS.keys()
+    assert builders(ScanBuilders) == SCANS.keys()
+    assert builders(Draws) | builders(Chains) == DRAWS.keys()
     assert builders(Blocks) == BLOCKS.keys()
 
 
 @pytest.mark.parametrize("stage", ["hir", "mir"])
-@pytest.mark.parametrize("name", [*PRIMITIVES, *ALGEBRA, *IMAGES, *SPECTRA, *SPLATS])
+@pytest.mark.parametrize("name", EVERY_PRIMITIVE)
 @pytest.mark.quick(27)
 def test_primitives_build_at_both_stages(name, stage):
     g = Graph(stage)
     before = len(g.m)
-    built = (PRIMITIVES | ALGEBRA | IMAGES | SPECTRA | SPLATS)[name](g, g.m.primitives)
+    built = EVERY_PRIMITIVE[name](g, g.m.primitives)
     assert all(node.op.startswith("mir.") or node.op == "hir.constant" for node in g.m.nodes()[before:])
     g.m.set_outputs(built)
     g.m.verify()

@@ -19,6 +19,11 @@ from rlx_mlir.mir import REFERENCES
 SAID = {("llama_decoder_block", "mask_kind"): ("causal", "none")}
 
 
+def _same(builder: object, meaning: object) -> bool:
+    """Builders take a number for a pair of it."""
+    return builder == meaning or (isinstance(meaning, tuple) and meaning == (builder, builder))
+
+
 @pytest.mark.parametrize("stage", ["hir", "mir"])
 def test_builders_and_references_have_the_same_defaults(stage: str) -> None:
     differences = {}
@@ -29,7 +34,7 @@ def test_builders_and_references_have_the_same_defaults(stage: str) -> None:
         own, its = inspect.signature(builder).parameters, inspect.signature(inspect.unwrap(meaning)).parameters
         for parameter in own.keys() & its.keys():
             defaults = own[parameter].default, its[parameter].default
-            if inspect.Parameter.empty not in defaults and defaults[0] != defaults[1]:
+            if inspect.Parameter.empty not in defaults and not _same(*defaults):
                 differences[name, parameter] = defaults
     assert differences == (SAID if stage == "hir" else {})
 

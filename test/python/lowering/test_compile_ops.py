@@ -7,9 +7,11 @@ executable, against the interpreter at both stages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -677,6 +679,44 @@ def test_every_way_to_run(name: str) -> None:
     check(chosen.program(), chosen.sizes, templates=chosen.templates, **chosen.options)
 
 
+#: Families of primitives with tests of their own, which run what is compiled, and their files.
+FAMILIES = {
+    "test_complex.py": {"mir.complex_norm_sq_backward"},
+    "test_fft.py": {"mir.fft"},
+    "test_grouped.py": {"mir.grouped_matmul", "mir.dequant_grouped_matmul", "mir.dequant_moe_weights"},
+    "test_image_operations.py": {
+        "mir.conv2d_backward_input",
+        "mir.conv2d_backward_weight",
+        "mir.conv_transpose2d",
+        "mir.group_norm",
+        "mir.group_norm_backward_gamma",
+        "mir.group_norm_backward_input",
+        "mir.max_pool2d_backward",
+        "mir.pool",
+        "mir.resize_nearest_2x",
+    },
+    "test_linear.py": {"mir.batched_dense_solve", "mir.dense_solve", "mir.dot_general"},
+    "test_loss.py": {"mir.softmax_cross_entropy_backward", "mir.softmax_cross_entropy_with_logits"},
+    "test_quantize.py": {
+        "mir.dequantize",
+        "mir.fake_quantize",
+        "mir.fake_quantize_backward",
+        "mir.fake_quantize_lsq",
+        "mir.fake_quantize_lsq_backward_scale",
+        "mir.fake_quantize_lsq_backward_x",
+        "mir.q_conv2d",
+        "mir.q_matmul",
+        "mir.quantize",
+    },
+    "test_scatter_add.py": {"mir.scatter_add"},
+    "test_selective_scan.py": {"mir.selective_scan"},
+    "test_splats.py": {
+        "mir.gaussian_splat_prepare",
+        "mir.gaussian_splat_rasterize",
+        "mir.gaussian_splat_render_backward",
+    },
+}
+
 #: Blocks and primitives whose tests stand in other files.
 ELSEWHERE = {
     "hir.dequant_matmul_scaled",
@@ -699,8 +739,20 @@ ELSEWHERE = {
 
 def test_every_operation_has_a_case() -> None:
     with_kernels = {pattern.root for pattern in TO_LINALG}
-    found = ELSEWHERE | (COMPOSITIONS.keys() - with_kernels)  # test_compositions.py, and the files of their families
+    found = (
+        ELSEWHERE | set().union(*FAMILIES.values()) | (COMPOSITIONS.keys() - with_kernels)
+    )  # test_compositions.py, and the files of their families
     for chosen in CASES.values():
         module = chosen.program().finish()
         found |= {f"{op.op}" for op in module} | {f"{op.op}" for op in module.lower()}
     assert not operation_classes().keys() - found
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_families_compile_what_they_say(name: str) -> None:
+    """Files of families name each of their operations or its builder, and run what is compiled."""
+    text = (Path(__file__).parents[1] / "mir" / name).read_text()
+    for operation in FAMILIES[name]:
+        word = operation.removeprefix("mir.")
+        assert word in text or word.replace("max_pool", "maxpool") in text, word
+    assert re.search(r"rlx\.compile|check_program\(|check\(", text)

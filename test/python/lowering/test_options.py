@@ -188,6 +188,7 @@ LINES = (
     "fuzz folders --seed 1 --count 2 --minutes 5 -j 1 --first 3 --out {out} --json",
     "fuzz replay {case} --json",
     "ops swiglu --json",
+    "calibrate {module} {arrays} --params {arrays} --method percentile --percentile 99 --quantize -o {out}.mlir",
     "interesting text {module} --match mir.add --opt --cse --seconds 60",
 )
 #: Commands whose exit status says what was found, or whether; `check-gpu` finds no GPU on most machines.

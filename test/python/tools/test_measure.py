@@ -138,7 +138,10 @@ def test_the_longer_of_two_times_bounds() -> None:
 # Work -------------------------------------------------------------------------------------------------
 
 #: Operations that move data, or only change its form: no arithmetic is counted for them.
-MOVES = {f"mir.{word}" for word in ("cast", "complex", "concat", "constant", "imag", "real", "repack", "transpose")}
+MOVES = {
+    f"mir.{word}"
+    for word in ("cast", "complex", "concat", "constant", "imag", "real", "repack", "resize_nearest_2x", "transpose")
+}
 #: What a function that users register computes, nobody knows.
 UNKNOWN = {"mir.custom"}
 
