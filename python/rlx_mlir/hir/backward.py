@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from rlx_mlir.hir import place
 from rlx_mlir.hir.arguments import number, word
-from rlx_mlir.hir.graph import axis_of
+from rlx_mlir.hir.checked import checked
+from rlx_mlir.hir.graph import axis_within
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _ATTENTION = ("query", "key", "value")
 
 
+@checked
 class Gradients(Primitives):
     """The builders."""
 
@@ -66,7 +68,7 @@ class Gradients(Primitives):
 
     def rms_norm_backward_beta(self, dy: Value, *, axis: int = -1, **options: Unpack[Options]) -> Value:
         """The gradient of `rms_norm` by beta: the sum of dy over all dimensions but `axis`."""
-        kept = axis_of(dy, axis)
+        kept = axis_within(dy, axis)
         others = [other for other in range(dy.ndim) if other != kept]
         return self.sum(dy, others, **options) if others else dy
 
@@ -82,13 +84,13 @@ class Gradients(Primitives):
         self, dy: Value, axis: int = -1, *, exclusive: bool = False, **options: Unpack[Options]
     ) -> Value:
         """The gradient of `cumsum` by x: the sum of dy from each place on, or after it where `exclusive`."""
-        own = axis_of(dy, axis)
+        own = axis_within(dy, axis)
         back = self.cumsum(self.flip(dy, own), own, exclusive=exclusive)
         return self.flip(back, own, **options)
 
     def flip(self, x: Value, axis: int, **options: Unpack[Options]) -> Value:
         """x with its entries along a dimension in the opposite order."""
-        own = axis_of(x, axis)
+        own = axis_within(x, axis)
         size = x.shape[own]
         positions = self.iota([size], 0, "i32")
         last = self.sub(self.dim(x, own, "i32"), 1)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from rlx_mlir.hir import place
+from rlx_mlir.hir.checked import checked
 from rlx_mlir.hir.draws import Draws
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
@@ -20,6 +21,7 @@ _OPERAND = re.compile(r"([is])(\d{1,6})")
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
+@checked
 class Chains(Draws):
     """The builder."""
 
@@ -50,11 +52,11 @@ class Chains(Draws):
             return known[int(match[2])]
 
         for step in chain:
-            word, *given = step if not isinstance(step, str) and len(step) else ("",)
+            word, *given = step if isinstance(step, tuple | list) and len(step) else ("",)
             last = options if len(steps) + 1 == len(chain) else {}
             arities = {"where": 3, "cast": 2} | dict.fromkeys(_COMPARISONS, 2)
             arities |= {own: arity for arity in (1, 2) for own in of_arity(arity)}
-            if word not in arities or len(given) != arities[word]:
+            if not isinstance(word, str) or word not in arities or len(given) != arities[word]:
                 raise here.error(
                     f"step {len(steps)} of 'elementwise_region' is a word and its operands, but got {step!r}"
                 )

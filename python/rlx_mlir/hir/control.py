@@ -214,6 +214,8 @@ class ControlBuilders(Emitting):
         """
         here = place.caller()
         length, kept = _number("length", length, here), _number("checkpoints", checkpoints, here)
+        if length is not None and length < 0:
+            raise here.error(f"'mir.scan': 'length' isn't negative, but got {length}")
         inits, several = self._handles("'init' of 'mir.scan'", init, here)
         sequences, _ = self._handles("'xs' of 'mir.scan'", () if xs is None else xs, here)
         dims = self._all_dims()

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from rlx_mlir import checks
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
-from rlx_mlir.hir.graph import integer
+from rlx_mlir.hir.checked import checked
+from rlx_mlir.hir.graph import axis_within
 from rlx_mlir.hir.scans import ScanBuilders
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
@@ -27,6 +29,7 @@ _LOW = 0xFFFFFFFF
 _DEFAULT_SEED = 0xDEADBEEF
 
 
+@checked
 class Draws(ScanBuilders):
     """The builders."""
 
@@ -38,13 +41,7 @@ class Draws(ScanBuilders):
             axis: its dimension.
             seed: from 0 to 2^64 - 1; the same numbers come from the same seed, on any machine.
         """
-        here = place.caller()
-        try:
-            number = integer(seed, "seed")
-        except InputError as error:
-            raise here.error(str(error)) from None
-        if not 0 <= number < 1 << 64:
-            raise here.error(f"'seed' is from 0 to 2^64 - 1, but got {seed}")
+        number, axis = _seed(seed), axis_within(like, axis)
         places = self.iota([like.shape[axis]], 0, "i64")
         state = [self.floor_div(places, 4), *[self.mul(places, 0) for _ in range(3)]]
         key = [number & _LOW, number >> 32]
@@ -90,10 +87,11 @@ class Draws(ScanBuilders):
         Raises BuildError where V isn't known, or a number isn't as is said here. `sample` is for generation in steps.
         """
         here = place.caller()
+        seed = _seed(seed) or _DEFAULT_SEED
         if logits.ndim not in (1, 2) or not isinstance(logits.shape[-1], int) or not logits.shape[-1]:
             raise here.error(f"'logits' is [B, V] or [V] with a known V that isn't 0, but got {list(logits.shape)}")
         count = logits.shape[-1]
-        if not integer(top_k, "top_k") >= 0 or not 0 <= top_p <= 1 or not temperature >= 0:
+        if not top_k >= 0 or not 0 <= top_p <= 1 or not temperature >= 0:
             raise here.error(
                 "'top_k' isn't negative, 'top_p' is from 0 to 1, and 'temperature' isn't negative, but got "
                 f"{top_k}, {top_p} and {temperature}"
@@ -106,7 +104,7 @@ class Draws(ScanBuilders):
         shares = self.softmax(scores, -1)
         if top_p < 1:
             shares = self._most_likely(shares, count, float(top_p))
-        draws = self.reshape(self.uniform(rows, 0, seed=seed or _DEFAULT_SEED), [-1, 1])
+        draws = self.reshape(self.uniform(rows, 0, seed=seed), [-1, 1])
         below = self.cast(self.lt(self.cumsum(shares, -1), draws), "i32")
         tokens = self.minimum(self.sum(below, -1), count - 1)
         return self.reshape(tokens, [] if logits.ndim == 1 else [-2], **options)
@@ -124,3 +122,11 @@ class Draws(ScanBuilders):
         )
         chosen = self.where(stays, shares, 0.0)
         return self.div(chosen, self.sum(chosen, -1, keep_dims=True))
+
+
+def _seed(given: int) -> int:
+    """The number of a stream; BuildError where it is none."""
+    try:
+        return checks.whole("seed", given, 0, 2**64 - 1)
+    except InputError as error:
+        raise place.caller().error(str(error)) from None

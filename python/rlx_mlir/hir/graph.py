@@ -616,6 +616,14 @@ def axis_of(x: Value, axis: int) -> int:
     return axes_of(x, number)[0]
 
 
+def axis_within(x: Value, axis: int) -> int:
+    """One dimension from 0 on; BuildError where there is no such dimension."""
+    found, shape = axis_of(x, axis), shape_of(x)
+    if not 0 <= found < len(shape):
+        raise place.caller().error(f"'axis' is a dimension of {list(shape)}, but got {axis}"[:400])
+    return found
+
+
 def shape_of(x: Any, named: str = "the operand") -> tuple[int | str, ...]:
     """The shape of an operand; BuildError where it is neither a value nor an array."""
     if not isinstance(x, Value | np.ndarray):

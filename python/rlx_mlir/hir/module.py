@@ -72,7 +72,7 @@ class GraphModule(Blocks, Segments):
     @classmethod
     def hir(cls, name: str, *, policy: str = "direct") -> GraphModule:
         """An empty module of blocks and primitives; `policy` as in `with_fusion_policy`."""
-        return cls._empty(name, "hir", _checked_policy(policy))
+        return cls._empty(name, "hir", policy)
 
     @classmethod
     def mir(cls, name: str) -> GraphModule:
@@ -93,7 +93,9 @@ class GraphModule(Blocks, Segments):
         here = place.caller()
         if not checks.is_text(name) or not name:
             raise here.error(f"the name of a module is a non-empty string, but got {name!r}")
-        return cls(empty_module(name, ir.new_context() if context is None else context, here), stage, policy)
+        return cls(
+            empty_module(name, ir.new_context() if context is None else context, here), stage, _checked_policy(policy)
+        )
 
     @classmethod
     def from_ir(cls, module: ir.Module, *, stage: str | None = None) -> GraphModule:

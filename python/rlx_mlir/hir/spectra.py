@@ -16,7 +16,8 @@ import numpy as np
 
 from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
-from rlx_mlir.hir.graph import Word, axis_of, integer, shape_of
+from rlx_mlir.hir.checked import checked
+from rlx_mlir.hir.graph import Word, axis_within, integer, shape_of
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _LONGEST = 1 << 24
 
 
+@checked
 class Spectra(Primitives):
     """The builders; they take `name` as primitives do, for all that they are composed of."""
 
@@ -51,7 +53,7 @@ class Spectra(Primitives):
         self, x: Value, axis: int, *, inverse: bool = False, norm: str = "backward", name: str | None = None
     ) -> Value:
         """`fft` along another dimension, which holds complex<f32> or a real block."""
-        last, at = x.ndim - 1, axis_of(x, axis)
+        last, at = x.ndim - 1, axis_within(x, axis)
         if at in (last, -1):
             return Spectra.fft(self, x, inverse=inverse, norm=norm, name=name)
         order = list(range(last + 1))
@@ -144,6 +146,7 @@ class Spectra(Primitives):
             n: N; 2 (bins - 1) by default. Spectra are cut, or padded with zeros, to N // 2 + 1.
         """
         bins = _length(re, "irfft", "re")
+        _length(im, "irfft", "im")
         length = self._wanted(n, 2 * (bins - 1), "irfft")
         kept, mirrored = length // 2 + 1, (length - 1) // 2
 

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from rlx_mlir import checks
 from rlx_mlir.hir import place
+from rlx_mlir.hir.checked import checked
 from rlx_mlir.hir.primitives import Primitives
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
@@ -52,6 +54,7 @@ _SCENE = ("positions", "scales", "rotations", "opacities", "colors", "sh_coeffs"
 _OPTIONS = ("name", "shape")
 
 
+@checked
 class Splats(Primitives):
     """The builders. Scenes of N splats are: positions [3 N], scales [3 N], natural logarithms of deviations, rotations
     [4 N], quaternions (w, x, y, z), opacities [N], colors [3 N], sh_coeffs [3 N C], spherical harmonics, and meta [23],
@@ -118,7 +121,10 @@ class Splats(Primitives):
         line = np.zeros(META, np.float32)
         try:
             for start, part in ((0, position), (3, target), (6, up), (12, background)):
-                line[start : start + 3] = np.broadcast_to(np.asarray(part, np.float32), (3,))
+                numbers = np.asarray(part)
+                if numbers.dtype.kind not in "iuf":
+                    raise TypeError(f"three numbers are expected, but got {checks.shown(part)}")
+                line[start : start + 3] = np.broadcast_to(numbers.astype(np.float32), (3,))
             line[9:12] = fov, near, far
         except (TypeError, ValueError) as error:
             raise place.caller().error(f"'gaussian_splat_render_meta': {error}") from None

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_encoders
-from test_api_map import BLOCKS, EVERY_PRIMITIVE, Graph
+from test_api_map import BLOCKS, EVERY_PRIMITIVE, SCANS, Graph
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, formats
@@ -139,7 +139,10 @@ def test_primitives(name: str) -> None:
     g = Graph("mir")
     recorder = Recorder(g.m.primitives)
     EVERY_PRIMITIVE[name](g, recorder)
-    assert list(foreign_errors_of(recorder.calls[name])) == []
+    call = recorder.calls[name]
+    if name in SCANS:  # errors of the functions that they call aren't ours
+        call = dataclasses.replace(call, theirs=("class", "function"))
+    assert list(foreign_errors_of(call)) == []
 
 
 @pytest.mark.parametrize("name", BLOCKS)
@@ -232,6 +235,8 @@ def modules() -> dict[str, Call]:
         return fresh.set_operands(own if node is ... else node, own.operands if operands is ... else operands)
 
     rlx.register_op("wrong.same", infer=own_same, reference=own_same, kernel=own_same)
+    blocks = GraphModule.mir("blocks")
+    blocks.input("x", ["rows", 4]), blocks.param("w", [4])
     truth, x = m.constant(np.array(True)), m.value("x")
     return {
         "cond": Call(m.cond, (truth, lambda: x, lambda: x), more=("name", "shape"), theirs=("class",)),
@@ -240,7 +245,7 @@ def modules() -> dict[str, Call]:
         "custom_fn": Call(m.custom_fn, (lambda x: x, x), {"vjp": lambda x, y, by: by}, theirs=("class", "function")),
         "append_node": Call(m.append_node, ("mir.neg", {"x": x})),
         "draw": Call(m.draw),
-        "expand_block": Call(GraphModule.mir("e").expand_block, ("swiglu",)),
+        "expand_block": Call(blocks.expand_block, ("rms_norm", blocks.value("x"), blocks.value("w"))),
         "inline": Call(m.inline, (other, {"x": x})),
         "memory_estimate": Call(m.memory_estimate, ({"rows": 4},)),
         "segments": Call(m.segments),
@@ -332,6 +337,7 @@ def functions(folder: Path, model: Path, encoder: Path) -> dict[str, Call]:
         "CompileOptions": Call(rlx.CompileOptions),
         "budget": Call(lambda limit: rlx.budget(layers=limit).__enter__(), (7,)),
         "compile": Call(rlx.compile, (m,), more=options),
+        "draw": Call(rlx.draw, (m, "mir")),
         "emit": Call(rlx.emit, (m, "mir"), more=options),
         "inspect": Call(rlx.inspect, (m,), more=options),
         "interpret": Call(rlx.interpret, (m, arrays), theirs=("class",)),

@@ -300,7 +300,7 @@ SCANS: dict[str, Any] = {
     "scan_with_bcasts_and_xs": lambda g, b: b.scan_with_bcasts_and_xs(
         lambda carried, own, entry: b.add(b.mul(carried, own), entry), g.gamma, [g.gamma], [g.steps]
     ),
-    "scan_with_xs": lambda g, b: b.scan_with_xs(b.add, g.gamma, g.steps),
+    "scan_with_xs": lambda g, b: b.scan_with_xs(lambda carried, entry: b.add(carried, entry), g.gamma, g.steps),
 }
 
 DRAWS: dict[str, Any] = {

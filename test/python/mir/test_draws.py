@@ -100,7 +100,7 @@ def test_arguments():
         ({"top_k": -1}, "'top_k' isn't negative"),
         ({"top_p": 1.5}, "'top_p' is from 0 to 1"),
         ({"temperature": -1.0}, "'temperature' isn't negative"),
-        ({"seed": 1 << 64}, "'seed' is from 0 to"),
+        ({"seed": 1 << 64}, "'seed' is a whole number from 0 to"),
     ):
         with pytest.raises(BuildError, match=message):
             m.sample_logits(x, **options)

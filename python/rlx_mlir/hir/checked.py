@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What builders that compose others ask of their arguments before they read shapes of them or call them.
+
+A builder of one operation leaves that to what makes the operation. One that composes several reads `x.ndim` first, so
+its class is decorated: arguments whose annotation is `Value`, a sequence of these, a function or a number are checked.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+
+from rlx_mlir import checks
+from rlx_mlir.errors import InputError
+from rlx_mlir.hir import place
+from rlx_mlir.hir.values import Value
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def _value(name: str, given: Any) -> None:
+    if not isinstance(given, Value | np.ndarray):
+        raise InputError(f"'{name}' is a Value or an array, but got {checks.shown(given)}")
+
+
+def _values(name: str, given: Any) -> None:
+    if not isinstance(given, tuple | list):
+        raise InputError(f"'{name}' is a sequence of values, but got {checks.shown(given)}")
+    for each in given:
+        _value(name, each)
+
+
+def _one_or_several(name: str, given: Any) -> None:
+    (_values if isinstance(given, tuple | list) else _value)(name, given)
+
+
+def _function(name: str, given: Any) -> None:
+    if not callable(given):
+        raise InputError(f"'{name}' is a function, but got {checks.shown(given)}")
+
+
+def _sequence(name: str, given: Any) -> None:
+    if not isinstance(given, tuple | list):
+        raise InputError(f"'{name}' is a sequence, but got {checks.shown(given)}")
+
+
+def _whole(name: str, given: Any) -> None:
+    checks.whole(name, given, -checks.LARGEST)
+
+
+def _axes(name: str, given: Any) -> None:
+    if not isinstance(given, tuple | list | range):
+        raise InputError(f"'{name}' is a sequence of dimensions, but got {checks.shown(given)}")
+    for each in given:
+        _whole(name, each)
+
+
+def _text(name: str, given: Any) -> None:
+    checks.text(name, given)
+
+
+#: What is checked of arguments with an annotation. Seeds have a range of their own.
+_KINDS: dict[str, Callable[[str, Any], object]] = {
+    "Value": _value,
+    "Values": _one_or_several,
+    "Sequence[Value]": _values,
+    "Sequence[Sequence[str]]": _sequence,
+    "Sequence[int]": _axes,
+    "Body": _function,
+    "Callable[..., Any]": _function,
+    "int": _whole,
+    "float": checks.real,
+    "bool": checks.flag,
+    "str": _text,
+}
+
+
+def checked(builders: _Class) -> _Class:
+    """Checks arguments of the public methods that a class defines; BuildError names what isn't as is said."""
+    for name, method in list(vars(builders).items()):
+        if inspect.isfunction(method) and not name.startswith("_"):
+            setattr(builders, name, _checked(method))
+    return builders
+
+
+def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
+    names: list[str] = []
+    asked: dict[str, tuple[Callable[[str, Any], object], bool]] = {}
+    rest = None
+    for parameter in inspect.signature(method).parameters.values():
+        kind = str(parameter.annotation).removesuffix(" | None")
+        found = (_KINDS[kind], kind != parameter.annotation) if kind in _KINDS else None
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            rest = (parameter.name, found)
+            continue
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            names.append(parameter.name)
+        if found is not None and parameter.name != "seed":
+            asked[parameter.name] = found
+
+    @functools.wraps(method)
+    def call(*given: Any, **options: Any) -> Any:
+        by_name = dict(zip(names, given, strict=False)) | options
+        try:
+            for name, (check, optional) in asked.items():
+                if name in by_name and not (optional and by_name[name] is None):
+                    check(name, by_name[name])
+            if rest is not None and rest[1] is not None:
+                for value in given[len(names) :]:
+                    rest[1][0](rest[0], value)
+        except InputError as error:
+            raise place.caller().error(f"'{method.__name__}': {error}") from None
+        return method(*given, **options)
+
+    return call
