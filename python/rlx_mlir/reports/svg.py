@@ -32,7 +32,7 @@ _KINDS = {
     "param": "parameter",
     "constant": "constant",
     "folded": "block of operations",
-    "argument": "argument of a region",
+    "argument": "argument, or constant that is an output",
     "result": "result of a region",
     "mark": "line from elsewhere",
 }
