@@ -303,6 +303,8 @@ def main() -> int:
     texts[ROOT / "python" / "rlx_mlir" / "hir" / "elementwise.py"] = elementwise_builders()
     stale = 0
     for path, text in texts.items():
+        if str(ROOT) in text:  # an error message, most likely
+            sys.exit(f"{path.relative_to(ROOT)} would name the folder of this checkout")
         if path.exists() and path.read_text(encoding="utf-8") == text:
             continue
         if check:
