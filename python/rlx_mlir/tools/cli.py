@@ -82,7 +82,7 @@ class _Commands(Commands):
         try:
             return super().invoke(ctx)
         except RlxError as error:
-            if os.environ.get(_DEBUG):
+            if ctx.find_root().params.get("debug") or os.environ.get(_DEBUG):
                 raise
             # The line of Python that called is the command line's own.
             place = f"{getattr(error, 'place', '')}: "
@@ -191,8 +191,7 @@ def options(
     ] = None,
 ) -> None:
     """Options before the command."""
-    if debug:
-        os.environ[_DEBUG] = "1"
+    del debug  # `_Commands` reads it, where errors arrive
     if budget:
         context.with_resource(budgets.budget_for_process(budgets.parse(",".join(budget))))
 
