@@ -2,7 +2,7 @@
 """What builders that compose others ask of their arguments before they read shapes of them or call them.
 
 A builder of one operation leaves that to what makes the operation. One that composes several reads `x.ndim` first, so
-its class is decorated: arguments whose annotation is `Value`, a sequence of these, a function or a number are checked.
+its class is decorated: arguments whose annotation is `Value`, a sequence of these, a number or a text are checked.
 """
 
 from __future__ import annotations
@@ -38,11 +38,6 @@ def _one_or_several(name: str, given: Any) -> None:
     (_values if isinstance(given, tuple | list) else _value)(name, given)
 
 
-def _function(name: str, given: Any) -> None:
-    if not callable(given):
-        raise InputError(f"'{name}' is a function, but got {checks.shown(given)}")
-
-
 def _sequence(name: str, given: Any) -> None:
     if not isinstance(given, tuple | list):
         raise InputError(f"'{name}' is a sequence, but got {checks.shown(given)}")
@@ -70,8 +65,6 @@ _KINDS: dict[str, Callable[[str, Any], object]] = {
     "Sequence[Value]": _values,
     "Sequence[Sequence[str]]": _sequence,
     "Sequence[int]": _axes,
-    "Body": _function,
-    "Callable[..., Any]": _function,
     "int": _whole,
     "float": checks.real,
     "bool": checks.flag,
@@ -105,15 +98,13 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(method)
     def call(*given: Any, **options: Any) -> Any:
         by_name = dict(zip(names, given, strict=False)) | options
-        try:
+        with place.checking(f"'{method.__name__}'"):
             for name, (check, optional) in asked.items():
                 if name in by_name and not (optional and by_name[name] is None):
                     check(name, by_name[name])
             if rest is not None and rest[1] is not None:
                 for value in given[len(names) :]:
                     rest[1][0](rest[0], value)
-        except InputError as error:
-            raise place.caller().error(f"'{method.__name__}': {error}") from None
         return method(*given, **options)
 
     return call

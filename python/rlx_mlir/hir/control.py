@@ -13,7 +13,6 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from rlx_mlir import checks, ir
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import integer
@@ -140,7 +139,7 @@ class ControlBuilders(Emitting):
             for name, function in (("then", then), ("otherwise", otherwise)):
                 regions.append(Region(self, []))
                 read = self._reader(f"'{name}' of 'mir.if'", here)
-                values, several = regions[-1].build(_callback(name, function, operands, here), operands, read)
+                values, several = regions[-1].build(function_of(name, function, len(operands)), operands, read)
                 regions[-1].end("mir.yield", values)
                 given.append(values)
             types = [value.type for value in given[0]]
@@ -172,7 +171,7 @@ class ControlBuilders(Emitting):
         Gives the carried values after the last step, one or a tuple as `init` is.
         """
         here = place.caller()
-        limit = _number("limit", limit, here)
+        limit = _number("limit", limit)
         inits, several = self._handles("'init' of 'mir.while'", init, here)
         operands = {"inits": [self._value(value) for value in inits]}
         types = [value.type for value in inits]
@@ -182,7 +181,7 @@ class ControlBuilders(Emitting):
                 regions.append(region)
                 carried = [self._value(value) for value in region.block_arguments]
                 read = self._reader(f"'{name}' of 'mir.while'", here)
-                values, _ = region.build(_callback(name, function, carried, here), carried, read)
+                values, _ = region.build(function_of(name, function, len(carried)), carried, read)
                 region.end(end, [*values, *(region.block_arguments if name == "cond" else [])])
             found = self._emit_regions("mir.while", operands, {"limit": limit}, regions, types, options)
         return tuple(found) if several else found[0]
@@ -213,7 +212,7 @@ class ControlBuilders(Emitting):
         Gives `(carried, stacked)`, as the body does.
         """
         here = place.caller()
-        length, kept = _number("length", length, here), _number("checkpoints", checkpoints, here)
+        length, kept = _number("length", length), _number("checkpoints", checkpoints)
         if length is not None and length < 0:
             raise here.error(f"'mir.scan': 'length' isn't negative, but got {length}")
         inits, several = self._handles("'init' of 'mir.scan'", init, here)
@@ -245,7 +244,7 @@ class ControlBuilders(Emitting):
             region = Region(self, [*((value.type, dims[value]) for value in inits), *entries])
             regions.append(region)
             arguments = [self._value(value) for value in region.block_arguments]
-            carried, stacked, tuple_of = region.build(_callback("body", body, arguments, here), arguments, read)
+            carried, stacked, tuple_of = region.build(function_of("body", body, len(arguments)), arguments, read)
             region.end("mir.yield", [*carried, *stacked])
             types = [value.type for value in inits]
             for value in stacked:
@@ -288,7 +287,7 @@ class ControlBuilders(Emitting):
                 regions.append(region)
                 values = [self._value(value) for value in region.block_arguments]
                 read = self._reader(f"'{name}' of 'mir.custom_fn'", here)
-                found = region.build(_callback(name, run, values, here), values, read)
+                found = region.build(function_of(name, run, len(values)), values, read)
                 region.end("mir.yield", found[0])
                 if outside := region.outside():
                     raise here.error(
@@ -358,20 +357,16 @@ class ControlBuilders(Emitting):
         return list(self._emit(op, given, attributes, result=types, regions=blocks, **options))
 
 
-def _callback(name: str, function: Any, values: Sequence[object], here: place.Place) -> Callable[..., Any]:
+def function_of(name: str, function: Any, count: int) -> Callable[..., Any]:
     """A function of so many values; BuildError for what is none."""
-    try:
-        return checks.callback(name, function, *(f"value{number}" for number in range(len(values))))
-    except InputError as error:
-        raise here.error(str(error)) from None
+    with place.checking():
+        return checks.callback(name, function, *(f"value{number}" for number in range(count)))
 
 
-def _number(name: str, value: object, here: place.Place) -> int | None:
+def _number(name: str, value: object) -> int | None:
     """A number of steps, or none; BuildError for what is neither."""
-    try:
+    with place.checking():
         return None if value is None else integer(value, name)
-    except InputError as error:
-        raise here.error(str(error)) from None
 
 
 def _tensor(shape: Sequence[int], element: ir.Type) -> ir.Type:

@@ -49,8 +49,7 @@ class CustomBuilder(Emitting):
         Raises BuildError where nothing is registered under the name, operands or parameters are others, or `infer`
         refuses them.
         """
-        here = place.caller()
-        try:
+        with place.checking("custom"):
             own = find_op(op)
             values = own.parameters(parameters)
             specs = own.results([self._spec(operand) for operand in operands], values)
@@ -61,8 +60,6 @@ class CustomBuilder(Emitting):
             types: list[ir.Type] = [
                 tensor_type(sizes, spec.dtype, self._context)[0] for sizes, spec in zip(shapes, specs, strict=True)
             ]
-        except InputError as error:
-            raise here.error(f"custom: {error}") from None
         attributes: dict[str, object] = {"op": ir.StringAttr.get(op, self._context)}
         if values:
             attributes["parameters"] = parameters_attribute(values, self._context)

@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING
 
 from rlx_mlir import checks
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.checked import checked
 from rlx_mlir.hir.graph import axis_within
@@ -126,7 +125,5 @@ class Draws(ScanBuilders):
 
 def _seed(given: int) -> int:
     """The number of a stream; BuildError where it is none."""
-    try:
+    with place.checking():
         return checks.whole("seed", given, 0, 2**64 - 1)
-    except InputError as error:
-        raise place.caller().error(str(error)) from None

@@ -198,11 +198,9 @@ class Editing(Graph):
             listed = list(values)
         else:
             raise here.error(f"outputs are a Value, or several in a list or a mapping from names, but got {values!r}")
-        try:
+        with place.checking():
             names = [f"output{i}" for i in range(len(listed))] if names is None else list(checks.names("names", names))
             tied = {} if tied is None else checks.mapping("tied", tied, "a mapping from outputs to arguments")
-        except InputError as error:
-            raise here.error(str(error)) from None
         if "" in names:
             raise here.error("the name of an output is a non-empty string, but got ''")
         if len(names) != len(listed):
@@ -262,14 +260,12 @@ class Editing(Graph):
         Returns new handles of the inputs.
         """
         here = place.caller()
-        try:
+        with place.checking():
             if isinstance(inputs, Mapping):
                 renamed = dict(checks.mapping("inputs", inputs, "a mapping from new names to present ones"))
                 checks.names("inputs", list(renamed.values()))
             else:
                 renamed = {name: name for name in checks.names("inputs", inputs)}
-        except InputError as error:
-            raise here.error(str(error)) from None
         if "" in renamed:
             raise here.error("the name of an input is a non-empty string, but got ''")
         known = {argument.name: argument for argument in arguments(self._function)}

@@ -269,7 +269,7 @@ class Graph:
         here = place.caller()
         self._check_stage(f"{kind} '{name}'", here)
         known = self._signature
-        try:
+        with place.checking(f"{kind} '{name}'"):
             if not checks.is_text(name) or not name:
                 raise InputError(f"the name of an {kind} is a non-empty string, but got {name!r}")
             if name in known.names:
@@ -280,8 +280,6 @@ class Graph:
                 raise InputError(f"a packed weight has no element type of its own, but got dtype {dtype!r}")
             else:
                 type, symbols = packed_type(packed, shape, self._context), ["", ""]
-        except InputError as error:
-            raise here.error(f"{kind} '{name}': {error}") from None
         handle = self._block.add_argument(type, here.location(self._context, name))
         known.append(self._function, name, type, argument_attributes(self._context, name, kind, symbols))
         if self._dims is not None:
@@ -355,8 +353,7 @@ class Graph:
                 else.
             dtype: element type to convert to.
         """
-        here = place.caller()
-        try:
+        with place.checking("constant"):
             array = as_array("its value", value)
             if dtype is not None:
                 wanted = tensor_dtype(dtype, self._context)
@@ -368,8 +365,6 @@ class Graph:
                 halves = {"re": self.constant(np.array(array.real)), "im": self.constant(np.array(array.imag))}
                 return self._emit("mir.complex", halves, name=name)[0]
             attribute = elements_attribute(array, element_type(dtype_word(array.dtype), self._context))
-        except InputError as error:
-            raise here.error(f"constant: {error}") from None
         return self._emit(f"{self._stage}.constant", {}, {"value": attribute}, name=name)[0]
 
     def _check_stage(self, what: str, here: place.Place) -> None:
@@ -562,10 +557,8 @@ def _explained(text: str, built: ir.Operation, operands: Mapping[str, ir.Value |
 
 def checked_build(build: Any, module: Any) -> Callable[[Any], Any]:
     """A function that builds in a module; BuildError for what isn't one, or takes other arguments."""
-    try:
+    with place.checking(f"module '{module.name}'"):
         return checks.callback("build", build, "module")
-    except InputError as error:
-        raise place.caller().error(f"module '{module.name}': {error}") from None
 
 
 def integer(value: Any, name: str) -> int:
@@ -609,10 +602,8 @@ def _is_size(declared: object, size: Size) -> bool:
 
 def axis_of(x: Value, axis: int) -> int:
     """One dimension from 0 on; BuildError where it is no number."""
-    try:
+    with place.checking():
         number = integer(axis, "axis")
-    except InputError as error:
-        raise place.caller().error(str(error)) from None
     return axes_of(x, number)[0]
 
 

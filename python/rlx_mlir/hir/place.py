@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from rlx_mlir import ir
 from rlx_mlir import place as light
-from rlx_mlir.errors import BuildError
+from rlx_mlir.errors import BuildError, InputError
 from rlx_mlir.locations import block_name, source_line
 
-__all__ = ["Place", "block_name", "caller", "source_line"]
+__all__ = ["Place", "block_name", "caller", "checking", "source_line"]
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -34,3 +34,17 @@ class Place(light.Place):
 def caller() -> Place:
     """The innermost frame that isn't of the graph API itself."""
     return light.caller_as(Place, _OURS)
+
+
+class checking:
+    """With this, what `checks` and the like refuse is a BuildError at the caller's line; `what` is said before it."""
+
+    def __init__(self, what: str = "") -> None:
+        self._what = f"{what}: " if what else ""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, InputError):
+            raise caller().error(f"{self._what}{error}") from None

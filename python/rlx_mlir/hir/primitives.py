@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.formats import scaled_scheme
 from rlx_mlir.hir import place
 from rlx_mlir.hir.algebra import AlgebraBuilders
@@ -58,18 +57,14 @@ class Primitives(
     def activation(self, kind: str, x: Value, **options: Unpack[Options]) -> Value:
         """The function named `kind`: gelu, gelu_approx, silu, relu, sigmoid, tanh, exp, log, sqrt, rsqrt, neg, abs,
         sin, cos, tan, atan or round."""
-        try:
+        with place.checking():
             Word("activation", kind).attribute("kind", context_of(x))
-        except InputError as error:
-            raise place.caller().error(str(error)) from None
         return self._unary(kind, x, **options)
 
     def cast(self, x: Value, dtype: DTypeLike, *, name: str | None = None, shape: ShapeLike | None = None) -> Value:
         """x in another element type; to integers it truncates and saturates, of complex numbers the real part stays."""
-        try:
+        with place.checking("'mir.cast'"):
             element = element_type(dtype_word(dtype), context_of(x))
-        except InputError as error:
-            raise place.caller().error(f"'mir.cast': {error}") from None
         result = like(x, element=element)
         return self._emit("mir.cast", {"x": x}, name=name, shape=shape, result=result)[0]
 
@@ -173,10 +168,8 @@ class Primitives(
             dtype: element type of the result: f32, f16 or bf16. The sum is f32, scaled, and rounded once.
         """
         operands = {"lhs": lhs, "rhs": rhs, "lhs_scale": lhs_scale, "rhs_scale": rhs_scale}
-        try:
+        with place.checking("'mir.scaled_matmul'"):
             element = element_type(dtype_word(dtype), context_of(lhs))
-        except InputError as error:
-            raise place.caller().error(f"'mir.scaled_matmul': {error}") from None
         result = product_type(lhs, rhs, element, transpose_rhs=transpose_rhs)
         attributes = {"transpose_rhs": transpose_rhs}
         return self._emit("mir.scaled_matmul", operands, attributes, result=result, **options)[0]
@@ -324,10 +317,8 @@ class Primitives(
             if scale is not None or zp is not None:
                 raise place.caller().error("'dequant_matmul' takes 'scale' and 'zp' with a 'scheme' only")
             return self._emit(f"{dialect}.dequant_matmul", {"x": x, "weight": weight}, **options)[0]
-        try:
+        with place.checking():
             kind = scaled_scheme(scheme)
-        except InputError as error:
-            raise place.caller().error(str(error)) from None
         if kind.word == "nvfp4":
             raise place.caller().error("weights in nvfp4 have a builder of their own, 'dequant_matmul_nvfp4'")
         if scale is None:

@@ -6,12 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rlx_mlir import checks
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.backward import Gradients
 from rlx_mlir.hir.checked import checked
-from rlx_mlir.hir.control import Values
+from rlx_mlir.hir.control import Values, function_of
 from rlx_mlir.hir.types import Options
 from rlx_mlir.hir.values import Value
 
@@ -42,7 +40,7 @@ class ScanBuilders(Gradients):
             length: number of steps.
             checkpoints: from 1 to `length`.
         """
-        _takes("body", body, _count(init))
+        function_of("body", body, _count(init))
         return self.scan(
             lambda *carried: (body(*carried), None), init, length=length, checkpoints=checkpoints, **options
         )[0]
@@ -55,7 +53,7 @@ class ScanBuilders(Gradients):
             init: the carried value before the first step.
             xs: one value, or a tuple, of one size along the first dimension.
         """
-        _takes("body", body, _count(init) + _count(xs))
+        function_of("body", body, _count(init) + _count(xs))
         return self.scan(lambda *given: (body(*given), None), init, xs, **options)[0]
 
     def scan_with_bcasts_and_xs(
@@ -63,7 +61,7 @@ class ScanBuilders(Gradients):
     ) -> Any:
         """The same with values that are the same in each step: `body(carried, *bcasts, *entries)`."""
         count = _count(init)
-        _takes("body", body, count + len(bcasts) + len(xs))
+        function_of("body", body, count + len(bcasts) + len(xs))
 
         def step(*given: Value) -> tuple[Values, None]:
             return body(*given[:count], *bcasts, *given[count:]), None
@@ -73,7 +71,7 @@ class ScanBuilders(Gradients):
     def scan_trajectory(self, body: Body, init: Value, length: int, **options: Unpack[Options]) -> Value:
         """The carried value after each of so many steps, along a first dimension: [length, ...]."""
 
-        _takes("body", body, 1)
+        function_of("body", body, 1)
 
         def step(carried: Value) -> tuple[Value, Value]:
             following = body(carried)
@@ -157,9 +155,9 @@ class ScanBuilders(Gradients):
             body: a function of a carried value and of an entry of each of `xs`, where the trajectory has gaps.
         """
         here = place.caller()
-        _takes("body_vjp", body_vjp, 2 + len(xs))
+        function_of("body_vjp", body_vjp, 2 + len(xs))
         if body is not None:
-            _takes("body", body, 1 + len(xs))
+            function_of("body", body, 1 + len(xs))
         for number, x in enumerate((trajectory, *xs)):
             if not x.ndim:
                 what = f"number {number - 1} of 'xs'" if number else "'trajectory'"
@@ -236,11 +234,3 @@ class ScanBuilders(Gradients):
 
 def _count(values: Values) -> int:
     return len(values) if isinstance(values, tuple | list) else 1
-
-
-def _takes(name: str, function: Callable[..., Any], count: int) -> None:
-    """Checks that a function takes so many values; BuildError names it."""
-    try:
-        checks.callback(name, function, *(f"value{number}" for number in range(count)))
-    except InputError as error:
-        raise place.caller().error(str(error)) from None

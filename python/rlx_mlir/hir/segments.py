@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rlx_mlir import checks, ir
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.edit import Editing, Node
 from rlx_mlir.hir.inlining import add_argument
@@ -52,12 +51,10 @@ class Segments(Editing):
         here = place.caller()
         if not isinstance(op, str) or op not in operation_classes():
             raise here.error(f"there is no operation {checks.shown(op)}")
-        try:
+        with place.checking(f"'{op}'"):
             checks.mapping("operands", operands)
             checks.mapping("attributes", {} if attributes is None else attributes)
             results = None if results is None else checks.names("results", results)
-        except InputError as error:
-            raise here.error(f"'{op}': {error}") from None
         given = {key: self._attribute_of(op, key, value) for key, value in (attributes or {}).items()}
         try:
             types = [ir.Type.parse(text, self._context) for text in results or ()]
@@ -135,11 +132,9 @@ class Segments(Editing):
         here = place.caller()
         if not isinstance(other, Segments) or other is self:
             raise here.error(f"another module is expected, but got {checks.shown(other)}")
-        try:
+        with place.checking():
             checks.mapping("operands", operands)
             checks.text("prefix", prefix)
-        except InputError as error:
-            raise here.error(str(error)) from None
         if other.stage != self.stage:
             raise here.error(f"module '{other.name}' is at stage {other.stage}, but '{self.name}' at {self.stage}")
         source = ir.Module.parse(other.bytecode(), self._context)  # type: ignore[attr-defined]  # types of this context

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rlx_mlir import ir
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.emitting import Emitting
 from rlx_mlir.hir.graph import axes_of, axis_of, integer, shape_of
@@ -58,11 +57,9 @@ class Shapes(Emitting):
             dtype: f32, i32, i64, ui8, ui16 or ui32.
         """
         wanted = shape_sizes("mir.iota", new_shape)
-        try:
+        with place.checking("'mir.iota'"):
             element = element_type(dtype_word(dtype), self._context)
             at = integer(axis, "axis")
-        except InputError as error:
-            raise place.caller().error(f"'mir.iota': {error}") from None
         at += len(wanted) if at < 0 else 0
         sources = self._sources(wanted, ())
         if isinstance(sources, int):
@@ -190,10 +187,8 @@ class Shapes(Emitting):
         self, x: Value, axis: int, dtype: DTypeLike = "i64", *, name: str | None = None, shape: ShapeLike | None = None
     ) -> Value:
         """The size of a dimension as a number, without dimensions: i64, or another integer or floating-point type."""
-        try:
+        with place.checking("'mir.dim'"):
             element = element_type(dtype_word(dtype), context_of(x))
-        except InputError as error:
-            raise place.caller().error(f"'mir.dim': {error}") from None
         result = like(x, element=element, sizes=[])
         return self._emit("mir.dim", {"x": x}, {"axis": axis_of(x, axis)}, name=name, shape=shape, result=result)[0]
 

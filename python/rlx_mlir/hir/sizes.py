@@ -33,25 +33,21 @@ def as_size(op: str, given: SizeLike, what: str) -> Size:
     """A number or a size as a size; BuildError, which says what it was given as, where it is neither."""
     if isinstance(given, Size):
         return given
-    try:
+    with place.checking(f"'{op}'"):
         if isinstance(given, str):
             return Size.parse(given)
         if isinstance(given, int | np.integer) and not isinstance(given, bool):
             return Size.of(int(given))
         raise InputError(f"{what} is a number or a size, such as 's' or 'max(s - 1, 0)', but got {given!r}"[:400])
-    except InputError as error:
-        raise place.caller().error(f"'{op}': {error}") from None
 
 
 def shape_sizes(op: str, new_shape: NewShape) -> list[Size]:
     """The sizes of a shape; BuildError where an entry is none."""
     check_sequence(op, new_shape, "sizes and symbols")
-    try:
+    with place.checking(f"'{op}'"):
         return [
             as_size(op, e if isinstance(e, str | Size) else check_size(e, new_shape), "an entry") for e in new_shape
         ]
-    except InputError as error:
-        raise place.caller().error(f"'{op}': {error}") from None
 
 
 class Followed:

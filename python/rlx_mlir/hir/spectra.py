@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from rlx_mlir.errors import InputError
 from rlx_mlir.hir import place
 from rlx_mlir.hir.checked import checked
 from rlx_mlir.hir.graph import Word, axis_within, integer, shape_of
@@ -266,10 +265,8 @@ def _length(x: Value, builder: str, operand: str = "x") -> int:
 
 def _count(given: object, named: str, builder: str, most: int = 1 << 31) -> int:
     """A positive number; BuildError where it is none, or a larger one than there may be."""
-    try:
+    with place.checking(f"'{builder}'"):
         count = integer(given, named)
-    except InputError as error:
-        raise place.caller().error(f"'{builder}': {error}") from None
     if not 1 <= count <= most:
         raise place.caller().error(f"'{builder}' expects '{named}' to be from 1 to {most}, but got {count}")
     return count
