@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What derivatives are built with: the builders of a module, and copies of operations that it has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rlx_mlir import ir
+from rlx_mlir.errors import InputError, RlxError
+from rlx_mlir.hir.compositions import registry
+from rlx_mlir.hir.values import Value
+from rlx_mlir.mir.dims import Size
+from rlx_mlir.mir.registry import call_arguments
+from rlx_mlir.semantics.dims import add_results
+from rlx_mlir.unsupported import blame
+
+
+class Builders(registry.Builders):
+    """A module at stage mir, to whose operations others are added; these stand where those came from in the program."""
+
+    def __init__(self, module: ir.Module) -> None:
+        super().__init__(module, "mir", "direct")
+        self._origins: list[ir.Operation] = []
+        self._recorded: list[list[ir.Operation]] = []
+
+    @contextmanager
+    def stemming_from(self, op: ir.Operation) -> Iterator[None]:
+        """What is built has the location of an operation; errors name it."""
+        self._origins.append(op)
+        try:
+            yield
+        except RlxError as error:
+            if getattr(error, "blamed", False):
+                raise
+            blamed = InputError(blame(op, error))
+            blamed.blamed = True  # type: ignore[attr-defined]  # operations around it aren't named, too
+            raise blamed from error
+        finally:
+            self._origins.pop()
+
+    @contextmanager
+    def recording(self) -> Iterator[list[ir.Operation]]:
+        """The operations that are built, in order, but those inside of regions."""
+        self._recorded.append([])
+        try:
+            yield self._recorded[-1]
+        finally:
+            self._recorded.pop()
+
+    def _note(self, op: ir.Operation) -> None:
+        if self._origins:
+            op.location = self._origins[-1].location
+        if self._recorded:
+            for ops in self._recorded:
+                ops.append(op)
+
+    def _emit(self, *given: Any, **options: Any) -> tuple[Value, ...]:
+        made = super()._emit(*given, **options)
+        self._note(ir.OpResult(made[0]._handle).owner.operation)
+        return made
+
+    def copied(self, op: ir.Operation, operands: Sequence[Value]) -> tuple[Value, ...]:
+        """An operation once more, of other operands of the same types; its regions are copied, too."""
+        with self._insertion_point:
+            copy = op.clone().operation
+        for number, operand in enumerate(operands):
+            copy.operands[number] = self._read(operand)
+        add_results(copy, self._all_dims())
+        self._note(copy)
+        return tuple(self._value(result) for result in copy.results)
+
+    def rebuilt(self, op: ir.Operation, operands: Sequence[Value], **changes: object) -> tuple[Value, ...]:
+        """An operation once more, of other operands, of any types: those of its results are inferred.
+
+        Args:
+            op: without regions.
+            operands: one for each of its operands.
+            changes: attributes that are others, by ODS name.
+        """
+        attributes = {own.name: own.attr for own in op.attributes if own.name != "operandSegmentSizes"}
+        values = call_arguments(op, [self._read(operand) for operand in operands])[0]
+        if not hasattr(op.opview, "_ODS_OPERAND_SEGMENTS") or op.opview._ODS_OPERAND_SEGMENTS is None:
+            values = list(values)
+        with self._context, op.location, self._insertion_point:
+            built = type(op.opview).build_generic(
+                operands=values, attributes=attributes | self._attributes(changes), results=None
+            )
+            built.operation.verify()
+        add_results(built.operation, self._all_dims())
+        self._note(built.operation)
+        return tuple(self._value(result) for result in built.operation.results)
+
+    def replayed(self, block: ir.Block, values: Sequence[Value]) -> tuple[list[ir.Operation], list[Value]]:
+        """The operations of a region once more, and what its terminator gives.
+
+        Args:
+            block: of the region.
+            values: what stands for its arguments.
+        """
+        known: dict[ir.Value, Value] = dict(zip(block.arguments, values, strict=True))
+        *inner, end = [each.operation for each in block.operations]
+        made = []
+        for op in inner:
+            results = self.copied(op, [known[operand] for operand in op.operands])
+            made.append(ir.OpResult(results[0]._handle).owner.operation)
+            known.update(zip(op.results, results, strict=True))
+        return made, [known[operand] for operand in end.operands]
+
+    def values(self, handles: Sequence[ir.Value]) -> list[Value]:
+        """Handles of MLIR values."""
+        return [self._value(handle) for handle in handles]
+
+    def sizes_of(self, x: Value) -> list[Size]:
+        """The sizes of a value; those that have no name, too, are known to be those of its dimensions."""
+        return list(self._all_dims()[self._resolve(x)])
+
+    def expression(self, op: str, operands: Mapping[str, object], attributes: Mapping[str, object]) -> Value:
+        """The only result of an operation by its name; arguments are as of ODS."""
+        return self._emit(op, operands, attributes)[0]

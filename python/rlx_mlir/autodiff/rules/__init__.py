@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The rules of differentiation and batching: importing this package registers them, family by family."""
+
+from __future__ import annotations
+
+from rlx_mlir.autodiff.rules import attention, elementwise, indexing, norms, products, reductions, shape
+
+__all__ = ["attention", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
