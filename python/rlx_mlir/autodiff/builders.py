@@ -24,6 +24,8 @@ class Builders(registry.Builders):
         super().__init__(module, "mir", "direct")
         self._origins: list[ir.Operation] = []
         self._recorded: list[list[ir.Operation]] = []
+        self._places: list[ir.Operation | None] = []
+        self._replaced: dict[ir.Value, ir.Value] = {}
 
     @contextmanager
     def stemming_from(self, op: ir.Operation) -> Iterator[None]:
@@ -48,6 +50,46 @@ class Builders(registry.Builders):
             yield self._recorded[-1]
         finally:
             self._recorded.pop()
+
+    @contextmanager
+    def before(self, op: ir.Operation) -> Iterator[None]:
+        """What is built stands before an operation, so that what stands after that may read it."""
+        self._places.append(op)
+        try:
+            yield
+        finally:
+            self._places.pop()
+
+    @contextmanager
+    def _inside(self, block: ir.Block) -> Iterator[None]:
+        self._places.append(None)
+        try:
+            with super()._inside(block):
+                yield
+        finally:
+            self._places.pop()
+
+    @property
+    def _insertion_point(self) -> ir.InsertionPoint:
+        place = self._places[-1] if self._places else None
+        return super()._insertion_point if place is None else ir.InsertionPoint(place)
+
+    def replace_results(self, op: ir.Operation, values: Sequence[Value]) -> None:
+        """Lets everything read other values in place of an operation's results; nothing reads these any more."""
+        for result, value in zip(op.results, values, strict=True):
+            new = self._read(value)
+            result.replace_all_uses_with(new)
+            self._replaced[result] = new
+
+    def latest(self, handle: ir.Value) -> ir.Value:
+        """What is read in place of a value by now."""
+        while handle in self._replaced:
+            handle = self._replaced[handle]
+        return handle
+
+    def current(self, values: Sequence[Value]) -> list[Value]:
+        """What is read in place of values by now."""
+        return [self._value(self.latest(self._resolve(value))) for value in values]
 
     def _note(self, op: ir.Operation) -> None:
         if self._origins:
@@ -79,10 +121,8 @@ class Builders(registry.Builders):
             operands: one for each of its operands.
             changes: attributes that are others, by ODS name.
         """
-        attributes = {own.name: own.attr for own in op.attributes if own.name != "operandSegmentSizes"}
+        attributes = {name: op.attributes[name] for name in op.attributes if name != "operandSegmentSizes"}
         values = call_arguments(op, [self._read(operand) for operand in operands])[0]
-        if not hasattr(op.opview, "_ODS_OPERAND_SEGMENTS") or op.opview._ODS_OPERAND_SEGMENTS is None:
-            values = list(values)
         with self._context, op.location, self._insertion_point:
             built = type(op.opview).build_generic(
                 operands=values, attributes=attributes | self._attributes(changes), results=None

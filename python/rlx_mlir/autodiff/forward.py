@@ -30,7 +30,9 @@ def push_forward(
             continue
         with m.stemming_from(op):
             found = result_tangents(m, op, own)
-        tangents.update((r, t) for r, t in zip(op.results, found, strict=True) if t is not None)
+        for result, tangent in zip(op.results, found, strict=True):
+            if tangent is not None:
+                tangents[result] = tangents[m.latest(result)] = tangent
     return [tangents.get(value) for value in wanted]
 
 
@@ -46,7 +48,7 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
                 raise AssertionError(f"the rule of '{op.name}' gives {tangent._handle.type} for {result.type}")
         return found
     if op.name in VJPS:
-        return _transposed(m, op, own)
+        return transposed(m, op, own)
     if op.name not in COMPOSITIONS:
         raise UnsupportedError(f"'{op.name}' has no rule of forward mode")
     with m.recording() as parts:
@@ -56,12 +58,12 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
     return push_forward(m, parts, known, [m._read(value) for value in results])
 
 
-def _transposed(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
+def transposed(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
     """Forward mode by the rule of reverse mode: its transpose at cotangents of which nothing is computed in the end."""
     places = [result if is_differentiable(result.type) else None for result in op.results]
     at = [None if result is None else zeros_like(m, m._value(result)) for result in places]
     with m.recording() as parts:
-        found = operand_cotangents(m, op, at)
+        found = operand_cotangents(m, op, at, [tangent is not None for tangent in own])
     by = joined(m, zip(found, own, strict=True))
     wanted = [m._read(cotangent) for cotangent in at if cotangent is not None]
     tangents = iter(pull_back(m, parts, by, wanted))

@@ -55,7 +55,8 @@ class Work:
         found = GraphModule(self.module, "mir", "direct")
         named: dict[str, Value] = {}
         for prefix, name, value in outputs:
-            named[free_name(prefix, name, named) if prefix else name] = found._value(self.m._read(value))
+            handle = self.m.latest(self.m._read(value))
+            named[free_name(prefix, name, named) if prefix else name] = found._value(handle)
         found.set_outputs(named)
         found.erase_dead()
         return found

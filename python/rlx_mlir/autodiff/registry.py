@@ -50,11 +50,13 @@ class Reverse:
         op: the operation.
         results: its results.
         cotangents: of each result; None for zeros, but not of all.
+        active: of each operand, whether its cotangent is wanted; of an operation with regions, for its rule.
     """
 
     op: ir.Operation
     results: Sequence[Value]
     cotangents: Sequence[Value | None]
+    active: Sequence[bool]
 
     @property
     def y(self) -> Value:

@@ -3,6 +3,6 @@
 
 from __future__ import annotations
 
-from rlx_mlir.autodiff.rules import attention, elementwise, indexing, norms, products, reductions, shape
+from rlx_mlir.autodiff.rules import attention, control, elementwise, indexing, norms, products, reductions, shape
 
-__all__ = ["attention", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
+__all__ = ["attention", "control", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
