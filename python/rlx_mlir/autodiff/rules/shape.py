@@ -50,12 +50,19 @@ def _between(m: Builders, dy: Value, x: Value, axis: int, start: Size, length: S
 
 
 @vjp(mir.SliceOp)
-def slice_(m: Builders, at: Reverse, x: Value, *like: Value, axis: int, **attributes: Any) -> Value:
-    """Each entry back at the place that it was read from, which the same slice of the places says."""
-    positions = m.iota([m.sizes_of(x)[axis]], 0, "i32")
-    own = {name: at.op.attributes[name] for name in at.op.attributes}
-    places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**own, "axis": 0})
-    return m.scatter_add(at.dy, places, x, axis)
+def slice_(
+    m: Builders, at: Reverse, x: Value, *like: Value, axis: int, start: Any = None, step: int = 1, **attributes: Any
+) -> Value:
+    """Zeros where nothing was read: before or after one part, else each entry goes back to where the places say."""
+    own, length = axis % x.ndim, m.sizes_of(at.y)[axis]
+    if step == 1 and start in (None, 0, "0"):
+        return _between(m, at.dy, x, own, Size.of(0), length)
+    if step == 1 and attributes.get("stop") is None:
+        return _between(m, at.dy, x, own, m.sizes_of(x)[own] - length, length)
+    positions = m.iota([m.sizes_of(x)[own]], 0, "i32")
+    given = {name: at.op.attributes[name] for name in at.op.attributes}
+    places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**given, "axis": 0})
+    return m.scatter_add(at.dy, places, x, own)
 
 
 @vjp(mir.DynamicSliceOp)
