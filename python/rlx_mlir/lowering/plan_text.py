@@ -226,7 +226,7 @@ class PlanText:
 
     @contextmanager
     def _scope(self) -> Iterator[None]:
-        """Names that are given inside are unknown afterwards: views of buffers that stand in a region aren't outside."""
+        """Names that are given inside are unknown afterwards: views that stand in a region aren't outside of it."""
         before = dict(self.names)
         yield
         self.names = before
