@@ -72,8 +72,10 @@ def dynamic_slice(m: Builders, at: Reverse, x: Value, start: Value, *like: Value
 
 
 @jvp(mir.DynamicSliceOp)
-def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: Any) -> Value:
+def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: Any) -> Value | None:
     """The same part of the tangent."""
+    if at.tangents[0] is None:
+        return None
     return again(m, at.op, [at.tangents[0], start, *like])[0]
 
 
@@ -106,8 +108,10 @@ def concat_forward(m: Builders, at: Forward, *inputs: Value, axis: int) -> Value
 
 
 @jvp(mir.ReshapeOp, mir.ExpandOp, mir.SliceOp)
-def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: Any) -> Value:
+def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: Any) -> Value | None:
     """The same of the tangent; sizes are those of the same values."""
+    if at.tangents[0] is None:
+        return None
     return again(m, at.op, [at.tangents[0], *like])[0]
 
 
