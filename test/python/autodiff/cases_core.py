@@ -10,8 +10,9 @@ from rlx_mlir.mir.functions import FUNCTIONS, of_arity
 
 #: Functions that jump: a gradient goes through them as it is, or not at all.
 STEPS = ("round",)
-#: Of functions of two elements, what their operands are where normal numbers won't do.
-PAIRS = {
+#: What operands are where others won't do.
+OPERANDS = {
+    "tan": {"x": normal(2, 3, scale=0.3)},
     "pow": {"x": positive(2, 3), "y": normal(2, 3)},
     "max": {"x": apart(2, 3), "y": given(np.zeros((1, 3)) + 0.1)},
     "min": {"x": apart(2, 3), "y": given(np.zeros((1, 3)) + 0.1)},
@@ -27,13 +28,13 @@ def _half_plane(b, z):
 
 def _unary(word):
     record = FUNCTIONS[word]
-    x = positive(2, 3) if record.domain == "positive" else apart(2, 3)
-    return Case(lambda b, x: getattr(b, record.builder_name)(x), {"x": x}, jumps=word in STEPS)
+    inputs = OPERANDS.get(word, {"x": positive(2, 3) if record.domain == "positive" else apart(2, 3)})
+    return Case(lambda b, x: getattr(b, record.builder_name)(x), inputs, jumps=word in STEPS)
 
 
 def _binary(word):
     record = FUNCTIONS[word]
-    inputs = PAIRS.get(word, {"x": normal(2, 3), "y": normal(2, 1)})
+    inputs = OPERANDS.get(word, {"x": normal(2, 3), "y": normal(2, 1)})
     return Case(lambda b, x, y: getattr(b, record.builder_name)(x, y), inputs)
 
 
@@ -113,7 +114,7 @@ SHAPE = {
         lambda b, x, u, i: b.dynamic_update_slice(x, u, i, 1), {"x": normal(2, 5), "u": normal(2, 2), "i": given(9, "i32")}
     ),
     "dim": Case(lambda b, x: b.div(x, b.dim(x, 0, "f64")), {"x": normal(3).sized("n")}),
-    "iota": Case(lambda b, x: b.mul(x, b.iota(["n"], 0, "f64")), {"x": normal(3).sized("n")}),
+    "iota": Case(lambda b, x: b.mul(x, b.cast(b.iota(["n"], 0, "f32"), "f64")), {"x": normal(3).sized("n")}),
     "flip": Case(lambda b, x: b.flip(x, -1), {"x": normal(2, 3)}),
     "cache_update": Case(
         lambda b, c, n, p: b.cache_update(c, n, p), {"c": normal(2, 4, 3), "n": normal(2, 2, 3), "p": given([1, 2], "i32")}

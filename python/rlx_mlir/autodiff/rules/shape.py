@@ -53,7 +53,7 @@ def _between(m: Builders, dy: Value, x: Value, axis: int, start: Size, length: S
 def slice_(m: Builders, at: Reverse, x: Value, *like: Value, axis: int, **attributes: Any) -> Value:
     """Each entry back at the place that it was read from, which the same slice of the places says."""
     positions = m.iota([m.sizes_of(x)[axis]], 0, "i32")
-    own = {attribute.name: attribute.attr for attribute in at.op.attributes}
+    own = {name: at.op.attributes[name] for name in at.op.attributes}
     places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**own, "axis": 0})
     return m.scatter_add(at.dy, places, x, axis)
 
