@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""What rules of batching share: operands that get the batch, and dimensions that are one for the time of an operation."""
+"""What rules of batching share: operands that get the batch, and several dimensions as one."""
 
 from __future__ import annotations
 

@@ -174,6 +174,9 @@ def custom_fn(m: Builders, at: Batched, *inputs: Value) -> tuple[Value | Same, .
     function, backward, forward = at.op.regions
     flags = list(at.batched)
     wanted = depending(function.blocks[0], flags)
+    if len(forward.blocks):  # tangents have the types of results
+        changed = depending(forward.blocks[0], [*flags, *flags])
+        wanted = [own or other for own, other in zip(wanted, changed, strict=True)]
 
     def run(*values: Value) -> tuple[Value, ...]:
         return _with(m, at, _run(m, at, function.blocks[0], values, flags), wanted)

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.folding import element, fold_all, folded, moved, present, spread, unfolded
 from rlx_mlir.autodiff.registry import Batched, batching
 from rlx_mlir.autodiff.rules.elementwise import aligned
 from rlx_mlir.dialects import mir
+from rlx_mlir.errors import UnsupportedError
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
 
@@ -109,6 +110,12 @@ def of_rows(m: Builders, at: Batched, x: Value, *others: Value | None, **attribu
         return None
     given = [spread(m, at, own, batched) for own, batched in zip((x, *others[: rows - 1]), at.batched, strict=False)]
     return m.rebuilt(at.op, [*given, *present(others[rows - 1 :])])[0]
+
+
+@batching(mir.RepackOp)
+def repack(m: Builders, at: Batched, weight: Value, **attributes: Any) -> NoReturn:
+    """There is no batch of packed weights."""
+    raise UnsupportedError("a packed weight can't have a batch: it is packed once, when parameters are set")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
