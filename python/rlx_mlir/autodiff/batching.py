@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Batched, structured
+from rlx_mlir.autodiff.registry import Batched, Same, structured
 from rlx_mlir.hir import place
 from rlx_mlir.hir.graph import empty_module
 from rlx_mlir.hir.inlining import add_argument
@@ -61,7 +61,8 @@ def batched_results(m: Builders, op: ir.Operation, operands: Sequence[Own], size
         at = Batched(op, structured(op, [own.batched for own in operands]), size, structured(op, ranks))
         found = BATCHING[op.name](m, at, *values, **attributes)
         if found is not None:
-            return [Own(value, True) for value in (found if isinstance(found, tuple) else (found,))]
+            given_back = found if isinstance(found, tuple) else (found,)
+            return [Own(own.value, False) if isinstance(own, Same) else Own(own, True) for own in given_back]
     if op.name in COMPOSITIONS:
         return _of_parts(m, op, operands, size)
     return one_by_one(m, op, operands)

@@ -16,7 +16,8 @@ of several), attributes by keyword under their ODS names as Python values. The s
   operands that nothing is differentiated by are dropped, and what computed them with them.
 - A rule of forward mode (`jvp`) gives a tangent for each result, None for zeros; a tuple where there are several.
 - A rule of batching (`batching`) gives the results of the operation on batches: with a further first dimension, the
-  batch. Operands have it where `batched` says so.
+  batch. Operands have it where `batched` says so. A result that is the same for all entries comes without it, as
+  `Same`. A rule that doesn't know these operands gives None: the operation is batched as if it had none.
 
 An operation without a rule that is made of others (`COMPOSITIONS`) is differentiated and batched as these. Forward mode
 goes without a rule of its own where there is one of reverse mode: that is linear in the cotangents, and its transpose,
@@ -111,6 +112,13 @@ class Batched:
     batched: Sequence[Any]
     size: Size
     ranks: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class Same:
+    """A result of a rule of batching that has no batch: one value for all entries."""
+
+    value: Value
 
 
 def _registering(table: dict[str, Callable[..., Any]], ops: Sequence[type[ir.OpView]]) -> Callable[[Rule], Rule]:
