@@ -227,9 +227,7 @@ def with_scale(
 
 
 @batching(mir.FakeQuantizeLsqBackwardScaleOp)
-def by_scale(
-    m: Builders, at: Batched, x: Value, scale: Value, g: Value, *, axis: int | None = None, **_: Any
-) -> Value:
+def by_scale(m: Builders, at: Batched, x: Value, scale: Value, g: Value, *, axis: int | None = None, **_: Any) -> Value:
     """The sums of each entry."""
     channels = _Channels(m, at, axis)
     found = m.rebuilt(at.op, [channels.flat(x, 0), channels.scales(scale, 1), channels.flat(g, 2)], axis=0)[0]
