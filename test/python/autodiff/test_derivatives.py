@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import pytest
+from cases_blocks import BLOCKS
 from cases_core import CORE
+from cases_images import PICTURES
 from derivatives import check_case
 
-CASES = CORE
+CASES = CORE | BLOCKS | PICTURES
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -3,6 +3,32 @@
 
 from __future__ import annotations
 
-from rlx_mlir.autodiff.rules import attention, elementwise, indexing, norms, products, reductions, shape
+from rlx_mlir.autodiff.rules import (
+    attention,
+    elementwise,
+    images,
+    indexing,
+    norms,
+    packed,
+    products,
+    recurrences,
+    reductions,
+    shape,
+    spectra,
+    training,
+)
 
-__all__ = ["attention", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
+__all__ = [
+    "attention",
+    "elementwise",
+    "images",
+    "indexing",
+    "norms",
+    "packed",
+    "products",
+    "recurrences",
+    "reductions",
+    "shape",
+    "spectra",
+    "training",
+]
