@@ -248,6 +248,18 @@ def filled(m: Builders, x: Value, number: float) -> Value:
     return one if x.ndim == 0 else m.expand(one, m.sizes_of(x))
 
 
+def reshaped(m: Builders, x: Value, like: Value) -> Value:
+    """The elements of a value in the shape of another, and in its type: where that isn't static, this isn't either."""
+    found = m.reshape(x, m.sizes_of(like))
+    if found.shape == like.shape:
+        return found
+    dynamic = [axis for axis, size in enumerate(like.shape) if not isinstance(size, int)]
+    entries = [-3 if axis in dynamic else size for axis, size in enumerate(like.shape)]
+    words = [ir.StringAttr.get(f"d{number}", m._context) for number in range(len(dynamic))]
+    attributes = {"new_shape": entries, "sizes": ir.ArrayAttr.get(words, m._context), "like_dims": dynamic}
+    return m.expression("mir.reshape", {"x": x, "like": [like] * len(dynamic)}, attributes)
+
+
 def unbroadcast(m: Builders, gradient: Value, like: Value) -> Value:
     """The sum of a gradient over the dimensions along which an operand was repeated."""
     own, wanted = m.sizes_of(gradient), m.sizes_of(like)

@@ -233,7 +233,7 @@ def check(
             got = inner(gradients[name], direction)
             size = np.sqrt(inner(gradients[name], gradients[name]) * inner(direction, direction))
             assert abs(got - expected) <= tolerance * max(size, abs(expected)) + tolerance * 1e-3, (
-                f"by {name}: {got} of reverse mode, {expected} of differences, order {orders}"
+                f"by {name}: {got} of reverse mode, {expected} of differences, in {module.to_text()}"
             )
     check_forward(module, values, gradients, cotangents, rng, tolerance)
     if orders > 1:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
-from rlx_mlir.autodiff.registry import Forward, Reverse, again, jvp, linear, unbroadcast, vjp, zeros_like
+from rlx_mlir.autodiff.registry import Forward, Reverse, again, jvp, linear, reshaped, unbroadcast, vjp, zeros_like
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size
@@ -15,7 +15,7 @@ from rlx_mlir.mir.dims import Size
 @vjp(mir.ReshapeOp)
 def reshape(m: Builders, at: Reverse, x: Value, *like: Value, **attributes: Any) -> Value:
     """The operand's shape."""
-    return m.reshape(at.dy, m.sizes_of(x))
+    return reshaped(m, at.dy, x)
 
 
 @vjp(mir.TransposeOp)
