@@ -14,6 +14,16 @@ from rlx_mlir.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir.autodiff import grad as grad
+    from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
+    from rlx_mlir.autodiff import hessian as hessian
+    from rlx_mlir.autodiff import hvp as hvp
+    from rlx_mlir.autodiff import jacfwd as jacfwd
+    from rlx_mlir.autodiff import jacrev as jacrev
+    from rlx_mlir.autodiff import jvp as jvp
+    from rlx_mlir.autodiff import value_and_grad as value_and_grad
+    from rlx_mlir.autodiff import vjp as vjp
+    from rlx_mlir.autodiff import vmap as vmap
     from rlx_mlir.budgets import Budgets as Budgets
     from rlx_mlir.budgets import budget as budget
     from rlx_mlir.codegen.cpu.own_generators import register_generator as register_generator
@@ -55,6 +65,16 @@ _EXPORTS: dict[str, str | None] = {
     "Model": "rlx_mlir.models.model",
     "compile": "rlx_mlir.compiler",
     "draw": "rlx_mlir.stages",
+    "grad": "rlx_mlir.autodiff",
+    "grad_with_loss": "rlx_mlir.autodiff",
+    "hessian": "rlx_mlir.autodiff",
+    "hvp": "rlx_mlir.autodiff",
+    "jacfwd": "rlx_mlir.autodiff",
+    "jacrev": "rlx_mlir.autodiff",
+    "jvp": "rlx_mlir.autodiff",
+    "value_and_grad": "rlx_mlir.autodiff",
+    "vjp": "rlx_mlir.autodiff",
+    "vmap": "rlx_mlir.autodiff",
     "emit": "rlx_mlir.compiler",
     "load": "rlx_mlir.runtime.loading",
     "load_encoder": "rlx_mlir.models.embedding",

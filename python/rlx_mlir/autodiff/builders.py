@@ -24,6 +24,8 @@ class Builders(registry.Builders):
         super().__init__(module, "mir", "direct")
         self._origins: list[ir.Operation] = []
         self._recorded: list[list[ir.Operation]] = []
+        self._places: list[ir.Operation | None] = []
+        self._replaced: dict[ir.Value, ir.Value] = {}
 
     @contextmanager
     def stemming_from(self, op: ir.Operation) -> Iterator[None]:
@@ -48,6 +50,57 @@ class Builders(registry.Builders):
             yield self._recorded[-1]
         finally:
             self._recorded.pop()
+
+    @contextmanager
+    def before(self, op: ir.Operation) -> Iterator[None]:
+        """What is built stands before an operation, so that what stands after that may read it."""
+        self._places.append(op)
+        try:
+            yield
+        finally:
+            self._places.pop()
+
+    @contextmanager
+    def _inside(self, block: ir.Block) -> Iterator[None]:
+        self._places.append(None)
+        try:
+            with super()._inside(block):
+                yield
+        finally:
+            self._places.pop()
+
+    @property
+    def _insertion_point(self) -> ir.InsertionPoint:
+        place = self._places[-1] if self._places else None
+        return super()._insertion_point if place is None else ir.InsertionPoint(place)
+
+    def _depth(self, handle: ir.Value) -> int | None:
+        return super()._depth(handle) if self._stands_before(handle) else None
+
+    def _stands_before(self, handle: ir.Value) -> bool:
+        """Whether a value is computed before the places where operations are added now."""
+        if isinstance(handle, ir.BlockArgument):
+            return True
+        op = ir.OpResult(handle).owner.operation
+        places = [place for place in self._places if place is not None and place.block == op.block]
+        return all(op.is_before_in_block(place) for place in places)
+
+    def replace_results(self, op: ir.Operation, values: Sequence[Value]) -> None:
+        """Lets everything read other values in place of an operation's results; nothing reads these any more."""
+        for result, value in zip(op.results, values, strict=True):
+            new = self._read(value)
+            result.replace_all_uses_with(new)
+            self._replaced[result] = new
+
+    def latest(self, handle: ir.Value) -> ir.Value:
+        """What is read in place of a value by now."""
+        while handle in self._replaced:
+            handle = self._replaced[handle]
+        return handle
+
+    def current(self, values: Sequence[Value]) -> list[Value]:
+        """What is read in place of values by now."""
+        return [self._value(self.latest(self._resolve(value))) for value in values]
 
     def _note(self, op: ir.Operation) -> None:
         if self._origins:
@@ -79,10 +132,8 @@ class Builders(registry.Builders):
             operands: one for each of its operands.
             changes: attributes that are others, by ODS name.
         """
-        attributes = {own.name: own.attr for own in op.attributes if own.name != "operandSegmentSizes"}
+        attributes = {name: op.attributes[name] for name in op.attributes if name != "operandSegmentSizes"}
         values = call_arguments(op, [self._read(operand) for operand in operands])[0]
-        if not hasattr(op.opview, "_ODS_OPERAND_SEGMENTS") or op.opview._ODS_OPERAND_SEGMENTS is None:
-            values = list(values)
         with self._context, op.location, self._insertion_point:
             built = type(op.opview).build_generic(
                 operands=values, attributes=attributes | self._attributes(changes), results=None

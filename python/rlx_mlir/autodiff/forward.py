@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
@@ -19,18 +20,21 @@ def push_forward(
 ) -> list[Value | None]:
     """The tangents of values, from those of what they are computed from; arguments are as of `pull_back`.
 
-    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`.
+    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's results
+    stand before the next operation, whose rule may read them where that stands.
     """
     tangents: dict[ir.Value, Value] = dict(given)
-    for op in ops:
+    for op, following in zip(ops, [*ops[1:], None], strict=False):
         own = [tangents.get(operand) for operand in op.operands]
         if not any(tangent is not None for tangent in own):
             continue
         if not any(is_differentiable(result.type) for result in op.results):
             continue
-        with m.stemming_from(op):
+        with m.stemming_from(op), nullcontext() if following is None else m.before(following):
             found = result_tangents(m, op, own)
-        tangents.update((r, t) for r, t in zip(op.results, found, strict=True) if t is not None)
+        for result, tangent in zip(op.results, found, strict=True):
+            if tangent is not None:
+                tangents[result] = tangents[m.latest(result)] = tangent
     return [tangents.get(value) for value in wanted]
 
 
@@ -46,7 +50,7 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
                 raise AssertionError(f"the rule of '{op.name}' gives {tangent._handle.type} for {result.type}")
         return found
     if op.name in VJPS:
-        return _transposed(m, op, own)
+        return transposed(m, op, own)
     build = made_of(op)
     if build is None:
         raise UnsupportedError(f"'{op.name}' has no rule of forward mode")
@@ -57,12 +61,12 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
     return push_forward(m, parts, known, [m._read(value) for value in results])
 
 
-def _transposed(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
+def transposed(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
     """Forward mode by the rule of reverse mode: its transpose at cotangents of which nothing is computed in the end."""
     places = [result if is_differentiable(result.type) else None for result in op.results]
     at = [None if result is None else zeros_like(m, m._value(result)) for result in places]
     with m.recording() as parts:
-        found = operand_cotangents(m, op, at)
+        found = operand_cotangents(m, op, at, [tangent is not None for tangent in own])
     by = joined(m, zip(found, own, strict=True))
     wanted = [m._read(cotangent) for cotangent in at if cotangent is not None]
     tangents = iter(pull_back(m, parts, by, wanted))

@@ -16,7 +16,8 @@ of several), attributes by keyword under their ODS names as Python values. The s
   operands that nothing is differentiated by are dropped, and what computed them with them.
 - A rule of forward mode (`jvp`) gives a tangent for each result, None for zeros; a tuple where there are several.
 - A rule of batching (`batching`) gives the results of the operation on batches: with a further first dimension, the
-  batch. Operands have it where `batched` says so.
+  batch. Operands have it where `batched` says so. A result that is the same for all entries comes without it, as
+  `Same`. A rule that doesn't know these operands gives None: the operation is batched as if it had none.
 
 An operation without a rule that is made of others (`COMPOSITIONS`) is differentiated and batched as these; one that is
 computed as a whole may be differentiated as others that it stands for (`parts`). Forward mode
@@ -54,11 +55,13 @@ class Reverse:
         op: the operation.
         results: its results.
         cotangents: of each result; None for zeros, but not of all.
+        active: of each operand, whether its cotangent is wanted; of an operation with regions, for its rule.
     """
 
     op: ir.Operation
     results: Sequence[Value]
     cotangents: Sequence[Value | None]
+    active: Sequence[bool]
 
     @property
     def y(self) -> Value:
@@ -115,6 +118,13 @@ class Batched:
     ranks: Sequence[Any]
 
 
+@dataclass(frozen=True)
+class Same:
+    """A result of a rule of batching that has no batch: one value for all entries."""
+
+    value: Value
+
+
 def _registering(table: dict[str, Callable[..., Any]], ops: Sequence[type[ir.OpView]]) -> Callable[[Rule], Rule]:
     def register(rule: Rule) -> Rule:
         for op in ops:
@@ -165,7 +175,9 @@ def linear(*ops: type[ir.OpView], by: Sequence[int] = (0,)) -> None:
         by: those that they are linear in all together; others have no tangents.
     """
 
-    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> tuple[Value, ...]:
+    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> tuple[Value | None, ...]:
+        if all(at.tangents[number] is None for number in by):
+            return (None,) * len(at.results)
         own: list[Any] = list(operands)
         for number in by:
             operand = operands[number]

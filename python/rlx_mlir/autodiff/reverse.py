@@ -40,7 +40,7 @@ def pull_back(
         cotangents.update((r, c) for r, c in zip(op.results, own, strict=True) if c is not None and r in kept)
         if any(cotangent is not None for cotangent in own) and any(operand in active for operand in op.operands):
             with m.stemming_from(op):
-                found = operand_cotangents(m, op, own)
+                found = operand_cotangents(m, op, own, [operand in active for operand in op.operands])
             for operand, cotangent in zip(op.operands, found, strict=True):
                 if cotangent is not None and operand in active:
                     before = cotangents.get(operand)
@@ -58,12 +58,14 @@ def active_values(ops: Sequence[ir.Operation], wanted: Sequence[ir.Value]) -> se
     return active
 
 
-def operand_cotangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) -> list[Value | None]:
+def operand_cotangents(
+    m: Builders, op: ir.Operation, own: Sequence[Value | None], active: Sequence[bool]
+) -> list[Value | None]:
     """The cotangent of each operand of an operation, from those of its results; built where `m` builds."""
     operands = m.values(op.operands)
     values, attributes = call_arguments(op, operands)
     if op.name in VJPS:
-        at = Reverse(op, m.values(op.results), own)
+        at = Reverse(op, m.values(op.results), own, active)
         found = flat(op, VJPS[op.name](m, at, *values, **attributes))
         _check(op, found)
         return found

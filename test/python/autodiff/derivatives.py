@@ -95,9 +95,7 @@ def given(numbers: object, dtype: str = "f64") -> Input:
 
 def complexes(*shape: int) -> Input:
     """Complex numbers of f32."""
-    return Input(
-        shape, "complex<f32>", lambda rng, sizes: rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes)
-    )
+    return Input(shape, "complex<f32>", lambda rng, sizes: rng.standard_normal(sizes) + 1j * rng.standard_normal(sizes))
 
 
 def weight(n: int, k: int, scheme: str = "q8_0") -> Input:

@@ -5,6 +5,14 @@ from __future__ import annotations
 
 from rlx_mlir.autodiff.rules import (
     attention,
+    batch_control,
+    batch_images,
+    batch_products,
+    batch_rows,
+    batch_sequences,
+    batch_shapes,
+    control,
+    custom,
     elementwise,
     images,
     indexing,
@@ -15,11 +23,20 @@ from rlx_mlir.autodiff.rules import (
     reductions,
     shape,
     spectra,
+    splats,
     training,
 )
 
 __all__ = [
     "attention",
+    "batch_control",
+    "batch_images",
+    "batch_products",
+    "batch_rows",
+    "batch_sequences",
+    "batch_shapes",
+    "control",
+    "custom",
     "elementwise",
     "images",
     "indexing",
@@ -30,5 +47,6 @@ __all__ = [
     "reductions",
     "shape",
     "spectra",
+    "splats",
     "training",
 ]

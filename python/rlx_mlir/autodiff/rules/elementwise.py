@@ -8,6 +8,7 @@ complex numbers has the derivative f', the cotangent is multiplied by the conjug
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from rlx_mlir.autodiff.builders import Builders
 from rlx_mlir.autodiff.registry import (
