@@ -117,4 +117,30 @@ TRAINING = {
     ),
 }  # fmt: skip
 
-PICTURES = CONVOLUTIONS | POOLS | IMAGES | SPECTRA | TRAINING
+
+def _scene(n=2, coefficients=0):
+    """Splats before a camera, whose outlines don't end at pixels, and the numbers of the camera."""
+    turns = [[0.9, 0.2, -0.3, 0.1], [0.7, -0.4, 0.5, 0.2]][:n]
+    camera = [0.3, -0.2, -4, 0, 0, 0, 0.1, 1, 0, 50, 0.1, 50, 0.2, 0.5, 0.1, *[0] * 8]
+    return {
+        "positions": given([0.3, -0.2, 0.1, -0.4, 0.3, 0.5][: 3 * n], "f32"),
+        "scales": given([-1.3, -1.6, -1.1, -1.2, -1.5, -1.4][: 3 * n], "f32"),
+        "rotations": given([number for turn in turns for number in turn], "f32"),
+        "opacities": given([0.7, 0.6][:n], "f32"),
+        "colors": given([0.3, 0.8, 0.5, 0.6, 0.2, 0.7][: 3 * n], "f32"),
+        "sh": normal(3 * n * coefficients, scale=0.3, dtype="f32"),
+        "camera": given(camera, "f32"),
+    }
+
+
+#: Each pixel has the same splats at each step: cutoffs are low, and all of the image is one tile.
+VIEW = {"width": 6, "height": 5, "tile_size": 16, "max_list_entries": 16, "alpha_cutoff": 1e-6, "transmittance_threshold": 0.0}
+SPLATS = {
+    f"gaussian_splat_render of {what}": Case(
+        lambda b, *scene: b.gaussian_splat_render(*scene, **VIEW), inputs, tolerance=1e-2, orders=1, forward=False,
+        wrt=["positions", "scales", "rotations", "opacities", *(["colors"] if not inputs["sh"].shape[0] else ["sh"])],
+    )
+    for what, inputs in {"colors": _scene(), "harmonics": _scene(coefficients=4), "one": _scene(1)}.items()
+}  # fmt: skip
+
+PICTURES = CONVOLUTIONS | POOLS | IMAGES | SPECTRA | TRAINING | SPLATS

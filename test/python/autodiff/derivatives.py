@@ -116,6 +116,7 @@ class Case:
         tolerance: of differences, relative to the lengths of gradient and direction.
         orders: 2 where second derivatives are compared, too.
         jumps: whether the result is constant or jumps, so that central differences don't tell its derivative.
+        forward: whether there is forward mode, too.
     """
 
     build: Callable[..., Any]
@@ -124,6 +125,7 @@ class Case:
     tolerance: float = EXACT
     orders: int = 2
     jumps: bool = False
+    forward: bool = True
 
 
 _NUMPY = {"complex<f32>": np.complex64, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "i1": np.bool_, "ui8": np.uint8}
@@ -199,6 +201,7 @@ def check(
     tolerance: float = EXACT,
     orders: int = 1,
     jumps: bool = False,
+    forward: bool = True,
     seed: str = "",
     count: int = 2,
 ) -> GraphModule:
@@ -207,7 +210,7 @@ def check(
     Args:
         module: at stage mir.
         values: of its inputs.
-        wrt, tolerance, orders, jumps: as of `Case`.
+        wrt, tolerance, orders, jumps, forward: as of `Case`.
         seed: of cotangents and directions.
         count: of directions for each argument.
     """
@@ -217,7 +220,7 @@ def check(
     moving = floats_of(module)[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GradientWarning)  # second derivatives of what is linear are zeros
-        pulled, pushed = vjp(module, names), jvp(module, names)
+        pulled, pushed = vjp(module, names), jvp(module, names) if forward else None
     seeds = {new: like(rng, outputs[name]) for new, name in zip(new_names(module, pulled, inputs=True), moving)}
     assert len(seeds) == len(moving)
     own = interpret(pulled, values | seeds)
@@ -237,7 +240,8 @@ def check(
             assert abs(got - expected) <= tolerance * max(size, abs(expected)) + tolerance * 1e-3, (
                 f"by {name}: {got} of reverse mode, {expected} of differences, in {module.to_text()}"
             )
-    check_forward(module, pushed, values, gradients, cotangents, rng, tolerance)
+    if pushed is not None:
+        check_forward(module, pushed, values, gradients, cotangents, rng, tolerance)
     if orders > 1:
         second = vjp_outputs(pulled, len(outputs))
         check(second, values | seeds, [*names, *seeds], tolerance=tolerance, jumps=jumps, seed=seed, count=1)
@@ -304,5 +308,6 @@ def check_case(case: Case, seed: str, orders: int | None = None) -> None:
         tolerance=case.tolerance,
         orders=case.orders if orders is None else orders,
         jumps=case.jumps,
+        forward=case.forward,
         seed=seed,
     )
