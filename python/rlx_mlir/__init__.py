@@ -14,6 +14,8 @@ from rlx_mlir.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from rlx_mlir import errors as errors
+    from rlx_mlir import optim as optim
+    from rlx_mlir import training as training
     from rlx_mlir.autodiff import grad as grad
     from rlx_mlir.autodiff import grad_with_loss as grad_with_loss
     from rlx_mlir.autodiff import hessian as hessian
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from rlx_mlir.runtime.loading import load as load
     from rlx_mlir.stages import draw as draw
     from rlx_mlir.stages import inspect as inspect
+    from rlx_mlir.training import Trainer as Trainer
 
 #: Where each name of the public API is defined; None for a submodule.
 _EXPORTS: dict[str, str | None] = {
@@ -80,8 +83,11 @@ _EXPORTS: dict[str, str | None] = {
     "load_encoder": "rlx_mlir.models.embedding",
     "load_model": "rlx_mlir.models.model",
     "errors": None,
+    "optim": None,
+    "training": None,
     "inspect": "rlx_mlir.stages",
     "interpret": "rlx_mlir.interpreter",
+    "Trainer": "rlx_mlir.training",
     "TensorSpec": "rlx_mlir.own_ops",
     "register_generator": "rlx_mlir.codegen.cpu.own_generators",
     "register_op": "rlx_mlir.own_ops",
