@@ -213,7 +213,12 @@ def register_op(
             the operation's place, and returns its results. For CPUs and GPUs.
         kernel: what compiled code for CPUs calls: a function of numpy like `reference`, whose arrays are good for the
             call only and mustn't be written to; or a function of C, from `ctypes`. With both, CPUs take the kernel.
-        vjp, jvp, batching: kept in the record for differentiation and batching; nothing uses them yet.
+        vjp: `(m, operands, results, cotangents, **parameters)`: builds a cotangent for each operand, in a tuple, of its
+            type, or None for zeros. There is a cotangent for each result, None where that has no derivative.
+        jvp: `(m, operands, results, tangents, **parameters)`: builds a tangent for each result; those of operands are
+            None for zeros. Without it forward mode is the transpose of `vjp`; without both, derivatives go through what
+            `lowering` builds.
+        batching: kept in the record for batching; nothing uses it yet.
         sample: `(rng)`, of which rng is a numpy Generator: ([operands], {parameters}) for the fuzzer to draw, with a
             `TensorSpec` for each operand.
 
