@@ -33,11 +33,11 @@ def vmap(
         module: at stage hir or mir; it isn't changed.
         in_axes: the arguments that have the batch, and as which dimension: the first one by default. Others are the
             same for all entries.
-        size: of the batch: a number, or the symbol of a dynamic one.
+        size: of the batch: a number, or the symbol of a dynamic one, which isn't one of the module's.
         out_axes: the dimension of the outputs that is the batch.
 
     Outputs that depend on no batched argument are repeated. Raises BuildError where a name isn't an argument, it is
-    packed, or there can't be such a dimension; StageError where the module is past stage mir.
+    packed, there can't be such a dimension, or the module has the symbol; StageError where it is past stage mir.
     """
     here = place.caller()
     if not isinstance(module, GraphModule):
@@ -49,6 +49,10 @@ def vmap(
     with place.checking("'size' of 'vmap'"):
         length = Size.of(check_symbol(size) if isinstance(size, str) else check_size(size, [size]))
         out = checks.whole("out_axes", out_axes)
+    if isinstance(size, str) and size in module.dynamic_symbols:
+        raise here.error(
+            f"'{size}' is a size of module '{module.name}' already: 'size' of 'vmap' is another symbol, or a number"
+        )
     source = module.lower_for_autodiff()
     m = Builders(empty_module(module.name, source.ir_module.context, here))
     dims = source._all_dims()
