@@ -43,7 +43,9 @@ def difference(got: Mapping[str, np.ndarray], wanted: list[Arrays], *, exact: bo
             return f"{name} is {result.dtype}{list(result.shape)}, not {one.dtype}{list(one.shape)}"
         if exact or one.dtype.name not in _CLOSE:
             words = np.dtype(f"V{one.itemsize}")
-            same = (np.ascontiguousarray(result).view(words) == np.ascontiguousarray(one).view(words)).reshape(one.shape)
+            same = (np.ascontiguousarray(result).view(words) == np.ascontiguousarray(one).view(words)).reshape(
+                one.shape
+            )
             same |= (result != result) & (one != one)
             if not np.all(same):
                 return f"{name} has other bits in {np.sum(~same)} of {one.size} places"

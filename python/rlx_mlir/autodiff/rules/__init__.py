@@ -3,8 +3,22 @@
 
 from __future__ import annotations
 
-from rlx_mlir.autodiff.rules import attention, control, elementwise, indexing, norms, products, reductions, shape
-from rlx_mlir.autodiff.rules import batch_control, batch_images, batch_products, batch_rows, batch_sequences, batch_shapes
+from rlx_mlir.autodiff.rules import (
+    attention,
+    batch_control,
+    batch_images,
+    batch_products,
+    batch_rows,
+    batch_sequences,
+    batch_shapes,
+    control,
+    elementwise,
+    indexing,
+    norms,
+    products,
+    reductions,
+    shape,
+)
 
 __all__ = ["attention", "control", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
 __all__ += ["batch_control", "batch_images", "batch_products", "batch_rows", "batch_sequences", "batch_shapes"]

@@ -123,9 +123,7 @@ def scan(
 
     begin = [spread(m, at, x, had) if has else x for x, had, has in zip(inits, of_inits, own, strict=True)]
     sequences = [moved(m, x, 0, 1) if has else x for x, has in zip(xs, of_xs, strict=True)]
-    last, each = m.scan(
-        step, tuple(begin), tuple(sequences), length=length, reverse=reverse, checkpoints=checkpoints
-    )
+    last, each = m.scan(step, tuple(begin), tuple(sequences), length=length, reverse=reverse, checkpoints=checkpoints)
     each = [moved(m, x, 1, 0) if has else x for x, has in zip(each, stacked, strict=True)]
     return _results([*last, *each], [*own, *stacked])
 

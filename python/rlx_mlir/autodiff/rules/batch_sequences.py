@@ -44,9 +44,7 @@ def attention_backward(
     return tuple(_attended(m, at, [q, k, v, dy], mask, pos))
 
 
-def _attended(
-    m: Builders, at: Batched, sequences: list[Value], mask: Value | None, pos: Value | None
-) -> list[Value]:
+def _attended(m: Builders, at: Batched, sequences: list[Value], mask: Value | None, pos: Value | None) -> list[Value]:
     """The operation of all sequences: of [S, E] for each entry, the batch is that of the sequences."""
     given = [spread(m, at, x, batched) for x, batched in zip(sequences, at.batched, strict=False)]
     alone = at.ranks[0] == 2

@@ -130,9 +130,7 @@ def dynamic_slice(
 
 
 @batching(mir.DynamicUpdateSliceOp)
-def dynamic_update_slice(
-    m: Builders, at: Batched, x: Value, update: Value, start: Value, *, axis: int
-) -> Value | None:
+def dynamic_update_slice(m: Builders, at: Batched, x: Value, update: Value, start: Value, *, axis: int) -> Value | None:
     """The same range of all entries; where each begins elsewhere, each element is chosen."""
     of_x, of_update, of_start = at.batched
     x, update = spread(m, at, x, of_x), spread(m, at, update, of_update)
