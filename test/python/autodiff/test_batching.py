@@ -27,7 +27,6 @@ OF_SIZES = frozenset({"mir.dim", "mir.iota"})
 #: What is done one entry after the other whatever has the batch.
 ONE_BY_ONE = frozenset(
     {
-        "mir.custom",
         "mir.gaussian_splat_prepare",
         "mir.gaussian_splat_rasterize",
         "mir.gaussian_splat_render",

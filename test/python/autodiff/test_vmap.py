@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import rlx_mlir as rlx
 from rlx_mlir import GraphModule, Value
 from rlx_mlir.autodiff import grad, jvp, value_and_grad, vjp, vmap
 from rlx_mlir.errors import BuildError, InputError, StageError
+from rlx_mlir.mir.registry import BATCHING
 
 F32 = np.float32
 RNG = np.random.default_rng(7)
@@ -79,6 +80,29 @@ def test_kernels_of_each_entry_are_groups(size):
     check(module, given, ["x", "w"], sizes=(size,))
     assert ("mir.scan" in kinds(vmap(module, ["x", "w"], size=size))) == (size == "n")
     assert "mir.scan" not in kinds(vmap(module, ["w"], size=size))
+
+
+def test_sizes_have_no_batch():
+    """What says sizes only gives none of its batch to results."""
+
+    def sizes(m: GraphModule) -> dict[str, Value]:
+        x, w = m.input("x", ["s", 4]), m.input("w", [4])
+        return {
+            "count": m.dim(x, 0, "f32"),
+            "places": m.iota(["s"], 0),
+            "repeated": m.expand(w, ["s", 4]),
+            "shaped": m.reshape(m.expand(w, ["s", 4]), [2, "s", 2]),
+            "part": m.slice(w, 0, 0, m.size("min(s, 3)")),
+            "moved": m.dynamic_slice(m.input("long", [9]), m.constant(2, "i32"), m.size("s")),
+            "added": m.scatter_add(w, m.iota([4]), x),
+        }
+
+    module = made(sizes)
+    given = {"x": normal(3, 5, 4), "w": normal(4), "long": normal(9)}
+    check(module, given, ["x"], exact=True)
+    nodes = list(vmap(module, "x", size="n"))
+    repeated = len(module.outputs)
+    assert not any("n" in value.shape for node in nodes[:-repeated] for value in node.results)
 
 
 def test_axes():
@@ -257,6 +281,90 @@ def test_a_function_whose_tangents_alone_have_the_batch():
         return m.custom_fn(lambda x, w: m.neg(w), x, w, jvp=lambda x, w, dx, dw: m.add(dx, dw))
 
     check(made(run), {"x": normal(3, 4), "w": normal(4)}, ["x"], exact=True)
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Operations of users' own, and those without a rule
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def own_op() -> Iterator[Callable[..., None]]:
+    """Registers the operation `batch.scaled`, x factor, with what is given of it."""
+
+    def register(**parts: Any) -> None:
+        like_x = lambda x, w, *, factor=2.0: rlx.TensorSpec(x.shape, x.dtype)  # noqa: E731
+        rlx.register_op("batch.scaled", infer=like_x, reference=lambda x, w, *, factor: x * w * F32(factor), **parts)
+
+    yield register
+    rlx.unregister_op("batch.scaled")
+
+
+def scaled(m: GraphModule) -> Value:
+    return m.custom("batch.scaled", m.input("x", ["s", 3]), m.input("w", [3]), factor=0.5)
+
+
+@pytest.mark.parametrize("batched", [["x"], ["w"], ["x", "w"]], ids="-".join)
+@pytest.mark.parametrize("part", ["kernel", "lowering", "batching"])
+def test_operations_of_users(own_op, part, batched):
+    def rule(m: Any, operands: Any, batched: Any, *, factor: float) -> Value:
+        x, w = (
+            v if has else m.expand(v, [n, *v.shape]) for v, has, n in zip(operands, batched, [size] * 2, strict=True)
+        )
+        return m.mul(m.mul(x, m.reshape(w, [size, 1, 3])), factor)
+
+    parts: dict[str, Any] = {"kernel": lambda x, w, *, factor: x * w * F32(factor)}
+    if part == "lowering":
+        parts["lowering"] = lambda m, x, w, *, factor: m.mul(m.mul(x, w), factor)
+    if part == "batching":
+        parts["batching"] = rule
+    own_op(**parts)
+    module, size = made(scaled), 3
+    shapes = {"x": (4, 3), "w": (3,)}
+    given = {name: normal(*([size] if name in batched else []), *shape) for name, shape in shapes.items()}
+    check(module, given, batched, exact=True, sizes=(3,) if part == "batching" else ())
+    built = kinds(vmap(module, batched, size=3))
+    assert ("mir.scan" in built) == (part == "kernel")
+    assert "mir.custom" not in built
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (lambda m, operands, batched, *, factor: (), "gives 1 results with the batch first, but gave 0"),
+        (lambda m, operands, batched, *, factor: 3, "gives values, but gave 3"),
+        (
+            lambda m, operands, batched, *, factor: operands[1],
+            r"gives tensor<3xf32> for a result that is tensor<\?x3xf32>",
+        ),
+    ],
+)
+def test_rules_of_users_are_checked(own_op, rule, message):
+    own_op(lowering=lambda m, x, w, *, factor: x, batching=rule)
+    with pytest.raises(InputError, match=f"'mir.custom'.*'batching' of 'batch.scaled' {message}"):
+        vmap(made(scaled), "x", size=3)
+
+
+def test_a_lowering_has_its_operands_only(own_op):
+    own_op(lowering=lambda m, x, w, *, factor: m.mul(x, m.input("more", [3])))
+    with pytest.raises(InputError, match=r"'lowering' of 'batch\.scaled' adds an input or a parameter"):
+        vmap(made(scaled), "x", size=3)
+
+
+@pytest.mark.parametrize("batched", [["x"], ["g"], ["x", "g"]], ids="-".join)
+def test_an_operation_without_a_rule_is_done_for_each_entry(monkeypatch, batched):
+    module = made(lambda m: m.rms_norm(m.input("x", ["s", 4]), m.input("g", [4])))
+    given = {"x": normal(*([3] if "x" in batched else []), 2, 4), "g": normal(*([3] if "g" in batched else []), 4)}
+    monkeypatch.delitem(BATCHING, "mir.rms_norm")
+    check(module, given, batched, exact=True)
+    assert kinds(vmap(module, batched, size="n"))[0] == "mir.scan"
+
+
+def test_an_operation_without_a_rule_is_batched_as_its_parts(monkeypatch):
+    module = made(lambda m: m.fused_swiglu(m.input("x", ["s", 4])))
+    monkeypatch.delitem(BATCHING, "mir.fused_swiglu")
+    check(module, {"x": normal(3, 2, 4)}, ["x"])
+    assert not {"mir.scan", "mir.fused_swiglu"} & set(kinds(vmap(module, "x", size="n")))
 
 
 # ----------------------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from __future__ import annotations
 from rlx_mlir.autodiff.rules import (
     attention,
     batch_control,
+    batch_custom,
     batch_images,
     batch_products,
     batch_rows,
@@ -21,4 +22,5 @@ from rlx_mlir.autodiff.rules import (
 )
 
 __all__ = ["attention", "control", "elementwise", "indexing", "norms", "products", "reductions", "shape"]
-__all__ += ["batch_control", "batch_images", "batch_products", "batch_rows", "batch_sequences", "batch_shapes"]
+__all__ += ["batch_control", "batch_custom", "batch_images", "batch_products", "batch_rows"]
+__all__ += ["batch_sequences", "batch_shapes"]
