@@ -34,24 +34,21 @@ class Own:
         return self.value if self.batched else m.expand(self.value, [size, *m.sizes_of(self.value)])
 
 
-def batch(
-    m: Builders, ops: Sequence[ir.Operation], given: Mapping[ir.Value, Own], size: Size, wanted: Sequence[ir.Value]
-) -> list[Own]:
-    """What stands for values, from what stands for those that they are computed from.
+def batch(m: Builders, ops: Sequence[ir.Operation], given: Mapping[ir.Value, Own], size: Size) -> dict[ir.Value, Own]:
+    """What stands for every value, from what stands for those that are given.
 
     Args:
         m: where it is built.
         ops: operations on what isn't batched, in order; of `m` or of another module of its context.
         given: what stands for each value that they read from outside.
         size: of the batch.
-        wanted: values that operations compute, or of `given`.
     """
     known = dict(given)
     for op in ops:
         with m.stemming_from(op):
             results = batched_results(m, op, [known[operand] for operand in op.operands], size)
         known.update(zip(op.results, results, strict=True))
-    return [known[value] for value in wanted]
+    return known
 
 
 def batched_results(m: Builders, op: ir.Operation, operands: Sequence[Own], size: Size) -> list[Own]:
@@ -98,7 +95,8 @@ def as_parts(
     results = [scratch._read(value) for value in (built if isinstance(built, tuple | list) else [built])]
     *parts, _ = [each.operation for each in scratch._block.operations]
     given = dict(zip(scratch._block.arguments, operands, strict=True))
-    return batch(m, parts, given, size, results)
+    known = batch(m, parts, given, size)
+    return [known[value] for value in results]
 
 
 def _composed(m: Builders, op: ir.Operation, operands: Sequence[Own], size: Size) -> list[Own]:

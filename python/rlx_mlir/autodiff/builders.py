@@ -74,6 +74,17 @@ class Builders(registry.Builders):
         place = self._places[-1] if self._places else None
         return super()._insertion_point if place is None else ir.InsertionPoint(place)
 
+    def _depth(self, handle: ir.Value) -> int | None:
+        return super()._depth(handle) if self._stands_before(handle) else None
+
+    def _stands_before(self, handle: ir.Value) -> bool:
+        """Whether a value is computed before the places where operations are added now."""
+        if isinstance(handle, ir.BlockArgument):
+            return True
+        op = ir.OpResult(handle).owner.operation
+        places = [place for place in self._places if place is not None and place.block == op.block]
+        return all(op.is_before_in_block(place) for place in places)
+
     def replace_results(self, op: ir.Operation, values: Sequence[Value]) -> None:
         """Lets everything read other values in place of an operation's results; nothing reads these any more."""
         for result, value in zip(op.results, values, strict=True):

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 
 from rlx_mlir import ir
 from rlx_mlir.autodiff.builders import Builders
@@ -19,16 +20,17 @@ def push_forward(
 ) -> list[Value | None]:
     """The tangents of values, from those of what they are computed from; arguments are as of `pull_back`.
 
-    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`.
+    Gives a tangent for each of `wanted`, None where it doesn't depend on any of `given`. Those of an operation's results
+    stand before the next operation, whose rule may read them where that stands.
     """
     tangents: dict[ir.Value, Value] = dict(given)
-    for op in ops:
+    for op, following in zip(ops, [*ops[1:], None], strict=False):
         own = [tangents.get(operand) for operand in op.operands]
         if not any(tangent is not None for tangent in own):
             continue
         if not any(is_differentiable(result.type) for result in op.results):
             continue
-        with m.stemming_from(op):
+        with m.stemming_from(op), nullcontext() if following is None else m.before(following):
             found = result_tangents(m, op, own)
         for result, tangent in zip(op.results, found, strict=True):
             if tangent is not None:

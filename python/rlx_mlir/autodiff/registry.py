@@ -161,7 +161,9 @@ def linear(*ops: type[ir.OpView], by: Sequence[int] = (0,)) -> None:
         by: those that they are linear in all together; others have no tangents.
     """
 
-    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> tuple[Value, ...]:
+    def rule(m: Builders, at: Forward, *operands: Value | None, **attributes: Any) -> tuple[Value | None, ...]:
+        if all(at.tangents[number] is None for number in by):
+            return (None,) * len(at.results)
         own: list[Any] = list(operands)
         for number in by:
             operand = operands[number]

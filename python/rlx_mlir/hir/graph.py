@@ -267,12 +267,11 @@ class Graph:
         for handle, dims in self._all_dims().items():
             if size not in dims or packing(handle.type) is not None:
                 continue
-            if not self._kept:
-                best = (0, handle)
-                break
             depth = self._depth(handle)
             if depth is not None and (best is None or depth > best[0]):
                 best = (depth, handle)
+                if depth == len(self._open):
+                    break
         if best is None:
             return None
         return Value(self, best[1], str(size)), self._all_dims()[best[1]].index(size)

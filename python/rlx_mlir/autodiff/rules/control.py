@@ -104,7 +104,6 @@ class Scan:
     Attributes:
         block: of the region.
         inits, xs, captures: the operands.
-        stacked: how many values it stacks.
         length, reverse: as of the operation.
     """
 
@@ -112,21 +111,8 @@ class Scan:
     inits: Sequence[Value]
     xs: Sequence[Value]
     captures: Sequence[Value]
-    stacked: int
     length: int | None
     reverse: bool
-
-    @staticmethod
-    def of(
-        op: ir.Operation,
-        inits: Sequence[Value],
-        xs: Sequence[Value],
-        captures: Sequence[Value],
-        length: int | None,
-        reverse: bool,
-    ) -> Scan:
-        """That of an operation."""
-        return Scan(_block(op, 0), inits, xs, captures, len(op.results) - len(inits), length, reverse)
 
     def carried(self, of_captures: Sequence[bool], of_xs: Sequence[bool], of_inits: Sequence[bool]) -> list[bool]:
         """Which carried values depend on what is differentiated by, from which operands do."""
@@ -144,9 +130,87 @@ class Scan:
         """One step once more: its operations, and what the region gives."""
         return m.replayed(self.block, [*carried, *entries, *self.captures])
 
-    def run(self, m: Builders, body: Callable[..., Any], init: Sequence[Value], xs: Sequence[Value]) -> Any:
-        """A scan as long as this one and in its direction."""
-        return m.scan(body, tuple(init), tuple(xs), length=None if xs else self.length, reverse=self.reverse)
+    def run(
+        self, m: Builders, body: Callable[..., Any], init: Sequence[Value], xs: Sequence[Value], length: int | None
+    ) -> Any:
+        """A scan in this one's direction; of so many steps, where there are no sequences."""
+        return m.scan(body, tuple(init), tuple(xs), length=None if xs else length, reverse=self.reverse)
+
+    def keeping(
+        self, m: Builders, inits: Sequence[Value], xs: Sequence[Value], length: int | None, *, keep: bool = True
+    ) -> tuple[list[Value], list[Value], list[Value]]:
+        """Steps along other sequences: the last values, what is stacked, and with `keep` what each step began with."""
+
+        def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+            carried, entries = given[: len(inits)], given[len(inits) :]
+            _, values = self.step(m, carried, entries)
+            return tuple(values[: len(carried)]), (*values[len(carried) :], *(carried if keep else ()))
+
+        last, stacked = self.run(m, step, inits, xs, length)
+        count = len(stacked) - (len(inits) if keep else 0)
+        return list(last), list(stacked[:count]), list(stacked[count:])
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Reverse mode of a scan, from its last step to its first.
+
+    Attributes:
+        own: the scan.
+        active: of the carried values, whether their cotangents are needed.
+        of_xs, of_captures: of the sequences and of what is captured, whether their cotangents are wanted.
+        places: numbers of what the region gives of which there are cotangents: stacked values.
+    """
+
+    own: Scan
+    active: Sequence[bool]
+    of_xs: Sequence[bool]
+    of_captures: Sequence[bool]
+    places: Sequence[int]
+
+    def run(
+        self,
+        m: Builders,
+        begin: Sequence[Value],
+        sequences: tuple[Sequence[Value], Sequence[Value], Sequence[Value]],
+        length: int | None,
+    ) -> tuple[list[Value], list[Value]]:
+        """Goes back along sequences.
+
+        Args:
+            begin: the cotangents of what the last step carries, and the sums for what is captured.
+            sequences: the values that each step began with, its entries of the sequences, and cotangents of what it
+                stacked.
+            length: the number of steps, where there are no sequences.
+
+        Gives what `begin` has become, and cotangents of the entries.
+        """
+        kept, xs, dys = sequences
+        count = sum(self.active)
+
+        def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...] | None]:
+            later, sums, carried, entries, own_dys = _split(
+                given, count, len(begin) - count, len(kept), len(xs), len(dys)
+            )
+            ops, values = self.own.step(m, carried, entries)
+            wanted = [
+                *compress(carried, self.active),
+                *compress(entries, self.of_xs),
+                *compress(self.own.captures, self.of_captures),
+            ]
+            of_carried = zip(compress(values[: len(kept)], self.active), later, strict=True)
+            of_stacked = ((values[place], dy) for place, dy in zip(self.places, own_dys, strict=True))
+            changes = pull_back(m, ops, joined(m, [*of_carried, *of_stacked]), [m._resolve(x) for x in wanted])
+            before, by_xs, by_captures = _split(changes, count, sum(self.of_xs), len(sums))
+            summed = [total if new is None else m.add(total, new) for total, new in zip(sums, by_captures, strict=True)]
+            entries_of = _dense(m, list(compress(entries, self.of_xs)), by_xs)
+            return (*_dense(m, wanted[:count], before), *summed), entries_of or None
+
+        every = (*kept, *xs, *dys)
+        first, stacked = m.scan(
+            step, tuple(begin), every, length=None if every else length, reverse=not self.own.reverse
+        )
+        return list(first), list(stacked or ())
 
 
 @vjp(mir.ScanOp)
@@ -162,44 +226,25 @@ def scan(
     checkpoints: int | None = None,
 ) -> tuple[list[Value | None], list[Value | None], list[Value | None]]:
     """A scan in the other direction, of the values that each step began with."""
-    own = Scan.of(at.op, inits, xs, captures, length, reverse)
-    if checkpoints is not None:
-        return _through_segments(m, at, own, checkpoints)
-    counts = (len(inits), len(xs))
-    of_inits, of_xs, of_captures = _parted(at.active, counts)
+    own = Scan(_block(at.op, 0), inits, xs, captures, length, reverse)
+    of_inits, of_xs, of_captures = _parted(at.active, (len(inits), len(xs)))
     active = own.carried(of_captures, of_xs, of_inits)
-    kept = _keeping(m, at.op, own)
-    changes = at.cotangents
-    dys = [cotangent for cotangent in changes[len(inits) :] if cotangent is not None]
-    places = [len(inits) + n for n, cotangent in enumerate(changes[len(inits) :]) if cotangent is not None]
-    last = [zeros_like(m, x) if c is None else c for x, c in zip(inits, changes, strict=False)]
-    totals = [zeros_like(m, x) for x in compress(captures, of_captures)]
-    begin = [*compress(last, active), *totals]
-
-    def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...] | None]:
-        later, sums, carried, entries, own_dys = _split(
-            given, len(begin) - len(totals), len(totals), len(inits), len(xs), len(dys)
-        )
-        ops, values = own.step(m, carried, entries)
-        wanted = [*compress(carried, active), *compress(entries, of_xs), *compress(captures, of_captures)]
-        of_carried = zip(compress(values[: len(inits)], active), later, strict=True)
-        of_stacked = ((values[place], dy) for place, dy in zip(places, own_dys, strict=True))
-        found = _dense(
-            m, wanted, pull_back(m, ops, joined(m, [*of_carried, *of_stacked]), [m._resolve(x) for x in wanted])
-        )
-        before, by_xs, by_captures = _split(found, len(later), sum(of_xs), len(totals))
-        summed = [m.add(total, new) for total, new in zip(sums, by_captures, strict=True)]
-        return (*before, *summed), tuple(by_xs) if any(of_xs) else None
-
-    sequences = [*kept, *xs, *dys]
-    first, stacked = m.scan(
-        step, tuple(begin), tuple(sequences), length=None if sequences else length, reverse=not reverse
-    )
-    of_carried, of_captured = iter(first[: sum(active)]), iter(first[sum(active) :])
-    by_init = [next(of_carried) if own_active else None for own_active in active]
-    of_entries = iter(stacked or ())
+    stacked = at.cotangents[len(inits) :]
+    places = [len(inits) + number for number, cotangent in enumerate(stacked) if cotangent is not None]
+    sweep = Sweep(own, active, of_xs, of_captures, places)
+    dys = [cotangent for cotangent in stacked if cotangent is not None]
+    last = [zeros_like(m, x) if c is None else c for x, c in zip(inits, at.cotangents, strict=False)]
+    begin = [*compress(last, active), *(zeros_like(m, x) for x in compress(captures, of_captures))]
+    if checkpoints is None:
+        with m.before(at.op):
+            ended, each, kept = own.keeping(m, inits, xs, length)
+        m.replace_results(at.op, [*ended, *each])
+        first, by_entries = sweep.run(m, begin, (kept, xs, dys), length)
+    else:
+        first, by_entries = _through_segments(m, at.op, sweep, (begin, dys), checkpoints)
+    of_carried, of_captured, of_entries = iter(first[: sum(active)]), iter(first[sum(active) :]), iter(by_entries)
     return (
-        by_init,
+        [next(of_carried) if wanted else None for wanted in active],
         [next(of_entries) if wanted else None for wanted in of_xs],
         [next(of_captured) if wanted else None for wanted in of_captures],
     )
@@ -220,72 +265,87 @@ def _split(values: Sequence[Any], *counts: int) -> list[Sequence[Any]]:
     return found
 
 
-def _keeping(m: Builders, op: ir.Operation, own: Scan) -> list[Value]:
-    """The values that each step began with; the scan that gives them is read in place of the operation."""
+class _Segments:
+    """The steps of a scan in segments of one length, and the few that are left, which are the last ones.
 
-    def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        carried, entries = given[: len(own.inits)], given[len(own.inits) :]
-        _, values = own.step(m, carried, entries)
-        return tuple(values[: len(carried)]), (*values[len(carried) :], *carried)
+    Args:
+        own: the scan.
+        count: the number of segments.
+    """
 
-    with m.before(op):
-        last, stacked = own.run(m, step, own.inits, own.xs)
-    m.replace_results(op, [*last, *stacked[: own.stacked]])
-    return list(stacked[own.stacked :])
+    def __init__(self, m: Builders, own: Scan, count: int) -> None:
+        self._m, self._reverse, self.count = m, own.reverse, count
+        whole = Size.of(own.length) if own.length is not None else m.sizes_of(own.xs[0])[0]
+        self.each = whole // count
+        self.most = self.each * count
+        self.rest = whole - self.most
+        self._begin = self.rest if own.reverse else Size.of(0)
+
+    @property
+    def is_even(self) -> bool:
+        """Whether nothing is left."""
+        return self.rest == Size.of(0)
+
+    def main(self, values: Sequence[Value]) -> list[Value]:
+        """Of sequences, the entries of the segments: [segments, steps, ...]."""
+        m = self._m
+        parts = [x if self.is_even else m.slice(x, 0, self._begin, self._begin + self.most) for x in values]
+        return [m.reshape(x, [Size.of(self.count), self.each, *m.sizes_of(x)[1:]]) for x in parts]
+
+    def left(self, values: Sequence[Value]) -> list[Value]:
+        """Of sequences, the entries that are left."""
+        begin = Size.of(0) if self._reverse else self.most
+        return [self._m.slice(x, 0, begin, begin + self.rest) for x in values]
+
+    def whole(self, main: Sequence[Value], left: Sequence[Value]) -> list[Value]:
+        """Sequences from their parts."""
+        m = self._m
+        flat = [m.reshape(x, [self.most, *m.sizes_of(x)[2:]]) for x in main]
+        if self.is_even:
+            return flat
+        pairs = zip(flat, left, strict=True)
+        return [m.concat([b, a] if self._reverse else [a, b], 0) for a, b in pairs]
 
 
 def _through_segments(
-    m: Builders, at: Reverse, own: Scan, count: int
-) -> tuple[list[Value | None], list[Value | None], list[Value | None]]:
-    """Of `count` segments of equal length, a scan of scans keeps what each began with; what is left is another scan."""
-    with m.before(at.op), m.recording() as parts:
-        results = segmented(m, own, count)
-    m.replace_results(at.op, results)
-    changes = joined(m, zip(results, at.cotangents, strict=True))
-    operands = list(at.op.operands)
-    found = pull_back(m, parts, changes, list(compress(operands, at.active)))
-    left = iter(found)
-    every = [next(left) if active else None for active in at.active]
-    by_inits, by_xs, by_captures = _parted(every, (len(own.inits), len(own.xs)))
-    return by_inits, by_xs, by_captures
+    m: Builders, op: ir.Operation, sweep: Sweep, given: tuple[Sequence[Value], Sequence[Value]], count: int
+) -> tuple[list[Value], list[Value]]:
+    """Reverse mode that keeps the values that `count` segments begin with: those of steps are computed again.
 
+    Sums go through all segments, so that the results have the bits that they have without checkpoints.
+    """
+    own, (begin, dys) = sweep.own, given
+    carried, entries, changes = len(own.inits), len(own.xs), len(dys)
 
-def segmented(m: Builders, own: Scan, count: int) -> list[Value]:
-    """The results of a scan, computed as one of `count` scans and one of what is left."""
-    whole = Size.of(own.length) if own.length is not None else m.sizes_of(own.xs[0])[0]
-    each = whole // count
-    most = each * count
-    rest = whole - most
+    def forward(*values: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        start, xs = values[:carried], values[carried:]
+        last, each, _ = own.keeping(m, start, xs, parts.each.constant, keep=False)
+        return tuple(last), (*each, *start)
 
-    def inner(carried: Sequence[Value], entries: Sequence[Value], steps: Size) -> tuple[list[Value], list[Value]]:
-        def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-            _, values = own.step(m, given[: len(carried)], given[len(carried) :])
-            return tuple(values[: len(carried)]), tuple(values[len(carried) :])
+    def backward(*values: Value) -> tuple[tuple[Value, ...], tuple[Value, ...] | None]:
+        later, start, xs, own_dys = _split(values, len(begin), carried, entries, changes)
+        _, _, kept = own.keeping(m, start, xs, parts.each.constant)
+        first, by_xs = sweep.run(m, later, (kept, xs, own_dys), parts.each.constant)
+        return tuple(first), tuple(by_xs) or None
 
-        length = None if entries else steps.constant
-        last, stacked = m.scan(step, tuple(carried), tuple(entries), length=length, reverse=own.reverse)
-        return list(last), list(stacked)
-
-    def part(x: Value, first: bool) -> Value:
-        """The entries of the segments, or those that are left: in the order of the steps, they come last."""
-        begin = rest if own.reverse else Size.of(0)
-        bounds = (begin, begin + most) if first else ((Size.of(0), rest) if own.reverse else (most, whole))
-        return m.slice(x, 0, *bounds)
-
-    def outer(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
-        last, stacked = inner(given[: len(own.inits)], given[len(own.inits) :], each)
-        return tuple(last), tuple(stacked)
-
-    pieces = [m.reshape(part(x, True), [Size.of(count), each, *m.sizes_of(x)[1:]]) for x in own.xs]
-    last, stacked = m.scan(
-        outer, tuple(own.inits), tuple(pieces), length=None if pieces else count, reverse=own.reverse
+    with m.before(op):
+        parts = _Segments(m, own, count)
+        main = parts.main(own.xs)
+        between, stacked = own.run(m, forward, own.inits, main, count)
+        each, starts = list(stacked[: len(stacked) - carried]), list(stacked[len(stacked) - carried :])
+        rest = [] if parts.is_even else parts.left(own.xs)
+        last, each_left, kept = list(between), [], []
+        if not parts.is_even:
+            last, each_left, kept = own.keeping(m, between, rest, parts.rest.constant)
+    m.replace_results(op, [*last, *parts.whole(each, each_left)])
+    by_left: list[Value] = []
+    if not parts.is_even:
+        begin, by_left = sweep.run(m, begin, (kept, rest, parts.left(dys)), parts.rest.constant)
+    sequences = (*starts, *main, *parts.main(dys))
+    first, by_main = m.scan(
+        backward, tuple(begin), sequences, length=None if sequences else count, reverse=not own.reverse
     )
-    joined_up = [m.reshape(x, [most, *m.sizes_of(x)[2:]]) for x in stacked]
-    if rest == Size.of(0):
-        return [*last, *joined_up]
-    last, left = inner(last, [part(x, False) for x in own.xs], rest)
-    both = [[b, a] if own.reverse else [a, b] for a, b in zip(joined_up, left, strict=True)]
-    return [*last, *(m.concat(pair, 0) for pair in both)]
+    return list(first), parts.whole(list(by_main or ()), by_left)
 
 
 @jvp(mir.ScanOp)
@@ -301,10 +361,11 @@ def scan_forward(
     checkpoints: int | None = None,
 ) -> tuple[Value | None, ...]:
     """A scan that carries tangents, too, and is read in place of the operation."""
-    own = Scan.of(at.op, inits, xs, captures, length, reverse)
+    own = Scan(_block(at.op, 0), inits, xs, captures, length, reverse)
     of_inits, of_xs, of_captures = ([t is not None for t in tangents] for tangents in at.tangents)
     active = own.carried(of_captures, of_xs, of_inits)
-    begin = _dense(m, list(compress(inits, active)), list(compress(at.tangents[0], active)))
+    with m.before(at.op):
+        begin = _dense(m, list(compress(inits, active)), list(compress(at.tangents[0], active)))
     of_stacked = _moving(at.op.results)[len(inits) :]
 
     def step(*given: Value) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
@@ -320,9 +381,10 @@ def scan_forward(
 
     with m.before(at.op):
         sequences = [*xs, *compress(at.tangents[1], of_xs)]
-        last, stacked = own.run(m, step, [*inits, *begin], sequences)
-    m.replace_results(at.op, [*last[: len(inits)], *stacked[: own.stacked]])
-    tangents, of_each = iter(last[len(inits) :]), iter(stacked[own.stacked :])
+        last, stacked = own.run(m, step, [*inits, *begin], sequences, length)
+    count = len(at.results) - len(inits)
+    m.replace_results(at.op, [*last[: len(inits)], *stacked[:count]])
+    tangents, of_each = iter(last[len(inits) :]), iter(stacked[count:])
     return (
         *(next(tangents) if moving else None for moving in active),
         *(next(of_each) if moving else None for moving in of_stacked),
@@ -373,9 +435,10 @@ def while_forward(
     """A loop that carries tangents, too, and is read in place of the operation."""
     block = _block(at.op, 1)
     of_inits, of_captures = ([t is not None for t in tangents] for tangents in at.tangents)
-    body = Scan(block, inits, (), captures, 0, None, False)
+    body = Scan(block, inits, (), captures, None, False)
     active = body.carried(of_captures, (), of_inits)
-    begin = _dense(m, list(compress(inits, active)), list(compress(at.tangents[0], active)))
+    with m.before(at.op):
+        begin = _dense(m, list(compress(inits, active)), list(compress(at.tangents[0], active)))
     goes_on = _conditions(m, at.op, captures)
 
     def step(*given: Value) -> tuple[Value, ...]:

@@ -25,9 +25,13 @@ from rlx_mlir.autodiff.registry import (
 )
 from rlx_mlir.dialects import mir
 from rlx_mlir.hir.compositions.elementwise import build_formula
+from rlx_mlir.hir.compositions.registry import narrow, wide
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.backward import STRAIGHT_THROUGH
 from rlx_mlir.mir.functions import FUNCTIONS, Elementwise
+
+#: Functions whose gradients have an operation of their own.
+_ACTIVATIONS = frozenset(str(case) for case in mir.Activation)
 
 # ----------------------------------------------------------------------------------------------------------------------
 # Functions
@@ -70,8 +74,18 @@ def _change(
         by = m.conjugate(operands[1]) if conjugate and _is_complex(y) else operands[1]
         return m.div(change, by)
     if len(operands) == 1 and word not in ("exp", "neg") and not _is_complex(y):
-        return m.activation_backward(word, operands[0], change)  # rounds once
+        return _once_rounded(m, word, operands[0], change)
     return _times(m, change, _slope(m, word, y, operands, number), conjugate=conjugate)
+
+
+def _once_rounded(m: Builders, word: str, x: Value, change: Value) -> Value:
+    """A change times the derivative of a function of one element, rounded once."""
+    if word in _ACTIVATIONS:
+        return m.activation_backward(word, x, change)
+    own, wide_change = wide(m, x, change)
+    derivatives = FUNCTIONS[word].derivatives
+    assert derivatives is not None
+    return narrow(m, m.mul(wide_change, build_formula(m, derivatives[0], own)), x)
 
 
 def _register(record: Elementwise) -> None:

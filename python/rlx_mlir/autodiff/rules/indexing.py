@@ -31,9 +31,11 @@ def _scattered(m: Builders, dy: Value, places: Value, table: Value, axis: int, b
         count *= size
     for size in entries[batch:]:
         rows *= size
-    length = m.dim(table, axis, places.dtype)
-    begin = m.mul(m.reshape(m.iota([count], 0, places.dtype), [count, 1]), length)
-    flat = m.reshape(m.add(m.reshape(places, [count, rows]), begin), [count * rows])
+    begin: Value = m.constant(0, places.dtype)  # the number of the item of the batch
+    for number in range(batch):
+        item = m.reshape(m.iota([sizes[number]], 0, places.dtype), [-1, *[1] * (places.ndim - number - 1)])
+        begin = m.add(m.mul(begin, m.dim(table, number, places.dtype)), item)
+    flat = m.reshape(m.add(places, m.mul(begin, m.dim(table, axis, places.dtype))), [count * rows])
     # dy: batch, between batch and axis, those of the indices, the rest.
     between, rest = sizes[batch:axis], sizes[axis + 1 :]
     first = batch + len(between)

@@ -50,12 +50,19 @@ def _between(m: Builders, dy: Value, x: Value, axis: int, start: Size, length: S
 
 
 @vjp(mir.SliceOp)
-def slice_(m: Builders, at: Reverse, x: Value, *like: Value, axis: int, **attributes: Any) -> Value:
-    """Each entry back at the place that it was read from, which the same slice of the places says."""
-    positions = m.iota([m.sizes_of(x)[axis]], 0, "i32")
-    own = {name: at.op.attributes[name] for name in at.op.attributes}
-    places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**own, "axis": 0})
-    return m.scatter_add(at.dy, places, x, axis)
+def slice_(
+    m: Builders, at: Reverse, x: Value, *like: Value, axis: int, start: Any = None, step: int = 1, **attributes: Any
+) -> Value:
+    """Zeros where nothing was read: before or after one part, else each entry goes back to where the places say."""
+    own, length = axis % x.ndim, m.sizes_of(at.y)[axis]
+    if step == 1 and start in (None, 0, "0"):
+        return _between(m, at.dy, x, own, Size.of(0), length)
+    if step == 1 and attributes.get("stop") is None:
+        return _between(m, at.dy, x, own, m.sizes_of(x)[own] - length, length)
+    positions = m.iota([m.sizes_of(x)[own]], 0, "i32")
+    given = {name: at.op.attributes[name] for name in at.op.attributes}
+    places = m.expression("mir.slice", {"x": positions, "like": list(like)}, {**given, "axis": 0})
+    return m.scatter_add(at.dy, places, x, own)
 
 
 @vjp(mir.DynamicSliceOp)
@@ -65,8 +72,10 @@ def dynamic_slice(m: Builders, at: Reverse, x: Value, start: Value, *like: Value
 
 
 @jvp(mir.DynamicSliceOp)
-def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: Any) -> Value:
+def dynamic_slice_forward(m: Builders, at: Forward, x: Value, start: Value, *like: Value, **_: Any) -> Value | None:
     """The same part of the tangent."""
+    if at.tangents[0] is None:
+        return None
     return again(m, at.op, [at.tangents[0], start, *like])[0]
 
 
@@ -99,8 +108,10 @@ def concat_forward(m: Builders, at: Forward, *inputs: Value, axis: int) -> Value
 
 
 @jvp(mir.ReshapeOp, mir.ExpandOp, mir.SliceOp)
-def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: Any) -> Value:
+def like_others(m: Builders, at: Forward, x: Value, *like: Value, **attributes: Any) -> Value | None:
     """The same of the tangent; sizes are those of the same values."""
+    if at.tangents[0] is None:
+        return None
     return again(m, at.op, [at.tangents[0], *like])[0]
 
 
