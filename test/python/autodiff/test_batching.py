@@ -33,6 +33,8 @@ ONE_BY_ONE = frozenset(
         "mir.gaussian_splat_render_backward",
     }
 )
+#: Those of them whose entries take long.
+COSTLY = ONE_BY_ONE - {"mir.gaussian_splat_rasterize"}
 #: What is batched as what it is made of.
 AS_PARTS = frozenset({"mir.group_norm_backward_beta", "mir.layer_norm_backward_gamma", "mir.rms_norm_backward_gamma"})
 #: What is done so where entries have weights, tables or places of their own for which there is no better form.
@@ -99,7 +101,7 @@ def scans(module: GraphModule) -> int:
 
 @pytest.mark.parametrize(
     ("name", "number"),
-    [pytest.param(name, n, marks=[pytest.mark.slow] * (n > 0)) for name in DRAWN for n in range(6)],
+    [pytest.param(name, n, marks=[pytest.mark.slow] * (n > 0 or name in COSTLY)) for name in DRAWN for n in range(6)],
 )
 def test_a_batch_is_a_loop(name, number):
     tried = itertools.count(number, 6)
