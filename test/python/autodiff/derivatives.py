@@ -27,6 +27,7 @@ from rlx_mlir.autodiff.modules import jvp, vjp
 from rlx_mlir.autodiff.registry import is_differentiable
 from rlx_mlir.errors import GradientWarning
 from rlx_mlir.formats import encode
+from rlx_mlir.rewriting import operations
 from rlx_mlir.semantics.function import arguments, results
 
 Arrays = dict[str, Any]
@@ -162,7 +163,7 @@ def module_of(case: Case) -> GraphModule:
 
 def operations_of(case: Case) -> set[str]:
     """The operations of the module that a case builds."""
-    return {node.op for node in module_of(case).nodes()}
+    return {op.name for op in operations(module_of(case).ir_module) if op.name.startswith("mir.")}
 
 
 def inner(a: np.ndarray, b: np.ndarray) -> float:
