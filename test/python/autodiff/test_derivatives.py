@@ -10,10 +10,10 @@ from dataclasses import replace
 import ml_dtypes
 import numpy as np
 import pytest
-from cases_blocks import BLOCKS, RECURRENCES
+from cases_blocks import BLOCKS
 from cases_core import CORE
 from cases_images import PICTURES, SPLATS
-from derivatives import Case, Input, arrays_of, check, check_case, floats_of, given, inner, module_of, normal, operations_of
+from derivatives import Case, Input, arrays_of, check, check_case, check_second, floats_of, given, inner, module_of, normal, operations_of
 
 import rlx_mlir as rlx
 from rlx_mlir import GraphModule, interpret
@@ -21,9 +21,6 @@ from rlx_mlir.errors import BuildError
 from rlx_mlir.mir import REFERENCES
 
 CASES = CORE | BLOCKS | PICTURES
-#: Those whose second derivatives take long: they are compared in slow runs.
-LONG = {"attention_backward", "group_norm_backward_input", "layer_norm_backward_input", *RECURRENCES}
-
 #: Operations that nothing is differentiated through, and why.
 WITHOUT = {
     **dict.fromkeys(
@@ -47,17 +44,17 @@ ELSEWHERE = {"if", "while", "scan", "custom_fn", "custom"}
 
 @pytest.mark.parametrize("name", CASES)
 def test_derivatives_are_those_of_differences(name):
-    check_case(CASES[name], name, orders=1 if name in LONG else None)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LONG)
-def test_second_derivatives_that_take_long(name):
     check_case(CASES[name], name)
 
 
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.orders > 1])
+@pytest.mark.quick(30)
+def test_second_derivatives_are_those_of_differences(name):
+    check_second(CASES[name], name)
+
+
 def test_every_operation_has_a_case_or_a_reason():
-    covered = set().union(*map(operations_of, CASES.values()))
+    covered = operations_of(CASES)
     named = {f"mir.{word}" for word in WITHOUT.keys() | ELSEWHERE}
     primitives = {name for name in REFERENCES if name.startswith("mir.")}
     assert primitives - covered == named
@@ -114,7 +111,7 @@ def _typed_cases() -> Iterator[str]:
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 @pytest.mark.parametrize("name", list(_typed_cases()))
-@pytest.mark.quick(60)
+@pytest.mark.quick(30)
 def test_gradients_of_16_bits_are_near_those_of_64(name, dtype):
     kept = _STATES.get(name.split()[0])
     case = _narrowed(CASES[name], dtype, kept)
@@ -134,7 +131,7 @@ def test_gradients_of_16_bits_are_near_those_of_64(name, dtype):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if any(own.words for own in CASES[name].inputs.values())])
-@pytest.mark.quick(12)
+@pytest.mark.quick(8)
 def test_one_module_serves_all_sizes(name):
     case = CASES[name]
     module = module_of(case)
@@ -270,7 +267,7 @@ COMPILED = (
 
 
 @pytest.mark.parametrize("name", COMPILED)
-@pytest.mark.quick(6)
+@pytest.mark.quick(3)
 def test_compiled_gradients_are_those_of_the_definitions(name):
     case = _narrowed(CASES[name], "f32", None)
     module = module_of(case)
