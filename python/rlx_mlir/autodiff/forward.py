@@ -53,7 +53,7 @@ def result_tangents(m: Builders, op: ir.Operation, own: Sequence[Value | None]) 
         return transposed(m, op, own)
     build = made_of(op)
     if build is None:
-        raise UnsupportedError(f"'{op.name}' has no rule of forward mode")
+        raise UnsupportedError("it has no rule of forward mode")
     with m.recording() as parts:
         built = build(m, *values, **attributes)
     results = list(built) if isinstance(built, tuple | list) else [built]

@@ -71,7 +71,7 @@ def operand_cotangents(
         return found
     build = made_of(op)
     if build is None:
-        raise UnsupportedError(f"'{op.name}' has no rule of reverse mode")
+        raise UnsupportedError("it has no rule of reverse mode")
     with m.recording() as parts:
         built = build(m, *values, **attributes)
     results = list(built) if isinstance(built, tuple | list) else [built]
