@@ -84,6 +84,9 @@ class RowSpace:
 )
 def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apart: bool) -> None:
     """Outline groups of operations into kernels and share identical ones; the entry function calls them."""
+    for op in [op for op in operations(module) if op.name == "mir.barrier"]:
+        op.results[0].replace_all_uses_with(op.operands[0])
+        op.erase()
     entry = tensor_entry(module)
     erase_dead(entry)
     check_packed(entry)

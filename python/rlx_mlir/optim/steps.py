@@ -221,7 +221,10 @@ class _Step:
         m = self._m
         total: Value | None = None
         for gradient in gradients:
-            own = m.sum(m.mul(gradient, gradient))
+            own = m.mul(gradient, gradient)
+            if own.ndim > 1:
+                own = m.sum(own, -1, keep_dims=True)  # in the kernel that squares
+            own = m.sum(own)
             own = m.cast(own, "f32") if own.dtype != np.float32 else own
             total = own if total is None else m.add(total, own)
         assert total is not None, "there is a parameter"
