@@ -13,6 +13,7 @@ from rlx_mlir.errors import CompileError
 from rlx_mlir.rewriting import Miss, Rewrite, operations, recording, run_pipeline
 from rlx_mlir.rewriting.insertion import with_passes
 from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.rewriting.to_kernels import kernel_steps
 from rlx_mlir.runtime.shown import preformatted
 
 #: Places that a line of the report names; the others are counted.
@@ -155,13 +156,10 @@ def fusion_report(
         skipped: names of passes that aren't run.
     """
     copy = clone(module)
-    run_pipeline(
-        copy,
-        f"hir-to-mir{{policy={policy}}},inline,symbol-dce,mir-lower-custom,mir-decompose,mir-dot-to-matmul,mir-unroll-scans",
-    )
+    steps = kernel_steps(activations=activations)
+    run_pipeline(copy, f"hir-to-mir{{policy={policy}}},{steps.unfused}")
     before = count_operations(copy)
-    quantize = ",mir-quantize-activations,cse" if activations == "int8" else ""
-    ((_, fuse),) = with_passes([("mir", f"rlx-fuse{quantize}")], {}, skipped)
+    ((_, fuse),) = with_passes([("mir", steps.fuse)], {}, skipped)
     with recording(copy) as recorder:
         run_pipeline(copy, fuse)
         after = count_operations(copy)  # Without those of packing, which run once.
