@@ -160,7 +160,7 @@ def _rows_alone(
 ) -> Outcome | None:
     """A finding where a part of a batch, computed alone, has other bits than in the batch.
 
-    A symbol counts as a batch where the interpreter computes the same for a part of it.
+    A symbol counts as a batch where the interpreter computes the same for a part of it, and no tensor has it twice.
     """
     run, listed = case.runs[number], arguments(case.module.entry)
     outputs = {name: value.shape for name, value in case.module.outputs.items()}
@@ -168,7 +168,8 @@ def _rows_alone(
         axes = {a.name: [i for i, s in enumerate(a.symbols) if s == symbol] for a in listed}
         size = next((run[name].shape[found[0]] for name, found in axes.items() if found), 0)
         named = {name: [i for i, dim in enumerate(shape) if dim == symbol] for name, shape in outputs.items()}
-        if size < 2 or not all(named.values()):
+        twice = any(len(found) > 1 for found in (*axes.values(), *named.values()))  # of the sides of an image
+        if size < 2 or twice or not all(named.values()):
             continue
         for part in (slice(size // 2, size // 2 + 1), slice(0, size - 1)):
             small = {name: _part(array, axes.get(name, ()), part) for name, array in run.items()}

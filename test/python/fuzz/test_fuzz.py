@@ -237,6 +237,21 @@ def test_a_bias_far_below_all_scores_masks_nothing_alone() -> None:
     assert "first at [0, 0, 0]" in str(differences(module, inputs, change))
 
 
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
+def test_what_gradients_of_norms_leave_has_the_rounding_of_slopes(norm: str) -> None:
+    """Slopes that are the operand leave nothing but what sums of large numbers lose; more than that is wrong."""
+    module = GraphModule.mir("f")
+    shape = [2, 8] if norm == "layer_norm" else [2, 4, 2, 1]
+    x, gamma = module.input("x", shape), module.input("gamma", [8 if norm == "layer_norm" else 4])
+    options = {} if norm == "layer_norm" else {"num_groups": 1}
+    module.set_outputs(getattr(module, f"{norm}_backward_input")(x, gamma, x, **options))
+    values = np.full((2, 8), 3, np.float32)
+    values[:, 0] = 60000
+    inputs = {"x": values.reshape(shape), "gamma": np.ones(gamma.shape, np.float32)}
+    assert differences(module, inputs, lambda y: y + 3e-7) is None
+    assert differences(module, inputs, lambda y: y + 3e-5) is not None
+
+
 def test_exponents_with_rules_of_their_own_are_exact() -> None:
     module = GraphModule.mir("f")
     module.set_outputs(module.pow(module.input("x", [2]), module.input("y", [2])))

@@ -384,6 +384,17 @@ def test_groups_are_the_references(dtype: Any) -> None:
     check(cases)
 
 
+@pytest.mark.parametrize("op", ["group_norm", "group_norm_backward_input", "group_norm_backward_gamma"])
+def test_groups_without_pixels_beside_dynamic_sizes(op: str) -> None:
+    """One size is 0 for sure, another one unknown: MLIR takes their product for a static size."""
+    x, gamma, _, dy = groups_case(np.float32, (2, 4, 3, 0))
+    image, slope = dyn(x, 0, 2), dyn(dy, 0, 2)
+    operands = {"group_norm": (image, gamma), "group_norm_backward_input": (image, gamma, slope)}.get(
+        op, (image, slope)
+    )
+    check([case(op, build(op, num_groups=2, **({"beta": None} if op == "group_norm" else {})), *operands)])
+
+
 def test_a_group_of_one_large_number_is_beta() -> None:
     """What the rounded mean lacks is subtracted, too; gradients of such groups are finite."""
     x = np.repeat(np.array([60001.3, -16777215.0], np.float32), 21 * 35).reshape(2, 21, 7, 5)
