@@ -287,7 +287,7 @@ def fuse_siblings(op: ir.AnyOp, rewriter: Rewriter) -> None:
     if not is_parameter(weight):
         if len(siblings) > 1 and len(shape_of(weight)) == 2:
             rewriter.no_match(
-                f"its weight isn't a parameter, so {len(siblings) - 1} more products of the same value aren't joined to it",
+                f"its weight isn't a parameter; products of the same value with other weights: {len(siblings) - 1}",
                 hint="parameters are joined once, other values would be copied at each call",
             )
         return

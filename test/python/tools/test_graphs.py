@@ -21,9 +21,10 @@ from rlx_mlir.compiler import Compilation, CompileOptions
 from rlx_mlir.errors import InputError, RlxError, StageError, UnsupportedError
 from rlx_mlir.fuzz.cases import random_case
 from rlx_mlir.lowering import lir
-from rlx_mlir.reports import layout, memory, svg
+from rlx_mlir.mir.registry import REFERENCES
+from rlx_mlir.reports import families, layout, memory, svg
 from rlx_mlir.reports.drawing import MOST, draw
-from rlx_mlir.reports.families import FAMILIES, family_of
+from rlx_mlir.reports.families import FAMILIES, family_of, module_of
 from rlx_mlir.reports.graph import graph_of
 from rlx_mlir.reports.layout import Box, Link, arrange, layers
 from rlx_mlir.semantics.ops import operation_classes
@@ -225,7 +226,11 @@ def test_far_lines_end_at_marks() -> None:
 
 def test_every_operation_has_a_family() -> None:
     used = {family_of(name) for name in operation_classes()}
-    assert used <= FAMILIES.keys()
+    assert used == FAMILIES.keys()
+    modules = {module_of(reference) for name, reference in REFERENCES.items() if name.startswith("mir.")}
+    assert modules == families._OF_MODULES.keys()
+    others = {name for name in operation_classes() if family_of(name) == "other"}
+    assert others == {"mir.custom", "mir.condition", "mir.entry_view", "mir.yield"}
     assert family_of("mir.matmul") == "product"
     assert family_of("hir.llama_decoder_block") == "block"
     assert family_of("func.call", ["mir.reshape", "mir.softmax"]) == "reduction"
