@@ -333,6 +333,20 @@ def test_only_pixels_that_exist_take_part() -> None:
             assert value[0, 0, 0].tolist() == want
 
 
+@pytest.mark.parametrize("options", [{}, {"disable_templates": ("all",)}], ids=["templates", "generic"])
+def test_an_infinite_tap_that_padding_cuts(options: dict[str, Any]) -> None:
+    """Between the pixels of a stride there is nothing: no zero that an infinite tap would make NaN of."""
+    x = np.array([1, 3, 3, 2], np.float32).reshape(1, 1, 1, 4)
+    weight = np.array([0, 1, np.inf], np.float32).reshape(1, 1, 1, 3)
+    m = GraphModule.mir("tap")
+    image = m.input("x", [1, 1, 1, "w"])
+    m.set_outputs({"y": m.conv_transpose2d(image, m.param("weight", [1, 1, 1, 3]), stride=[1, 2], padding=[0, 1])})
+    executable = compile_fresh(m, **options)
+    executable.set_params({"weight": weight})
+    for found in (executable.run({"x": x}), rlx.interpret(m, {"x": x, "weight": weight})):
+        assert found["y"].ravel().tolist() == [1, np.inf, 3, np.inf, 3, np.inf, 2]
+
+
 # -- normalised groups -----------------------------------------------------------------------------------------------
 
 
