@@ -364,8 +364,8 @@ class GraphModule(Blocks, Segments):
             intermediates: as of `compile`: `rounded` or `wide`.
             skip_fusion: as of `compile`: passes that aren't run, or True for all.
 
-        The numbers are those that `dispatch_report().memory` of the compiled module has for the largest sizes. What
-        threads need while they compute, such as tiles of a product, isn't among them.
+        The numbers are those that `dispatch_report().memory` of the compiled module has for the largest sizes, but for
+        code and what threads need while they compute, such as tiles of a product (`scratch`).
 
         Raises InputError for symbols that the module doesn't have and words that aren't options, StageError where the
         module is past stage mir, PassError where memory can't be planned.

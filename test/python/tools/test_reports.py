@@ -20,6 +20,8 @@ from rlx_mlir.errors import CompileError, InputError, StageError
 from rlx_mlir.rewriting import PatternSet, apply_patterns, recording, run_pipeline
 from rlx_mlir.rewriting.recording import recorder_of
 from rlx_mlir.rewriting.steps import clone
+from rlx_mlir.runtime.dispatch import dispatch_report
+from rlx_mlir.runtime.shown import size_text
 
 
 def mlp() -> GraphModule:
@@ -340,6 +342,10 @@ def test_dispatch_report_counts_bytes() -> None:
     text = str(executable.dispatch_report({"n": 5}))
     assert ", inputs 3.3 KiB, outputs 992 B, donated 2.0 KiB, peak " in text
     assert ", peak donated " in text
+    assert found.scratch == executable._plan.scratch_bytes * executable.threads > 0
+    assert f", scratch {size_text(found.scratch)}" in text
+    assert dispatch_report(executable.artifact).memory.scratch is None  # no code is loaded
+    assert "scratch" not in str(dispatch_report(executable.artifact).memory)
 
 
 def test_dispatch_report_says_which_templates_were_disabled() -> None:
