@@ -41,6 +41,8 @@ _EXACT = frozenset(
 )
 #: Perturbed runs: few at first, many before something counts as wrong.
 _RUNS, _MORE_RUNS = 6, 60
+#: What estimates of memory say to the byte. Of parameters that nothing reads, a plan doesn't have the symbols.
+_ESTIMATED = ("prepared", "arena", "inputs", "outputs", "donated", "peak", "peak_donated")
 
 
 def prepare() -> None:
@@ -113,6 +115,7 @@ def check(case: Case) -> Outcome:
         # Values that break a condition at run time: the generator's mistake, or a reference that isn't total.
         return finding("interpret", f"{type(error).__name__}: {error}")
     executables, problem = _compile(case)
+    problem = problem or _estimated(case, next(iter(executables.values())))
     if problem is not None:
         return problem
     exact = all(node.op in _EXACT for node in reference)
@@ -242,6 +245,22 @@ def _compile(case: Case) -> tuple[dict[str, Executable], Outcome | None]:
                 return {}, {"status": "unsupported", "message": str(error)}
             return {}, finding("compile", f"{way}: {type(error).__name__}: {error}", way=way)
     return executables, None
+
+
+def _estimated(case: Case, executable: Executable) -> Outcome | None:
+    """A finding where memory is estimated to be other than what the compiled module says."""
+    maxima, activations = dict(executable.artifact.symbols), case.options.get("activations", "exact")
+    try:
+        estimate = case.module.memory_estimate(maxima, activations=activations)
+    except RlxError as error:
+        return finding("estimate", f"{type(error).__name__}: {error}")
+    memory = executable.dispatch_report().memory
+    for name in _ESTIMATED:
+        if getattr(estimate, name) != getattr(memory, name):
+            return finding(
+                "estimate", f"{name} is {getattr(memory, name)} bytes, but was estimated at {getattr(estimate, name)}"
+            )
+    return None
 
 
 def _run(executable: Executable, run: Mapping[str, np.ndarray]) -> Arrays | str:
