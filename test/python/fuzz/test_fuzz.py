@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import os
@@ -31,6 +32,7 @@ from rlx_mlir.hir import GraphModule
 from rlx_mlir.lowering import kernel_specs
 from rlx_mlir.mir.registry import PLANNED, REFERENCES, TERMINATORS
 from rlx_mlir.models import config, special_tokens
+from rlx_mlir.reports.memory import MemoryEstimate
 from rlx_mlir.semantics.ops import operation_classes
 from rlx_mlir.tools.interesting import is_interesting
 
@@ -124,6 +126,23 @@ def test_wrong_results_are_found_and_made_smaller(monkeypatch: pytest.MonkeyPatc
     single = next(c for c in smaller if len(c.module) == 1)
     assert [node.op for node in single.module] == ["mir.exp"]
     assert single.runs[0].keys() == {"cut0_0"}
+
+
+def test_memory_that_was_estimated_wrongly_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    m = GraphModule.mir("f")
+    m.set_outputs(m.softmax(m.cumsum(m.input("x", ["n", 4]), 0), -1))
+    case = case_of(m)
+    case.options["maxima"] = {"n": 5}
+    assert graphs.check(case) == {"status": "ok"}
+    right = GraphModule.memory_estimate
+
+    def wrong(module: GraphModule, *arguments: Any, **options: Any) -> MemoryEstimate:
+        estimate = right(module, *arguments, **options)
+        return dataclasses.replace(estimate, arena=estimate.arena - 1)
+
+    monkeypatch.setattr(GraphModule, "memory_estimate", wrong)
+    found = graphs.check(case)
+    assert (found["kind"], found["message"]) == ("estimate", "arena is 128 bytes, but was estimated at 127")
 
 
 def differences(module: GraphModule, inputs: dict[str, Any], change: Any, runs: int = 8) -> str | None:
