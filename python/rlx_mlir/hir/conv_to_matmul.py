@@ -13,7 +13,7 @@ from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size, product
-from rlx_mlir.rewriting import Option, compiler_pass, operations
+from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
 from rlx_mlir.semantics.dims import propagate
 from rlx_mlir.semantics.function import functions
 from rlx_mlir.unsupported import blame
@@ -33,32 +33,41 @@ def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
     A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
     columns are larger than `most`, or than what they read where sizes are dynamic.
     """
+    report = report_into(module)
     for function in functions(module):
-        found = [op for op in operations(function) if op.name == "mir.conv" and _is_worth_it(op, most)]
+        found = [op for op in operations(function) if op.name == "mir.conv"]
         dims = propagate(function) if found else {}
         for op in found:
+            if reason := _reason(op, most):
+                if report is not None:
+                    report.miss("conv_to_matmul", op, reason)
+                continue
             try:
                 decompose_into(op, dims, by_columns)
             except RlxError as error:
                 raise CompileError(blame(op, error)) from error
 
 
-def _is_worth_it(op: ir.Operation, most: int) -> bool:
-    """Whether products are faster, and the columns small enough."""
+def _reason(op: ir.Operation, most: int) -> str:
+    """Why loops are better for a convolution than a product; '' where they aren't."""
     view = op.opview
     x, weight, result = (ir.RankedTensorType(v.type) for v in (view.x, view.weight, view.result))
     stride, groups = python_value(view.stride), python_value(view.groups)
-    if weight.is_dynamic_dim(0) or weight.is_dynamic_dim(1) or 0 in (*x.shape, *weight.shape, *result.shape):
-        return False
-    if str(x.element_type) == "f64":  # whose products are loops, too
-        return False
+    if weight.is_dynamic_dim(0) or weight.is_dynamic_dim(1):
+        return "the number of channels is dynamic"
+    if 0 in (*x.shape, *weight.shape, *result.shape):
+        return "an operand is empty"
+    if str(x.element_type) == "f64":
+        return "products of f64 are loops, too"
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
-        return False
+        return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
     places = [size for size in (result.shape[0], *result.shape[2:]) if size >= 0]
     if len(places) < 2 or result.is_dynamic_dim(2) or result.is_dynamic_dim(3):
-        return bool(math.prod(sums[1:]) <= math.prod(stride))
-    return bool(math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8 <= most)
+        grows = math.prod(sums[1:]) > math.prod(stride)
+        return "sizes are dynamic, and columns would be larger than what they are made of" if grows else ""
+    size = math.prod(sums) * groups * math.prod(places) * x.element_type.width // 8
+    return f"its columns would take {size} bytes, more than {most}" if size > most else ""
 
 
 def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:

@@ -20,7 +20,17 @@ from rlx_mlir.kernel_classes import GENERIC, OWN
 from rlx_mlir.lowering.donation import TIED, check_packed, separate, sink_writers, ties_of
 from rlx_mlir.lowering.functions import KERNEL, ROLE, tensor_entry
 from rlx_mlir.lowering.fuse import BINARY, gating, is_parameter, only_user, producer, shape_of
-from rlx_mlir.lowering.groups import BROADCASTS, POINTWISE, PRODUCTS, ROW_WISE, Group
+from rlx_mlir.lowering.groups import (
+    BROADCASTS,
+    MAX_ELEMENT_OPS,
+    MAX_ROW_OPS,
+    POINTWISE,
+    PRODUCTS,
+    ROW_WISE,
+    Group,
+    fits_epilogue,
+)
+from rlx_mlir.lowering.joined import note_groups
 from rlx_mlir.lowering.parameters import can_prepare, clone_into, prepare_constant
 from rlx_mlir.lowering.prologues import join_prologues, sink_parts
 from rlx_mlir.lowering.regions import copied, is_carried_as, is_kept, kept_blocks, own_values
@@ -28,7 +38,7 @@ from rlx_mlir.mir.control import REGIONS
 from rlx_mlir.mir.dims import Size, is_never_negative, product
 from rlx_mlir.mir.packed import packing
 from rlx_mlir.mir.scalars import is_float
-from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations
+from rlx_mlir.rewriting import Option, compiler_pass, erase_dead, identity, operations, report_into
 from rlx_mlir.semantics.dims import Dims, propagate
 from rlx_mlir.semantics.function import symbols_in, viewed
 
@@ -41,8 +51,6 @@ _OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
 #: What templates for rows combine the elements of a row by.
 _ROW_SUMS = ("sum", "mean", "max", "min", "prod")
 
-#: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
-MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
 #: Tensors that one kernel joins, of static and of dynamic shape; of more, groups are joined first. The time that such a
 #: kernel takes to compile grows faster than their number, with the cube of it in MLIR's eliminate-empty-tensors.
 MAX_JOINED, MAX_JOINED_DYNAMIC = 16, 8
@@ -100,7 +108,7 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
     if prologues:
         sink_parts(entry)
     dims = propagate(entry.operation)
-    library = _Library(module)
+    library, report = _Library(module), report_into(module)
     for number, block in enumerate(blocks):
         ops = [op for op in _inside(block) if op.name.startswith("mir.") and op.results]
         groups = _single_groups(ops, dims) if apart else _form_groups(ops, dims, gathers=gathers)
@@ -108,6 +116,8 @@ def outline_kernels(module: ir.Operation, *, prologues: bool, gathers: bool, apa
             groups = separate(entry, groups, _single_group)
         if prologues:
             groups = join_prologues(groups)
+        if report is not None and not apart:
+            note_groups(report, groups)
         for group in groups:
             library.outline(group)
     sink_writers(entry)
@@ -467,7 +477,7 @@ def _followers(value: ir.Value, taken: set[int]) -> list[ir.AnyOp]:
         operation = user.operation
         if identity(operation) in taken or operation.name not in POINTWISE or operation.results[0].type != value.type:
             break
-        if not all(v == value or _fits_epilogue(v, value) for v in operation.operands):
+        if not all(v == value or fits_epilogue(v, value) for v in operation.operands):
             break
         ops.append(operation)
         value = operation.results[0]
@@ -489,12 +499,6 @@ def _twin(op: ir.AnyOp, taken: set[int]) -> tuple[ir.AnyOp, ir.AnyOp, ir.AnyOp] 
 
 def _attributes(op: ir.AnyOp) -> dict[str, ir.Attribute]:
     return dict(op.attributes.items())
-
-
-def _fits_epilogue(value: ir.Value, result: ir.Value) -> bool:
-    """Whether a kernel's epilogue can read the value: of the result's shape, a vector over columns, or one element."""
-    own, full = shape_of(value), shape_of(result)
-    return own == full or own == full[-1:] or all(size == 1 for size in own)
 
 
 def _is_row_wise(view: ir.AnyOp) -> bool:
