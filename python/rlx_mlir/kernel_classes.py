@@ -6,6 +6,7 @@ from __future__ import annotations
 #: Those that have templates for CPUs or schedules for GPUs.
 CLASSES = (
     "gemm",
+    "q_matmul",
     "rows",
     "attention",
     "quantize",

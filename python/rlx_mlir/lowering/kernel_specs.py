@@ -27,6 +27,7 @@ from rlx_mlir.codegen.specs import (
     MoveSpec,
     NormSpec,
     ProductSpec,
+    QMatmulSpec,
     RecurrenceSpec,
     ReduceSpec,
     SampleSpec,
@@ -612,6 +613,16 @@ def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
     return GroupedSpec(*_plain_operation(name, kernel))
 
 
+def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:
+    """A kernel of class q_matmul."""
+    *buffers, result, order = _plain_operation(name, kernel)
+    x, weight, *bias = buffers
+    ops, _ = _body(kernel)
+    view = ops[0].opview
+    numbers = [python_value(number) for number in (view.x_zp, view.w_zp, view.out_zp, view.mult)]
+    return QMatmulSpec(x, weight, *(bias or [""]), result, *numbers, order)
+
+
 def _plain_operation(name: str, kernel: ir.AnyOp) -> list[Any]:
     """The buffers of the operands and of the result of a kernel's one operation, and the order of the operands."""
     ops, _ = _body(kernel)
@@ -652,5 +663,6 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "norm": read_norm,
     "solve": read_solve,
     "grouped": read_grouped,
+    "q_matmul": read_q_matmul,
     OWN: read_call,
 }

@@ -36,7 +36,7 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped", "q_matmul")
 
 #: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
 MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
@@ -363,6 +363,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "solve"
     if isinstance(view, mir.GroupedMatmulOp):
         return "grouped"
+    if isinstance(view, mir.QMatmulOp):
+        return "q_matmul"
     if isinstance(view, mir.ReduceOp):
         return "reduce"
     if isinstance(view, mir.CumsumOp):

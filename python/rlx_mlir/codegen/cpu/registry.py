@@ -37,6 +37,7 @@ MODULES = (
     "gemm",
     "gemm_int8",
     "gemm_packed",
+    "gemm_bytes",
     "rows",
     "attention",
     "recurrence",

@@ -15,6 +15,7 @@ __all__ = [
     "GatherSpec",
     "GroupedSpec",
     "MoveSpec",
+    "QMatmulSpec",
     "ReduceSpec",
     "SampleSpec",
     "ScanSpec",
@@ -94,6 +95,26 @@ class GroupedSpec:
     weight: str
     expert: str
     result: str
+    operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class QMatmulSpec:
+    """A product of bytes, `mir.q_matmul`: x [M, K], weight [K, N], bias [N], result [M, N], as memref types.
+
+    Attributes:
+        bias: of i32; empty where there is none.
+        x_zp, w_zp, out_zp, mult: as of the operation.
+    """
+
+    x: str
+    weight: str
+    bias: str
+    result: str
+    x_zp: int
+    w_zp: int
+    out_zp: int
+    mult: float
     operand_order: tuple[int, ...]
 
 
