@@ -22,6 +22,7 @@ from rlx_mlir.codegen.specs import (
     CallSpec,
     Conv2dSpec,
     ConvSpec,
+    FftSpec,
     GatherSpec,
     GroupedSpec,
     MoveSpec,
@@ -42,6 +43,7 @@ from rlx_mlir.lowering.functions import called_operation, memref_of
 from rlx_mlir.lowering.fuse import keeps_wide, producer, shape_of
 from rlx_mlir.lowering.groups import PRODUCTS
 from rlx_mlir.mir.custom import parameters_of, registered
+from rlx_mlir.mir.fft import length_of, scale_of
 from rlx_mlir.mir.packed import packing, packing_of
 from rlx_mlir.own_ops import native_parameters
 from rlx_mlir.rewriting import operations
@@ -613,6 +615,14 @@ def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
     return GroupedSpec(*_plain_operation(name, kernel))
 
 
+def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:
+    """A kernel of class fft."""
+    view, _ = _only(name, kernel)
+    n, inverse = length_of(view.x.type), bool(view.inverse)
+    scale = scale_of(n, inverse=inverse, norm=str(python_value(view.norm)))
+    return FftSpec(memref_of(view.x.type), n, 1 if inverse else -1, scale)
+
+
 def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:
     """A kernel of class q_matmul."""
     *buffers, result, order = _plain_operation(name, kernel)
@@ -662,6 +672,7 @@ READERS: Mapping[str, Callable[[str, ir.AnyOp], Any]] = {
     "scan": read_scan,
     "norm": read_norm,
     "solve": read_solve,
+    "fft": read_fft,
     "grouped": read_grouped,
     "q_matmul": read_q_matmul,
     OWN: read_call,

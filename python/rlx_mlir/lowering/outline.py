@@ -36,7 +36,7 @@ from rlx_mlir.semantics.function import symbols_in, viewed
 CLASS = "mir.kernel"
 
 #: Classes whose templates read operands from memory, not tables of numbers in the kernel.
-_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "grouped", "q_matmul")
+_OF_ARRAYS = ("attention", "norm", "recurrence", "solve", "fft", "grouped", "q_matmul")
 
 #: A group of rows stops growing here, and one of element-wise operations: the size of generated code stays bounded.
 MAX_ROW_OPS, MAX_ELEMENT_OPS = 16, 64
@@ -361,6 +361,8 @@ def _single_class(view: ir.AnyOp) -> str:
         return "conv2d"
     if isinstance(view, mir.DenseSolveOp | mir.BatchedDenseSolveOp):
         return "solve"
+    if isinstance(view, mir.FftOp):
+        return "fft"
     if isinstance(view, mir.GroupedMatmulOp):
         return "grouped"
     if isinstance(view, mir.QMatmulOp):

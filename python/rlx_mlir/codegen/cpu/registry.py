@@ -44,6 +44,7 @@ MODULES = (
     "conv",
     "norm",
     "solve",
+    "fft",
     "grouped",
     "call",
 )

@@ -12,6 +12,7 @@ __all__ = [
     "BroadcastSpec",
     "BroadcastStep",
     "Conv2dSpec",
+    "FftSpec",
     "GatherSpec",
     "GroupedSpec",
     "MoveSpec",
@@ -85,6 +86,20 @@ class SolveSpec:
     b: str
     result: str
     operand_order: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class FftSpec:
+    """Transforms of rows of `n` complex numbers, times `scale`, with roots whose exponents have the sign `sign`.
+
+    Attributes:
+        x: the memref type of the operand and of the result, [.., n] of complex<f32> or [.., 2 n] of both parts.
+    """
+
+    x: str
+    n: int
+    sign: int
+    scale: float
 
 
 @dataclass(frozen=True)
