@@ -22,6 +22,7 @@ from rlx_mlir.codegen.specs import (
     CallSpec,
     Conv2dSpec,
     ConvSpec,
+    FftPart,
     FftSpec,
     GatherSpec,
     GroupedSpec,
@@ -616,11 +617,27 @@ def read_grouped(name: str, kernel: ir.AnyOp) -> GroupedSpec:
 
 
 def read_fft(name: str, kernel: ir.AnyOp) -> FftSpec:
-    """A kernel of class fft."""
-    view, _ = _only(name, kernel)
+    """A kernel of class fft: a transform, or that of rows with zeros behind them, and parts of it."""
+    ops, returned = _body(kernel)
+    view = next(op.opview for op in ops if op.name == "mir.fft")
     n, inverse = length_of(view.x.type), bool(view.inverse)
     scale = scale_of(n, inverse=inverse, norm=str(python_value(view.norm)))
-    return FftSpec(memref_of(view.x.type), n, 1 if inverse else -1, scale)
+    x, parts = view.x, []
+    if (joined := producer(x, mir.ConcatOp)) is not None:
+        x = joined.inputs[0]
+        parts = [_fft_part(value, view.result, n) for value in returned]
+    if list(kernel.arguments) != [x]:
+        raise UnsupportedByTemplate(f"{name}: the operand is a constant")
+    return FftSpec(memref_of(x.type), n, 1 if inverse else -1, scale, tuple(parts))
+
+
+def _fft_part(value: ir.Value, transform: ir.Value, n: int) -> FftPart:
+    """What a part of a part of a transform's real and imaginary parts is."""
+    start, length, out = 0, shape_of(value)[-1], memref_of(value.type)
+    while value != transform:
+        part = producer(value, mir.NarrowOp)
+        start, value = start + int(python_value(part.start)), part.x
+    return FftPart(out, start >= n, start % n, length)
 
 
 def read_q_matmul(name: str, kernel: ir.AnyOp) -> QMatmulSpec:

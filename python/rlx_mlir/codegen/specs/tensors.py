@@ -12,6 +12,7 @@ __all__ = [
     "BroadcastSpec",
     "BroadcastStep",
     "Conv2dSpec",
+    "FftPart",
     "FftSpec",
     "GatherSpec",
     "GroupedSpec",
@@ -89,17 +90,29 @@ class SolveSpec:
 
 
 @dataclass(frozen=True)
+class FftPart:
+    """A result of a transform of real rows, of memref type `out`: `length` parts of its numbers from `start` on."""
+
+    out: str
+    is_imaginary: bool
+    start: int
+    length: int
+
+
+@dataclass(frozen=True)
 class FftSpec:
     """Transforms of rows of `n` complex numbers, times `scale`, with roots whose exponents have the sign `sign`.
 
     Attributes:
         x: the memref type of the operand and of the result, [.., n] of complex<f32> or [.., 2 n] of both parts.
+        parts: the results where rows are real: x is [.., n] of f32 or f64 then.
     """
 
     x: str
     n: int
     sign: int
     scale: float
+    parts: tuple[FftPart, ...] = ()
 
 
 @dataclass(frozen=True)
