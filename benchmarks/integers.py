@@ -4,10 +4,11 @@
     python benchmarks/integers.py --rounds 9 --threads 1
     python benchmarks/integers.py --products 1x1024x1024 128x384x1536 --layers 64x56x56:64x3x3/1+1
 
-A product is rows x K x N, a layer Ci x H x W : Co x kH x kW / stride + padding. onnxruntime (QLinearMatMul, QLinearConv)
-and torch (its quantised operations, of fbgemm) are rivals where they can be imported. Ours are compared with the
-reference bit by bit; the others, which round ties to even, may be off by one. Weights have 7 bits: with 8, some sums of
-the others saturate where a processor has no dot products of bytes. `vs` says how many times longer the other takes.
+A product is rows x K x N, a layer Ci x H x W : Co x kH x kW / stride + padding. onnxruntime (QLinearMatMul and
+QLinearConv) and torch (its quantised operations, of fbgemm) are rivals where they can be imported. Ours are compared
+with the reference bit by bit; the others, which round ties to even, may be off by one. Weights have 7 bits: with 8, some
+sums of the others saturate where a processor has no dot products of bytes. `vs` says how many times longer the other
+takes.
 """
 
 from __future__ import annotations

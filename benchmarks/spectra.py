@@ -5,8 +5,8 @@
     python benchmarks/spectra.py --fft 1024 64x4096 1000 --rfft 64x1024 --dtype "complex<f32>"
 
 A size is N, or rows x N. numpy and scipy (pocketfft) and torch are rivals where they can be imported; they transform
-complex64 (complex128 for f64), and real rows for `--rfft`. All are measured around calls, with one thread by the time of
-the processor; `vs` says how many times longer the other takes. Results are compared with numpy's of f64 first.
+complex64 (complex128 for f64), and real rows for `--rfft`. All are measured around calls, with one thread by the time
+of the processor; `vs` says how many times longer the other takes. Results are compared with numpy's of f64 first.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Fourier transforms of a few complex numbers that are in registers, each as a vector of real and one of imaginary parts."""
+"""Fourier transforms of a few complex numbers in registers, each a vector of real and one of imaginary parts."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ radix rest. Its results are written behind each other, to the other half of scra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -80,7 +79,7 @@ class Plan:
 
 
 def factors(n: int, most: int) -> list[int] | None:
-    """Radices of stages, the largest first: 13 at most, and `most` of powers of two; None where there are larger ones."""
+    """Radices of stages, the largest first: at most 13, powers of two at most `most`; None where larger ones are left."""
     twos = (n & -n).bit_length() - 1
     rest, found = n >> twos, []
     step = most.bit_length() - 1
