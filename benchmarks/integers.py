@@ -6,9 +6,9 @@
 
 A product is rows x K x N, a layer Ci x H x W : Co x kH x kW / stride + padding. onnxruntime (QLinearMatMul and
 QLinearConv) and torch (its quantised operations, of fbgemm) are rivals where they can be imported. Ours are compared
-with the reference bit by bit; the others, which round ties to even, may be off by one. Weights have 7 bits: with 8, some
-sums of the others saturate where a processor has no dot products of bytes. `vs` says how many times longer the other
-takes.
+with the reference bit by bit; the others, which round ties to even, may be off by one. Weights have 7 bits: with 8,
+some sums of the others saturate where a processor has no dot products of bytes. `vs` says how many times longer the
+other takes.
 """
 
 from __future__ import annotations

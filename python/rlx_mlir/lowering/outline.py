@@ -270,6 +270,8 @@ def _is_row_wise_op(op: ir.AnyOp) -> bool:
 
 def _is_of_elements(op: ir.AnyOp) -> bool:
     """Whether the operation joins others by the shape of its elements: templates for rows have floats alone."""
+    if isinstance(op.opview, mir.QuantizeOp | mir.DequantizeOp):
+        return op.opview.axis is None
     if op.name not in BROADCASTS:
         return False
     return not _is_row_wise_op(op) or not is_float(ir.RankedTensorType(op.results[0].type).element_type)

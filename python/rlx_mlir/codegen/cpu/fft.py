@@ -79,7 +79,7 @@ class Plan:
 
 
 def factors(n: int, most: int) -> list[int] | None:
-    """Radices of stages, the largest first: at most 13, powers of two at most `most`; None where larger ones are left."""
+    """Radices of stages, the largest first: 13 at most, `most` of powers of two; None where there are larger ones."""
     twos = (n & -n).bit_length() - 1
     rest, found = n >> twos, []
     step = most.bit_length() - 1
