@@ -11,6 +11,7 @@ from rlx_mlir.attributes import python_value
 from rlx_mlir.errors import CompileError, RlxError
 from rlx_mlir.hir.compositions.registry import Builders
 from rlx_mlir.hir.decompose import decompose_into
+from rlx_mlir.hir.types import SizeLike
 from rlx_mlir.hir.values import Value
 from rlx_mlir.mir.dims import Size, product
 from rlx_mlir.rewriting import Option, compiler_pass, operations, report_into
@@ -31,11 +32,12 @@ def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
     """Replace convolutions by products of their kernels with matrices of columns, where that is faster on CPUs.
 
     A column is what all kernels see at one place. Convolutions of each channel by itself stay, and so do those whose
-    columns are larger than `most`, or than what they read where sizes are dynamic.
+    columns are larger than `most`, or than what they read where sizes are dynamic; of those of 8 bits, whose products
+    have no batches, also those of several groups.
     """
     report = report_into(module)
     for function in functions(module):
-        found = [op for op in operations(function) if op.name == "mir.conv"]
+        found = [op for op in operations(function) if op.name in _BUILT]
         dims = propagate(function) if found else {}
         for op in found:
             if reason := _reason(op, most):
@@ -43,7 +45,7 @@ def conv_to_matmul(module: ir.Operation, *, most: int) -> None:
                     report.miss("conv_to_matmul", op, reason)
                 continue
             try:
-                decompose_into(op, dims, by_columns)
+                decompose_into(op, dims, _BUILT[op.name])
             except RlxError as error:
                 raise CompileError(blame(op, error)) from error
 
@@ -59,6 +61,8 @@ def _reason(op: ir.Operation, most: int) -> str:
         return "an operand is empty"
     if str(x.element_type) == "f64":
         return "products of f64 are loops, too"
+    if op.name == "mir.q_conv2d" and groups > 1:
+        return "products of 8 bits have no batches, which groups are"
     outputs, *sums = weight.shape
     if math.prod(sums) < _SHORTEST_SUM or outputs // groups < _FEWEST_OUTPUTS:
         return f"a group has {outputs // groups} outputs, sums of {math.prod(sums)}: too few for a product"
@@ -70,13 +74,49 @@ def _reason(op: ir.Operation, most: int) -> str:
     return f"its columns would take {size} bytes, more than {most}" if size > most else ""
 
 
-def padded(m: Builders, x: Value, padding: Sequence[int]) -> Value:
-    """x [N, C, H, W] with zeros around its last two dimensions."""
-    for axis, count in zip((2, 3), padding, strict=True):
+def padded(m: Builders, x: Value, padding: Sequence[int], value: float = 0.0, axes: Sequence[int] = (2, 3)) -> Value:
+    """x with a number around two dimensions."""
+    for axis, count in zip(axes, padding, strict=True):
         if count:
-            border = m.expand(m.constant(0.0, x.dtype), [count if dim == axis else s for dim, s in enumerate(x.shape)])
+            border = m.expand(
+                m.constant(value, x.dtype), [count if dim == axis else s for dim, s in enumerate(x.shape)]
+            )
             x = m.concat([border, x, border], axis)
     return x
+
+
+def _counts(
+    spatial: Sequence[SizeLike],
+    kernel: Sequence[SizeLike],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Size]:
+    """How many places a kernel has along each dimension of a padded image."""
+    return [
+        (Size.of(size) - (d * (int(k) - 1) + 1) + s) // s
+        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
+    ]
+
+
+def _seen(
+    m: Builders,
+    image: Value,
+    axes: Sequence[int],
+    kernel: Sequence[SizeLike],
+    stride: Sequence[int],
+    dilation: Sequence[int],
+) -> list[Value]:
+    """What each tap of a kernel sees at its places of a padded image, the dimensions of which are `axes`."""
+
+    def seen(taps: tuple[int, int]) -> Value:
+        part = image
+        for axis, tap, d, s, k in zip(axes, taps, dilation, stride, kernel, strict=True):
+            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
+            if tap or after or s > 1:
+                part = m.slice(part, axis, tap * d, -after or None, s)
+        return part
+
+    return [seen((u, v)) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
 
 
 def by_columns(
@@ -96,24 +136,47 @@ def by_columns(
     outputs, inputs, *kernel = weight.shape
     own = padded(m, x, padding)
     batch, _, *spatial = own.shape
-    counts = [
-        (Size.of(size) - (d * (int(k) - 1) + 1) + s) // s
-        for size, k, d, s in zip(spatial, kernel, dilation, stride, strict=True)
-    ]
+    counts = _counts(spatial, kernel, stride, dilation)
     places = product(counts)
     rows = Size.of(inputs) * product(kernel)
     per_group = Size.of(outputs) // groups
-
-    def seen(u: int, v: int) -> Value:
-        """What one tap of the kernels sees at each place."""
-        part = own
-        for axis, tap, d, s, k in zip((2, 3), (u, v), dilation, stride, kernel, strict=True):
-            after = d * (int(k) - 1 - tap)  # of the kernel at its last place; the stride may leave more
-            if tap or after or s > 1:
-                part = m.slice(part, axis, tap * d, -after or None, s)
-        return m.reshape(part, [batch, groups, inputs, 1, places])
-
-    taps = [seen(u, v) for u in range(int(kernel[0])) for v in range(int(kernel[1]))]
+    seen = _seen(m, own, (2, 3), kernel, stride, dilation)
+    taps = [m.reshape(part, [batch, groups, inputs, 1, places]) for part in seen]
     columns = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [batch, groups, rows, places])
     result = m.matmul(m.reshape(weight, [groups, per_group, rows]), columns)
     return m.reshape(result, [batch, outputs, *counts])
+
+
+def quantised_by_columns(
+    m: Builders,
+    x: Value,
+    weight: Value,
+    bias: Value | None = None,
+    *,
+    stride: Sequence[int] = (1, 1),
+    padding: Sequence[int] = (0, 0),
+    dilation: Sequence[int] = (1, 1),
+    groups: int = 1,
+    x_zp: int = 0,
+    w_zp: int = 0,
+    out_zp: int = 0,
+    mult: float,
+) -> Value:
+    """What each place sees as a row, times the kernels as columns: channels are last, as outputs of products are.
+
+    No size is 0 for sure, and there is one group.
+    """
+    outputs, inputs, *kernel = weight.shape
+    own = padded(m, m.transpose(x, [0, 2, 3, 1]), padding, x_zp, (1, 2))
+    batch, *spatial, _ = own.shape
+    counts = _counts(spatial, kernel, stride, dilation)
+    length = Size.of(inputs) * product(kernel)
+    taps = _seen(m, own, (1, 2), kernel, stride, dilation)
+    rows = m.reshape(taps[0] if len(taps) == 1 else m.concat(taps, 3), [product([batch, *counts]), length])
+    columns = m.reshape(m.transpose(weight, [2, 3, 1, 0]), [length, outputs])
+    found = m.q_matmul(rows, columns, bias, x_zp=x_zp, w_zp=w_zp, out_zp=out_zp, mult=mult)
+    return m.transpose(m.reshape(found, [batch, *counts, outputs]), [0, 3, 1, 2])
+
+
+#: What becomes products, and how.
+_BUILT = {"mir.conv": by_columns, "mir.q_conv2d": quantised_by_columns}
