@@ -112,6 +112,9 @@ SHAPE = {
     "concat of symbols": Case(
         lambda b, x, y: b.concat([x, y], 0), {"x": normal(2, 3).sized("n", 3), "y": normal(1, 3).sized("m", 3)}
     ),
+    "concat of a static part": Case(
+        lambda b, x, y: b.concat([x, y], 0), {"x": normal(2, 3), "y": normal(2, 3).sized("n", 3)}
+    ),
     "dynamic_slice": Case(lambda b, x, i: b.dynamic_slice(x, i, 2, 1), {"x": normal(2, 5), "i": given(2, "i32")}),
     "dynamic_update_slice": Case(
         lambda b, x, u, i: b.dynamic_update_slice(x, u, i, 1), {"x": normal(2, 5), "u": normal(2, 2), "i": given(9, "i32")}
